@@ -1,0 +1,1 @@
+"""What a saga's author writes, and the frozen definition made from it."""

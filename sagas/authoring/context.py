@@ -1,0 +1,116 @@
+"""What a step is told about the attempt it runs in."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from sagas.errors import InvalidRequest
+
+__all__ = ["Context", "S3Object", "object_key"]
+
+
+@dataclass(frozen=True, slots=True)
+class S3Object:
+    """A pointer to an object in S3.
+
+    Args:
+        bucket: the bucket's name.
+        key: the object's key.
+        size: bytes, if known.
+        etag: the entity tag, if known.
+    """
+
+    bucket: str
+    key: str
+    size: int | None = None
+    etag: str | None = None
+
+
+class Context(Protocol):
+    """The running attempt. A test double needs no inheritance: see ``sagas.testing.FakeContext``."""
+
+    @property
+    def saga_id(self) -> str:
+        """The saga's id, a UUID."""
+        ...
+
+    @property
+    def saga(self) -> str:
+        """The saga type's name."""
+        ...
+
+    @property
+    def step(self) -> str:
+        """The step's name, also in its undo."""
+        ...
+
+    @property
+    def attempt(self) -> int:
+        """Which execution of this step or undo it is, from 1; never restarts."""
+        ...
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same on every attempt of this step (or of this undo): hand it to providers."""
+        ...
+
+    @property
+    def forward_key(self) -> str:
+        """The step's own idempotency key, also in its undo."""
+        ...
+
+    @property
+    def attempt_key(self) -> str:
+        """Different on every attempt."""
+        ...
+
+    @property
+    def deadline(self) -> datetime:
+        """When the attempt must have ended (UTC)."""
+        ...
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether a cancel was accepted; at most five seconds stale."""
+        ...
+
+    @property
+    def logger(self) -> logging.Logger:
+        """A logger whose lines carry saga, step and attempt."""
+        ...
+
+    def remaining_time(self) -> float:
+        """Seconds until the deadline, never negative."""
+        ...
+
+    def raise_if_cancelled(self) -> None:
+        """Raise ``Cancelled`` once a cancel was accepted."""
+        ...
+
+    def client(self, service: str) -> Any:
+        """Return a boto3 client, one a service and environment."""
+        ...
+
+    def s3_key(self, filename: str) -> str:
+        """Return the key under which this saga keeps a file of that name."""
+        ...
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Tell how far the step is, from 0 to 1."""
+        ...
+
+
+def object_key(prefix: str, saga_id: str, filename: str) -> str:
+    """Return ``{prefix}{saga_id}/{filename}``: the saga's id can be read back from the key.
+
+    Raises:
+        InvalidRequest: the file name is empty, holds a slash, ``..`` or a control character, or is longer than S3 takes.
+    """
+    bad = not filename or "/" in filename or ".." in filename or any(ord(c) < 32 or ord(c) == 127 for c in filename)
+    key = f"{prefix}{saga_id}/{filename}"
+    if bad or len(key.encode()) > 1024:
+        raise InvalidRequest(f"s3_key: {filename!r} cannot be a file name in S3 here")
+    return key

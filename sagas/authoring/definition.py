@@ -1,0 +1,101 @@
+"""The frozen result of declaring a saga class. Plain data: the engine and the CDK constructs read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Literal
+
+from sagas.authoring.policies import AutoDisable, CircuitBreaker, OrphanSweep, Retry
+
+__all__ = ["Parameter", "SagaDefinition", "Source", "StepDefinition", "UndoDefinition"]
+
+
+class Source(StrEnum):
+    """Where the value of a parameter comes from."""
+
+    REQUEST = "request"
+    CONTEXT = "context"
+    RESULT = "result"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a step or an undo, as it is filled by name.
+
+    Args:
+        name: the parameter's name.
+        source: what fills it.
+        type: its resolved annotation.
+        step: for ``Source.RESULT``, the name of the step whose result it is.
+        optional: the undo's own result may be absent (``undo_when="started"``).
+    """
+
+    name: str
+    source: Source
+    type: Any
+    step: str | None = None
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UndoDefinition:
+    """The compensation of a step. ``retry`` and ``timeout`` (seconds) are already the step's where it named none."""
+
+    name: str
+    function: Callable[..., Any]
+    parameters: tuple[Parameter, ...]
+    retry: Retry
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepDefinition:
+    """One step: its code, its inputs by name, its policies. ``timeout`` in seconds."""
+
+    name: str
+    function: Callable[..., Any]
+    parameters: tuple[Parameter, ...]
+    result: str
+    result_type: Any
+    retry: Retry
+    timeout: float
+    circuit_breaker: CircuitBreaker | None = None
+    undo: UndoDefinition | None = None
+    undo_when: Literal["completed", "started"] = "completed"
+    retired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SagaDefinition:
+    """A saga type. ``steps`` are in execution order."""
+
+    name: str
+    version: str
+    saga_class: type[Any]
+    request_type: Any
+    steps: tuple[StepDefinition, ...]
+    lock_expiry: timedelta
+    stale_after: timedelta
+    max_recovery_attempts: int
+    auto_disable: AutoDisable | None
+    orphans: OrphanSweep | None
+    description: str
+
+    def step(self, name: str) -> StepDefinition:
+        """Return the step of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for step in self.steps:
+            if step.name == name:
+                return step
+        raise KeyError(name)
+
+    @property
+    def prefix(self) -> str:
+        """The S3 prefix of the saga's objects, ending in a slash."""
+        return self.orphans.prefix if self.orphans is not None else f"{self.name}/"

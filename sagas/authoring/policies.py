@@ -1,0 +1,233 @@
+"""Policies a saga's author declares: data that is checked when written, and arithmetic without clock or chance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Literal
+
+from sagas.errors import DefinitionError, PermanentError
+
+__all__ = ["AutoDisable", "CircuitBreaker", "Exhausted", "Jitter", "OrphanSweep", "Retry"]
+
+Jitter = Literal["none", "full"]
+_ErrorTypes = tuple[type[BaseException], ...]
+
+MAX_RETRIES = 100
+"""More than this in one budget is a mistake: an SQS queue's own limit on receives is 1,000."""
+
+
+class Exhausted(StrEnum):
+    """What happens when a step has used up its attempts."""
+
+    COMPENSATE = "COMPENSATE"
+    FAIL = "FAIL"
+    DEAD_LETTER = "DEAD_LETTER"
+
+
+def _require(ok: bool, message: str) -> None:
+    if not ok:
+        raise DefinitionError(message)
+
+
+def _check_number(owner: str, name: str, value: object, *, least: float) -> None:
+    valid = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= least
+    _require(valid, f"{owner}: {name} must be a finite number of at least {least:g}, not {value!r}")
+
+
+def _check_count(owner: str, name: str, value: object, *, least: int, most: int) -> None:
+    valid = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    _require(valid, f"{owner}: {name} must be a whole number from {least} to {most}, not {value!r}")
+
+
+def _check_duration(owner: str, name: str, value: object) -> None:
+    valid = isinstance(value, timedelta) and value > timedelta(0)
+    _require(valid, f"{owner}: {name} must be a positive timedelta, not {value!r}")
+
+
+def _check_errors(name: str, types: object) -> None:
+    valid = isinstance(types, tuple) and all(isinstance(t, type) and issubclass(t, BaseException) for t in types)
+    _require(valid, f"Retry: {name} must be a tuple of exception types, not {types!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and after what delay a failed attempt is repeated.
+
+    Made by :meth:`exponential`, :meth:`linear` or :meth:`constant`. ``max_retries=5`` means at most six executions.
+    """
+
+    kind: Literal["exponential", "linear", "constant"]
+    max_retries: int
+    base_delay: float
+    max_delay: float | None = None
+    jitter: Jitter = "none"
+    retry_on: _ErrorTypes = (Exception,)
+    give_up_on: _ErrorTypes = ()
+    on_exhausted: Exhausted = Exhausted.COMPENSATE
+
+    def __post_init__(self) -> None:
+        _require(self.kind in ("exponential", "linear", "constant"), f"Retry: unknown kind {self.kind!r}")
+        _check_count("Retry", "max_retries", self.max_retries, least=0, most=MAX_RETRIES)
+        _check_number("Retry", "delay" if self.kind == "constant" else "base_delay", self.base_delay, least=0)
+        if self.max_delay is not None:
+            _check_number("Retry", "max_delay", self.max_delay, least=0)
+        _require(self.jitter in ("none", "full"), f'Retry: jitter must be "none" or "full", not {self.jitter!r}')
+        _check_errors("retry_on", self.retry_on)
+        _check_errors("give_up_on", self.give_up_on)
+        known = isinstance(self.on_exhausted, Exhausted)
+        _require(known, f"Retry: on_exhausted must be a member of Exhausted, not {self.on_exhausted!r}")
+
+    @classmethod
+    def exponential(
+        cls,
+        *,
+        max_retries: int = 3,
+        base_delay: float = 1.0,
+        max_delay: float | None = None,
+        jitter: Jitter = "none",
+        retry_on: _ErrorTypes = (Exception,),
+        give_up_on: _ErrorTypes = (),
+        on_exhausted: Exhausted = Exhausted.COMPENSATE,
+    ) -> Retry:
+        """Delay ``base_delay * 2**(n-1)`` seconds before retry n, at most ``max_delay``."""
+        return cls("exponential", max_retries, base_delay, max_delay, jitter, retry_on, give_up_on, on_exhausted)
+
+    @classmethod
+    def linear(
+        cls,
+        *,
+        max_retries: int = 3,
+        base_delay: float = 1.0,
+        max_delay: float | None = None,
+        jitter: Jitter = "none",
+        retry_on: _ErrorTypes = (Exception,),
+        give_up_on: _ErrorTypes = (),
+        on_exhausted: Exhausted = Exhausted.COMPENSATE,
+    ) -> Retry:
+        """Delay ``base_delay * n`` seconds before retry n, at most ``max_delay``."""
+        return cls("linear", max_retries, base_delay, max_delay, jitter, retry_on, give_up_on, on_exhausted)
+
+    @classmethod
+    def constant(
+        cls,
+        *,
+        max_retries: int = 3,
+        delay: float = 1.0,
+        max_delay: float | None = None,
+        jitter: Jitter = "none",
+        retry_on: _ErrorTypes = (Exception,),
+        give_up_on: _ErrorTypes = (),
+        on_exhausted: Exhausted = Exhausted.COMPENSATE,
+    ) -> Retry:
+        """Delay ``delay`` seconds before every retry, at most ``max_delay``."""
+        return cls("constant", max_retries, delay, max_delay, jitter, retry_on, give_up_on, on_exhausted)
+
+    @property
+    def executions(self) -> int:
+        """How many times the step runs at most."""
+        return self.max_retries + 1
+
+    def delay(self, retry: int, chance: float = 1.0) -> float:
+        """Seconds to wait before retry ``retry`` (from 1).
+
+        Args:
+            retry: which retry, from 1.
+            chance: a number in [0, 1); with full jitter the delay is multiplied by it (Brooker, "Exponential Backoff
+                And Jitter", AWS Architecture Blog, 2015).
+
+        Returns:
+            Seconds; from one second up a whole number, since that is SQS's unit.
+        """
+        seconds = min(self._nominal(retry), math.inf if self.max_delay is None else self.max_delay)
+        if self.jitter == "full":
+            seconds *= chance
+        return float(math.ceil(seconds)) if seconds >= 1 else seconds
+
+    def _nominal(self, retry: int) -> float:
+        if self.kind == "exponential":
+            return math.ldexp(self.base_delay, retry - 1)
+        return self.base_delay * retry if self.kind == "linear" else self.base_delay
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds that all retries of one budget wait together at most."""
+        worst = (self.delay(n) for n in range(1, self.max_retries + 1))
+        return sum(worst)
+
+    def gives_up(self, error: BaseException) -> bool:
+        """Tell whether ``error`` exhausts the step at once."""
+        permanent = isinstance(error, PermanentError) or isinstance(error, self.give_up_on)
+        return permanent or not isinstance(error, self.retry_on)
+
+
+DEFAULT_RETRY = Retry.exponential(max_retries=3, base_delay=1.0, jitter="full")
+"""The policy of a step that names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitBreaker:
+    """Stop calling a dependency that keeps failing. One breaker a step, shared by all execution environments.
+
+    Args:
+        failure_threshold: consecutive failures that open the circuit.
+        open_for: seconds it stays open before one attempt may try.
+    """
+
+    failure_threshold: int = 5
+    open_for: float = 30.0
+
+    def __post_init__(self) -> None:
+        _check_count("CircuitBreaker", "failure_threshold", self.failure_threshold, least=1, most=10_000)
+        _check_number("CircuitBreaker", "open_for", self.open_for, least=0.001)
+
+
+@dataclass(frozen=True, slots=True)
+class AutoDisable:
+    """Refuse new starts of a saga type that keeps failing.
+
+    Args:
+        threshold: consecutive failed sagas that disable the type.
+        window: the time within which they must fall.
+        cooldown: how long starts are refused.
+    """
+
+    threshold: int = 5
+    window: timedelta = timedelta(hours=1)
+    cooldown: timedelta = timedelta(minutes=30)
+
+    def __post_init__(self) -> None:
+        _check_count("AutoDisable", "threshold", self.threshold, least=1, most=10_000)
+        _check_duration("AutoDisable", "window", self.window)
+        _check_duration("AutoDisable", "cooldown", self.cooldown)
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanSweep:
+    """Remove S3 objects that sagas left behind.
+
+    Args:
+        bucket_env: the environment variable that holds the bucket's name.
+        prefix: where the saga's objects are; ends in a slash.
+        min_age: objects younger than this are never touched.
+        every: how often the prefix is swept.
+        action: what happens to an orphan.
+    """
+
+    bucket_env: str
+    prefix: str
+    min_age: timedelta = timedelta(hours=48)
+    every: timedelta = timedelta(hours=6)
+    action: Literal["delete", "archive", "report"] = "delete"
+
+    def __post_init__(self) -> None:
+        env = self.bucket_env
+        _require(bool(env) and env.isidentifier(), f"OrphanSweep: bucket_env must name a variable, not {env!r}")
+        good = self.prefix.endswith("/") and not self.prefix.startswith("/") and ".." not in self.prefix
+        _require(good, f"OrphanSweep: prefix must be a relative path ending in a slash, not {self.prefix!r}")
+        _check_duration("OrphanSweep", "min_age", self.min_age)
+        _check_duration("OrphanSweep", "every", self.every)
+        known = self.action in ("delete", "archive", "report")
+        _require(known, f'OrphanSweep: action must be "delete", "archive" or "report", not {self.action!r}')

@@ -1,0 +1,113 @@
+"""Every exception the library raises, in one tree.
+
+    SagaError
+    ├── DefinitionError           the saga class is wrong; raised when the class is created
+    ├── PermanentError            raise it in a step: retrying is pointless, the step is exhausted at once
+    │   └── Rejected              raise it in a step: the business said no; undo at once
+    ├── Cancelled                 raised by ``ctx.raise_if_cancelled()``
+    ├── InvalidRequest            the caller's input does not fit; ``problems`` lists the paths
+    ├── NotFound                  no such saga type or saga
+    ├── Conflict                  the saga's state does not allow the call
+    ├── TooLarge                  a payload beyond what can be stored
+    └── Unavailable               a store or queue is out of reach, or the type is disabled: try later
+        └── Ambiguous             the request may or may not have taken effect
+
+Branches follow what the caller should do about it. Errors of boto and botocore are wrapped where they arise, in
+``store`` and ``messaging``, and appear nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "Ambiguous",
+    "Cancelled",
+    "Conflict",
+    "DefinitionError",
+    "InvalidRequest",
+    "NotFound",
+    "PermanentError",
+    "Problem",
+    "Rejected",
+    "SagaError",
+    "TooLarge",
+    "Unavailable",
+]
+
+
+class SagaError(Exception):
+    """Root of all errors of this library."""
+
+
+class DefinitionError(SagaError):
+    """A saga class is declared in a way that cannot work. Raised when the class is created, never later."""
+
+
+class PermanentError(SagaError):
+    """Raised by a step: another attempt would fail the same way, so none is made."""
+
+
+class Rejected(PermanentError):
+    """Raised by a step: the business said no (a declined card). The saga is undone at once, whatever the step's
+    ``on_exhausted`` says, and neither the circuit breaker nor auto-disable counts it."""
+
+
+class Cancelled(SagaError):
+    """Raised by ``ctx.raise_if_cancelled()`` once a cancel was accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with an input.
+
+    Args:
+        path: where, as a JSONPath-like string (``$.keys[0]``).
+        message: what, without quoting the value.
+    """
+
+    path: str
+    message: str
+
+
+class InvalidRequest(SagaError):
+    """An input does not fit what was declared.
+
+    Args:
+        message: one line for people.
+        problems: each failing path.
+    """
+
+    def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+
+class NotFound(SagaError):
+    """There is no such saga type, or no such saga."""
+
+
+class Conflict(SagaError):
+    """The saga's state does not allow this; the message says what the state is."""
+
+
+class TooLarge(SagaError):
+    """A payload is larger than can be accepted."""
+
+
+class Unavailable(SagaError):
+    """A store or a queue is out of reach, or the saga type is disabled.
+
+    Args:
+        message: one line for people.
+        retry_after: seconds after which a retry makes sense.
+    """
+
+    def __init__(self, message: str, retry_after: float = 5.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Ambiguous(Unavailable):
+    """The answer was lost: the request may or may not have taken effect."""
