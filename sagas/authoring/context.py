@@ -107,7 +107,8 @@ def object_key(prefix: str, saga_id: str, filename: str) -> str:
     """Return ``{prefix}{saga_id}/{filename}``: the saga's id can be read back from the key.
 
     Raises:
-        InvalidRequest: the file name is empty, holds a slash, ``..`` or a control character, or is longer than S3 takes.
+        InvalidRequest: the file name is empty, holds a slash, ``..`` or a control character, or makes the key longer
+            than S3 takes (1,024 bytes).
     """
     bad = not filename or "/" in filename or ".." in filename or any(ord(c) < 32 or ord(c) == 127 for c in filename)
     key = f"{prefix}{saga_id}/{filename}"

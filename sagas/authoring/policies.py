@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, cast
 
 from sagas.errors import DefinitionError, PermanentError
 
@@ -15,8 +15,11 @@ __all__ = ["AutoDisable", "CircuitBreaker", "Exhausted", "Jitter", "OrphanSweep"
 Jitter = Literal["none", "full"]
 _ErrorTypes = tuple[type[BaseException], ...]
 
-MAX_RETRIES = 100
-"""More than this in one budget is a mistake: an SQS queue's own limit on receives is 1,000."""
+MAX_RETRIES = 1_000
+"""An SQS queue's own limit on receives."""
+
+MAX_SECONDS = 14 * 24 * 3600
+"""Fourteen days: SQS keeps no message longer."""
 
 
 class Exhausted(StrEnum):
@@ -33,8 +36,8 @@ def _require(ok: bool, message: str) -> None:
 
 
 def _check_number(owner: str, name: str, value: object, *, least: float) -> None:
-    valid = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= least
-    _require(valid, f"{owner}: {name} must be a finite number of at least {least:g}, not {value!r}")
+    valid = isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= MAX_SECONDS
+    _require(valid, f"{owner}: {name} must be a number of seconds from {least:g} to {MAX_SECONDS}, not {value!r}")
 
 
 def _check_count(owner: str, name: str, value: object, *, least: int, most: int) -> None:
@@ -48,7 +51,8 @@ def _check_duration(owner: str, name: str, value: object) -> None:
 
 
 def _check_errors(name: str, types: object) -> None:
-    valid = isinstance(types, tuple) and all(isinstance(t, type) and issubclass(t, BaseException) for t in types)
+    members = cast("tuple[object, ...]", types) if isinstance(types, tuple) else (None,)
+    valid = all(isinstance(t, type) and issubclass(t, BaseException) for t in members)
     _require(valid, f"Retry: {name} must be a tuple of exception types, not {types!r}")
 
 
@@ -77,7 +81,7 @@ class Retry:
         _require(self.jitter in ("none", "full"), f'Retry: jitter must be "none" or "full", not {self.jitter!r}')
         _check_errors("retry_on", self.retry_on)
         _check_errors("give_up_on", self.give_up_on)
-        known = isinstance(self.on_exhausted, Exhausted)
+        known = self.on_exhausted in tuple(Exhausted)
         _require(known, f"Retry: on_exhausted must be a member of Exhausted, not {self.on_exhausted!r}")
 
     @classmethod
@@ -141,14 +145,14 @@ class Retry:
         Returns:
             Seconds; from one second up a whole number, since that is SQS's unit.
         """
-        seconds = min(self._nominal(retry), math.inf if self.max_delay is None else self.max_delay)
+        seconds = min(self._nominal(retry), MAX_SECONDS if self.max_delay is None else self.max_delay)
         if self.jitter == "full":
             seconds *= chance
         return float(math.ceil(seconds)) if seconds >= 1 else seconds
 
     def _nominal(self, retry: int) -> float:
         if self.kind == "exponential":
-            return math.ldexp(self.base_delay, retry - 1)
+            return math.ldexp(self.base_delay, min(retry - 1, 60))  # 2**60 s is beyond any cap, and a float
         return self.base_delay * retry if self.kind == "linear" else self.base_delay
 
     @property
@@ -159,7 +163,7 @@ class Retry:
 
     def gives_up(self, error: BaseException) -> bool:
         """Tell whether ``error`` exhausts the step at once."""
-        permanent = isinstance(error, PermanentError) or isinstance(error, self.give_up_on)
+        permanent = isinstance(error, (PermanentError, *self.give_up_on))
         return permanent or not isinstance(error, self.retry_on)
 
 
@@ -223,9 +227,9 @@ class OrphanSweep:
     action: Literal["delete", "archive", "report"] = "delete"
 
     def __post_init__(self) -> None:
-        env = self.bucket_env
-        _require(bool(env) and env.isidentifier(), f"OrphanSweep: bucket_env must name a variable, not {env!r}")
-        good = self.prefix.endswith("/") and not self.prefix.startswith("/") and ".." not in self.prefix
+        env, prefix = str(self.bucket_env), str(self.prefix)
+        _require(env.isidentifier(), f"OrphanSweep: bucket_env must name a variable, not {self.bucket_env!r}")
+        good = prefix.endswith("/") and not prefix.startswith("/") and ".." not in prefix
         _require(good, f"OrphanSweep: prefix must be a relative path ending in a slash, not {self.prefix!r}")
         _check_duration("OrphanSweep", "min_age", self.min_age)
         _check_duration("OrphanSweep", "every", self.every)

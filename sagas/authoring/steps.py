@@ -1,0 +1,216 @@
+"""Steps and their undos, as the author writes them: decorated methods that stay plain Python when called."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
+
+from sagas.authoring.policies import CircuitBreaker, Retry
+from sagas.errors import DefinitionError
+
+__all__ = ["DEFAULT_TIMEOUT", "Compensation", "Step", "StepOptions", "UndoOptions", "step"]
+
+DEFAULT_TIMEOUT = 30.0
+"""Seconds an attempt of a step may take when it names no timeout."""
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+Undo = TypeVar("Undo", bound="Coroutine[Any, Any, None] | None")
+Undo_co = TypeVar("Undo_co", bound="Coroutine[Any, Any, None] | None", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """What ``@step`` was given. Unchecked: the class that holds the step checks it, since it can name itself."""
+
+    retry: Retry | None = None
+    timeout: float = DEFAULT_TIMEOUT
+    circuit_breaker: CircuitBreaker | None = None
+    result: str | None = None
+    undo_when: Literal["completed", "started"] = "completed"
+    retired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UndoOptions:
+    """What ``@<step>.compensate`` was given; None means the step's."""
+
+    retry: Retry | None = None
+    timeout: float | None = None
+
+
+class _Member:
+    """A decorated function in a saga's class body. Equal, once it has an owner, by owner and name."""
+
+    __wrapped__: Callable[..., Any]
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        if not callable(function) or isinstance(function, type | staticmethod | classmethod | _Member):
+            raise DefinitionError(f"@step and @<step>.compensate decorate a method, not {function!r}")
+        functools.update_wrapper(cast("Callable[..., Any]", self), function)
+        self.name: str = getattr(function, "__name__", "")
+        self.owner: type[Any] | None = None
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The undecorated function; its first parameter is the saga's instance."""
+        return self.__wrapped__
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self.owner, self.name = owner, name
+
+    def _of(self, owner: type[Any]) -> Self:
+        if owner is self.owner:
+            return self
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        copy.owner = owner
+        return copy
+
+    def _key(self) -> tuple[object, str]:
+        return (id(self), "") if self.owner is None else (self.owner, self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Member) and type(other) is type(self) and other._key() == self._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        owner = "" if self.owner is None else f"{self.owner.__qualname__}."
+        return f"<{type(self).__name__.lower()} {owner}{self.name}>"
+
+
+class Compensation(_Member, Generic[Q, Undo_co]):
+    """The undo of a step, made by ``@<step>.compensate``. On an instance it is a plain method.
+
+    Args:
+        function: the undecorated method.
+        step: the step it undoes.
+        options: its own policies.
+    """
+
+    def __init__(
+        self, function: Callable[Concatenate[Any, Q], Undo_co], step: Step[..., Any], options: UndoOptions
+    ) -> None:
+        super().__init__(function)
+        self.step = step
+        self.options = options
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any], /) -> Compensation[Q, Undo_co]: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any], /) -> Callable[Q, Undo_co]: ...
+    def __get__(self, instance: object, owner: type[Any], /) -> Callable[..., Any]:
+        return self._of(owner) if instance is None else self.function.__get__(instance, owner)
+
+    def __call__(self, instance: Any, /, *args: Q.args, **kwargs: Q.kwargs) -> Undo_co:
+        """Call the undo as a plain function of an instance."""
+        return self.function(instance, *args, **kwargs)
+
+
+class _CompensateDecorator(Protocol):
+    def __call__(self, fn: Callable[Concatenate[Any, Q], Undo], /) -> Compensation[Q, Undo]: ...
+
+
+class Step(_Member, Generic[P, R_co]):
+    """A step of a saga, made by ``@step``. On an instance it is a plain method.
+
+    On a class it is a value that names the step: hashable, equal to another that has the same ``owner`` and ``name``.
+    A step that a class inherits belongs, when read from that class, to that class.
+
+    Args:
+        function: the undecorated method.
+        options: its policies.
+    """
+
+    def __init__(self, function: Callable[Concatenate[Any, P], R_co], options: StepOptions) -> None:
+        super().__init__(function)
+        self.options = options
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any], /) -> Step[P, R_co]: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any], /) -> Callable[P, R_co]: ...
+    def __get__(self, instance: object, owner: type[Any], /) -> Callable[..., Any]:
+        return self._of(owner) if instance is None else self.function.__get__(instance, owner)
+
+    def __call__(self, instance: Any, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the step as a plain function of an instance: an override may call the one it replaces."""
+        return self.function(instance, *args, **kwargs)
+
+    @overload
+    def compensate(self, fn: Callable[Concatenate[Any, Q], Undo], /) -> Compensation[Q, Undo]: ...
+    @overload
+    def compensate(self, /, *, retry: Retry | None = None, timeout: float | None = None) -> _CompensateDecorator: ...
+    def compensate(
+        self, fn: Callable[..., Any] | None = None, /, *, retry: Retry | None = None, timeout: float | None = None
+    ) -> Any:
+        """Declare the decorated method the undo of this step.
+
+        Args:
+            fn: the method, when used bare.
+            retry: the undo's own policy; the step's if None.
+            timeout: seconds an attempt of the undo may take; the step's if None.
+        """
+        options = UndoOptions(retry, timeout)
+        if fn is not None:
+            return Compensation(fn, self, options)
+
+        def decorate(function: Callable[..., Any]) -> Compensation[..., Any]:
+            return Compensation(function, self, options)
+
+        return decorate
+
+
+class _StepDecorator(Protocol):
+    def __call__(self, fn: Callable[Concatenate[Any, P], R], /) -> Step[P, R]: ...
+
+
+@overload
+def step(fn: Callable[Concatenate[Any, P], R], /) -> Step[P, R]: ...
+@overload
+def step(
+    *,
+    retry: Retry | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    circuit_breaker: CircuitBreaker | None = None,
+    result: str | None = None,
+    undo_when: Literal["completed", "started"] = "completed",
+    retired: bool = False,
+) -> _StepDecorator: ...
+def step(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    retry: Retry | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    circuit_breaker: CircuitBreaker | None = None,
+    result: str | None = None,
+    undo_when: Literal["completed", "started"] = "completed",
+    retired: bool = False,
+) -> Any:
+    """Declare a method a step of its saga. Parameters are filled by name: see :class:`sagas.Saga`.
+
+    Args:
+        fn: the method, when used bare.
+        retry: what happens after a failed attempt; by default three retries, exponential from 1 s, full jitter.
+        timeout: seconds an attempt may take, at most 890.
+        circuit_breaker: stop calling a dependency that keeps failing; none by default.
+        result: the name under which later steps take the result; the step's name by default.
+        undo_when: ``"completed"`` undoes the step if it completed; ``"started"`` also if it failed or its outcome is
+            unknown, and then the undo's parameter for the step's own result is annotated ``T | None``.
+        retired: new sagas skip the step; its code and undo stay for the sagas that have it.
+    """
+    options = StepOptions(retry, timeout, circuit_breaker, result, undo_when, retired)
+    if fn is not None:
+        return Step(fn, options)
+
+    def decorate(function: Callable[..., Any]) -> Step[..., Any]:
+        return Step(function, options)
+
+    return decorate
