@@ -1,0 +1,134 @@
+"""Saga *create-zip*: zips S3 objects into one archive and announces it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Self
+
+from functions.multipart import MultipartUpload, abort_unfinished
+from functions.sources import Source, inspect_sources, read_source
+from functions.zip_stream import Entry, in_parts, stream_zip
+from sagas import CircuitBreaker, Context, Exhausted, OrphanSweep, Retry, S3Object, Saga, step
+
+__all__ = ["CreateZip", "CreateZipRequest", "Sources"]
+
+ARCHIVE = "archive.zip"
+
+PART_SIZE = 8 * 2**20
+"""S3 takes at most 10,000 parts of at least 5 MiB: this one allows 78 GiB, and two of it fit in any function."""
+
+_LAST_SECOND = 1.0
+
+
+@dataclass(frozen=True)
+class CreateZipRequest:
+    """Which objects of which bucket become an archive."""
+
+    bucket: str
+    keys: list[str]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The objects as they were when they were checked."""
+
+    objects: list[Source]
+    total_bytes: int
+
+
+class CreateZip(
+    Saga[CreateZipRequest],
+    name="create-zip",
+    orphans=OrphanSweep(
+        bucket_env="ZIPS_BUCKET",
+        prefix="create-zip/",
+        min_age=timedelta(hours=48),
+        every=timedelta(hours=6),
+        action="delete",
+    ),
+):
+    """Zips S3 objects and announces the archive."""
+
+    def __init__(self, bucket: str, topic_arn: str) -> None:
+        self._bucket = bucket
+        self._topic_arn = topic_arn
+
+    @classmethod
+    def create(cls) -> Self:
+        """Take the archive bucket and the topic from the environment."""
+        return cls(bucket=os.environ["ZIPS_BUCKET"], topic_arn=os.environ["ANNOUNCE_TOPIC_ARN"])
+
+    @step(result="sources", retry=Retry.exponential(max_retries=3, base_delay=0.5), timeout=120)
+    def check(self, request: CreateZipRequest, ctx: Context) -> Sources:
+        """Refuse what cannot become an archive before any of it is read."""
+        objects = inspect_sources(ctx.client("s3"), request.bucket, request.keys, ctx.raise_if_cancelled)
+        return Sources(objects, sum(source.size for source in objects))
+
+    # Undone as soon as it was started: an attempt that was killed after completing the upload left an archive.
+    @step(retry=Retry.exponential(max_retries=5, base_delay=0.2), timeout=840, undo_when="started")
+    def upload(self, request: CreateZipRequest, sources: Sources, ctx: Context) -> S3Object:
+        """Stream the objects into an archive. Every attempt writes the same bytes to the same key."""
+        s3, key = ctx.client("s3"), ctx.s3_key(ARCHIVE)
+        if ctx.attempt > 1:
+            abort_unfinished(s3, self._bucket, key)
+        archive = stream_zip(_entries(request.bucket, sources, ctx))
+        with MultipartUpload(s3, self._bucket, key, "application/zip") as target:
+            for part in in_parts(archive, PART_SIZE):
+                target.add(part)
+            ctx.raise_if_cancelled()
+            etag = target.complete()
+        ctx.logger.info("archive written", extra={"entries": len(sources.objects), "bytes": target.size})
+        return S3Object(self._bucket, key, target.size, etag)
+
+    @upload.compensate(retry=Retry.exponential(max_retries=5, base_delay=1.0), timeout=60)
+    def delete_upload(self, upload: S3Object | None, ctx: Context) -> None:
+        """Delete the archive and the parts of unfinished ones. None of it may exist."""
+        s3 = ctx.client("s3")
+        # The result knows the bucket even if the configuration has changed since.
+        bucket, key = (upload.bucket, upload.key) if upload else (self._bucket, ctx.s3_key(ARCHIVE))
+        aborted = abort_unfinished(s3, bucket, key)
+        s3.delete_object(Bucket=bucket, Key=key)
+        ctx.logger.info("archive deleted", extra={"unfinished_uploads": aborted})
+
+    @step(
+        retry=Retry.exponential(max_retries=3, base_delay=0.5, on_exhausted=Exhausted.DEAD_LETTER),
+        circuit_breaker=CircuitBreaker(failure_threshold=5, open_for=30),
+    )
+    def announce(self, sources: Sources, upload: S3Object, ctx: Context) -> str:
+        """Publish where the archive is; return the message's id.
+
+        A repeated attempt publishes again: subscribers tell it by the attribute ``idempotency_key``.
+        """
+        archive = {"bucket": upload.bucket, "key": upload.key, "size": upload.size, "etag": upload.etag}
+        message = {"saga_id": ctx.saga_id, "archive": archive, "entries": len(sources.objects)}
+        attributes = {"saga": ctx.saga, "saga_id": ctx.saga_id, "idempotency_key": ctx.idempotency_key}
+        published = ctx.client("sns").publish(
+            TopicArn=self._topic_arn,
+            Message=json.dumps(message),
+            MessageAttributes={k: {"DataType": "String", "StringValue": v} for k, v in attributes.items()},
+        )
+        return str(published["MessageId"])
+
+
+def _entries(bucket: str, sources: Sources, ctx: Context) -> Iterator[Entry]:
+    """Yield what goes into the archive. An object is opened when its turn comes."""
+    done = 0
+    for source in sources.objects:
+        yield Entry(source.name, source.size, _chunks(bucket, source, ctx, done, sources.total_bytes))
+        done += source.size
+
+
+def _chunks(bucket: str, source: Source, ctx: Context, done: int, total: int) -> Iterator[bytes]:
+    """Yield the object's content for as long as the attempt may go on, and tell how far it is."""
+    for chunk in read_source(ctx.client("s3"), bucket, source):
+        ctx.raise_if_cancelled()
+        if ctx.remaining_time() <= _LAST_SECOND:
+            # Raised here, the upload is still aborted; a killed function would leave its parts behind.
+            raise TimeoutError("the archive was not finished in time")
+        yield chunk
+        done += len(chunk)
+        ctx.progress(done / total, "zipping")

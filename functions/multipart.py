@@ -1,0 +1,75 @@
+"""An S3 multipart upload that is either completed or leaves nothing behind."""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+from typing import Any, Self
+
+__all__ = ["MultipartUpload", "abort_unfinished"]
+
+logger = logging.getLogger(__name__)
+
+
+class MultipartUpload:
+    """Write one object in parts.
+
+    Used as a context manager: leaving it without :meth:`complete`, by whatever error, aborts the upload. S3 keeps, and
+    bills, the parts of one that is neither completed nor aborted.
+    """
+
+    def __init__(self, s3: Any, bucket: str, key: str, content_type: str) -> None:
+        self._s3 = s3
+        self._target = {"Bucket": bucket, "Key": key}
+        self._content_type = content_type
+        self._parts: list[dict[str, Any]] = []
+        self._done = False
+        self.size = 0
+        """Bytes sent so far."""
+
+    def __enter__(self) -> Self:
+        created = self._s3.create_multipart_upload(**self._target, ContentType=self._content_type)
+        self._target["UploadId"] = created["UploadId"]
+        return self
+
+    def add(self, part: bytes) -> None:
+        """Send the next part: at least 5 MiB unless it is the last one, at most 10,000 in all."""
+        number = len(self._parts) + 1
+        sent = self._s3.upload_part(**self._target, PartNumber=number, Body=part)
+        # Where S3 keeps a checksum of each part, it wants it repeated when the upload is completed.
+        checksums = {
+            name: value for name, value in sent.items() if name.startswith("Checksum") and name != "ChecksumType"
+        }
+        self._parts.append({"PartNumber": number, "ETag": sent["ETag"], **checksums})
+        self.size += len(part)
+
+    def complete(self) -> str:
+        """Make the object visible, replacing one of the same key; return its entity tag."""
+        completed = self._s3.complete_multipart_upload(**self._target, MultipartUpload={"Parts": self._parts})
+        self._done = True
+        return str(completed["ETag"])
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        if self._done:
+            return
+        try:
+            self._s3.abort_multipart_upload(**self._target)
+        except Exception:
+            # The error that brought us here decides what happens next and must not be replaced by this one. What is
+            # left behind is aborted by the undo, or by the next attempt.
+            logger.warning("multipart upload not aborted", exc_info=True)
+
+
+def abort_unfinished(s3: Any, bucket: str, key: str) -> int:
+    """Abort the uploads to ``key`` that killed attempts left unfinished; return how many."""
+    aborted = 0
+    pages = s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=key)
+    for upload in (upload for page in pages for upload in page.get("Uploads", ()) if upload["Key"] == key):
+        try:
+            s3.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload["UploadId"])
+        except s3.exceptions.NoSuchUpload:
+            continue  # someone else was faster
+        aborted += 1
+    return aborted
