@@ -1,0 +1,10 @@
+"""The AWS CDK constructs: :class:`SagaService` turns saga classes into functions, queues, tables and an API."""
+
+from sagas.cdk.node import use_bundled_node
+
+use_bundled_node()
+
+from sagas.cdk.options import FunctionOptions, ServiceOptions  # noqa: E402 - jsii reads JSII_NODE when it is imported
+from sagas.cdk.service import SagaService  # noqa: E402 - as above
+
+__all__ = ["FunctionOptions", "SagaService", "ServiceOptions"]

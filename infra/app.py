@@ -1,0 +1,26 @@
+"""The CDK app: ``python -m infra.app`` writes the templates to ``cdk.out``, or where ``CDK_OUTDIR`` says."""
+
+from __future__ import annotations
+
+from aws_cdk import App, Validations
+from cdk_nag import AwsSolutionsChecks
+
+from infra.stack import ReferenceStack
+
+__all__ = ["build_app"]
+
+
+def build_app(outdir: str | None = None) -> App:
+    """Make the app with its one stack, checked by cdk-nag when it is synthesized.
+
+    Args:
+        outdir: where the templates go; by default ``CDK_OUTDIR``, which the CDK CLI sets, or ``cdk.out``.
+    """
+    app = App(outdir=outdir)
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    ReferenceStack(app, "Sagas")
+    return app
+
+
+if __name__ == "__main__":
+    build_app().synth()

@@ -1,0 +1,49 @@
+"""Findings of policy checks that are right as they are, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from aws_cdk import Acknowledgment, Stack, Validations
+from aws_cdk import aws_iam as iam
+
+__all__ = ["acknowledge", "acknowledge_objects"]
+
+
+def acknowledge(validations: Validations, reasons: Mapping[str, str]) -> None:
+    """Accept findings of a construct and of everything below it.
+
+    Args:
+        validations: of the construct.
+        reasons: why each finding, by its id, is right as it is.
+    """
+    for finding, reason in reasons.items():
+        validations.acknowledge(Acknowledgment(id=finding, reason=reason))
+
+
+def acknowledge_objects(role: iam.IGrantable, object_arn: str, reason: str) -> None:
+    """Accept that a role names the objects under a prefix by a pattern, as IAM can name them in no other way.
+
+    Args:
+        role: whose permission it is.
+        object_arn: the resource of the permission, ending in ``/*``.
+        reason: why the role needs them.
+    """
+    principal = role.grant_principal
+    if isinstance(principal, iam.Role):
+        shown = _as_shown(Stack.of(principal).resolve(object_arn))
+        acknowledge(Validations.of(principal), {f"AwsSolutions-IAM5[Resource::{shown}]": reason})
+
+
+def _as_shown(arn: object) -> str:
+    """A CloudFormation value the way cdk-nag writes it in the id of a finding."""
+    match arn:
+        case {"Fn::Join": [_, [*_] as parts]}:
+            return "".join(_as_shown(part) for part in cast("list[object]", parts))
+        case {"Fn::GetAtt": [str(logical_id), str(attribute)]}:
+            return f"<{logical_id}.{attribute}>"
+        case {"Ref": str(name)}:
+            return f"<{name}>"
+        case _:
+            return str(arn)

@@ -1,0 +1,170 @@
+"""The HTTP API: a REST API whose methods are all answered by one function, IAM-authorized."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from aws_cdk import RemovalPolicy, Validations
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from sagas.cdk.acknowledge import acknowledge
+from sagas.cdk.functions import Deployable, SagaFunction
+from sagas.cdk.options import FunctionOptions, ServiceOptions
+from sagas.cdk.permissions import allow_all_sagas, allow_sending
+from sagas.cdk.tables import Tables
+from sagas.cdk.topology import mark
+
+__all__ = ["ROUTES", "ApiFunction", "SagaApi"]
+
+ROUTES: Mapping[str, tuple[str, ...]] = {
+    "sagas": ("GET",),
+    "sagas/{name}": ("POST",),
+    "sagas/{name}/{id}": ("GET", "DELETE"),
+    "sagas/{name}/{id}/audit": ("GET",),
+    "sagas/{name}/{id}/retry": ("POST",),
+    "sagas/{name}/{id}/compensate": ("POST",),
+    "sagas/{name}/{id}/resolve": ("POST",),
+    "attention": ("GET",),
+    "definitions": ("GET",),
+    "definitions/{name}": ("GET", "PUT"),
+    "openapi.json": ("GET",),
+}
+
+_TIMEOUT = 29
+"""Seconds the gateway waits for its function."""
+_RATE, _BURST = 500, 1000
+"""Calls a second, and at once, that the stage lets through."""
+
+_RESPONSES: Mapping[str, tuple[str, str]] = {
+    "DEFAULT_4XX": ("", "bad_request"),
+    "DEFAULT_5XX": ("", "internal_error"),
+    "ACCESS_DENIED": ("403", "forbidden"),
+    "MISSING_AUTHENTICATION_TOKEN": ("403", "forbidden"),
+    "REQUEST_TOO_LARGE": ("413", "too_large"),
+    "THROTTLED": ("429", "throttled"),
+    "INTEGRATION_TIMEOUT": ("504", "timeout"),
+}
+"""The gateway's own answers: status (the gateway's when empty) and our error code."""
+
+_PUSH_LOGS = "arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
+_FINDINGS = {
+    "AwsSolutions-APIG2": "The function checks every request against the saga's request type and names the paths.",
+    "AwsSolutions-APIG3": "A web ACL is the account's choice; the API answers IAM-signed calls only.",
+    "AwsSolutions-APIG4": "Every method is authorized by IAM.",
+    "AwsSolutions-APIG6": "Execution logs would hold request bodies; the access log holds none.",
+    "AwsSolutions-COG4": "Callers are IAM principals, not the users of a user pool.",
+    f"AwsSolutions-IAM4[Policy::{_PUSH_LOGS}]": "API Gateway's role for the whole account; it takes this policy only.",
+}
+
+
+class ApiFunction(SagaFunction):
+    """The function that answers the API."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        shared: Deployable,
+        tables: Tables,
+        queues: Iterable[sqs.IQueue],
+        environment: Mapping[str, str],
+    ) -> None:
+        super().__init__(
+            scope,
+            id,
+            shared=shared,
+            handler="sagas.handlers.api.handler",
+            timeout=_TIMEOUT,
+            environment={**environment, "POWERTOOLS_SERVICE_NAME": "api"},
+            function=FunctionOptions(memory_size=512),
+            description="Starts, shows and cancels sagas",
+        )
+        allow_all_sagas(self.role, tables)
+        allow_sending(self.role, queues)
+
+
+class SagaApi(Construct):
+    """The REST API in front of :class:`ApiFunction`.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        function: answers every method.
+        options: of the service.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, function: ApiFunction, options: ServiceOptions) -> None:
+        super().__init__(scope, id)
+        self.rest_api = _rest_api(self, options)
+        mark(self.rest_api, "api")
+        self._add_routes(function)
+        self._shape_gateway_answers()
+        acknowledge(Validations.of(self), _FINDINGS)
+
+    def _add_routes(self, function: ApiFunction) -> None:
+        integration = apigateway.LambdaIntegration(
+            cast("lambda_.IFunction", function.function), allow_test_invoke=False, scope_permission_to_method=False
+        )
+        for path, methods in ROUTES.items():
+            resource = self.rest_api.root.resource_for_path(path)
+            for method in methods:
+                resource.add_method(method, integration)
+
+    def _shape_gateway_answers(self) -> None:
+        for kind, (status, code) in _RESPONSES.items():
+            self.rest_api.add_gateway_response(
+                kind,
+                type=apigateway.ResponseType.of(kind),
+                status_code=status or None,
+                templates={"application/json": _error_template(code)},
+            )
+
+
+def _error_template(code: str) -> str:
+    # The gateway fills in the message with its quotes; so it stands for a JSON string, and only here.
+    shape = json.dumps({"error": {"code": code, "message": "MESSAGE", "details": []}})
+    return shape.replace('"MESSAGE"', "$context.error.messageString")
+
+
+def _rest_api(scope: Construct, options: ServiceOptions) -> apigateway.RestApi:
+    access_log = logs.LogGroup(
+        scope, "AccessLog", retention=options.log_retention, removal_policy=options.removal_policy
+    )
+    return apigateway.RestApi(
+        scope,
+        "Api",
+        default_method_options=apigateway.MethodOptions(authorization_type=apigateway.AuthorizationType.IAM),
+        # API Gateway logs through one role for the whole account, so it must outlive this stack.
+        cloud_watch_role=True,
+        cloud_watch_role_removal_policy=RemovalPolicy.RETAIN,
+        deploy_options=apigateway.StageOptions(
+            stage_name="v1",
+            tracing_enabled=True,
+            metrics_enabled=True,
+            throttling_rate_limit=_RATE,
+            throttling_burst_limit=_BURST,
+            access_log_destination=apigateway.LogGroupLogDestination(access_log),
+            access_log_format=_access_log_format(),
+        ),
+    )
+
+
+def _access_log_format() -> apigateway.AccessLogFormat:
+    return apigateway.AccessLogFormat.json_with_standard_fields(
+        caller=True,
+        http_method=True,
+        ip=True,
+        protocol=True,
+        request_time=True,
+        resource_path=True,
+        response_length=True,
+        status=True,
+        user=True,
+    )

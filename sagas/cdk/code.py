@@ -1,0 +1,63 @@
+"""The code asset of a service: the top-level packages its saga classes live in, and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from aws_cdk import aws_lambda as lambda_
+
+from sagas.cdk.staging import built_once, copy_files, digest_of, names_under, source_files
+from sagas.errors import DefinitionError
+
+__all__ = ["code_asset", "packages_of", "requirements_of"]
+
+
+def packages_of(saga_classes: Iterable[type]) -> list[ModuleType]:
+    """Return the top-level packages the classes live in, each once.
+
+    Raises:
+        DefinitionError: a class lives where Lambda could not import it from.
+    """
+    packages: dict[str, ModuleType] = {}
+    for saga_class in saga_classes:
+        name = saga_class.__module__.partition(".")[0]
+        if name == "__main__":
+            raise DefinitionError(
+                f"{saga_class.__qualname__} is defined in the script that is being run; move it to a module of its own"
+            )
+        packages[name] = sys.modules[name]
+    return list(packages.values())
+
+
+def code_asset(packages: Sequence[ModuleType]) -> lambda_.AssetCode:
+    """Stage the packages in one directory and make it a Lambda asset."""
+    files: dict[str, Path] = {}
+    for package in packages:
+        files |= _files_of(package)
+    digest = digest_of(files)
+    directory = built_once(f"code-{digest}", lambda target: copy_files(files, target))
+    return lambda_.Code.from_asset(str(directory.resolve()), asset_hash=digest)
+
+
+def requirements_of(packages: Sequence[ModuleType]) -> list[Path]:
+    """Return the ``requirements.txt`` files that lie in the packages."""
+    candidates = (root / "requirements.txt" for package in packages for root in _roots(package))
+    return [path for path in candidates if path.is_file()]
+
+
+def _files_of(package: ModuleType) -> dict[str, Path]:
+    name = package.__name__
+    roots = _roots(package)
+    if roots:
+        return {k: v for root in roots for k, v in names_under(root, source_files(root), name).items()}
+    if package.__file__ is None:
+        raise DefinitionError(f"the module {name} has no file that could be deployed")
+    path = Path(package.__file__)
+    return {path.name: path}
+
+
+def _roots(package: ModuleType) -> list[Path]:
+    return [Path(root) for root in getattr(package, "__path__", ())]

@@ -1,0 +1,108 @@
+"""The environment variables by which functions find tables, queues and their own step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from aws_cdk import Stack, Token
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from sagas.authoring.definition import SagaDefinition, StepDefinition
+from sagas.cdk.options import ServiceOptions
+from sagas.cdk.queues import SagaQueues, base_url, max_receives, visibility_timeout
+from sagas.cdk.tables import Tables
+from sagas.errors import DefinitionError
+
+__all__ = ["check_size", "service_environment", "step_environment"]
+
+_LIMIT = 4096
+"""Bytes that Lambda allows for all variables of a function together."""
+
+
+def service_environment(
+    tables: Tables, options: ServiceOptions, queues: Mapping[str, SagaQueues], sagas: Sequence[SagaDefinition]
+) -> dict[str, str]:
+    """Variables of a function that deals with ``sagas``.
+
+    Args:
+        tables: of the service.
+        options: of the service.
+        queues: the queues the function may send to, by saga name.
+        sagas: the sagas whose code the function loads.
+    """
+    return {
+        "SAGAS_TABLE": tables.sagas.table_name,
+        "SAGAS_AUDIT_TABLE": tables.audit.table_name,
+        "SAGAS_PAYLOAD_BUCKET": tables.payloads.bucket_name,
+        "SAGAS_SHARDS": str(options.shards),
+        "SAGAS_CLASSES": _compact([_class_path(saga.saga_class) for saga in sagas]),
+        "SAGAS_QUEUES": Stack.of(tables).to_json_string(_queue_names(queues)),
+        "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
+        "POWERTOOLS_LOG_LEVEL": options.log_level,
+        **options.environment,
+    }
+
+
+def step_environment(saga: SagaDefinition, step: StepDefinition, batch_size: int) -> dict[str, str]:
+    """Variables that tell a step's function which step it is."""
+    return {
+        "POWERTOOLS_SERVICE_NAME": saga.name,
+        "SAGAS_SAGA": saga.name,
+        "SAGAS_STEP": step.name,
+        "SAGAS_MAX_RECEIVES": str(max_receives(step)),
+        "SAGAS_VISIBILITY_TIMEOUT": str(visibility_timeout(step, batch_size)),
+    }
+
+
+def check_size(scope: Construct, environment: Mapping[str, str]) -> None:
+    """Refuse variables that Lambda would refuse when the stack is deployed.
+
+    Raises:
+        DefinitionError: they are too large together; names that only AWS knows are taken at their likely length.
+    """
+    size = sum(len(name.encode()) + _likely_size(scope, value) for name, value in environment.items())
+    if size > _LIMIT:
+        raise DefinitionError(
+            f"{scope.node.path}: its environment variables take about {size} bytes and Lambda allows {_LIMIT}; "
+            "split the sagas over several services, or give the function fewer variables"
+        )
+
+
+def _queue_names(queues: Mapping[str, SagaQueues]) -> dict[str, object]:
+    any_queue: sqs.Queue = next(iter(queues.values())).dead_letters
+    return {
+        "base": base_url(any_queue),
+        "queues": {saga: {name: q.queue_name for name, q in own.steps.items()} for saga, own in queues.items()},
+        "dead_letter": {saga: own.dead_letters.queue_name for saga, own in queues.items()},
+    }
+
+
+def _class_path(saga_class: type) -> str:
+    return f"{saga_class.__module__}:{saga_class.__qualname__}"
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _likely_size(scope: Construct, value: str) -> int:
+    if not Token.is_unresolved(value):
+        return len(value.encode())
+    return _resolved_size(Stack.of(scope).resolve(value), len(Stack.of(scope).stack_name))
+
+
+def _resolved_size(value: object, stack_name: int) -> int:
+    """Bytes of a CloudFormation value. A generated name is stack name, logical id and 13 characters, at most 80."""
+    match value:
+        case str():
+            return len(value.encode())
+        case {"Fn::Join": [_, [*_] as parts]}:
+            return sum(_resolved_size(part, stack_name) for part in cast("list[object]", parts))
+        case {"Ref": str(logical_id)} | {"Fn::GetAtt": [str(logical_id), *_]}:
+            return min(80, stack_name + len(logical_id) + 14)
+        case _:
+            # A pseudo parameter or a part of a URL: shorter than this.
+            return 40

@@ -1,0 +1,169 @@
+"""The layer all functions share: third-party code fetched for Lambda's platform, and the part of ``sagas`` they run.
+
+Fetched by pip without Docker, at the versions installed here, once for each set of versions; the second synth and every
+one without a network take it from the cache.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+import sagas
+from sagas.cdk.staging import built_once, copy_files, digest_of, names_under, source_files
+
+__all__ = ["PackagingError", "build_layer", "dependency_layer", "pinned_requirements"]
+
+_DISTRIBUTION = "lambda-sagas"
+
+_IN_THE_RUNTIME = frozenset({"boto3", "botocore", "s3transfer", "urllib3", "python-dateutil", "jmespath", "six"})
+"""Distributions that every Python runtime of Lambda has. botocore alone is 56 MB."""
+
+_RUNTIME_MODULES = ("boto3", "botocore", "s3transfer", "urllib3", "dateutil", "jmespath", "six.py")
+
+_DEPLOYMENT_ONLY = frozenset({"cdk", "local", "cli", "testing"})
+"""Parts of ``sagas`` that no function imports."""
+
+_PLATFORMS = {"arm64": "aarch64", "x86_64": "x86_64"}
+_C_LIBRARIES = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
+"""Amazon Linux 2023, under Python 3.12 and later, has glibc 2.34; wheels for older ones run there too."""
+
+
+class PackagingError(Exception):
+    """The layer could not be built; the message says why in one line."""
+
+
+def dependency_layer(
+    scope: Construct,
+    id: str,
+    *,
+    architecture: lambda_.Architecture,
+    runtime: lambda_.Runtime,
+    requirements: Sequence[Path] = (),
+) -> lambda_.LayerVersion:
+    """Build the layer, or take it from the cache.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        architecture: of the functions.
+        runtime: Python of the functions.
+        requirements: requirements files of the functions' own packages.
+
+    Raises:
+        PackagingError: a package cannot be fetched for that platform.
+    """
+    directory = build_layer(architecture.name, runtime.name.removeprefix("python"), requirements)
+    code = lambda_.Code.from_asset(str(directory.resolve()), asset_hash=directory.name.removeprefix("layer-"))
+    return lambda_.LayerVersion(
+        scope,
+        id,
+        code=code,
+        compatible_architectures=[architecture],
+        compatible_runtimes=[runtime],
+        description="lambda-sagas and the packages it needs",
+    )
+
+
+def build_layer(architecture: str, python: str, requirements: Sequence[Path] = ()) -> Path:
+    """Return the directory of the layer's content, ``python/...`` as Lambda wants it."""
+    packages = _third_party(architecture, python, requirements)
+    library = _library_files()
+    digest = digest_of(library, packages.name)
+
+    def build(target: Path) -> None:
+        shutil.copytree(packages, target / "python", symlinks=True)
+        copy_files(library, target)
+
+    return built_once(f"layer-{digest}", build)
+
+
+def _library_files() -> dict[str, Path]:
+    root = Path(sagas.__path__[0])
+    needed = (file for file in source_files(root) if file.parts[0] not in _DEPLOYMENT_ONLY)
+    return names_under(root, needed, "python/sagas")
+
+
+def _third_party(architecture: str, python: str, requirements: Sequence[Path]) -> Path:
+    pins = pinned_requirements()
+    files = {str(number): path for number, path in enumerate(requirements)}
+    digest = digest_of(files, architecture, python, *pins)
+
+    def build(target: Path) -> None:
+        platform = _platform_options(architecture, python)
+        _pip(["--no-deps", *platform, "--target", str(target), *pins])
+        for path in requirements:
+            _pip([*platform, "--target", str(target), "--upgrade", "--requirement", str(path), *pins])
+        _prune(target)
+
+    return built_once(f"packages-{digest}", build)
+
+
+def pinned_requirements(name: str = _DISTRIBUTION) -> list[str]:
+    """Return ``name==version`` of all that the library needs in a function and Lambda lacks, as installed here."""
+    found: dict[str, str] = {}
+    _collect(name, found)
+    found.pop(name, None)
+    return [f"{package}=={version}" for package, version in sorted(found.items())]
+
+
+def _collect(name: str, found: dict[str, str]) -> None:
+    try:
+        installed = distribution(name)
+    except PackageNotFoundError:
+        # Its marker does not apply to this interpreter, or it is an extra nobody asked for.
+        return
+    found[name] = installed.version
+    for requirement in installed.requires or ():
+        needed = _name_of(requirement)
+        if needed is not None and needed not in found and needed not in _IN_THE_RUNTIME:
+            _collect(needed, found)
+
+
+def _name_of(requirement: str) -> str | None:
+    """The normalized name in a requirement, or None when only an extra asks for it."""
+    specifier, _, marker = requirement.partition(";")
+    match = re.match(r"[A-Za-z0-9._-]+", specifier.strip())
+    if match is None or "extra" in marker:
+        return None
+    return re.sub(r"[-_.]+", "-", match.group()).lower()
+
+
+def _platform_options(architecture: str, python: str) -> list[str]:
+    machine = _PLATFORMS[architecture]
+    tags = [option for library in _C_LIBRARIES for option in ("--platform", f"{library}_{machine}")]
+    return [*tags, "--implementation", "cp", "--python-version", python, "--only-binary=:all:"]
+
+
+def _pip(arguments: Sequence[str]) -> None:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)  # noqa: S603 - own argv
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        reason = lines[-1].removeprefix("ERROR: ") if lines else f"pip ended with {done.returncode}"
+        raise PackagingError(f"cannot fetch the functions' dependencies: {reason}")
+
+
+def _prune(target: Path) -> None:
+    for name in _RUNTIME_MODULES:
+        _remove(target / name)
+        for info in target.glob(f"{name.removesuffix('.py')}-*.dist-info"):
+            _remove(info)
+    byproducts = [target / "bin", *target.glob("python_dateutil-*.dist-info")]
+    for path in [*byproducts, *target.rglob("__pycache__"), *target.rglob("tests")]:
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,202 @@
+"""One construct that turns saga classes into running infrastructure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from sagas.authoring.definition import SagaDefinition
+from sagas.authoring.steps import Step
+from sagas.cdk.api import ApiFunction, SagaApi
+from sagas.cdk.catalogue import Catalogue
+from sagas.cdk.code import code_asset, packages_of, requirements_of
+from sagas.cdk.environment import service_environment
+from sagas.cdk.functions import Deployable, StepFunction
+from sagas.cdk.layer import dependency_layer
+from sagas.cdk.options import FunctionOptions, ServiceOptions
+from sagas.cdk.permissions import allow_sweeping
+from sagas.cdk.queues import SagaQueues
+from sagas.cdk.supervisor import Supervisor
+from sagas.cdk.tables import Tables
+
+__all__ = ["SagaService"]
+
+AnyStep = Step[..., Any]
+
+
+class SagaService(Construct):
+    """Functions, queues, tables, API and supervisor for a set of sagas.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        sagas: the saga classes, at least one; their names must differ.
+        functions: options of single steps' functions, by step (``CreateZip.upload``).
+        environment: variables that reach every function, the supervisor included.
+        alarm_topic: told when a dead-letter queue is not empty. An alarm cannot publish to a topic under ``aws/sns``.
+        removal_policy: what becomes of tables and the payload bucket when they leave the stack; DESTROY also lifts the
+            tables' deletion protection.
+        architecture: of the functions.
+        runtime: Python of the functions.
+        log_level: of the functions.
+        log_retention: of all log groups.
+        shards: over how many keys the indexes of the control table are spread. Fixed once sagas exist.
+
+    Raises:
+        DefinitionError: no saga, two of one name, options for a step of no saga here, or a limit of Lambda exceeded.
+        PackagingError: a dependency cannot be fetched for the functions' platform.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        sagas: Sequence[type[Any]],
+        functions: Mapping[Any, FunctionOptions] | None = None,
+        environment: Mapping[str, str] | None = None,
+        alarm_topic: sns.ITopic | sns.TopicBase | None = None,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        architecture: lambda_.Architecture = lambda_.Architecture.ARM_64,
+        runtime: lambda_.Runtime = lambda_.Runtime.PYTHON_3_13,
+        log_level: str = "INFO",
+        log_retention: logs.RetentionDays = logs.RetentionDays.THREE_MONTHS,
+        shards: int = 8,
+    ) -> None:
+        super().__init__(scope, id)
+        self._catalogue = Catalogue(id, sagas, functions or {})
+        self._options = ServiceOptions(
+            architecture, runtime, log_level, log_retention, removal_policy, shards, dict(environment or {})
+        )
+        self.tables = Tables(self, "Tables", removal_policy=removal_policy)
+        self._queues = {saga.name: self._saga_queues(saga) for saga in self._catalogue.sagas}
+        self._shared = self._deployable()
+        self._functions = self._step_functions()
+        self.supervisor = self._supervisor().function
+        self.api = self._api()
+        for saga in self._catalogue.sagas:
+            self._watch_dead_letters(saga, alarm_topic)
+
+    def function(self, step: AnyStep) -> lambda_.Function:
+        """Return the function that runs a step and its undo, to grant it what the step needs."""
+        saga, name = self._catalogue.locate(step)
+        return self._functions[saga.name, name].function
+
+    def queue(self, step: AnyStep) -> sqs.Queue:
+        """Return the queue of a step."""
+        saga, name = self._catalogue.locate(step)
+        return self._queues[saga.name].steps[name]
+
+    def dead_letter_queue(self, saga_class: type[Any]) -> sqs.Queue:
+        """Return the queue where the messages of a saga's steps end that cannot be processed."""
+        return self._queues[self._catalogue.definition(saga_class).name].dead_letters
+
+    def allow_sweep(self, saga_class: type[Any], bucket: s3.IBucket | s3.BucketBase) -> None:
+        """Let the supervisor list, read and delete objects of ``bucket`` under the saga's prefix, and only there."""
+        allow_sweeping(self.supervisor, bucket, self._catalogue.definition(saga_class).prefix)
+
+    @property
+    def sagas_table(self) -> dynamodb.Table:
+        """The control table."""
+        return self.tables.sagas
+
+    @property
+    def audit_table(self) -> dynamodb.Table:
+        """The audit table."""
+        return self.tables.audit
+
+    def _saga_queues(self, saga: SagaDefinition) -> SagaQueues:
+        batch_sizes = {step.name: self._catalogue.options(saga, step.name).batch_size for step in saga.steps}
+        return SagaQueues(self, f"{saga.name}-queues", definition=saga, batch_sizes=batch_sizes)
+
+    def _deployable(self) -> Deployable:
+        packages = packages_of(saga.saga_class for saga in self._catalogue.sagas)
+        layer = dependency_layer(
+            self,
+            "Layer",
+            architecture=self._options.architecture,
+            runtime=self._options.runtime,
+            requirements=requirements_of(packages),
+        )
+        return Deployable(code_asset(packages), layer, self._options)
+
+    def _step_functions(self) -> dict[tuple[str, str], StepFunction]:
+        return {
+            (saga.name, step.name): self._step_function(scope, saga, step.name)
+            for saga in self._catalogue.sagas
+            for scope in [Construct(self, saga.name)]
+            for step in saga.steps
+        }
+
+    def _step_function(self, scope: Construct, saga: SagaDefinition, step: str) -> StepFunction:
+        queues = self._queues[saga.name]
+        return StepFunction(
+            scope,
+            step,
+            shared=self._shared,
+            saga=saga,
+            step=saga.step(step),
+            queues=queues,
+            tables=self.tables,
+            environment=service_environment(self.tables, self._options, {saga.name: queues}, [saga]),
+            function=self._catalogue.options(saga, step),
+        )
+
+    def _supervisor(self) -> Supervisor:
+        return Supervisor(
+            self,
+            "Supervisor",
+            shared=self._shared,
+            tables=self.tables,
+            queues=self._all_queues(),
+            environment=self._environment_of_all(),
+        )
+
+    def _api(self) -> apigateway.RestApi:
+        function = ApiFunction(
+            self,
+            "ApiFunction",
+            shared=self._shared,
+            tables=self.tables,
+            queues=self._all_queues(),
+            environment=self._environment_of_all(),
+        )
+        return SagaApi(self, "Api", function=function, options=self._options).rest_api
+
+    def _environment_of_all(self) -> dict[str, str]:
+        return service_environment(self.tables, self._options, self._queues, self._catalogue.sagas)
+
+    def _all_queues(self) -> list[sqs.Queue]:
+        return [queue for own in self._queues.values() for queue in [*own.steps.values(), own.dead_letters]]
+
+    def _watch_dead_letters(self, saga: SagaDefinition, topic: sns.ITopic | sns.TopicBase | None) -> None:
+        metric = self._queues[saga.name].dead_letters.metric_approximate_number_of_messages_visible(
+            period=Duration.minutes(1), statistic="Maximum"
+        )
+        alarm = cloudwatch.Alarm(
+            self,
+            f"{saga.name}-dead-letters",
+            metric=metric,
+            threshold=0,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            evaluation_periods=1,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description=(
+                f"Saga {saga.name} has dead letters. Read saga_id and step in the message's attributes, mend the "
+                "cause, then start the queue's DLQ redrive to source."
+            ),
+        )
+        if topic is not None:
+            alarm.add_alarm_action(cast("cloudwatch.IAlarmAction", actions.SnsAction(cast("sns.ITopic", topic))))

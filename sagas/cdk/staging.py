@@ -1,0 +1,90 @@
+"""Directories that become Lambda assets: copied without by-products, named by the hash of their content."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+__all__ = ["CACHE", "built_once", "copy_files", "digest_of", "source_files"]
+
+CACHE = Path(".sagas/cache")
+"""Where built assets are kept, under the directory the CDK app runs in."""
+
+_BYPRODUCTS = frozenset({"__pycache__", "node_modules"})
+
+
+def source_files(root: Path) -> Iterator[Path]:
+    """Yield the files below ``root`` that belong to its source, in a fixed order, relative to ``root``."""
+    for path in sorted(root.rglob("*")):
+        relative = path.relative_to(root)
+        if path.is_file() and path.suffix != ".pyc" and not any(_is_byproduct(part) for part in relative.parts):
+            yield relative
+
+
+def _is_byproduct(name: str) -> bool:
+    return name in _BYPRODUCTS or name.startswith(".")
+
+
+def digest_of(files: Mapping[str, Path], *extra: str) -> str:
+    """Hash files by name and content.
+
+    Args:
+        files: the name each file will have, and where it is.
+        extra: anything else the result depends on.
+
+    Returns:
+        32 hexadecimal digits.
+    """
+    digest = hashlib.sha256("\0".join(extra).encode())
+    for name in sorted(files):
+        digest.update(f"\0{name}\0".encode())
+        digest.update(hashlib.sha256(files[name].read_bytes()).digest())
+    return digest.hexdigest()[:32]
+
+
+def copy_files(files: Mapping[str, Path], target: Path) -> None:
+    """Copy files to their names under ``target``."""
+    for name, source in files.items():
+        destination = target / name
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, destination)
+
+
+def built_once(name: str, build: Callable[[Path], None], cache: Path = CACHE) -> Path:
+    """Return the cached directory ``name``; when it is not there, build it first.
+
+    Args:
+        name: says everything the content depends on, by a hash.
+        build: fills the empty directory it is given.
+        cache: where the directories are.
+
+    Returns:
+        The directory. It appears in one piece, so a build that was cut short is built again.
+    """
+    target = cache / name
+    if target.is_dir():
+        return target
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as scratch:
+        made = Path(scratch) / name
+        made.mkdir()
+        build(made)
+        _move_into_place(made, target)
+    return target
+
+
+def _move_into_place(made: Path, target: Path) -> None:
+    try:
+        made.replace(target)
+    except OSError:
+        # Another synth built the same content first; anything else is an error.
+        if not target.is_dir():
+            raise
+
+
+def names_under(root: Path, files: Iterable[Path], prefix: str) -> dict[str, Path]:
+    """Map ``prefix/relative`` to the file for each of ``files``, which are relative to ``root``."""
+    return {f"{prefix}/{file.as_posix()}": root / file for file in files}

@@ -1,0 +1,70 @@
+"""The supervisor: one function, called every minute to recover and every hour to sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from aws_cdk import Duration
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from sagas.cdk.functions import Deployable, SagaFunction
+from sagas.cdk.options import FunctionOptions
+from sagas.cdk.permissions import allow_all_sagas, allow_sending
+from sagas.cdk.tables import Tables
+from sagas.cdk.topology import mark
+
+__all__ = ["Supervisor"]
+
+_TIMEOUT = 300
+_RECOVER_EVERY = Duration.minutes(1)
+_SWEEP_EVERY = Duration.hours(1)
+
+
+class Supervisor(SagaFunction):
+    """The supervisor's function and its two rules, whose events read ``{"action": "recover"}`` or ``"sweep"``."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        shared: Deployable,
+        tables: Tables,
+        queues: Iterable[sqs.IQueue],
+        environment: Mapping[str, str],
+    ) -> None:
+        super().__init__(
+            scope,
+            id,
+            shared=shared,
+            handler="sagas.handlers.supervisor.handler",
+            timeout=_TIMEOUT,
+            environment={**environment, "POWERTOOLS_SERVICE_NAME": "supervisor"},
+            function=FunctionOptions(),
+            description="Recovers sagas whose message or lease was lost, and sweeps orphaned objects",
+        )
+        mark(self.function, "supervisor")
+        allow_all_sagas(self.role, tables)
+        allow_sending(self.role, queues)
+        # The next tick is the retry; a late one would only do the same work twice.
+        self.function.configure_async_invoke(retry_attempts=0, max_event_age=_RECOVER_EVERY)
+        self._call("recover", _RECOVER_EVERY)
+        self._call("sweep", _SWEEP_EVERY)
+
+    def _call(self, action: str, every: Duration) -> None:
+        target = targets.LambdaFunction(
+            cast("lambda_.IFunction", self.function),
+            event=events.RuleTargetInput.from_object({"action": action}),
+            retry_attempts=0,
+        )
+        events.Rule(
+            self,
+            action.capitalize(),
+            schedule=events.Schedule.rate(every),
+            targets=[cast("events.IRuleTarget", target)],
+        )

@@ -1,0 +1,89 @@
+"""Where a service keeps its sagas: the control table, the audit table, and the bucket of large payloads."""
+
+from __future__ import annotations
+
+from aws_cdk import Duration, RemovalPolicy, Validations
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from sagas.cdk.acknowledge import acknowledge
+from sagas.cdk.topology import mark
+
+__all__ = ["BY_NAME_INDEX", "OPEN_INDEX", "Tables"]
+
+OPEN_INDEX = "open"
+BY_NAME_INDEX = "by_name"
+
+_STRING = dynamodb.AttributeType.STRING
+_NUMBER = dynamodb.AttributeType.NUMBER
+
+
+class Tables(Construct):
+    """The stores of one service. Names are left to CloudFormation, so two services never clash."""
+
+    def __init__(self, scope: Construct, id: str, *, removal_policy: RemovalPolicy) -> None:
+        super().__init__(scope, id)
+        self.sagas = self._control_table(removal_policy)
+        self.audit = _table(self, "Audit", "saga_id", removal_policy, sort=("seq", _NUMBER))
+        self.payloads = _payload_bucket(self, removal_policy)
+        mark(self.sagas, "sagas_table")
+        mark(self.audit, "audit_table")
+
+    def _control_table(self, removal_policy: RemovalPolicy) -> dynamodb.Table:
+        table = _table(self, "Sagas", "saga_id", removal_policy)
+        _add_index(table, OPEN_INDEX, "open_shard", "due")
+        _add_index(table, BY_NAME_INDEX, "name_shard", "created_at")
+        return table
+
+    def index_arn(self, index: str) -> str:
+        """The ARN of an index of the control table."""
+        return f"{self.sagas.table_arn}/index/{index}"
+
+
+def _table(
+    scope: Construct,
+    id: str,
+    key: str,
+    removal_policy: RemovalPolicy,
+    sort: tuple[str, dynamodb.AttributeType] | None = None,
+) -> dynamodb.Table:
+    return dynamodb.Table(
+        scope,
+        id,
+        partition_key=dynamodb.Attribute(name=key, type=_STRING),
+        sort_key=dynamodb.Attribute(name=sort[0], type=sort[1]) if sort else None,
+        billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+        time_to_live_attribute="expires_at",
+        point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+            point_in_time_recovery_enabled=True
+        ),
+        deletion_protection=removal_policy is not RemovalPolicy.DESTROY,
+        removal_policy=removal_policy,
+    )
+
+
+def _add_index(table: dynamodb.Table, name: str, partition: str, sort: str) -> None:
+    table.add_global_secondary_index(
+        index_name=name,
+        partition_key=dynamodb.Attribute(name=partition, type=_STRING),
+        sort_key=dynamodb.Attribute(name=sort, type=_STRING),
+        projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+    )
+
+
+def _payload_bucket(scope: Construct, removal_policy: RemovalPolicy) -> s3.Bucket:
+    bucket = s3.Bucket(
+        scope,
+        "Payloads",
+        encryption=s3.BucketEncryption.S3_MANAGED,
+        block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+        enforce_ssl=True,
+        removal_policy=removal_policy,
+        lifecycle_rules=[s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(1))],
+    )
+    acknowledge(
+        Validations.of(bucket),
+        {"AwsSolutions-S1": "Only the service's own functions write here, and every write has an audit entry."},
+    )
+    return bucket
