@@ -1,0 +1,1 @@
+"""SQS: the messages that carry a saga from step to step."""

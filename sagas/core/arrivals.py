@@ -1,0 +1,168 @@
+"""What there is to do when somebody turns up: a message, the supervisor, a person."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sagas.core import events as ev
+from sagas.core.commands import Decision, Die, Discard, Postpone, Refuse, Run, Write
+from sagas.core.facts import send_current
+from sagas.core.plan import Plan
+from sagas.core.rules import fence, owed, waits
+from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus, StepStatus
+
+__all__ = [
+    "cancel_asked",
+    "compensate_asked",
+    "message_arrived",
+    "message_arrived_late",
+    "retry_asked",
+    "stall_noticed",
+]
+
+
+def _claimed(state: SagaState, lease: Lease) -> SagaState:
+    return replace(state, lease=lease, token=state.token + 1)
+
+
+def _taken_over(plan: Plan, state: SagaState, lease: Lease, now: float) -> Decision:
+    """Take an expired lease: fence the predecessor, make every message it knew of stale."""
+    predecessor = state.lease.act_until if state.lease else 0.0
+    after = _claimed(state, lease)
+    after = replace(after, lost_until=max(state.lost_until, predecessor), dispatch=state.dispatch + 1)
+    return Decision(after, (Write(fence(plan, after, now)),))
+
+
+def _interrupted(state: SagaState) -> bool:
+    """Whether an expired lease must be taken over with a fence.
+
+    A saga that waits for a person, or is over, runs no user code: there a plain claim will do, and what its
+    predecessor journaled is adopted either way.
+    """
+    return state.lease is not None and not state.over and state.status is not SagaStatus.DEAD_LETTERED
+
+
+def _held(state: SagaState, now: float) -> bool:
+    return state.lease is not None and state.lease.expires_at > now
+
+
+def message_arrived_late(plan: Plan, state: SagaState, event: ev.MessageArrived, now: float) -> Decision:
+    """The saga is over."""
+    return Decision(state, (Discard(f"the saga is {state.status}"),))
+
+
+def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now: float) -> Decision:
+    """Claim, take over, postpone, or find the message stale."""
+    if state.lease is not None and _held(state, now):
+        return Decision(state, (Postpone(state.lease.expires_at),))
+    if _interrupted(state):
+        return _taken_over(plan, state, event.lease, now)
+    if state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at:
+        return _dead_arrived(state, event)
+    fact = owed(plan, state)
+    if waits(state, fact, now):
+        return Decision(state, (Postpone(state.lost_until),))
+    if isinstance(fact, ev.StepDeadLettered):
+        return _deadly_arrived(state, fact, event)
+    if fact is not None:
+        return Decision(_claimed(state, event.lease), (Write(fact),))
+    return _work_arrived(state, event, now)
+
+
+def _dead_arrived(state: SagaState, event: ev.MessageArrived) -> Decision:
+    """The saga waits for an operator: this is its dying message, that message redriven, or a stale one."""
+    dead = state.dead
+    if dead is None or (event.dispatch, event.hops) != (dead.dispatch, dead.hops):
+        return Decision(state, (Discard("a newer message is the saga's current one"),))
+    if event.message_id == dead.message_id:
+        return Decision(state, (Die(),))
+    return Decision(_claimed(state, event.lease), (Write(ev.Redriven()),))
+
+
+def _deadly_arrived(state: SagaState, fact: ev.StepDeadLettered, event: ev.MessageArrived) -> Decision:
+    """The step is exhausted: the current message is the one to die."""
+    if event.dispatch != state.dispatch:
+        return Decision(state, (Discard("a newer message is the saga's current one"),))
+    dying = DeadLetter(event.dispatch, event.hops, event.message_id)
+    return Decision(_claimed(state, event.lease), (Write(replace(fact, message=dying)),))
+
+
+def _work_arrived(state: SagaState, event: ev.MessageArrived, now: float) -> Decision:
+    current = send_current(state)
+    if event.dispatch != state.dispatch:
+        if _never_claimed(state):
+            return Decision(state, (current, Discard("the step is done; its successor was sent again")))
+        return Decision(state, (Discard("a newer message is the saga's current one"),))
+    if current.not_before > now:
+        return Decision(state, (Postpone(current.not_before),))
+    return _run(_claimed(state, event.lease))
+
+
+def _never_claimed(state: SagaState) -> bool:
+    """Whether the current message was never claimed, so that it may be missing."""
+    step = state.current
+    if step is None:
+        return False
+    if state.undoing:
+        return step.undo_attempts == step.undo_granted
+    return step.attempts == step.granted
+
+
+def _run(state: SagaState) -> Decision:
+    """Count the attempt and have it run."""
+    index = state.cursor
+    step = state.steps[index]
+    if state.undoing:
+        busy = replace(step, status=StepStatus.COMPENSATING, undo_attempts=step.undo_attempts + 1)
+        return Decision(state.with_step(index, busy), (Run(index, True, busy.undo_attempts),))
+    busy = replace(step, status=StepStatus.RUNNING, attempts=step.attempts + 1)
+    after = replace(state.with_step(index, busy), status=SagaStatus.RUNNING)
+    return Decision(after, (Run(index, False, busy.attempts),))
+
+
+def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: float) -> Decision:
+    """Take an expired lease over, journal what is owed, or send a lost message anew. Live leases are untouched."""
+    if _held(state, now):
+        return Decision(state)
+    if _interrupted(state):
+        return _taken_over(plan, state, event.lease, now)
+    fact = owed(plan, state)
+    if waits(state, fact, now) or (state.status is SagaStatus.DEAD_LETTERED and fact is None):
+        return Decision(state)
+    if fact is not None and not isinstance(fact, ev.StepDeadLettered):
+        return Decision(_claimed(state, event.lease), (Write(fact),))
+    quiet_since = max(state.updated_at, state.not_before, state.lost_until if state.undoing else 0.0)
+    if quiet_since + plan.stale_after > now:
+        return Decision(state)
+    return Decision(_claimed(state, event.lease), (Write(ev.Recovered(stall=True)),))
+
+
+def cancel_asked(plan: Plan, state: SagaState, event: ev.CancelAsked, now: float) -> Decision:
+    """Set the flag; whoever holds the lease, or the next one, acts on it."""
+    if state.status is SagaStatus.CANCELLED or state.undoing:
+        return Decision(state)
+    if state.over:
+        return Decision(state, (Refuse(f"the saga is {state.status}"),))
+    if state.cancel_requested_at:
+        return Decision(state)
+    after = replace(state, cancel_requested_at=now, cancel_requested_by=event.actor)
+    return Decision(after, () if state.lease else (send_current(after),))
+
+
+def retry_asked(plan: Plan, state: SagaState, event: ev.RetryAsked, now: float) -> Decision:
+    """Grant what failed a new budget of attempts."""
+    able = state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED)
+    if not able or (state.cancel_requested_at and state.status is SagaStatus.DEAD_LETTERED):
+        return Decision(state, (Refuse(f"the saga is {state.status}; only what failed can be retried"),))
+    if _held(state, now):
+        return Decision(state, (Refuse("somebody else is at work on this saga"),))
+    return Decision(_claimed(state, event.lease), (Write(ev.Redriven(event.note)),))
+
+
+def compensate_asked(plan: Plan, state: SagaState, event: ev.CompensateAsked, now: float) -> Decision:
+    """Give up on a saga that waits or has failed, and have it undone."""
+    if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED):
+        return Decision(state, (Refuse(f"the saga is {state.status}; only DEAD_LETTERED and FAILED can be undone"),))
+    if _held(state, now) or state.lost_until > now:
+        return Decision(state, (Refuse("an execution of this saga may still be at work"),))
+    return Decision(_claimed(state, event.lease), (Write(ev.CompensationStarted("operator")),))

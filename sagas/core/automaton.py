@@ -1,0 +1,113 @@
+"""The life of a saga as one table.
+
+Theory. A saga runs its steps in order (Garcia-Molina and Salem, "Sagas", SIGMOD 1987, with backward recovery). At any
+time it is in one status and, under its cursor, one step is in one status; the pair is the state. Three rules hold it
+together:
+
+1.  *Only a lease holder journals.* A fact changes a state only while somebody holds its lease, and only when it is
+    about the execution that is under way; any other fact, being a duplicate, late or impossible, leaves the state
+    as it is and asks for nothing. Committing twice is therefore impossible, in whatever order facts come.
+2.  *Strictly backward.* No row leads from COMPENSATING, or from the end, to RUNNING. (An operator's retry of a
+    DEAD_LETTERED saga does, which is why DEAD_LETTERED is neither.)
+3.  *Something is always owed.* After each fact the state tells what comes next: another fact the holder owes
+    (``rules.owed``), the current message, or nothing because the saga is over or waits for a person. Every fact
+    uses up something finite (steps, attempts, patience), so once events stop the saga has ended or waits.
+
+``decide`` looks the pair (status, kind of event) up in ``TABLE``; what is not in the table does nothing. Leaving the
+forward way waits until no lost execution can act any more (``lost_until``), so an undo never runs beside its step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sagas.core import arrivals, facts
+from sagas.core import events as ev
+from sagas.core.commands import Decision
+from sagas.core.plan import Plan
+from sagas.core.rules import needs_attention
+from sagas.core.states import OVER, SagaState, SagaStatus
+
+__all__ = ["TABLE", "Row", "decide"]
+
+S = SagaStatus
+_UNDONE = (S.COMPENSATING, S.COMPENSATED, S.CANCELLED, S.COMPENSATION_FAILED)
+_ACTIVE = (S.PENDING, S.RUNNING, S.COMPENSATING)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table.
+
+    Args:
+        sources: the statuses it applies to.
+        event: the kind of event.
+        apply: computes the decision from plan, state, event and the time.
+        targets: the statuses it can lead to, besides staying.
+        meaning: for the diagram; empty for a row that never changes the status.
+    """
+
+    sources: tuple[SagaStatus, ...]
+    event: type[Any]
+    apply: Callable[[Plan, SagaState, Any, float], Decision]
+    targets: tuple[SagaStatus, ...]
+    meaning: str = ""
+
+
+ROWS: tuple[Row, ...] = (
+    # Facts: committed journal entries.
+    Row((S.RUNNING,), ev.StepCompleted, facts.step_completed, (S.RUNNING, S.COMPLETED), "last step completed"),
+    Row((S.RUNNING,), ev.StepFailed, facts.step_failed, (S.RUNNING,)),
+    Row((S.RUNNING,), ev.StepLost, facts.step_lost, (S.RUNNING,)),
+    Row((S.RUNNING,), ev.StepDeadLettered, facts.step_dead_lettered, (S.DEAD_LETTERED,), "exhausted, DEAD_LETTER"),
+    Row((S.RUNNING,), ev.SagaFailed, facts.saga_failed, (S.FAILED,), "exhausted, FAIL"),
+    Row((S.PENDING, S.RUNNING, S.DEAD_LETTERED), ev.CancelRequested, facts.cancel_requested, ()),
+    Row((S.PENDING, S.RUNNING), ev.CompensationStarted, facts.compensation_started, _UNDONE, "exhausted or cancelled"),
+    Row((S.DEAD_LETTERED, S.FAILED), ev.CompensationStarted, facts.compensation_started, _UNDONE, "given up"),
+    Row((S.COMPENSATING,), ev.StepCompensated, facts.step_compensated, _UNDONE, "last undo done"),
+    Row((S.COMPENSATING,), ev.CompensationAttemptFailed, facts.undo_attempt_failed, ()),
+    Row((S.COMPENSATING,), ev.CompensationFailed, facts.undo_failed, _UNDONE, "last undo done"),
+    Row((S.DEAD_LETTERED,), ev.Redriven, facts.redriven, (S.RUNNING,), "redriven"),
+    Row((S.COMPENSATION_FAILED,), ev.Redriven, facts.undos_redriven, _UNDONE, "retried by an operator"),
+    Row(_ACTIVE, ev.Recovered, facts.recovered, ()),
+    Row((S.PENDING, S.RUNNING), ev.RecoveryExhausted, facts.recovery_exhausted, ()),
+    Row((S.COMPENSATING,), ev.RecoveryExhausted, facts.undoing_exhausted, (S.COMPENSATION_FAILED,), "given up"),
+    Row((S.DEAD_LETTERED, *sorted(OVER)), ev.Resolved, facts.resolved, ()),
+    # Arrivals: somebody turns up; claims are the only changes.
+    Row((S.PENDING, S.RUNNING), ev.MessageArrived, arrivals.message_arrived, (S.RUNNING,), "first step claimed"),
+    Row((S.COMPENSATING, S.DEAD_LETTERED), ev.MessageArrived, arrivals.message_arrived, ()),
+    Row(tuple(sorted(OVER)), ev.MessageArrived, arrivals.message_arrived_late, ()),
+    Row((*_ACTIVE, S.DEAD_LETTERED), ev.StallNoticed, arrivals.stall_noticed, ()),
+    Row(tuple(S), ev.CancelAsked, arrivals.cancel_asked, ()),
+    Row(tuple(S), ev.RetryAsked, arrivals.retry_asked, ()),
+    Row(tuple(S), ev.CompensateAsked, arrivals.compensate_asked, ()),
+)
+
+TABLE: dict[tuple[SagaStatus, type[Any]], Row] = {(s, row.event): row for row in ROWS for s in row.sources}
+
+
+def decide(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decision:
+    """Return the next state and what to do about ``event``.
+
+    Args:
+        plan: the saga type's policies, for the steps of this saga.
+        state: the saga as it is.
+        event: what happened.
+        now: epoch seconds.
+
+    Returns:
+        The same state and no command when the event is a duplicate, late or impossible.
+    """
+    row = TABLE.get((state.status, type(event)))
+    if row is None:
+        return Decision(state)
+    decision = row.apply(plan, state, event, now)
+    return decision if decision.state is state else replace(decision, state=_noted(decision.state, event, now))
+
+
+def _noted(state: SagaState, event: ev.Event, now: float) -> SagaState:
+    attention = (state.attention or now) if needs_attention(state) else 0.0
+    updated = now if isinstance(event, ev.Fact) else state.updated_at
+    return replace(state, attention=attention, updated_at=updated)

@@ -1,0 +1,73 @@
+"""What is to be done, in the imperative. The automaton returns commands; it never acts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sagas.core.events import Fact
+from sagas.core.states import SagaState
+
+__all__ = ["Command", "Decision", "Die", "Discard", "Postpone", "Refuse", "Run", "Send", "Write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Execute the step at ``index`` (or its undo); the state already counts the attempt."""
+
+    index: int
+    undo: bool
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """As the lease holder, journal this fact next; user code does not run."""
+
+    fact: Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send the saga's current message, not to be delivered before ``not_before`` (epoch seconds)."""
+
+    index: int
+    undo: bool
+    dispatch: int
+    not_before: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Postpone:
+    """Have this same message come back at ``until`` (epoch seconds)."""
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """The message has nothing to say any more: delete it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Die:
+    """Report the message failed until its queue moves it to the dead-letter queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The state does not allow what was asked."""
+
+    reason: str
+
+
+Command = Run | Write | Send | Postpone | Discard | Die | Refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The next state, and what to do."""
+
+    state: SagaState
+    commands: tuple[Command, ...] = ()

@@ -1,0 +1,242 @@
+"""What can happen to a saga, in the past tense.
+
+*Facts* are journaled: one committed journal entry each, under the name the audit trail shows. *Arrivals* are not:
+somebody turned up (a message, the supervisor, a person), and the automaton says what there is to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sagas.core.states import DeadLetter, Lease
+
+__all__ = [
+    "FACTS",
+    "Arrival",
+    "CancelAsked",
+    "CancelRequested",
+    "CompensateAsked",
+    "CompensationAttemptFailed",
+    "CompensationFailed",
+    "CompensationStarted",
+    "Event",
+    "Fact",
+    "Failure",
+    "MessageArrived",
+    "Recovered",
+    "RecoveryExhausted",
+    "Redriven",
+    "Resolved",
+    "RetryAsked",
+    "SagaFailed",
+    "StallNoticed",
+    "StepCompensated",
+    "StepCompleted",
+    "StepDeadLettered",
+    "StepFailed",
+    "StepLost",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed: the exception's class name and its text."""
+
+    type: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A journaled change. ``action`` is its name in the audit trail."""
+
+    @property
+    def action(self) -> str:
+        """The name of the fact in the audit trail."""
+        return type(self).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class StepFact(Fact):
+    """A fact about one execution of the step at ``index``."""
+
+    index: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepCompleted(StepFact):
+    """The step ran to its end; its result is in the entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailed(StepFact):
+    """The step raised.
+
+    Args:
+        failure: what it raised.
+        permanent: no further attempt makes sense.
+        rejected: the business said no.
+        retry_at: epoch seconds of the next attempt, if there is one.
+    """
+
+    failure: Failure
+    permanent: bool = False
+    rejected: bool = False
+    retry_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepLost(StepFact):
+    """The execution's lease expired and it left no entry: its outcome is unknown."""
+
+    failure: ClassVar[Failure] = Failure("Lost", "the attempt ended without a report")
+
+
+@dataclass(frozen=True, slots=True)
+class StepDeadLettered(Fact):
+    """The step is exhausted and waits for an operator; ``message`` is dying."""
+
+    index: int
+    message: DeadLetter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompensationStarted(Fact):
+    """From here on only undos run. ``cause``: failure, cancel, recovery or operator."""
+
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepCompensated(StepFact):
+    """The step's undo ran to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompensationAttemptFailed(StepFact):
+    """The step's undo raised or was lost; it will be tried again at ``retry_at``."""
+
+    failure: Failure
+    retry_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CompensationFailed(StepFact):
+    """The step's undo failed for good."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested(Fact):
+    """An accepted cancel takes effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class SagaFailed(Fact):
+    """The saga ends FAILED: nothing is undone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered(Fact):
+    """The current message is sent anew. ``stall``: because nothing had moved, which uses up patience."""
+
+    stall: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryExhausted(Fact):
+    """The saga stalled too often: it is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven(Fact):
+    """A new budget of attempts for what failed, by an operator or by redriving the dead letter."""
+
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved(Fact):
+    """An operator settled it by hand; ``steps`` were undone by hand."""
+
+    note: str
+    taken: str
+    steps: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MessageArrived:
+    """A message of the saga was received.
+
+    Args:
+        index: the step it is for.
+        undo: whether for the step's undo.
+        dispatch: its number.
+        hops: how often it was copied to wait longer.
+        message_id: SQS's id of it.
+        lease: the lease the receiver would take.
+    """
+
+    index: int
+    undo: bool
+    dispatch: int
+    hops: int
+    message_id: str
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class StallNoticed:
+    """The supervisor looked at the saga; ``lease`` is what it would take."""
+
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAsked:
+    """Somebody wants the saga cancelled; ``actor``: who."""
+
+    actor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAsked:
+    """An operator wants what failed tried again; ``lease`` is what would be taken."""
+
+    lease: Lease
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompensateAsked:
+    """An operator gives up on a saga that waits or has failed, and wants it undone."""
+
+    lease: Lease
+
+
+Arrival = MessageArrived | StallNoticed | CancelAsked | RetryAsked | CompensateAsked
+Event = Fact | Arrival
+
+FACTS: dict[str, type[Fact]] = {
+    kind.__name__: kind
+    for kind in (
+        StepCompleted,
+        StepFailed,
+        StepLost,
+        StepDeadLettered,
+        CompensationStarted,
+        StepCompensated,
+        CompensationAttemptFailed,
+        CompensationFailed,
+        CancelRequested,
+        SagaFailed,
+        Recovered,
+        RecoveryExhausted,
+        Redriven,
+        Resolved,
+    )
+}
+"""Each fact by the name of its action."""

@@ -1,0 +1,276 @@
+"""What each journaled fact does to a state. A fact that is not about the execution under way does nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sagas.core import events as ev
+from sagas.core.commands import Command, Decision, Send, Write
+from sagas.core.plan import Plan
+from sagas.core.rules import forward, next_undo, out_of_budget, owed, undo_out_of_budget, waits
+from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
+
+__all__ = [
+    "cancel_requested",
+    "compensation_started",
+    "recovered",
+    "recovery_exhausted",
+    "redriven",
+    "resolved",
+    "saga_failed",
+    "step_compensated",
+    "step_completed",
+    "step_dead_lettered",
+    "step_failed",
+    "step_lost",
+    "undo_attempt_failed",
+    "undo_failed",
+    "undoing_exhausted",
+    "undos_redriven",
+]
+
+
+def _committed(state: SagaState) -> SagaState:
+    return replace(state, seq=state.seq + 1)
+
+
+def _released(state: SagaState, *commands: Command) -> Decision:
+    return Decision(replace(state, lease=None), commands)
+
+
+def send_current(state: SagaState) -> Send:
+    """The command that sends the saga's current message."""
+    wait = max(state.not_before, state.lost_until) if state.undoing else state.not_before
+    index = min(state.cursor, len(state.steps) - 1)
+    return Send(index, state.undoing, state.dispatch, wait)
+
+
+def _proceed(plan: Plan, state: SagaState, now: float) -> Decision:
+    """After a commit: go on journaling what is owed, or release the lease and send the current message."""
+    fact = owed(plan, state)
+    if fact is None:
+        idle = state.over or state.status is SagaStatus.DEAD_LETTERED
+        return _released(state) if idle else _released(state, send_current(state))
+    if waits(state, fact, now):
+        later = replace(state, not_before=max(state.not_before, state.lost_until), dispatch=state.dispatch + 1)
+        return _released(later, send_current(later))
+    return Decision(state, (Write(fact),))
+
+
+def _running(state: SagaState, fact: ev.StepFact) -> StepState | None:
+    """The current step, if ``fact`` is about its execution under way."""
+    step = state.current
+    fits = step is not None and state.cursor == fact.index and step.attempts == fact.attempt
+    return step if fits and state.lease and step is not None and step.status is StepStatus.RUNNING else None
+
+
+def _being_undone(state: SagaState, fact: ev.StepFact) -> StepState | None:
+    step = state.current
+    fits = step is not None and state.cursor == fact.index and step.undo_attempts == fact.attempt
+    return step if fits and state.lease and step is not None and step.status is StepStatus.COMPENSATING else None
+
+
+def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: float) -> Decision:
+    """Advance the cursor; past the last step the saga is COMPLETED, unless a cancel was accepted."""
+    step = _running(state, fact)
+    if step is None:
+        return Decision(state)
+    after = _committed(state)
+    done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq, lost=False)
+    after = after.with_step(fact.index, done)
+    after = replace(after, cursor=fact.index + 1, recovery_attempts=0, not_before=0.0, dispatch=state.dispatch + 1)
+    if after.cursor == len(after.steps) and not after.cancel_requested_at and not after.recovery_exhausted:
+        after = replace(after, status=SagaStatus.COMPLETED, dispatch=state.dispatch)
+    return _proceed(plan, after, now)
+
+
+def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -> Decision:
+    """Retry later, or mark the step FAILED when no attempt is left or makes sense."""
+    step = _running(state, fact)
+    if step is None:
+        return Decision(state)
+    after = _committed(state)
+    if fact.permanent or out_of_budget(plan, state):
+        failed = after.with_step(fact.index, replace(step, status=StepStatus.FAILED))
+        failed = replace(failed, rejected=fact.rejected, error_seq=after.seq, not_before=0.0)
+        return _proceed(plan, failed, now)
+    again = after.with_step(fact.index, replace(step, status=StepStatus.RETRYING))
+    return _proceed(plan, replace(again, not_before=fact.retry_at), now)
+
+
+def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> Decision:
+    """Like a failed attempt, except that nobody knows whether it had its effect."""
+    step = _running(state, fact)
+    if step is None:
+        return Decision(state)
+    after = _committed(state)
+    exhausted = out_of_budget(plan, state)
+    status = StepStatus.FAILED if exhausted else StepStatus.RETRYING
+    after = after.with_step(fact.index, replace(step, status=status, lost=True))
+    if exhausted:
+        after = replace(after, error_seq=after.seq)
+    if isinstance(owed(plan, after), ev.StepDeadLettered):
+        return _released(after, send_current(after))
+    return _proceed(plan, after, now)
+
+
+def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
+    """Wait for an operator; the message at hand dies."""
+    step = state.current
+    if state.lease is None or step is None or step.status is not StepStatus.FAILED or fact.index != state.cursor:
+        return Decision(state)
+    after = replace(_committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message)
+    return _proceed(plan, after, now)
+
+
+def saga_failed(plan: Plan, state: SagaState, fact: ev.SagaFailed, now: float) -> Decision:
+    """End FAILED."""
+    if state.lease is None or owed(plan, state) != fact:
+        return Decision(state)
+    return _released(replace(_committed(state), status=SagaStatus.FAILED))
+
+
+def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now: float) -> Decision:
+    """The accepted cancel is on the record; undoing follows."""
+    step = state.current
+    busy = step is not None and step.status is StepStatus.RUNNING
+    if state.lease is None or busy or not state.cancel_requested_at or state.cancelling:
+        return Decision(state)
+    return _proceed(plan, replace(_committed(state), cancelling=True), now)
+
+
+def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStarted, now: float) -> Decision:
+    """Turn round: from here on only undos run."""
+    step = state.current
+    busy = step is not None and step.status is StepStatus.RUNNING
+    if state.lease is None or busy or not _may_turn(state, fact.cause):
+        return Decision(state)
+    after = replace(_committed(state), cause=fact.cause, dead=None, rejected=False, resolution_seq=0)
+    return _proceed(plan, next_undo(plan, replace(after, recovery_attempts=0)), now)
+
+
+def _may_turn(state: SagaState, cause: str) -> bool:
+    """Whether undoing may begin for that cause. A cancel asked for meanwhile changes nothing: a journaled fact stays
+    valid until it is committed."""
+    if cause == "operator":
+        return not forward(state)
+    if cause == "cancel":
+        return state.cancelling
+    if cause == "recovery":
+        return forward(state) and state.recovery_exhausted
+    return forward(state) and state.current is not None and state.current.status is StepStatus.FAILED
+
+
+def step_compensated(plan: Plan, state: SagaState, fact: ev.StepCompensated, now: float) -> Decision:
+    """The next undo, or the end."""
+    step = _being_undone(state, fact)
+    if step is None:
+        return Decision(state)
+    undone = replace(step, status=StepStatus.COMPENSATED, lost=False)
+    after = replace(_committed(state).with_step(fact.index, undone), recovery_attempts=0)
+    return _proceed(plan, next_undo(plan, after), now)
+
+
+def undo_attempt_failed(plan: Plan, state: SagaState, fact: ev.CompensationAttemptFailed, now: float) -> Decision:
+    """Try the undo again later; without a budget left it has failed for good."""
+    step = _being_undone(state, fact)
+    if step is None:
+        return Decision(state)
+    if undo_out_of_budget(plan, state):
+        return undo_failed(plan, state, ev.CompensationFailed(fact.index, fact.attempt, fact.failure), now)
+    again = _committed(state).with_step(fact.index, replace(step, status=_undo_pending(step)))
+    return _proceed(plan, replace(again, not_before=fact.retry_at), now)
+
+
+def _undo_pending(step: StepState) -> StepStatus:
+    """The status of a step that is to be undone (again): COMPLETED, or FAILED when it never completed."""
+    return StepStatus.COMPLETED if step.result_seq else StepStatus.FAILED
+
+
+def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: float) -> Decision:
+    """Record the failed undo and go on with the others: one failing undo stops no other."""
+    step = _being_undone(state, fact)
+    if step is None:
+        return Decision(state)
+    failed = replace(step, status=StepStatus.COMPENSATION_FAILED)
+    return _proceed(plan, next_undo(plan, _committed(state).with_step(fact.index, failed)), now)
+
+
+def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Decision:
+    """Grant the failed step a new budget."""
+    step = state.current
+    if state.lease is None or step is None:
+        return Decision(state)
+    again = replace(step, status=StepStatus.RETRYING, granted=step.attempts)
+    after = replace(
+        _committed(state).with_step(state.cursor, again),
+        status=SagaStatus.RUNNING,
+        dead=None,
+        dispatch=state.dispatch + 1,
+        recovery_attempts=0,
+        recovery_exhausted=False,
+        not_before=0.0,
+        error_seq=0,
+        resolution_seq=0,
+    )
+    return _proceed(plan, after, now)
+
+
+def undos_redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Decision:
+    """Grant each failed undo a new budget; those that worked, or were done by hand, are not repeated."""
+    if state.lease is None:
+        return Decision(state)
+    after = replace(_committed(state), recovery_attempts=0, recovery_exhausted=False, resolution_seq=0)
+    for index, step in enumerate(after.steps):
+        if step.status is StepStatus.COMPENSATION_FAILED:
+            fresh = replace(step, status=_undo_pending(step), undo_granted=step.undo_attempts)
+            after = after.with_step(index, fresh)
+    return _proceed(plan, next_undo(plan, after), now)
+
+
+def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> Decision:
+    """Send the current message anew, under a new number."""
+    step = state.current
+    busy = step is not None and step.status in (StepStatus.RUNNING, StepStatus.COMPENSATING)
+    if state.lease is None or busy:
+        return Decision(state)
+    stalls = state.recovery_attempts + (1 if fact.stall else 0)
+    after = replace(_committed(state), recovery_attempts=stalls, dispatch=state.dispatch + 1)
+    fact_owed = owed(plan, after)
+    if isinstance(fact_owed, ev.RecoveryExhausted):
+        return Decision(after, (Write(fact_owed),))
+    if waits(after, fact_owed, now):
+        after = replace(after, not_before=max(after.not_before, after.lost_until))
+    return _released(after, send_current(after))
+
+
+def _tired(plan: Plan, state: SagaState) -> bool:
+    return state.recovery_attempts > plan.max_recovery_attempts
+
+
+def recovery_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, now: float) -> Decision:
+    """Give up the forward way; undoing follows."""
+    if state.lease is None or not _tired(plan, state):
+        return Decision(state)
+    return _proceed(plan, replace(_committed(state), recovery_exhausted=True), now)
+
+
+def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, now: float) -> Decision:
+    """Give up undoing: what is not undone has failed to be."""
+    if state.lease is None or not _tired(plan, state):
+        return Decision(state)
+    after = replace(_committed(state), recovery_exhausted=True, status=SagaStatus.COMPENSATION_FAILED)
+    step = after.current
+    if step is not None:
+        after = after.with_step(after.cursor, replace(step, status=StepStatus.COMPENSATION_FAILED))
+    return _released(after)
+
+
+def resolved(plan: Plan, state: SagaState, fact: ev.Resolved, now: float) -> Decision:
+    """A person settled it: off the list; undos done by hand are not repeated."""
+    if state.lease is None or not state.attention:
+        return Decision(state)
+    after = _committed(state)
+    for index in fact.steps:
+        after = after.with_step(index, replace(after.steps[index], status=StepStatus.COMPENSATED, lost=False))
+    return _released(replace(after, resolution_seq=after.seq))

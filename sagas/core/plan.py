@@ -1,0 +1,42 @@
+"""What the automaton needs to know of a saga type: numbers and choices, no code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Plan", "StepPlan"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """One step's policies.
+
+    Args:
+        executions: how many times it runs at most, in one budget.
+        exhausted: what happens then.
+        has_undo: whether it can be undone.
+        undo_executions: how many times its undo runs at most, in one budget.
+        undo_when_started: undo it also when it failed or its outcome is unknown.
+    """
+
+    executions: int = 1
+    exhausted: Literal["COMPENSATE", "FAIL", "DEAD_LETTER"] = "COMPENSATE"
+    has_undo: bool = False
+    undo_executions: int = 1
+    undo_when_started: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps of one saga, in its own order, and how much patience it deserves.
+
+    Args:
+        steps: one for each step the saga was started with.
+        max_recovery_attempts: stalls after which it is given up.
+        stale_after: seconds of silence after which a message counts as lost.
+    """
+
+    steps: tuple[StepPlan, ...]
+    max_recovery_attempts: int = 5
+    stale_after: float = 120.0

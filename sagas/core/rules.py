@@ -1,0 +1,111 @@
+"""Questions about a state that several transitions ask. Each is a pure function of plan and state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sagas.core.events import (
+    CancelRequested,
+    CompensationAttemptFailed,
+    CompensationFailed,
+    CompensationStarted,
+    Fact,
+    Recovered,
+    RecoveryExhausted,
+    SagaFailed,
+    StepDeadLettered,
+    StepLost,
+)
+from sagas.core.plan import Plan
+from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
+
+__all__ = ["fence", "forward", "needs_attention", "next_undo", "out_of_budget", "owed", "undo_out_of_budget", "waits"]
+
+_FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING)
+_STARTED = (StepStatus.FAILED, StepStatus.RETRYING, StepStatus.RUNNING)
+
+
+def forward(state: SagaState) -> bool:
+    """Whether forward steps may still run."""
+    return state.status in _FORWARD
+
+
+def out_of_budget(plan: Plan, state: SagaState) -> bool:
+    """Whether the current step has used up its executions."""
+    step = state.steps[state.cursor]
+    return step.attempts - step.granted >= plan.steps[state.cursor].executions
+
+
+def undo_out_of_budget(plan: Plan, state: SagaState) -> bool:
+    """Whether the current undo has used up its executions."""
+    step = state.steps[state.cursor]
+    return step.undo_attempts - step.undo_granted >= plan.steps[state.cursor].undo_executions
+
+
+def owed(plan: Plan, state: SagaState) -> Fact | None:
+    """The fact that whoever holds the lease must journal next, without running user code; none if work is next."""
+    if state.status in (*_FORWARD, SagaStatus.DEAD_LETTERED) and state.cancel_requested_at:
+        return CompensationStarted("cancel") if state.cancelling else CancelRequested()
+    tired = state.recovery_attempts > plan.max_recovery_attempts
+    if tired and not state.recovery_exhausted and (forward(state) or state.undoing):
+        return RecoveryExhausted()
+    if forward(state) and state.recovery_exhausted:
+        return CompensationStarted("recovery")
+    return _owed_by_exhaustion(plan, state) if forward(state) else None
+
+
+def _owed_by_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
+    step = state.current
+    if step is None or step.status is not StepStatus.FAILED:
+        return None
+    policy = "COMPENSATE" if state.rejected else plan.steps[state.cursor].exhausted
+    if policy == "DEAD_LETTER":
+        return StepDeadLettered(state.cursor)
+    return SagaFailed() if policy == "FAIL" else CompensationStarted("failure")
+
+
+def waits(state: SagaState, fact: Fact | None, now: float) -> bool:
+    """Whether ``fact`` must wait because a lost execution may still act: leaving the forward way must."""
+    return isinstance(fact, CompensationStarted | SagaFailed) and state.lost_until > now
+
+
+def fence(plan: Plan, state: SagaState, now: float) -> Fact:
+    """The fact by which a takeover closes what its predecessor may have left open."""
+    step = state.current
+    if step is not None and forward(state) and step.status is StepStatus.RUNNING:
+        return StepLost(state.cursor, step.attempts)
+    if step is not None and state.undoing and step.status is StepStatus.COMPENSATING:
+        if undo_out_of_budget(plan, state):
+            return CompensationFailed(state.cursor, step.undo_attempts, StepLost.failure)
+        return CompensationAttemptFailed(state.cursor, step.undo_attempts, StepLost.failure)
+    fact = owed(plan, state)
+    unfit = fact is None or waits(state, fact, now) or isinstance(fact, StepDeadLettered)
+    return Recovered(stall=False) if unfit or fact is None else fact
+
+
+def _undoable(plan: Plan, index: int, step: StepState) -> bool:
+    if not plan.steps[index].has_undo:
+        return False
+    started = plan.steps[index].undo_when_started and step.attempts > 0 and step.status in _STARTED
+    return step.status is StepStatus.COMPLETED or started
+
+
+def next_undo(plan: Plan, state: SagaState) -> SagaState:
+    """Point the cursor at the next step to undo, last completed first; end the saga when there is none."""
+    for index in reversed(range(len(state.steps))):
+        if _undoable(plan, index, state.steps[index]):
+            return replace(
+                state, status=SagaStatus.COMPENSATING, cursor=index, dispatch=state.dispatch + 1, not_before=0.0
+            )
+    failed = state.recovery_exhausted and state.undoing
+    if failed or any(s.status is StepStatus.COMPENSATION_FAILED for s in state.steps):
+        return replace(state, status=SagaStatus.COMPENSATION_FAILED)
+    end = SagaStatus.CANCELLED if state.cause == "cancel" else SagaStatus.COMPENSATED
+    return replace(state, status=end)
+
+
+def needs_attention(state: SagaState) -> bool:
+    """Whether the saga belongs on the list of those that need a person."""
+    stuck = (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED)
+    needed = state.status in stuck or state.recovery_exhausted or (state.over and bool(state.in_doubt))
+    return needed and not state.resolution_seq

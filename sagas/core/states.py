@@ -1,0 +1,185 @@
+"""What is known of one saga: the content of its control item, as immutable values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+__all__ = ["OVER", "DeadLetter", "Lease", "SagaState", "SagaStatus", "StepState", "StepStatus"]
+
+
+class SagaStatus(StrEnum):
+    """Where a saga stands."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    WAITING = "WAITING"
+    COMPENSATING = "COMPENSATING"
+    DEAD_LETTERED = "DEAD_LETTERED"
+    COMPLETED = "COMPLETED"
+    COMPENSATED = "COMPENSATED"
+    CANCELLED = "CANCELLED"
+    FAILED = "FAILED"
+    COMPENSATION_FAILED = "COMPENSATION_FAILED"
+
+
+OVER = frozenset(
+    {
+        SagaStatus.COMPLETED,
+        SagaStatus.COMPENSATED,
+        SagaStatus.CANCELLED,
+        SagaStatus.FAILED,
+        SagaStatus.COMPENSATION_FAILED,
+    }
+)
+"""The terminal states: nothing happens to such a saga by itself."""
+
+
+class StepStatus(StrEnum):
+    """Where a step stands."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    RETRYING = "RETRYING"
+    WAITING = "WAITING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    COMPENSATING = "COMPENSATING"
+    COMPENSATED = "COMPENSATED"
+    COMPENSATION_FAILED = "COMPENSATION_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class StepState:
+    """One step of one saga.
+
+    Args:
+        name: the step's name when the saga started.
+        status: where it stands.
+        attempts: executions claimed, never reset.
+        granted: value of ``attempts`` when the current budget was granted.
+        undo_attempts: executions of its undo claimed, never reset.
+        undo_granted: likewise for the undo.
+        result_seq: the journal entry that holds its result; 0 when there is none.
+        lost: an execution's outcome is unknown and no later one completed.
+    """
+
+    name: str
+    status: StepStatus = StepStatus.PENDING
+    attempts: int = 0
+    granted: int = 0
+    undo_attempts: int = 0
+    undo_granted: int = 0
+    result_seq: int = 0
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may act on the saga. It is free only when it was released, not when it expired.
+
+    Args:
+        owner: a nonce, fresh for each claim.
+        expires_at: epoch seconds after which it may be taken over.
+        act_until: epoch seconds after which its holder's function cannot act any more.
+    """
+
+    owner: str
+    expires_at: float
+    act_until: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """The message that is dying: the same dispatch and hops under another id is that message redriven."""
+
+    dispatch: int
+    hops: int
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SagaState:
+    """One saga. Times are epoch seconds; 0 means never.
+
+    Args:
+        saga_id: a UUID.
+        saga: the saga type's name.
+        version: the type's version when it started.
+        correlation_id: the same in every message and log line of this saga.
+        steps: in execution order, as they were when it started.
+        cursor: the step to run, or the one whose undo is to run.
+        seq: the last committed journal entry.
+        token: the fencing token: rises with every claim.
+        dispatch: the number of the current message.
+        lease: who holds the saga, if anyone.
+        not_before: nothing runs before.
+        lost_until: a lost execution may act until then.
+        cancel_requested_at: when a cancel was accepted.
+        cancel_requested_by: who asked for it.
+        cancelling: the cancel was journaled.
+        rejected: the failing step was rejected: undo, whatever its policy says.
+        cause: why undoing began (``failure``, ``cancel``, ``recovery``, ``operator``).
+        recovery_attempts: stalls since the last progress.
+        recovery_exhausted: too many of them: given up.
+        dead: the message that is dying.
+        error_seq: the journal entry of the error that ended the forward way; 0 when there is none.
+        resolution_seq: the journal entry by which an operator settled it.
+        attention: needs a person, since when.
+        created_at: start.
+        updated_at: last committed change.
+    """
+
+    saga_id: str
+    saga: str
+    version: str
+    steps: tuple[StepState, ...]
+    correlation_id: str = ""
+    status: SagaStatus = SagaStatus.PENDING
+    cursor: int = 0
+    seq: int = 1
+    token: int = 0
+    dispatch: int = 1
+    lease: Lease | None = None
+    not_before: float = 0.0
+    lost_until: float = 0.0
+    cancel_requested_at: float = 0.0
+    cancel_requested_by: str = ""
+    cancelling: bool = False
+    rejected: bool = False
+    cause: str = ""
+    recovery_attempts: int = 0
+    recovery_exhausted: bool = False
+    dead: DeadLetter | None = None
+    error_seq: int = 0
+    resolution_seq: int = 0
+    attention: float = 0.0
+    created_at: float = 0.0
+    updated_at: float = 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether the saga is in a terminal state."""
+        return self.status in OVER
+
+    @property
+    def undoing(self) -> bool:
+        """Whether the current work is an undo."""
+        return self.status is SagaStatus.COMPENSATING
+
+    @property
+    def current(self) -> StepState | None:
+        """The step under the cursor, or none past the last."""
+        return self.steps[self.cursor] if self.cursor < len(self.steps) else None
+
+    @property
+    def in_doubt(self) -> tuple[str, ...]:
+        """Names of steps with an execution of unknown outcome that nothing accounts for."""
+        if not self.undoing and not self.over:
+            return ()
+        settled = (StepStatus.COMPLETED, StepStatus.COMPENSATING, StepStatus.COMPENSATED)
+        return tuple(s.name for s in self.steps if s.lost and s.status not in settled)
+
+    def with_step(self, index: int, step: StepState) -> SagaState:
+        """Return the state with one step replaced."""
+        return replace(self, steps=(*self.steps[:index], step, *self.steps[index + 1 :]))

@@ -1,0 +1,125 @@
+"""A journal entry, and what of a fact it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sagas.core import events as ev
+from sagas.core.states import DeadLetter
+from sagas.core.times import epoch, iso
+
+__all__ = ["Entry", "details_of", "fact_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a saga's journal, which is its audit trail.
+
+    Args:
+        saga_id: whose.
+        seq: which, from 1 without gap.
+        at: epoch seconds.
+        saga: the saga type's name.
+        action: the fact's name.
+        status: the saga's status after it.
+        token: the fencing token of whoever wrote it.
+        step: the step it is about.
+        attempt: the execution it is about.
+        actor: who: ``worker``, ``supervisor``, or a person's identity.
+        correlation_id: of the saga.
+        trace_id: of the invocation that wrote it.
+        details: what else is to be known, as JSON builtins.
+        payload: the request or the result, as JSON text.
+    """
+
+    saga_id: str
+    seq: int
+    at: float
+    saga: str
+    action: str
+    status: str
+    token: int
+    step: str | None = None
+    attempt: int | None = None
+    actor: str = "worker"
+    correlation_id: str = ""
+    trace_id: str = ""
+    details: dict[str, Any] = field(default_factory=dict[str, Any])
+    payload: str | None = None
+
+
+def _error(failure: ev.Failure) -> dict[str, Any]:
+    return {"type": failure.type, "message": failure.message}
+
+
+def _failure(details: dict[str, Any]) -> ev.Failure:
+    error: dict[str, Any] = details.get("error") or {}
+    return ev.Failure(str(error.get("type", "Unknown")), str(error.get("message", "")))
+
+
+def details_of(fact: ev.Fact) -> dict[str, Any]:
+    """Return what an entry keeps of ``fact`` beyond step and attempt; enough for :func:`fact_of`."""
+    match fact:
+        case ev.StepFailed():
+            kept = {"error": _error(fact.failure), "permanent": fact.permanent, "rejected": fact.rejected}
+            return kept | _next_attempt(fact.retry_at)
+        case ev.StepLost():
+            return {"error": _error(fact.failure)}
+        case ev.CompensationAttemptFailed():
+            return {"error": _error(fact.failure)} | _next_attempt(fact.retry_at)
+        case ev.CompensationFailed():
+            return {"error": _error(fact.failure)}
+        case ev.StepDeadLettered(message=DeadLetter() as dead):
+            return {"dispatch": dead.dispatch, "hops": dead.hops, "message_id": dead.message_id}
+        case ev.CompensationStarted():
+            return {"cause": fact.cause}
+        case ev.Recovered():
+            return {"stall": fact.stall}
+        case ev.Redriven():
+            return {"note": fact.note}
+        case ev.Resolved():
+            return {"note": fact.note, "action": fact.taken, "undone_by_hand": list(fact.steps)}
+        case _:
+            return {}
+
+
+def _next_attempt(retry_at: float) -> dict[str, Any]:
+    return {"next_attempt_at": iso(retry_at)} if retry_at else {}
+
+
+def fact_of(entry: Entry, index: int) -> ev.Fact:
+    """Return the fact that ``entry`` records. ``index``: the position of its step.
+
+    Raises:
+        KeyError: the action is none of the automaton's.
+    """
+    kind, details, attempt = ev.FACTS[entry.action], entry.details, entry.attempt or 0
+    retry_at = epoch(details["next_attempt_at"]) if details.get("next_attempt_at") else 0.0
+    if kind is ev.StepFailed:
+        permanent, rejected = bool(details.get("permanent")), bool(details.get("rejected"))
+        return ev.StepFailed(index, attempt, _failure(details), permanent, rejected, retry_at)
+    if kind is ev.CompensationAttemptFailed:
+        return ev.CompensationAttemptFailed(index, attempt, _failure(details), retry_at)
+    if kind is ev.CompensationFailed:
+        return ev.CompensationFailed(index, attempt, _failure(details))
+    if kind in (ev.StepCompleted, ev.StepLost, ev.StepCompensated):
+        return kind(index, attempt)
+    return _other_fact(kind, details, index)
+
+
+def _other_fact(kind: type[ev.Fact], details: dict[str, Any], index: int) -> ev.Fact:
+    if kind is ev.StepDeadLettered:
+        known = "message_id" in details
+        dead = DeadLetter(int(details["dispatch"]), int(details["hops"]), details["message_id"]) if known else None
+        return ev.StepDeadLettered(index, dead)
+    if kind is ev.CompensationStarted:
+        return ev.CompensationStarted(str(details.get("cause", "failure")))
+    if kind is ev.Recovered:
+        return ev.Recovered(bool(details.get("stall", True)))
+    if kind is ev.Redriven:
+        return ev.Redriven(str(details.get("note", "")))
+    if kind is ev.Resolved:
+        by_hand = tuple(int(i) for i in details.get("undone_by_hand", ()))
+        return ev.Resolved(str(details.get("note", "")), str(details.get("action", "")), by_hand)
+    return kind()

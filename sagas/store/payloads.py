@@ -1,0 +1,62 @@
+"""Payloads too large for a journal entry, in S3 under ``payloads/{saga_id}/{seq}/{token}``.
+
+The fencing token is part of the key: a late writer with an old token cannot overwrite what a newer entry points to.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from sagas.errors import SagaError
+from sagas.store.faults import translated
+from sagas.store.settings import StoreSettings
+
+__all__ = ["Payloads"]
+
+
+class Payloads:
+    """Puts large payloads into a bucket and gets them back."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self._settings = settings
+
+    @cached_property
+    def _client(self) -> Any:
+        config = Config(connect_timeout=2, read_timeout=10, retries={"total_max_attempts": 4, "mode": "standard"})
+        where = {"region_name": self._settings.region, "endpoint_url": self._settings.endpoint_url}
+        connect: Any = boto3.client  # pyright: ignore[reportUnknownMemberType] - boto3 is untyped
+        return connect("s3", config=config, **where)
+
+    def is_large(self, payload: str) -> bool:
+        """Whether ``payload`` (JSON text) goes to S3."""
+        return len(payload.encode()) > self._settings.payload_limit
+
+    def put(self, saga_id: str, seq: int, token: int, payload: str) -> str:
+        """Store ``payload`` and return its key.
+
+        Raises:
+            SagaError: no bucket is configured.
+            Unavailable: S3 is out of reach.
+        """
+        if not self._settings.payload_bucket:
+            raise SagaError(f"a payload over {self._settings.payload_limit} bytes needs a payload bucket")
+        key = f"payloads/{saga_id}/{seq}/{token}"
+        with translated():
+            self._client.put_object(
+                Bucket=self._settings.payload_bucket, Key=key, Body=payload.encode(), ContentType="application/json"
+            )
+        return key
+
+    def get(self, key: str) -> str:
+        """Return the payload stored under ``key``.
+
+        Raises:
+            Unavailable: S3 is out of reach.
+        """
+        with translated():
+            answer = self._client.get_object(Bucket=self._settings.payload_bucket, Key=key)
+            return answer["Body"].read().decode()

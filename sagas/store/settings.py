@@ -1,0 +1,32 @@
+"""Where the store's tables are, and how long a call to them may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["StoreSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Names and limits.
+
+    Args:
+        sagas_table: the table of control items.
+        audit_table: the table of journal entries.
+        payload_bucket: the bucket of payloads too large for an entry; empty when there is none.
+        payload_limit: bytes of JSON above which a payload goes to S3.
+        shards: how many partitions an index key is spread over.
+        region: AWS region; ``None`` takes the environment's.
+        endpoint_url: of DynamoDB and S3; ``None`` takes the environment's.
+        retention: seconds for which finished sagas are kept; 0 keeps them for good.
+    """
+
+    sagas_table: str
+    audit_table: str
+    payload_bucket: str = ""
+    payload_limit: int = 16 * 1024
+    shards: int = 8
+    region: str | None = None
+    endpoint_url: str | None = None
+    retention: float = 0.0

@@ -1,0 +1,185 @@
+"""The two tables as PynamoDB models. A model belongs to a table's name, so it is made when the names are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+from pynamodb.attributes import (
+    BooleanAttribute,
+    DynamicMapAttribute,
+    ListAttribute,
+    MapAttribute,
+    NumberAttribute,
+    UnicodeAttribute,
+)
+from pynamodb.connection import Connection
+from pynamodb.indexes import GlobalSecondaryIndex, KeysOnlyProjection
+from pynamodb.models import Model
+
+from sagas.store.settings import StoreSettings
+
+__all__ = ["CONNECT_TIMEOUT", "READ_TIMEOUT", "RETRIES", "Tables", "tables_for"]
+
+CONNECT_TIMEOUT = 2.0
+"""Seconds. botocore's own default is 60, longer than most steps may take."""
+READ_TIMEOUT = 5.0
+"""Seconds until an answer counts as lost."""
+RETRIES = 3
+"""Repetitions by the client. A repeated conditional write may meet its own first success; the store recognises it."""
+
+
+class StepAttribute(MapAttribute[Any, Any]):
+    """One step inside a control item; what is at its default is left out, since every byte is paid for."""
+
+    name = UnicodeAttribute()
+    status = UnicodeAttribute()
+    attempts = NumberAttribute(default=0)
+    granted = NumberAttribute(null=True)
+    undo_attempts = NumberAttribute(null=True)
+    undo_granted = NumberAttribute(null=True)
+    seq = NumberAttribute(null=True)
+    lost = BooleanAttribute(null=True)
+
+
+class DeadAttribute(MapAttribute[Any, Any]):
+    """The dying message."""
+
+    dispatch = NumberAttribute()
+    hops = NumberAttribute()
+    message_id = UnicodeAttribute()
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The models and the connection of one pair of tables. Models are PynamoDB's, whose attributes are dynamic."""
+
+    control: Any
+    entry: Any
+    definition: Any
+    connection: Connection
+
+
+def _meta(table: str, settings: StoreSettings) -> Any:
+    values: dict[str, object] = {
+        "table_name": table,
+        "region": settings.region,
+        "host": settings.endpoint_url,
+        "connect_timeout_seconds": CONNECT_TIMEOUT,
+        "read_timeout_seconds": READ_TIMEOUT,
+        "max_retry_attempts": RETRIES,
+    }
+    return type("Meta", (), values)
+
+
+def _control(settings: StoreSettings) -> type[Model]:
+    class OpenIndex(GlobalSecondaryIndex[Any]):
+        class Meta:
+            index_name = "open"
+            projection = KeysOnlyProjection()
+
+        open_shard = UnicodeAttribute(hash_key=True)
+        due = UnicodeAttribute(range_key=True)
+
+    class NameIndex(GlobalSecondaryIndex[Any]):
+        class Meta:
+            index_name = "by_name"
+            projection = KeysOnlyProjection()
+
+        name_shard = UnicodeAttribute(hash_key=True)
+        created_at = UnicodeAttribute(range_key=True)
+
+    class Control(Model):
+        """One saga."""
+
+        Meta = _meta(settings.sagas_table, settings)
+        saga_id = UnicodeAttribute(hash_key=True)
+        saga = UnicodeAttribute()
+        version = UnicodeAttribute()
+        correlation_id = UnicodeAttribute(null=True)
+        status = UnicodeAttribute()
+        steps = ListAttribute(of=StepAttribute)
+        cursor = NumberAttribute()
+        seq = NumberAttribute()
+        token = NumberAttribute()
+        dispatch = NumberAttribute()
+        lease_owner = UnicodeAttribute(null=True)
+        lease_expires_at = UnicodeAttribute(null=True)
+        act_until = UnicodeAttribute(null=True)
+        not_before = UnicodeAttribute(null=True)
+        lost_until = UnicodeAttribute(null=True)
+        cancel_requested_at = UnicodeAttribute(null=True)
+        cancel_requested_by = UnicodeAttribute(null=True)
+        cancelling = BooleanAttribute(null=True)
+        rejected = BooleanAttribute(null=True)
+        cause = UnicodeAttribute(null=True)
+        recovery_attempts = NumberAttribute(null=True)
+        recovery_exhausted = BooleanAttribute(null=True)
+        dead = DeadAttribute(null=True)
+        error_seq = NumberAttribute(null=True)
+        resolution_seq = NumberAttribute(null=True)
+        attention = UnicodeAttribute(null=True)
+        created_at = UnicodeAttribute()
+        updated_at = UnicodeAttribute()
+        open_shard = UnicodeAttribute(null=True)
+        due = UnicodeAttribute(null=True)
+        name_shard = UnicodeAttribute()
+        expires_at = NumberAttribute(null=True)
+        open = OpenIndex()
+        by_name = NameIndex()
+
+    return Control
+
+
+def _entry(settings: StoreSettings) -> type[Model]:
+    class Entry(Model):
+        """One journal entry."""
+
+        Meta = _meta(settings.audit_table, settings)
+        saga_id = UnicodeAttribute(hash_key=True)
+        seq = NumberAttribute(range_key=True)
+        at = UnicodeAttribute()
+        saga = UnicodeAttribute()
+        action = UnicodeAttribute()
+        step = UnicodeAttribute(null=True)
+        attempt = NumberAttribute(null=True)
+        status = UnicodeAttribute()
+        actor = UnicodeAttribute()
+        correlation_id = UnicodeAttribute()
+        trace_id = UnicodeAttribute(null=True)
+        token = NumberAttribute()
+        details = DynamicMapAttribute(default=dict)
+        payload = UnicodeAttribute(null=True)
+        payload_ref = UnicodeAttribute(null=True)
+        expires_at = NumberAttribute(null=True)
+
+    return Entry
+
+
+def _definition(settings: StoreSettings) -> type[Model]:
+    class Definition(Model):
+        """What operators decided about one saga type. Kept beside the sagas, under a key no saga can have."""
+
+        Meta = _meta(settings.sagas_table, settings)
+        saga_id = UnicodeAttribute(hash_key=True)
+        active = BooleanAttribute()
+        reason = UnicodeAttribute(null=True)
+        changed_by = UnicodeAttribute(null=True)
+        changed_at = UnicodeAttribute(null=True)
+
+    return Definition
+
+
+@lru_cache(maxsize=32)
+def tables_for(settings: StoreSettings) -> Tables:
+    """Return the models of these tables; the same ones for the same settings, so that connections are kept."""
+    connection = Connection(
+        region=settings.region,
+        host=settings.endpoint_url,
+        connect_timeout_seconds=CONNECT_TIMEOUT,
+        read_timeout_seconds=READ_TIMEOUT,
+        max_retry_attempts=RETRIES,
+    )
+    control, entry = _control(settings), _entry(settings)
+    return Tables(cast("Any", control), cast("Any", entry), cast("Any", _definition(settings)), connection)
