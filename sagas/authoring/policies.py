@@ -81,7 +81,7 @@ class Retry:
         _require(self.jitter in ("none", "full"), f'Retry: jitter must be "none" or "full", not {self.jitter!r}')
         _check_errors("retry_on", self.retry_on)
         _check_errors("give_up_on", self.give_up_on)
-        known = self.on_exhausted in tuple(Exhausted)
+        known = any(self.on_exhausted is member for member in Exhausted)
         _require(known, f"Retry: on_exhausted must be a member of Exhausted, not {self.on_exhausted!r}")
 
     @classmethod

@@ -1,0 +1,106 @@
+"""Values to JSON builtins and back, by type. What comes back is the annotated type, never a bare dict."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, cast
+
+from sagas.authoring.shapes.base import Definitions, Path, Problems
+from sagas.authoring.shapes.compiler import shape_of, type_name
+from sagas.authoring.shapes.containers import Json
+from sagas.errors import InvalidRequest
+
+__all__ = ["canonical", "content_hash", "decode", "encode", "json_schema"]
+
+_JSON = Json()
+
+
+def encode(value: object, type_: Any) -> Any:
+    """Return ``value`` as JSON builtins (dict, list, str, int, float, bool, None).
+
+    Args:
+        value: a value of ``type_``; of exactly its class, since a subclass would lose what it adds.
+        type_: a resolved annotation of a supported type.
+
+    Raises:
+        InvalidRequest: it is not such a value; ``problems`` lists each failing path.
+        UnsupportedType: the type has no JSON form.
+    """
+    problems = Problems()
+    data = shape_of(type_).encode(value, Path(), problems)
+    _raise_if(problems, f"the value is not a valid {type_name(type_)}")
+    return data
+
+
+def decode(data: object, type_: Any) -> Any:
+    """Return the value of ``type_`` whose JSON form ``data`` is. Strict: ``"1"`` is no int, and fields must be known.
+
+    Args:
+        data: JSON builtins, as ``json.loads`` makes them.
+        type_: a resolved annotation of a supported type.
+
+    Raises:
+        InvalidRequest: it does not fit; ``problems`` lists each failing path.
+        UnsupportedType: the type has no JSON form.
+    """
+    problems = Problems()
+    value = shape_of(type_).decode(data, Path(), problems)
+    _raise_if(problems, f"the input does not fit {type_name(type_)}")
+    return value
+
+
+def json_schema(type_: Any, *, ref_template: str = "#/$defs/{name}") -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of what ``decode`` takes.
+
+    Args:
+        type_: a resolved annotation of a supported type.
+        ref_template: where references point; ``{name}`` stands for the definition's name. The definitions are under
+            ``$defs`` of the result, to be moved if the template points elsewhere.
+
+    Raises:
+        UnsupportedType: the type has no JSON form.
+    """
+    definitions = Definitions(ref_template)
+    schema = shape_of(type_).schema(definitions)
+    return {**schema, "$defs": definitions.schemas} if definitions.schemas else schema
+
+
+def canonical(data: object) -> bytes:
+    """Return JSON builtins as canonical JSON: sorted keys, no spaces, UTF-8, and ``1.0`` written as ``1``.
+
+    Raises:
+        InvalidRequest: it is not JSON: a foreign type, NaN, a lone surrogate, or nesting beyond 100 levels.
+    """
+    problems = Problems()
+    plain = _JSON.encode(data, Path(), problems)
+    _raise_if(problems, "not a JSON value")
+    return json.dumps(_integral(plain), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def content_hash(data: object) -> str:
+    """Return the SHA-256 of the canonical JSON of ``data``, in hexadecimal.
+
+    Raises:
+        InvalidRequest: it is not JSON.
+    """
+    return hashlib.sha256(canonical(data)).hexdigest()
+
+
+_EXACT = 2.0**53
+"""From here on a float no longer tells one integer from the next."""
+
+
+def _integral(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _integral(item) for key, item in cast("dict[str, Any]", data).items()}
+    if isinstance(data, list):
+        return [_integral(item) for item in cast("list[Any]", data)]
+    if isinstance(data, float) and data.is_integer() and abs(data) < _EXACT:
+        return int(data)
+    return data
+
+
+def _raise_if(problems: Problems, message: str) -> None:
+    if problems:
+        raise InvalidRequest(message, problems.found)

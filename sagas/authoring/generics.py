@@ -1,0 +1,41 @@
+"""What the type variables of a generic class stand for in a class that derives from it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, get_args, get_origin
+
+__all__ = ["bindings", "has_type_variables", "substitute"]
+
+
+def bindings(type_: Any) -> dict[Any, Any]:
+    """Return what each type variable met among the bases of ``type_`` stands for.
+
+    Args:
+        type_: a class, or a generic one with arguments (``Page[int]``).
+    """
+    origin = get_origin(type_) or type_
+    parameters = getattr(origin, "__parameters__", ())
+    arguments = get_args(type_)
+    bound: dict[Any, Any] = dict(zip(parameters, arguments, strict=False)) if get_origin(type_) else {}
+    for base in _bases(origin):
+        inherited = bindings(base)
+        bound = {variable: substitute(value, bound) for variable, value in inherited.items()} | bound
+    return bound
+
+
+def _bases(origin: Any) -> tuple[Any, ...]:
+    own: dict[str, Any] = getattr(origin, "__dict__", {})
+    return own.get("__orig_bases__", getattr(origin, "__bases__", ()))
+
+
+def substitute(type_: Any, bound: dict[Any, Any]) -> Any:
+    """Return ``type_`` with its type variables replaced; those that are not bound stay."""
+    if isinstance(type_, TypeVar):
+        return bound.get(type_, type_)
+    parameters: tuple[Any, ...] = getattr(type_, "__parameters__", ()) if get_args(type_) else ()
+    return type_[tuple(bound.get(parameter, parameter) for parameter in parameters)] if parameters else type_
+
+
+def has_type_variables(type_: Any) -> bool:
+    """Tell whether something in ``type_`` is still open."""
+    return isinstance(type_, TypeVar) or (bool(get_args(type_)) and bool(getattr(type_, "__parameters__", ())))

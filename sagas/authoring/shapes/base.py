@@ -1,0 +1,159 @@
+"""What every shape offers, and how a walk over data says where it is and what it found wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from sagas.errors import Problem, SagaError
+
+__all__ = ["MAX_DEPTH", "Definitions", "Path", "Problems", "Shape", "Token", "UnsupportedType", "token_of", "too_deep"]
+
+MAX_DEPTH = 100
+"""Levels of nesting a value may have. Python's own limit on recursion is not far above."""
+
+MAX_PROBLEMS = 1_000
+"""Problems kept of one value: a list of them goes into an HTTP answer."""
+
+Token = Literal["null", "boolean", "integer", "number", "string", "array", "object"]
+
+_TOKENS: dict[type[Any], Token] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+
+
+def token_of(data: object) -> Token | None:
+    """Return the kind of JSON value ``data`` is; None if it is none."""
+    return _TOKENS.get(type(data))
+
+
+class UnsupportedType(SagaError):
+    """A type has no JSON form here. The caller knows the saga, step and parameter, and says so."""
+
+
+class Path:
+    """A place in a value, rendered (``$.keys[0]``) only when something is wrong there."""
+
+    __slots__ = ("_parent", "_part", "depth")
+
+    def __init__(self, parent: Path | None = None, part: str | int = "$") -> None:
+        self._parent = parent
+        self._part = part
+        self.depth: int = 0 if parent is None else parent.depth + 1
+
+    def __truediv__(self, part: str | int) -> Path:
+        return Path(self, part)
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        here: Path | None = self
+        while here is not None:
+            parts.append(here._rendered())
+            here = here._parent
+        return "".join(reversed(parts))
+
+    def _rendered(self) -> str:
+        if self._parent is None:
+            return "$"
+        if isinstance(self._part, int):
+            return f"[{self._part}]"
+        part = self._part[:64]
+        return f".{part}" if part.isidentifier() else f"[{json.dumps(part)}]"
+
+
+class Problems:
+    """What a walk found wrong so far."""
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def add(self, at: Path, message: str) -> None:
+        """Note a problem; beyond ``MAX_PROBLEMS`` it is only known that there are more."""
+        if len(self.found) < MAX_PROBLEMS:
+            self.found.append(Problem(str(at), message))
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+
+class Definitions:
+    """Named schemas collected while a schema is made: what ``$ref`` points to."""
+
+    def __init__(self, ref_template: str) -> None:
+        self.schemas: dict[str, dict[str, Any]] = {}
+        self._names: dict[Any, str] = {}
+        self._begun: set[str] = set()
+        self._template = ref_template
+
+    def reference(self, type_: Any, name: str) -> tuple[dict[str, Any], bool]:
+        """Return a ``$ref`` to the type's schema, and whether it is still to be made."""
+        known = self._names.get(type_)
+        if known is None:
+            known = self._names[type_] = self._free(name)
+        missing = known not in self._begun
+        self._begun.add(known)
+        return {"$ref": self._template.format(name=known)}, missing
+
+    def define(self, type_: Any, schema: dict[str, Any]) -> None:
+        """Keep the schema of a type that was referenced."""
+        self.schemas[self._names[type_]] = schema
+
+    def _free(self, name: str) -> str:
+        taken = set(self._names.values())
+        number = 1
+        candidate = name
+        while candidate in taken:
+            number += 1
+            candidate = f"{name}_{number}"
+        return candidate
+
+
+class Shape:
+    """The JSON form of one type.
+
+    ``encode`` and ``decode`` add to ``problems`` what is wrong and then return anything; a caller that sees the list
+    grow uses nothing of what was returned.
+    """
+
+    label: str
+    tokens: frozenset[Token]
+    hashable: bool = True
+    """Whether its values can be in a set."""
+
+    def encode(self, value: Any, at: Path, problems: Problems, /) -> Any:
+        """Return the JSON form of ``value``."""
+        raise NotImplementedError
+
+    def decode(self, data: Any, at: Path, problems: Problems, /) -> Any:
+        """Return the value whose JSON form ``data`` is."""
+        raise NotImplementedError
+
+    def schema(self, definitions: Definitions, /) -> dict[str, Any]:
+        """Return the JSON Schema (2020-12) of exactly what ``decode`` takes."""
+        raise NotImplementedError
+
+    def owns(self, value: Any, /) -> bool:
+        """Tell at a glance whether ``value`` is of the type: how a union picks the member that encodes it."""
+        raise NotImplementedError
+
+    def fits(self, data: Any, /) -> bool:
+        """Tell at a glance whether ``data`` may be such a value's form: how a union picks the member that decodes."""
+        return token_of(data) in self.tokens
+
+    def expected(self, at: Path, problems: Problems) -> None:
+        """Note that something else stands where a value of this type should."""
+        problems.add(at, f"expected {self.label}")
+
+
+def too_deep(at: Path, problems: Problems) -> bool:
+    """Tell, and note, that the walk is deeper than it may be."""
+    deep = at.depth > MAX_DEPTH
+    if deep:
+        problems.add(at, f"nested deeper than {MAX_DEPTH} levels")
+    return deep

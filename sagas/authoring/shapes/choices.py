@@ -1,0 +1,97 @@
+"""Types with a fixed list of values: enums and literals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum, Flag
+from typing import Any
+
+from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, Token, UnsupportedType, token_of
+from sagas.authoring.shapes.scalars import has_surrogate
+
+__all__ = ["Choice", "enum_choice", "literal_choice"]
+
+
+class Choice(Shape):
+    """A fixed list of values.
+
+    Args:
+        label: how messages call it.
+        pairs: each value with its JSON form, a string, integer, boolean or None.
+    """
+
+    def __init__(self, label: str, pairs: Iterable[tuple[Any, Any]]) -> None:
+        self.label = label
+        self.values: dict[tuple[type[Any], Any], Any] = {}
+        self.forms: dict[tuple[type[Any], Any], Any] = {}
+        for value, form in pairs:
+            # 1 == True == 1.0: the type belongs to the key
+            self.forms[type(value), value] = form
+            self.values[type(form), form] = value
+        kinds: list[Token | None] = [token_of(form) for _, form in self.values]
+        self.tokens = frozenset([kind for kind in kinds if kind is not None])
+
+    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+        """Return the value's JSON form."""
+        if not self.owns(value):
+            return self.expected(at, problems)
+        return self.forms[type(value), value]
+
+    def decode(self, data: Any, at: Path, problems: Problems) -> Any:
+        """Return the value of that form."""
+        if not self.fits(data):
+            return self.expected(at, problems)
+        return self.values[type(data), data]
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        """Return the schema that lists the forms."""
+        return {"enum": [form for _, form in self.values]}
+
+    def owns(self, value: Any) -> bool:
+        """Tell whether it is one of the values."""
+        return _scalar(value) and (type(value), value) in self.forms
+
+    def fits(self, data: Any) -> bool:
+        """Tell whether it is one of the forms."""
+        return _scalar(data) and (type(data), data) in self.values
+
+
+def _scalar(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | bool | Enum)
+
+
+def _check_form(form: Any, name: str) -> Any:
+    if not (form is None or isinstance(form, str | int)) or (isinstance(form, str) and has_surrogate(form)):
+        raise UnsupportedType(f"{name} has a value that is neither a string nor an integer")
+    return form
+
+
+def enum_choice(type_: type[Enum]) -> Choice:
+    """Return the shape of an enum, whose members travel as their values.
+
+    Raises:
+        UnsupportedType: it is a Flag, has no members, or a value that is no string and no integer.
+    """
+    if issubclass(type_, Flag) or not len(type_):
+        raise UnsupportedType(
+            f"{type_.__name__} is a Flag or has no members; use an Enum with string or integer values"
+        )
+    pairs = [(member, _plain(_check_form(member.value, type_.__name__))) for member in type_]
+    return Choice(f"one of {', '.join(repr(form) for _, form in pairs)}", pairs)
+
+
+def literal_choice(values: tuple[Any, ...]) -> Choice:
+    """Return the shape of a ``Literal``.
+
+    Raises:
+        UnsupportedType: one of its values is bytes.
+    """
+    raw = [(value, value.value if isinstance(value, Enum) else value) for value in values]
+    pairs = [(value, _plain(_check_form(form, "Literal"))) for value, form in raw]
+    return Choice(f"one of {', '.join(repr(form) for _, form in pairs)}", pairs)
+
+
+def _plain(form: Any) -> Any:
+    if isinstance(form, str):
+        return str.__str__(form)
+    return int(form) if isinstance(form, int) and not isinstance(form, bool) else form

@@ -1,0 +1,243 @@
+"""Containers: arrays of many kinds, mappings, and free JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, too_deep
+from sagas.authoring.shapes.scalars import Boolean, Float, Integer, Null, String
+
+__all__ = ["Array", "FixedArray", "Json", "Mapping"]
+
+
+class Array(Shape):
+    """A list, set, frozenset or variadic tuple: an array whose items have one type.
+
+    Args:
+        item: the items' shape.
+        make: the container to build; ``list``, ``tuple``, ``set`` or ``frozenset``.
+        accepts: what may be encoded.
+    """
+
+    label = "an array"
+    tokens = frozenset({"array"})
+
+    def __init__(self, item: Shape, make: Callable[[list[Any]], Any], accepts: tuple[type[Any], ...]) -> None:
+        self.item = item
+        self.make = make
+        self.accepts = accepts
+        self.hashable = make is frozenset or (make is tuple and item.hashable)
+
+    @property
+    def unordered(self) -> bool:
+        """Whether it is a set: encoded in a stable order, so that equal sets have equal hashes."""
+        return self.make is set or self.make is frozenset
+
+    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+        """Return the items as a list."""
+        if not self.owns(value):
+            return self.expected(at, problems)
+        if too_deep(at, problems):
+            return None
+        before = len(problems)
+        items = [self.item.encode(item, at / index, problems) for index, item in enumerate(value)]
+        return sorted(items, key=_sort_key) if self.unordered and len(problems) == before else items
+
+    def decode(self, data: Any, at: Path, problems: Problems) -> Any:
+        """Build the container."""
+        if not isinstance(data, list):
+            return self.expected(at, problems)
+        if too_deep(at, problems):
+            return None
+        before = len(problems)
+        array = cast("list[Any]", data)
+        items = [self.item.decode(item, at / index, problems) for index, item in enumerate(array)]
+        if len(problems) > before:
+            return None
+        try:
+            return self.make(items)
+        except TypeError:
+            return problems.add(at, "holds an item that cannot be in a set")
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        """Return the schema of the array."""
+        return {"type": "array", "items": self.item.schema(definitions)}
+
+    def owns(self, value: Any) -> bool:
+        """Tell whether it is such a container; a named tuple is not a tuple here."""
+        return isinstance(value, self.accepts) and not hasattr(value, "_fields")
+
+
+def _sort_key(data: Any) -> str:
+    return json.dumps(data, sort_keys=True)
+
+
+class FixedArray(Shape):
+    """A tuple of a fixed length, or a named tuple: an array whose items have a type each.
+
+    Args:
+        items: the shape of each item.
+        type_: ``tuple``, or the named tuple's class.
+        required: how many items must be there; the others have defaults.
+    """
+
+    tokens = frozenset({"array"})
+
+    def __init__(self, items: list[Shape], type_: type[Any], required: int) -> None:
+        self.items = items
+        self.type = type_
+        self.required = required
+
+    @property
+    def label(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] -- the items are known only later
+        """How messages call it."""
+        least, most = self.required, len(self.items)
+        return f"an array of {most} items" if least == most else f"an array of {least} to {most} items"
+
+    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+        """Return the items as a list."""
+        if not self.owns(value) or len(value) != len(self.items):
+            return self.expected(at, problems)
+        if too_deep(at, problems):
+            return None
+        pairs = zip(self.items, value, strict=True)
+        return [shape.encode(item, at / index, problems) for index, (shape, item) in enumerate(pairs)]
+
+    def decode(self, data: Any, at: Path, problems: Problems) -> Any:
+        """Build the tuple."""
+        if not self.fits(data):
+            return self.expected(at, problems)
+        if too_deep(at, problems):
+            return None
+        before = len(problems)
+        pairs = zip(self.items, data, strict=False)
+        items = [shape.decode(item, at / index, problems) for index, (shape, item) in enumerate(pairs)]
+        if len(problems) > before:
+            return None
+        return tuple(items) if self.type is tuple else self.type(*items)
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        """Return the schema of the array."""
+        items = [item.schema(definitions) for item in self.items]
+        prefix = {"prefixItems": items} if items else {}
+        return {"type": "array", **prefix, "minItems": self.required, "maxItems": len(items)}
+
+    def owns(self, value: Any) -> bool:
+        """Tell whether it is of exactly this type."""
+        return type(value) is self.type
+
+    def fits(self, data: Any) -> bool:
+        """Tell whether it is an array of the right length."""
+        return isinstance(data, list) and self.required <= len(cast("list[Any]", data)) <= len(self.items)
+
+
+class Mapping(Shape):
+    """A dict. Keys that are no strings travel as their text.
+
+    Args:
+        key: the keys' shape, a scalar.
+        item: the values' shape.
+    """
+
+    label = "an object"
+    tokens = frozenset({"object"})
+    hashable = False
+
+    def __init__(self, key: Shape, item: Shape) -> None:
+        self.key = key
+        self.item = item
+
+    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+        """Return the dict with its keys as text."""
+        if not self.owns(value):
+            return self.expected(at, problems)
+        if too_deep(at, problems):
+            return None
+        encoded: dict[str, Any] = {}
+        for key, item in value.items():
+            here = at / (key if isinstance(key, str) else "?")
+            text = self.key.encode(key, here, problems)
+            encoded[text if isinstance(text, str) else _number_text(text)] = self.item.encode(item, here, problems)
+        return encoded
+
+    def decode(self, data: Any, at: Path, problems: Problems) -> Any:
+        """Build the dict."""
+        if not isinstance(data, dict):
+            return self.expected(at, problems)
+        if too_deep(at, problems):
+            return None
+        decoded: dict[Any, Any] = {}
+        for text, item in cast("dict[Any, Any]", data).items():
+            if not isinstance(text, str):
+                problems.add(at, "expected strings as keys")
+                continue
+            here = at / text
+            key = self.key.decode(self._key_data(text), here, problems)
+            decoded[key] = self.item.decode(item, here, problems)
+        return decoded
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        """Return the schema of the object."""
+        schema: dict[str, Any] = {"type": "object", "additionalProperties": self.item.schema(definitions)}
+        if isinstance(self.key, Integer | Float):
+            return schema | {"propertyNames": {"pattern": _PATTERNS[type(self.key)]}}
+        names = self.key.schema(definitions)
+        return schema if names == {"type": "string"} else schema | {"propertyNames": names}
+
+    def owns(self, value: Any) -> bool:
+        """Tell whether it is a dict."""
+        return isinstance(value, dict)
+
+    def _key_data(self, text: str) -> Any:
+        pattern = _PATTERNS.get(type(self.key))
+        if pattern is None:
+            return text
+        if re.fullmatch(pattern, text) is None or len(text) > 1_000:
+            return None  # no number: the key's shape says what it expected
+        return int(text) if isinstance(self.key, Integer) else float(text)
+
+
+_PATTERNS: dict[type[Shape], str] = {
+    Integer: r"^(0|-?[1-9][0-9]*)$",
+    Float: r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$",
+}
+
+
+def _number_text(number: Any) -> str:
+    return repr(number)
+
+
+class Json(Shape):
+    """Free JSON, for ``Any`` and ``object``: str, int, float, bool, None, and lists and dicts of them."""
+
+    label = "a JSON value"
+    tokens = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
+
+    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+        """Return a copy; anything that is not JSON is a problem, a tuple too, since it would come back as a list."""
+        if isinstance(value, dict):
+            return Mapping(_STRING, self).encode(cast("Any", value), at, problems)
+        if isinstance(value, list):
+            return Array(self, list, (list,)).encode(cast("Any", value), at, problems)
+        for scalar in _PLAIN:
+            if type(value) in _PLAIN_TYPES and scalar.owns(value):
+                return scalar.encode(value, at, problems)
+        return self.expected(at, problems)
+
+    decode = encode
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        """Return the schema that allows everything."""
+        return {}
+
+    def owns(self, value: Any) -> bool:
+        """Tell whether it may be JSON."""
+        return isinstance(value, dict | list) or type(value) in _PLAIN_TYPES
+
+
+_STRING = String()
+_PLAIN = (_STRING, Boolean(), Integer(), Float(), Null())
+_PLAIN_TYPES = (str, bool, int, float, type(None))

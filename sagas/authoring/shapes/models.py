@@ -1,0 +1,129 @@
+"""pydantic models, when the author uses pydantic. It is found among the loaded modules and never imported here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, cast, get_args
+
+from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, too_deep
+from sagas.authoring.shapes.containers import Json
+from sagas.authoring.shapes.records import Field
+
+__all__ = ["Model", "is_model"]
+
+_JSON = Json()
+
+
+def is_model(type_: Any) -> bool:
+    """Tell whether ``type_`` is a pydantic model, without importing pydantic."""
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(type_, type) and issubclass(type_, pydantic.BaseModel)
+
+
+class Model(Shape):
+    """A pydantic model. pydantic validates in strict mode; unknown fields are refused unless the model allows them.
+
+    Args:
+        type_: the model's class.
+    """
+
+    tokens = frozenset({"object"})
+
+    def __init__(self, type_: Any) -> None:
+        self.type = type_
+        self.name: str = type_.__name__
+        self.label = self.name
+        self.hashable = type_.__hash__ is not None
+        self._extra = None if type_.model_config.get("extra") == "allow" else "forbid"
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """The fields by their names in JSON; of what types, pydantic alone knows."""
+        fields = self.type.model_fields.items()
+        names = {info.serialization_alias or info.alias or name: info for name, info in fields}
+        return {name: Field(name, _JSON, info.is_required(), always=True) for name, info in names.items()}
+
+    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+        """Return the model as pydantic dumps it, by alias."""
+        if not self.owns(value):
+            return self.expected(at, problems)
+        if too_deep(at, problems):
+            return None
+        try:
+            dumped = value.model_dump(mode="json", by_alias=True, round_trip=True)
+        except ValueError as error:  # pydantic_core's PydanticSerializationError is one
+            return problems.add(at, f"{self.name} cannot be written as JSON ({type(error).__name__})")
+        return _JSON.encode(dumped, at, problems)
+
+    def decode(self, data: Any, at: Path, problems: Problems) -> Any:
+        """Build the model."""
+        before = len(problems)
+        plain = _JSON.decode(data, at, problems)
+        if len(problems) > before:
+            return None
+        try:
+            return self.type.model_validate_json(json.dumps(plain), strict=True, extra=self._extra)
+        except ValueError as error:
+            return self._explain(error, at, problems)
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        """Return a reference to the schema pydantic makes, closed as ``decode`` is."""
+        ref, new = definitions.reference(self.type, self.name)
+        if new:
+            own = self.type.model_json_schema(mode="validation")
+            named = own.pop("$defs", {})
+            for name, schema in named.items():
+                _, missing = definitions.reference((self.type, name), name)
+                if missing:
+                    definitions.define((self.type, name), self._adapted(schema, definitions))
+            definitions.define(self.type, self._adapted(own, definitions))
+        return ref
+
+    def owns(self, value: Any) -> bool:
+        """Tell whether it is of exactly this class."""
+        return type(value) is self.type
+
+    def _adapted(self, schema: Any, definitions: Definitions) -> Any:
+        """Point references to where this library keeps definitions, and close the objects."""
+        if isinstance(schema, list):
+            return [self._adapted(item, definitions) for item in cast("list[Any]", schema)]
+        if not isinstance(schema, dict):
+            return schema
+        adapted = {key: self._adapted(item, definitions) for key, item in cast("dict[str, Any]", schema).items()}
+        target = adapted.get("$ref")
+        if isinstance(target, str):
+            name = target.removeprefix("#/$defs/")
+            adapted["$ref"] = definitions.reference((self.type, name), name)[0]["$ref"]
+        if self._extra == "forbid" and adapted.get("type") == "object" and "properties" in adapted:
+            adapted.setdefault("additionalProperties", False)
+        return adapted
+
+    def _explain(self, error: ValueError, at: Path, problems: Problems) -> None:
+        details = getattr(error, "errors", None)
+        if details is None:
+            return problems.add(at, f"refused by {self.name} ({type(error).__name__})")
+        for detail in details(include_input=False, include_context=False, include_url=False):
+            here = at
+            for part in detail["loc"]:
+                here = here / part
+            problems.add(here, _message(detail, self.name))
+        return None
+
+
+_QUOTING = frozenset({"value_error", "assertion_error", "union_tag_invalid"})
+"""Errors of pydantic whose text holds the value, or the text of the author's own exception, which may."""
+
+
+def _message(detail: dict[str, Any], model: str) -> str:
+    kind = str(detail["type"])
+    if kind == "missing":
+        return "required field is missing"
+    if kind == "extra_forbidden":
+        return "unknown field"
+    known: tuple[str, ...] = get_args(sys.modules["pydantic_core.core_schema"].ErrorType)
+    if kind in _QUOTING or kind not in known:
+        return f"refused by {model} ({kind})"
+    text = str(detail["msg"])
+    # after the comma these quote what they met
+    return text.split(",", 1)[0] if kind.endswith(("_parsing", "_invalid")) else text

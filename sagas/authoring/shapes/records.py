@@ -1,0 +1,147 @@
+"""Records: dataclasses and TypedDicts, JSON objects with known fields and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, token_of, too_deep
+
+__all__ = ["Field", "Record"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a record.
+
+    Args:
+        name: its name, in Python and in JSON.
+        shape: its type's shape.
+        required: whether the JSON form must have it.
+        always: whether the JSON form of a value always has it.
+    """
+
+    name: str
+    shape: Shape
+    required: bool
+    always: bool
+
+
+class Record(Shape):
+    """A JSON object with known fields.
+
+    Args:
+        type_: what the schema is known by; a class or a parametrized one.
+        make: builds the value from its fields.
+        exact: the dataclass a value must be an instance of, exactly; None for a TypedDict, whose values are dicts.
+    """
+
+    tokens = frozenset({"object"})
+
+    def __init__(self, type_: Any, name: str, make: Callable[..., Any], exact: type[Any] | None) -> None:
+        self.type = type_
+        self.name = name
+        self.label = name
+        self.hashable = exact is not None and exact.__hash__ is not None
+        self.fields: dict[str, Field] = {}
+        self.recursive = False
+        self._make = make
+        self._exact = exact
+
+    def complete(self, fields: list[Field]) -> None:
+        """Set the fields: after the constructor, since a field's type may be the record itself."""
+        self.fields = {field.name: field for field in fields}
+
+    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+        """Return the fields as a dict."""
+        if not self._is_instance(value):
+            return self.expected(at, problems)
+        if too_deep(at, problems):
+            return None
+        encoded: dict[str, Any] = {}
+        for field in self.fields.values():
+            found, item = self._read(value, field.name)
+            if found:
+                encoded[field.name] = field.shape.encode(item, at / field.name, problems)
+            elif field.required:
+                problems.add(at / field.name, "required field is missing")
+        if self._exact is None:
+            self._refuse_unknown(value, at, problems)
+        return encoded
+
+    def decode(self, data: Any, at: Path, problems: Problems) -> Any:
+        """Build the record."""
+        if not isinstance(data, dict):
+            return problems.add(at, f"expected an object ({self.name})")
+        if too_deep(at, problems):
+            return None
+        before = len(problems)
+        fields = cast("dict[Any, Any]", data)
+        decoded = dict(self._decoded(fields, at, problems))
+        self._refuse_unknown(fields, at, problems)
+        return None if len(problems) > before else self._build(decoded, at, problems)
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        """Return a reference to the record's schema, and define it."""
+        ref, new = definitions.reference(self.type, self.name)
+        if new:
+            definitions.define(self.type, self._object_schema(definitions))
+        return ref
+
+    def owns(self, value: Any) -> bool:
+        """Tell whether it is of exactly this class, or a dict with these fields."""
+        if not self._is_instance(value):
+            return False
+        return self._exact is not None or self.fits(value)
+
+    def fits(self, data: Any) -> bool:
+        """Tell whether the names of the fields, and the kinds of their values, are this record's."""
+        if not isinstance(data, dict):
+            return False
+        given = cast("dict[Any, Any]", data)
+        complete = all(field.name in given for field in self.fields.values() if field.required)
+        return complete and all(name in self.fields and self._glance(name, item) for name, item in given.items())
+
+    def _glance(self, name: str, item: Any) -> bool:
+        shape = self.fields[name].shape
+        token = token_of(item)
+        if self._exact is None or token in ("array", "object"):
+            return token is None or token in shape.tokens
+        return shape.fits(item)
+
+    def _decoded(self, data: dict[Any, Any], at: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
+        for field in self.fields.values():
+            if field.name in data:
+                yield field.name, field.shape.decode(data[field.name], at / field.name, problems)
+            elif field.required:
+                problems.add(at / field.name, "required field is missing")
+
+    def _build(self, fields: dict[str, Any], at: Path, problems: Problems) -> Any:
+        try:
+            return self._make(**fields)
+        except Exception as error:  # noqa: BLE001 -- a ``__post_init__`` may raise anything to refuse its fields
+            # its text may quote the value, so only its type is told
+            return problems.add(at, f"refused by {self.name} ({type(error).__name__})")
+
+    def _refuse_unknown(self, data: Mapping[Any, Any], at: Path, problems: Problems) -> None:
+        for name in data:
+            if name not in self.fields:
+                problems.add(at / str(name), "unknown field")
+
+    def _is_instance(self, value: Any) -> bool:
+        return isinstance(value, dict) if self._exact is None else type(value) is self._exact
+
+    def _read(self, value: Any, name: str) -> tuple[bool, Any]:
+        if self._exact is None:
+            return name in value, value.get(name)
+        return hasattr(value, name), getattr(value, name, None)
+
+    def _object_schema(self, definitions: Definitions) -> dict[str, Any]:
+        return {
+            "title": self.name,
+            "type": "object",
+            "properties": {field.name: field.shape.schema(definitions) for field in self.fields.values()},
+            "required": [field.name for field in self.fields.values() if field.required],
+            "additionalProperties": False,
+        }

@@ -1,0 +1,303 @@
+"""Scalars: JSON's own, and those that travel as strings."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape
+
+__all__ = ["SCALARS", "Boolean", "Float", "Formatted", "Integer", "Null", "String", "has_surrogate"]
+
+MAX_INTEGER_BITS = 4_096
+"""Beyond it Python itself refuses to write an integer as decimal digits (its limit is 4,300 digits)."""
+
+_SURROGATE = "holds a lone surrogate, which UTF-8 cannot carry"
+
+
+def has_surrogate(text: str) -> bool:
+    """Tell whether ``text`` cannot be written as UTF-8."""
+    if text.isascii():
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+class Null(Shape):
+    """None."""
+
+    label = "null"
+    tokens = frozenset({"null"})
+
+    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+        """Return None."""
+        if value is not None:
+            self.expected(at, problems)
+
+    decode = encode
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        """Return the schema of null."""
+        return {"type": "null"}
+
+    def owns(self, value: Any) -> bool:
+        """Tell whether it is None."""
+        return value is None
+
+
+class Boolean(Shape):
+    """A bool; never a number."""
+
+    label = "a boolean"
+    tokens = frozenset({"boolean"})
+
+    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+        """Return the bool as it is."""
+        if not isinstance(value, bool):
+            self.expected(at, problems)
+        return value
+
+    decode = encode
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        """Return the schema of a boolean."""
+        return {"type": "boolean"}
+
+    def owns(self, value: Any) -> bool:
+        """Tell whether it is a bool."""
+        return isinstance(value, bool)
+
+
+class Integer(Shape):
+    """An int of any size Python can write down; never a bool, never ``1.0``."""
+
+    label = "an integer"
+    tokens = frozenset({"integer"})
+
+    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+        """Return the int; a member of an IntEnum becomes a plain one."""
+        if not self.owns(value):
+            return self.expected(at, problems)
+        if value.bit_length() > MAX_INTEGER_BITS:
+            return problems.add(at, f"an integer of more than {MAX_INTEGER_BITS} bits")
+        return int(value)
+
+    decode = encode
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        """Return the schema of an integer."""
+        return {"type": "integer"}
+
+    def owns(self, value: Any) -> bool:
+        """Tell whether it is an int and no bool."""
+        return isinstance(value, int) and not isinstance(value, bool)
+
+
+class Float(Shape):
+    """A finite float; an int will do."""
+
+    label = "a number"
+    tokens = frozenset({"integer", "number"})
+
+    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+        """Return the float."""
+        if not self.owns(value):
+            return self.expected(at, problems)
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            return problems.add(at, "expected a finite number")
+        return number
+
+    decode = encode
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        """Return the schema of a number."""
+        return {"type": "number"}
+
+    def owns(self, value: Any) -> bool:
+        """Tell whether it is a number and no bool."""
+        return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class String(Shape):
+    """A str that UTF-8 can carry."""
+
+    label = "a string"
+    tokens = frozenset({"string"})
+
+    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+        """Return the str; a member of a StrEnum becomes a plain one."""
+        if not isinstance(value, str):
+            return self.expected(at, problems)
+        if has_surrogate(value):
+            return problems.add(at, _SURROGATE)
+        return str.__str__(value)
+
+    decode = encode
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        """Return the schema of a string."""
+        return {"type": "string"}
+
+    def owns(self, value: Any) -> bool:
+        """Tell whether it is a str."""
+        return isinstance(value, str)
+
+
+class Formatted(Shape):
+    """A type whose values travel as strings of a format.
+
+    Args:
+        type_: the type; exactly it, since a datetime is a date to ``isinstance``.
+        label: how messages call it.
+        to_text: writes a value. A ValueError says why it has no text.
+        from_text: reads one; raises ValueError.
+        keywords: JSON Schema keywords besides the type.
+        open_format: whether any plain text might be of this format, so that nothing beside it in a union can be told.
+    """
+
+    tokens = frozenset({"string"})
+
+    def __init__(
+        self,
+        type_: type[Any],
+        label: str,
+        to_text: Callable[[Any], str],
+        from_text: Callable[[str], Any],
+        keywords: dict[str, Any],
+        *,
+        open_format: bool = False,
+    ) -> None:
+        self.type = type_
+        self.label = label
+        self.open_format = open_format
+        self._to_text = to_text
+        self._from_text = from_text
+        self._keywords = keywords
+
+    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+        """Return the value as text."""
+        if not self.owns(value):
+            return self.expected(at, problems)
+        try:
+            return self._to_text(value)
+        except (ValueError, OverflowError):
+            return problems.add(at, f"{self.label} that cannot be written as JSON")
+
+    def decode(self, data: Any, at: Path, problems: Problems) -> Any:
+        """Read the value from text."""
+        if isinstance(data, str):
+            try:
+                return self._from_text(data)
+            except (ValueError, ArithmeticError):
+                pass
+        return self.expected(at, problems)
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        """Return the schema of the format."""
+        return {"type": "string", **self._keywords}
+
+    def owns(self, value: Any) -> bool:
+        """Tell whether it is of exactly this type."""
+        return type(value) is self.type
+
+
+def _iso_reader(type_: type[Any]) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        return msgspec.convert(text, type_)  # its ValidationError is a ValueError
+
+    return read
+
+
+def _write(value: Any) -> str:
+    return msgspec.to_builtins(value)
+
+
+def _write_datetime(value: datetime) -> str:
+    offset = value.utcoffset()
+    whole_minutes = offset is None or not offset % timedelta(minutes=1)
+    return _write(value if whole_minutes else value.astimezone(UTC))  # RFC 3339 has no seconds in an offset
+
+
+def _write_time(value: time) -> str:
+    offset = value.utcoffset()
+    if offset is not None and offset % timedelta(minutes=1):
+        raise ValueError("RFC 3339 has no seconds in an offset")
+    return _write(value)
+
+
+_DECIMAL = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+
+
+def _write_decimal(value: Decimal) -> str:
+    if not value.is_finite():
+        raise ValueError("not finite")
+    return str(value)
+
+
+def _read_decimal(text: str) -> Decimal:
+    if re.match(_DECIMAL, text) is None or text.endswith("\n"):
+        raise ValueError("no decimal number")
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError("out of range") from None
+
+
+def _read_uuid(text: str) -> UUID:
+    if re.match(_UUID, text) is None or text.endswith("\n"):
+        raise ValueError("no UUID")
+    return UUID(text)
+
+
+def _write_bytes(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+def _read_bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text.encode("ascii"), validate=True)
+    except binascii.Error:
+        raise ValueError("no base64") from None
+
+
+SCALARS: dict[Any, Shape] = {
+    type(None): Null(),
+    bool: Boolean(),
+    int: Integer(),
+    float: Float(),
+    str: String(),
+    date: Formatted(date, "a date (YYYY-MM-DD)", _write, _iso_reader(date), {"format": "date"}),
+    datetime: Formatted(
+        datetime, "a date and time (RFC 3339)", _write_datetime, _iso_reader(datetime), {"format": "date-time"}
+    ),
+    time: Formatted(time, "a time (RFC 3339)", _write_time, _iso_reader(time), {"format": "time"}),
+    timedelta: Formatted(timedelta, "a duration (ISO 8601)", _write, _iso_reader(timedelta), {"format": "duration"}),
+    Decimal: Formatted(
+        Decimal,
+        "a decimal number as a string",
+        _write_decimal,
+        _read_decimal,
+        {"format": "decimal", "pattern": _DECIMAL},
+    ),
+    UUID: Formatted(UUID, "a UUID", str, _read_uuid, {"format": "uuid", "pattern": _UUID}),
+    bytes: Formatted(
+        bytes, "bytes in base64", _write_bytes, _read_bytes, {"contentEncoding": "base64"}, open_format=True
+    ),
+}

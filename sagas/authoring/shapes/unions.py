@@ -1,0 +1,56 @@
+"""Unions. A value must come back as the member it was, so members that look alike as JSON are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, token_of
+
+__all__ = ["Union"]
+
+
+class Union(Shape):
+    """One of several types: the first member that fits.
+
+    Args:
+        members: the members' shapes, in order.
+    """
+
+    def __init__(self, members: list[Shape]) -> None:
+        self.members = members
+        self.tokens = frozenset(token for member in members for token in member.tokens)
+        self.hashable = all(member.hashable for member in members)
+        self.label = " or ".join(member.label for member in members)
+
+    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+        """Encode as the member whose type the value has."""
+        return self._first([m for m in self.members if m.owns(value)], "encode", value, at, problems)
+
+    def decode(self, data: Any, at: Path, problems: Problems) -> Any:
+        """Decode as the first member that fits."""
+        fitting = [member for member in self.members if member.fits(data)]
+        near = [member for member in self.members if token_of(data) in member.tokens]
+        # one member of that kind alone: it knows best what is wrong
+        return self._first(fitting or (near if len(near) == 1 else []), "decode", data, at, problems)
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        """Return the schema of any of them."""
+        return {"anyOf": [member.schema(definitions) for member in self.members]}
+
+    def owns(self, value: Any) -> bool:
+        """Tell whether a member owns it."""
+        return any(member.owns(value) for member in self.members)
+
+    def fits(self, data: Any) -> bool:
+        """Tell whether it fits a member."""
+        return any(member.fits(data) for member in self.members)
+
+    def _first(self, candidates: list[Shape], method: str, value: Any, at: Path, problems: Problems) -> Any:
+        if len(candidates) == 1:
+            return getattr(candidates[0], method)(value, at, problems)
+        for candidate in candidates:
+            trial = Problems()
+            result = getattr(candidate, method)(value, at, trial)
+            if not trial:
+                return result
+        return self.expected(at, problems)
