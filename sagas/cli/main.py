@@ -1,0 +1,28 @@
+"""The ``sagas`` command."""
+
+from __future__ import annotations
+
+import typer
+
+from sagas.cli import local
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="sagas",
+    help="Sagas on AWS serverless.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(local.app, name="local")
+
+
+@app.callback()
+def _root() -> None:  # pyright: ignore[reportUnusedFunction] - registered by the decorator
+    """Sagas on AWS serverless."""
+
+
+def main() -> None:
+    """Run the command and exit: 0 for success, 1 for a failure told in one line, 2 for wrong usage."""
+    app()

@@ -1,0 +1,54 @@
+"""Mending the gaps of the emulator. The template itself stays the one that goes to AWS."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from sagas.local.assembly import Asset, Stack
+
+__all__ = ["as_deployable", "needed_assets", "ttl_attributes", "without_layers"]
+
+_LAYER = "AWS::Lambda::LayerVersion"
+
+
+def as_deployable(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template without its question for the CDK's bootstrap version, which nobody answers here."""
+    changed = copy.deepcopy(template)
+    changed.pop("Rules", None)
+    changed.get("Parameters", {}).pop("BootstrapVersion", None)
+    if not changed.get("Parameters"):
+        changed.pop("Parameters", None)
+    return changed
+
+
+def without_layers(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template without layers.
+
+    The emulator runs functions in its own interpreter, where everything a layer holds is installed already, for this
+    machine rather than for Lambda's.
+    """
+    changed = copy.deepcopy(template)
+    resources: dict[str, Any] = changed["Resources"]
+    for name in [name for name, resource in resources.items() if resource["Type"] == _LAYER]:
+        del resources[name]
+    for resource in resources.values():
+        if resource["Type"] == "AWS::Lambda::Function":
+            resource["Properties"].pop("Layers", None)
+    return changed
+
+
+def needed_assets(stack: Stack, template: dict[str, Any]) -> Iterator[Asset]:
+    """Yield the assets that the changed template still names."""
+    named = str(template)
+    return (asset for asset in stack.assets if asset.key in named)
+
+
+def ttl_attributes(template: dict[str, Any]) -> dict[str, str]:
+    """Return the attribute by which items expire, by the table's logical id. The emulator drops it when it deploys."""
+    return {
+        name: resource["Properties"]["TimeToLiveSpecification"]["AttributeName"]
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == "AWS::DynamoDB::Table" and "TimeToLiveSpecification" in resource["Properties"]
+    }

@@ -1,0 +1,93 @@
+"""The emulator's process: ``python -m sagas.local.emulator PORT LOCK SECONDS [--attached]``.
+
+It serves ministack as ministack's own command does, and adds an orderly end. On SIGTERM, or when the process that
+started it with ``--attached`` goes away, it hands out no more messages or scheduled events, waits until running
+functions are done, and only then stops: they need its tables and queues to finish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from hypercorn.config import Config
+
+from sagas.local.files import hold_lock
+
+__all__ = ["main"]
+
+_POLL = 0.05
+_QUIET = 3
+"""Polls in a row that must find nothing running: a message is taken a moment before its function starts."""
+
+
+def main() -> int:
+    """Serve until told to stop. Returns the exit code: 0 after an orderly end, 3 if another emulator holds the lock."""
+    port, lock, patience, *flags = sys.argv[1:]
+    if not hold_lock(Path(lock)):
+        return 3
+    config = Config()
+    config.bind = [f"127.0.0.1:{int(port)}"]
+    config.keep_alive_timeout = 75
+    config.graceful_timeout = 1.0
+    config.loglevel = "WARNING"
+    ministack = _module("ministack.app")
+    trigger = _trigger(float(patience), "--attached" in flags)
+    asyncio.run(_module("hypercorn.asyncio").serve(ministack.app, config, shutdown_trigger=trigger))
+    _module("ministack.core.lambda_runtime").reset()
+    return 0
+
+
+def _trigger(patience: float, attached: bool) -> Callable[..., Any]:
+    async def until_stopped() -> None:
+        await _asked_to_stop(attached)
+        _hand_out_no_more()
+        await _until_quiet(patience)
+
+    return until_stopped
+
+
+async def _asked_to_stop(attached: bool) -> None:
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, asked.set)
+    if attached:
+        # Nobody writes to this pipe: it becomes readable when its other end is closed.
+        loop.add_reader(sys.stdin.fileno(), asked.set)
+    await asked.wait()
+    if attached:
+        loop.remove_reader(sys.stdin.fileno())
+
+
+def _hand_out_no_more() -> None:
+    _module("ministack.services.lambda_svc")._poll_sqs = lambda: False
+    _module("ministack.services.eventbridge")._tick_scheduled_rules = lambda: None
+
+
+async def _until_quiet(patience: float) -> None:
+    quiet = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            while quiet < _QUIET:
+                quiet = 0 if _functions_running() else quiet + 1
+                await asyncio.sleep(_POLL)
+
+
+def _functions_running() -> bool:
+    lambda_service = _module("ministack.services.lambda_svc")
+    return bool(lambda_service._esm_inflight or _module("ministack.core.lambda_runtime").workers_in_use())
+
+
+def _module(name: str) -> Any:
+    """A module without types. Most are ministack's, whose version is pinned: what they hold is its own affair."""
+    return import_module(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

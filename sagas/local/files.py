@@ -1,0 +1,62 @@
+"""Where the local stack keeps its files: ``.sagas/`` under the project's directory."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["Files", "hold_lock"]
+
+
+class Files:
+    """Paths of one project's local stack.
+
+    Args:
+        project: the directory that holds ``.sagas``.
+    """
+
+    def __init__(self, project: Path) -> None:
+        self.project = project
+        self.root = project / ".sagas"
+        self.description = self.root / "local.json"
+        self.lock = self.root / "local.lock"
+        self.emulator_log = self.root / "emulator.log"
+        self.synth_log = self.root / "synth.log"
+        self.assembly = self.root / "cdk.out"
+        self.scratch = self.root / "tmp"
+
+    def running_pid(self) -> int | None:
+        """Return the process id of the emulator that runs for this project, or None.
+
+        A running emulator holds a lock, which ends with its process; so a stale file never points at a stranger.
+        """
+        with suppress(FileNotFoundError), self.lock.open() as file:
+            if not _try_lock(file.fileno()):
+                return int(file.read().strip() or 0) or None
+        return None
+
+
+def hold_lock(path: Path) -> bool:
+    """Lock ``path`` for as long as this process lives, and write the process id into it.
+
+    Returns:
+        False if another process holds it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    if not _try_lock(descriptor):
+        os.close(descriptor)
+        return False
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
+    return True
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

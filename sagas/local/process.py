@@ -1,0 +1,178 @@
+"""Starting, watching and ending the emulator's process."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from sagas.local.errors import LocalStackError
+from sagas.local.files import Files
+
+__all__ = ["PATIENCE", "REGION", "Emulator", "end_process", "require_free_port"]
+
+REGION = "us-east-1"
+PATIENCE = 30.0
+"""Seconds that running functions get to finish when the stack stops."""
+
+_START_DEADLINE = 30.0
+_POLL = 0.05
+_LOCK_HELD = 3
+
+
+class Emulator:
+    """A running emulator.
+
+    Args:
+        files: of the project.
+        port: on 127.0.0.1.
+        persist: where state is kept from one run to the next; nowhere by default.
+        attached: end when this process ends.
+
+    Raises:
+        LocalStackError: the port is taken.
+    """
+
+    def __init__(self, files: Files, port: int, *, persist: Path | None = None, attached: bool = True) -> None:
+        require_free_port(port)
+        self._files = files
+        self._port = port
+        self.endpoint_url = f"http://127.0.0.1:{port}"
+        files.scratch.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "sagas.local.emulator", str(port), str(files.lock), str(PATIENCE)]
+        with files.emulator_log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - own argv
+                [*command, "--attached"] if attached else command,
+                stdin=subprocess.PIPE if attached else subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(files, port, persist),
+                cwd=files.scratch,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also the id of its process group."""
+        return self._process.pid
+
+    def wait_until_healthy(self) -> None:
+        """Return when the emulator answers.
+
+        Raises:
+            LocalStackError: it ended, or did not answer in time.
+        """
+        deadline = time.monotonic() + _START_DEADLINE
+        while not self._answers():
+            self._require_alive()
+            if time.monotonic() > deadline:
+                raise LocalStackError(f"the emulator did not answer within {_START_DEADLINE:g} s; {self._see_log()}")
+            time.sleep(_POLL)
+        self._require_alive()
+
+    def wait(self) -> None:
+        """Return when the emulator has ended in an orderly way.
+
+        Raises:
+            LocalStackError: it died.
+        """
+        if self._process.wait():
+            raise self._death()
+
+    def check_alive(self) -> None:
+        """Raise LocalStackError if the emulator has died."""
+        self._require_alive()
+
+    def stop(self) -> None:
+        """Let running functions finish, end the emulator, and leave no process of its group behind."""
+        end_process(self.pid, lambda: self._process.poll() is not None)
+        self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def _answers(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=2)
+        try:
+            connection.request("GET", "/_ministack/health")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def _require_alive(self) -> None:
+        if self._process.poll() is not None:
+            raise self._death()
+
+    def _death(self) -> LocalStackError:
+        code = self._process.returncode
+        if code == _LOCK_HELD:
+            return LocalStackError("a local stack is already running for this project; `sagas local down` ends it")
+        return LocalStackError(f"the emulator ended with exit code {code}; {self._see_log()}")
+
+    def _see_log(self) -> str:
+        return f"see {self._files.emulator_log}"
+
+
+def require_free_port(port: int) -> None:
+    """Raise LocalStackError if something listens on the port."""
+    with socket.socket() as probe:
+        # As servers do: a port whose last connections have just ended counts as free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            reason = os.strerror(error.errno or 0).lower()
+            raise LocalStackError(f"port {port} is not free ({reason}); choose another by --port") from error
+
+
+def end_process(pid: int, has_ended: Callable[[], bool]) -> None:
+    """Ask an emulator to end; after its patience is over, kill it. What is left of its group is killed in any case.
+
+    Args:
+        pid: its process id and process group.
+        has_ended: tells whether it is gone.
+    """
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + PATIENCE + 10
+    try:
+        while not has_ended() and time.monotonic() < deadline:
+            time.sleep(_POLL)
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+
+
+def _environment(files: Files, port: int, persist: Path | None) -> dict[str, str]:
+    """The emulator's whole environment, which functions inherit: nothing of the user's, no real credentials."""
+    environment = {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.defpath]),
+        "HOME": str(files.scratch),
+        "TMPDIR": str(files.scratch),
+        "LANG": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+        "BIND_HOST": "127.0.0.1",
+        "GATEWAY_PORT": str(port),
+        "MINISTACK_HOST": "127.0.0.1",
+        "MINISTACK_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "LAMBDA_EXECUTOR": "local",
+        "DOCKER_HOST": "unix:///nonexistent",
+        "IOT_MTLS_ENABLED": "0",
+        "SFTP_ENABLED": "0",
+    }
+    if persist is not None:
+        state = {"STATE_DIR": str(persist / "state"), "S3_DATA_DIR": str(persist / "s3")}
+        environment |= {"PERSIST_STATE": "1", "S3_PERSIST": "1", **state}
+    return environment
