@@ -70,12 +70,18 @@ def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now:
 
 
 def _dead_arrived(state: SagaState, event: ev.MessageArrived) -> Decision:
-    """The saga waits for an operator: this is its dying message, that message redriven, or a stale one."""
+    """The saga waits for an operator: this is its dying message, that message redriven, or a stale one.
+
+    Redriving gives a message a new id and a new time of sending. The time tells it from a duplicate that the sender's
+    own retry made, which has another id too but entered the queue before the saga stopped.
+    """
     dead = state.dead
     if dead is None or (event.dispatch, event.hops) != (dead.dispatch, dead.hops):
         return Decision(state, (Discard("a newer message is the saga's current one"),))
     if event.message_id == dead.message_id:
         return Decision(state, (Die(),))
+    if 0 < event.sent_at <= state.updated_at:
+        return Decision(state, (Discard("a duplicate of the dead letter"),))
     return Decision(_claimed(state, event.lease), (Write(ev.Redriven()),))
 
 

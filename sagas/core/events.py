@@ -178,6 +178,7 @@ class MessageArrived:
         hops: how often it was copied to wait longer.
         message_id: SQS's id of it.
         lease: the lease the receiver would take.
+        sent_at: epoch seconds at which it entered its queue; 0 if unknown.
     """
 
     index: int
@@ -186,6 +187,7 @@ class MessageArrived:
     hops: int
     message_id: str
     lease: Lease
+    sent_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

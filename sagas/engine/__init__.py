@@ -1,0 +1,1 @@
+"""Claim, run, commit, dispatch. The only caller of the automaton."""

@@ -32,6 +32,7 @@ class Message:
         message_id: SQS's id; empty on the way out.
         receipt: SQS's receipt handle; empty on the way out.
         receives: how often SQS delivered it.
+        sent_at: epoch seconds at which it entered its queue; 0 if unknown.
     """
 
     saga_id: str
@@ -45,6 +46,7 @@ class Message:
     message_id: str = ""
     receipt: str = ""
     receives: int = 1
+    sent_at: float = 0.0
 
     @property
     def body(self) -> str:
@@ -90,4 +92,5 @@ def parse_record(record: Mapping[str, Any]) -> Message:
         message_id=str(record.get("messageId", "")),
         receipt=str(record.get("receiptHandle", "")),
         receives=int(attributes.get("ApproximateReceiveCount", 1)),
+        sent_at=int(attributes.get("SentTimestamp", 0)) / 1000,
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import boto3
 from botocore.config import Config
@@ -48,7 +48,7 @@ class Queues:
     @cached_property
     def _client(self) -> Any:
         config = Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 4, "mode": "standard"})
-        connect: Any = boto3.client  # pyright: ignore[reportUnknownMemberType] - boto3 is untyped
+        connect = cast("Any", boto3).client
         return connect("sqs", config=config, **self._where)
 
     def knows(self, saga: str, step: str) -> bool:

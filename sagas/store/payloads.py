@@ -6,7 +6,7 @@ The fencing token is part of the key: a late writer with an old token cannot ove
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import boto3
 from botocore.config import Config
@@ -28,7 +28,7 @@ class Payloads:
     def _client(self) -> Any:
         config = Config(connect_timeout=2, read_timeout=10, retries={"total_max_attempts": 4, "mode": "standard"})
         where = {"region_name": self._settings.region, "endpoint_url": self._settings.endpoint_url}
-        connect: Any = boto3.client  # pyright: ignore[reportUnknownMemberType] - boto3 is untyped
+        connect = cast("Any", boto3).client
         return connect("s3", config=config, **where)
 
     def is_large(self, payload: str) -> bool:

@@ -1,0 +1,82 @@
+"""Time, chance and ids. The only place that asks the machine for them, so that tests can replace it."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+import uuid
+from typing import Protocol
+
+__all__ = ["Clock", "SystemClock", "claimed_at", "uuid7"]
+
+_OWNER_TIME_DIGITS = 11
+
+
+class Clock(Protocol):
+    """What the engine needs of the world besides its store and queues."""
+
+    def now(self) -> float:
+        """Epoch seconds, to the millisecond."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+    def chance(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+    def new_id(self) -> str:
+        """A new time-ordered UUID."""
+        ...
+
+    def new_owner(self) -> str:
+        """A fresh nonce for a claim, which begins with the time."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock and randomness."""
+
+    def now(self) -> float:
+        """Epoch seconds, to the millisecond."""
+        return round(time.time(), 3)
+
+    def sleep(self, seconds: float) -> None:
+        """Block for that long."""
+        time.sleep(seconds)
+
+    def chance(self) -> float:
+        """A number in [0, 1)."""
+        return random.random()
+
+    def new_id(self) -> str:
+        """A new UUID of version 7."""
+        return uuid7(self.now(), secrets.token_bytes(10))
+
+    def new_owner(self) -> str:
+        """Eleven hexadecimal digits of epoch milliseconds, and eight of chance."""
+        return f"{round(self.now() * 1000):0{_OWNER_TIME_DIGITS}x}{secrets.token_hex(4)}"
+
+
+def uuid7(now: float, entropy: bytes) -> str:
+    """Return a UUID of version 7 (RFC 9562, section 5.7): 48 bits of epoch milliseconds, then ``entropy``.
+
+    Args:
+        now: epoch seconds.
+        entropy: ten random bytes.
+    """
+    raw = bytearray(round(now * 1000).to_bytes(6, "big") + entropy[:10])
+    raw[6] = 0x70 | (raw[6] & 0x0F)
+    raw[8] = 0x80 | (raw[8] & 0x3F)
+    return str(uuid.UUID(bytes=bytes(raw)))
+
+
+def claimed_at(owner: str) -> float:
+    """Return the epoch seconds at which the claim with that nonce was made; 0 if it does not tell."""
+    try:
+        return int(owner[:_OWNER_TIME_DIGITS], 16) / 1000
+    except ValueError:
+        return 0.0

@@ -1,0 +1,105 @@
+"""The context handed to a running step."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, cast
+
+import boto3
+from botocore.config import Config
+
+from sagas.authoring.context import object_key
+from sagas.engine.clock import Clock
+from sagas.errors import Cancelled
+
+__all__ = ["StepContext"]
+
+_CANCEL_CHECK = 4.0
+"""Seconds for which the answer to "was it cancelled?" is good; the contract allows five."""
+
+
+@lru_cache(maxsize=64)
+def _client(service: str) -> Any:
+    config = Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 4, "mode": "standard"})
+    return cast("Any", boto3).client(service, config=config)
+
+
+def _never() -> bool:
+    return False
+
+
+def _ignore(fraction: float, message: str) -> None:
+    return None
+
+
+@dataclass(slots=True)
+class StepContext:
+    """One attempt of one step or undo, as user code sees it. ``deadline_at`` in epoch seconds."""
+
+    saga_id: str
+    saga: str
+    step: str
+    attempt: int
+    undo: bool
+    prefix: str
+    deadline_at: float
+    clock: Clock
+    logger: logging.Logger
+    check_cancelled: Callable[[], bool] = _never
+    report: Callable[[float, str], None] = _ignore
+    connect: Callable[[str], Any] = _client
+    _cancelled: bool = False
+    _checked_at: float = field(default=0.0)
+
+    @property
+    def forward_key(self) -> str:
+        """The step's idempotency key, also in its undo."""
+        return f"{self.saga_id}:{self.step}"
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same on every attempt of this step, or of this undo."""
+        return f"{self.forward_key}:undo" if self.undo else self.forward_key
+
+    @property
+    def attempt_key(self) -> str:
+        """Different on every attempt."""
+        return f"{self.idempotency_key}:{self.attempt}"
+
+    @property
+    def deadline(self) -> datetime:
+        """When the attempt must have ended (UTC)."""
+        return datetime.fromtimestamp(self.deadline_at, UTC)
+
+    def remaining_time(self) -> float:
+        """Seconds until the deadline, never negative."""
+        return max(0.0, self.deadline_at - self.clock.now())
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether a cancel was accepted. Never true in an undo: undoing is what a cancel leads to."""
+        now = self.clock.now()
+        if not self.undo and not self._cancelled and now - self._checked_at >= _CANCEL_CHECK:
+            self._cancelled, self._checked_at = self.check_cancelled(), now
+        return self._cancelled
+
+    def raise_if_cancelled(self) -> None:
+        """Raise ``Cancelled`` once a cancel was accepted."""
+        if self.cancelled:
+            raise Cancelled(f"saga {self.saga_id} was cancelled")
+
+    def client(self, service: str) -> Any:
+        """Return a boto3 client, one a service and environment."""
+        return self.connect(service)
+
+    def s3_key(self, filename: str) -> str:
+        """Return the key under which this saga keeps a file of that name."""
+        return object_key(self.prefix, self.saga_id, filename)
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Tell how far the step is, from 0 to 1."""
+        self.report(min(1.0, max(0.0, fraction)), message)

@@ -1,0 +1,29 @@
+"""What becomes of a message after it was handled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Done", "Failed", "Later", "Outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Delete it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Have it come back at ``until`` (epoch seconds)."""
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Report it failed; its queue's redrive policy will move it to the dead-letter queue in the end."""
+
+    reason: str
+
+
+Outcome = Done | Later | Failed

@@ -1,0 +1,47 @@
+"""What the engine needs from the layers below and from whoever embeds it, as protocols."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from sagas.core.events import Fact
+from sagas.core.states import Lease, SagaState
+from sagas.messaging.message import Message
+from sagas.store.entries import Entry
+from sagas.store.journal import Journal
+
+__all__ = ["Controls", "Observer", "Postbox", "Quiet"]
+
+
+class Controls(Protocol):
+    """The control items; see ``sagas.store.control.ControlItems``."""
+
+    def get(self, saga_id: str) -> SagaState | None: ...
+    def claim_step(self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float) -> SagaState | None: ...
+    def claim_undo(self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float) -> SagaState | None: ...
+    def claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool: ...
+    def commit(self, before: SagaState, after: SagaState, stale_after: float) -> None: ...
+    def finish(
+        self, entry: Entry, before: SagaState, after: SagaState, stale_after: float, journal: Journal
+    ) -> None: ...
+
+
+class Postbox(Protocol):
+    """The queues; see ``sagas.messaging.queues.Queues``."""
+
+    def send(self, message: Message, delay: float = 0.0) -> None: ...
+
+
+class Observer(Protocol):
+    """Somebody who wants to know, for metrics and logs."""
+
+    def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
+        """A fact was committed."""
+        ...
+
+
+class Quiet:
+    """An observer that does nothing."""
+
+    def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
+        """Do nothing."""

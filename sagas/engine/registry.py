@@ -1,0 +1,97 @@
+"""The saga types this deployment knows, and the plan of one saga under them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sagas.authoring.saga import definition_of
+
+from sagas.authoring.definition import SagaDefinition, StepDefinition
+from sagas.core.plan import Plan, StepPlan
+from sagas.errors import NotFound
+
+__all__ = ["Registry", "SagaType", "plan_for"]
+
+
+def _step_plan(step: StepDefinition) -> StepPlan:
+    return StepPlan(
+        executions=step.retry.executions,
+        exhausted=step.retry.on_exhausted.value,
+        has_undo=step.undo is not None,
+        undo_executions=step.undo.retry.executions if step.undo else 1,
+        undo_when_started=step.undo_when == "started",
+    )
+
+
+def plan_for(definition: SagaDefinition, names: Iterable[str]) -> Plan:
+    """Return the plan of a saga that was started with the steps ``names``.
+
+    A saga keeps its own steps whatever was deployed since. A step whose code is gone gets one execution and no undo;
+    the engine reports it before it would run.
+    """
+    known = {step.name: step for step in definition.steps}
+    steps = tuple(_step_plan(known[name]) if name in known else StepPlan() for name in names)
+    return Plan(steps, definition.max_recovery_attempts, definition.stale_after.total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class SagaType:
+    """A saga type: its definition, and its steps by name."""
+
+    definition: SagaDefinition
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The steps that a new saga takes."""
+        return tuple(step.name for step in self.definition.steps if not step.retired)
+
+    def step(self, name: str) -> StepDefinition:
+        """Return the step of that name.
+
+        Raises:
+            NotFound: its code is not deployed.
+        """
+        try:
+            return self.definition.step(name)
+        except KeyError:
+            raise NotFound(f"saga {self.definition.name!r} has no step {name!r} in this deployment") from None
+
+
+class Registry:
+    """Saga types by name."""
+
+    def __init__(self, classes: Iterable[type[Any]]) -> None:
+        types = [SagaType(definition_of(saga_class)) for saga_class in classes]
+        self._types = {saga_type.definition.name: saga_type for saga_type in types}
+
+    @classmethod
+    def load(cls, text: str) -> Registry:
+        """Import the classes named in a JSON list of ``module:Class``."""
+        names: list[str] = json.loads(text)
+        return cls(_import(name) for name in names)
+
+    def get(self, name: str) -> SagaType:
+        """Return the saga type of that name.
+
+        Raises:
+            NotFound: it is not deployed here.
+        """
+        found = self._types.get(name)
+        if found is None:
+            raise NotFound(f"there is no saga named {name!r} here")
+        return found
+
+    def __iter__(self) -> Any:
+        return iter(self._types.values())
+
+
+def _import(name: str) -> type[Any]:
+    module, _, qualified = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in qualified.split("."):
+        found = getattr(found, part)
+    return found

@@ -1,0 +1,112 @@
+"""Running user code: which inputs it names, what it returns, what it raises."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sagas.authoring.codec import decode, encode
+from sagas.authoring.context import Context
+from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDefinition
+from sagas.core.states import SagaState
+from sagas.errors import PermanentError, SagaError
+
+__all__ = ["Runner", "StepExited", "inputs_needed"]
+
+REQUEST_SEQ = 1
+"""The journal entry that holds the request."""
+
+
+class StepExited(SagaError):
+    """User code called ``sys.exit``: the attempt failed, the function lives on."""
+
+
+def parameters_of(step: StepDefinition, undo: bool) -> tuple[Parameter, ...]:
+    """Return the parameters of a step, or of its undo."""
+    if not undo:
+        return step.parameters
+    return step.undo.parameters if step.undo else ()
+
+
+def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[str, int]:
+    """Return, for each parameter that takes a payload, the journal entry that holds it; 0 where there is none.
+
+    Raises:
+        PermanentError: it names a step that this saga was started without.
+    """
+    results = {step.name: step.result_seq for step in state.steps}
+    needed: dict[str, int] = {}
+    for parameter in parameters:
+        if parameter.source is Source.REQUEST:
+            needed[parameter.name] = REQUEST_SEQ
+        elif parameter.source is Source.RESULT:
+            if parameter.step not in results:
+                raise PermanentError(f"this saga was started without the step {parameter.step!r}")
+            needed[parameter.name] = results[parameter.step]
+    return needed
+
+
+class Runner:
+    """Calls steps and undos on one instance a saga class, made on first use."""
+
+    def __init__(self) -> None:
+        self._instances: dict[type[Any], Any] = {}
+
+    def _instance(self, definition: SagaDefinition) -> Any:
+        saga_class = definition.saga_class
+        if saga_class not in self._instances:
+            self._instances[saga_class] = saga_class.create()
+        return self._instances[saga_class]
+
+    def run(
+        self,
+        definition: SagaDefinition,
+        step: StepDefinition,
+        undo: bool,
+        payloads: Mapping[str, str | None],
+        context: Context,
+    ) -> str | None:
+        """Run a step, or its undo.
+
+        Args:
+            definition: the saga type.
+            step: the step.
+            undo: whether its undo is meant.
+            payloads: JSON text by parameter; ``None`` where a result is absent.
+            context: what the code is told.
+
+        Returns:
+            The result as JSON text; ``None`` for an undo.
+
+        Raises:
+            Exception: whatever the code raised.
+        """
+        parameters = parameters_of(step, undo)
+        function: Callable[..., Any] = step.undo.function if undo and step.undo else step.function
+        arguments = {p.name: _argument(p, payloads, context) for p in parameters}
+        result = _call(function, self._instance(definition), arguments)
+        if undo:
+            return None
+        return json.dumps(encode(result, step.result_type), separators=(",", ":"), ensure_ascii=False)
+
+
+def _argument(parameter: Parameter, payloads: Mapping[str, str | None], context: Context) -> Any:
+    if parameter.source is Source.CONTEXT:
+        return context
+    text = payloads[parameter.name]
+    return None if text is None else decode(json.loads(text), parameter.type)
+
+
+def _call(function: Callable[..., Any], instance: Any, arguments: Mapping[str, Any]) -> Any:
+    try:
+        result = function(instance, **arguments)
+        return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+    except SystemExit as exit_:
+        raise StepExited(f"the step called sys.exit({exit_.code!r})") from exit_
+
+
+async def _awaited(result: Any) -> Any:
+    return await result

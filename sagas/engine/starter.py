@@ -1,0 +1,135 @@
+"""Starting a saga, once per idempotency key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from sagas.authoring.codec import content_hash, decode
+from sagas.core.states import SagaState, StepState
+from sagas.engine.clock import Clock
+from sagas.engine.ports import Postbox
+from sagas.engine.registry import Registry, SagaType
+from sagas.errors import InvalidRequest, Problem
+from sagas.messaging.message import Message
+from sagas.store.control import ControlItems
+from sagas.store.entries import Entry
+from sagas.store.journal import Journal
+
+__all__ = ["KeyReused", "Started", "Starter", "id_for_key"]
+
+_SURELY_SENT = 4.0
+"""Seconds after which a saga that nobody claimed may lack its first message. A second one does no harm."""
+LONGEST_KEY = 256
+"""Characters an ``Idempotency-Key`` may have."""
+
+
+class KeyReused(InvalidRequest):
+    """The idempotency key was used before, for another request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A started saga. ``created`` is false when the idempotency key had started it before."""
+
+    state: SagaState
+    created: bool
+
+
+def id_for_key(saga: str, key: str) -> str:
+    """Return the saga id that an idempotency key decides: a UUID of version 8 from SHA-256 (RFC 9562, section 5.8)."""
+    raw = bytearray(hashlib.sha256(f"{saga}\n{key}".encode()).digest()[:16])
+    raw[6] = 0x80 | (raw[6] & 0x0F)
+    raw[8] = 0x80 | (raw[8] & 0x3F)
+    return str(uuid.UUID(bytes=bytes(raw)))
+
+
+class Starter:
+    """Stores new sagas and sends their first message."""
+
+    def __init__(
+        self, registry: Registry, control: ControlItems, journal: Journal, postbox: Postbox, clock: Clock
+    ) -> None:
+        self._registry = registry
+        self._control = control
+        self._journal = journal
+        self._postbox = postbox
+        self._clock = clock
+
+    def start(self, name: str, request: Any, *, key: str | None = None, actor: str = "unknown") -> Started:
+        """Start a saga.
+
+        Args:
+            name: the saga type.
+            request: its request, as JSON builtins.
+            key: an idempotency key: the same key and request start one saga.
+            actor: who asks.
+
+        Raises:
+            NotFound: there is no such saga type.
+            InvalidRequest: the request does not fit; ``problems`` lists the paths.
+            KeyReused: the key came with another request before.
+            Unavailable: a table or queue is out of reach. Try again with the same key.
+        """
+        saga_type = self._registry.get(name)
+        decode(request, saga_type.definition.request_type)
+        _check_key(key)
+        saga_id = id_for_key(name, key) if key else self._clock.new_id()
+        entry = self._first_entry(saga_type, saga_id, request, actor)
+        landed = self._journal.put(entry)
+        if landed.details.get("request_hash") != entry.details["request_hash"]:
+            problem = Problem("$header.Idempotency-Key", "was used with another body")
+            raise KeyReused("this idempotency key was used before, for another request", [problem])
+        return self._open(saga_type, landed, fresh=landed is entry)
+
+    def _first_entry(self, saga_type: SagaType, saga_id: str, request: Any, actor: str) -> Entry:
+        return Entry(
+            saga_id=saga_id,
+            seq=1,
+            at=self._clock.now(),
+            saga=saga_type.definition.name,
+            action="SagaStarted",
+            status="PENDING",
+            token=0,
+            actor=actor,
+            correlation_id=saga_id,
+            details={"request_hash": content_hash(request), "version": saga_type.definition.version},
+            payload=json.dumps(request, separators=(",", ":"), ensure_ascii=False),
+        )
+
+    def _open(self, saga_type: SagaType, entry: Entry, *, fresh: bool) -> Started:
+        """Create the control item and send the first message; finish what an interrupted start left half done."""
+        definition = saga_type.definition
+        state = SagaState(
+            saga_id=entry.saga_id,
+            saga=definition.name,
+            version=definition.version,
+            steps=tuple(StepState(name) for name in saga_type.names),
+            correlation_id=entry.correlation_id,
+            created_at=entry.at,
+            updated_at=entry.at,
+        )
+        created = self._control.create(state, definition.stale_after.total_seconds())
+        if not created:
+            state = self._control.get(entry.saga_id) or state
+            if state.token == 0 and self._clock.now() - state.created_at > _SURELY_SENT:
+                self._send_first(state)
+            return Started(state, created=False)
+        self._send_first(state)
+        return Started(state, created=fresh)
+
+    def _send_first(self, state: SagaState) -> None:
+        first = state.steps[0].name
+        message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, state.correlation_id)
+        self._postbox.send(message)
+
+
+def _check_key(key: str | None) -> None:
+    if key is None:
+        return
+    if not 0 < len(key) <= LONGEST_KEY or not key.isprintable():
+        problem = Problem("$header.Idempotency-Key", f"must be 1 to {LONGEST_KEY} printable characters")
+        raise InvalidRequest("the idempotency key is not usable", [problem])

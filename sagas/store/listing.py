@@ -1,0 +1,96 @@
+"""Lists of sagas by name and of those that need a person, from sparse or write-once indexes. Nothing scans."""
+
+from __future__ import annotations
+
+import base64
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from sagas.errors import InvalidRequest, Problem
+from sagas.store.faults import translated
+from sagas.store.mapping import ATTENTION
+from sagas.store.settings import StoreSettings
+from sagas.store.tables import Tables
+
+__all__ = ["Listing", "Page", "Place"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A position in a list: its sort key, and the saga's id to tell equals apart."""
+
+    sort: str
+    saga_id: str
+
+    @property
+    def cursor(self) -> str:
+        """The place as an opaque string."""
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
+
+    @classmethod
+    def parse(cls, cursor: str) -> Place:
+        """Read a cursor back.
+
+        Raises:
+            InvalidRequest: it is none of ours.
+        """
+        try:
+            padded = cursor + "=" * (-len(cursor) % 4)
+            return msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=cls)
+        except (ValueError, msgspec.MsgspecError):
+            problem = Problem("$query.cursor", "is not a cursor from an earlier answer")
+            raise InvalidRequest("the cursor is not valid", [problem]) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Ids of sagas in order, and the cursor of the next page; ``None`` on the last."""
+
+    saga_ids: list[str]
+    cursor: str | None
+
+
+class Listing:
+    """Reads the indexes of the table of control items."""
+
+    def __init__(self, tables: Tables, settings: StoreSettings) -> None:
+        self._tables = tables
+        self._settings = settings
+
+    def by_name(self, names: Iterable[str], limit: int, cursor: str | None) -> Page:
+        """Return sagas of these types, newest first."""
+        shards = range(self._settings.shards)
+        start = Place.parse(cursor) if cursor else None
+        streams = [self._shard(f"{name}#{shard}", limit, start) for name in names for shard in shards]
+        return _page(heapq.merge(*streams, reverse=True), limit)
+
+    def _shard(self, key: str, limit: int, start: Place | None) -> Iterator[Place]:
+        model = self._tables.control
+        within = model.created_at <= start.sort if start else None
+        options: dict[str, Any] = {"scan_index_forward": False, "page_size": limit + 1}
+        with translated():
+            for item in model.by_name.query(key, within, **options):
+                place = Place(item.created_at, item.saga_id)
+                if start is None or place < start:
+                    yield place
+
+    def attention(self, limit: int, cursor: str | None) -> Page:
+        """Return sagas that need a person, longest waiting first."""
+        model = self._tables.control
+        start = Place.parse(cursor) if cursor else None
+        within = model.due >= start.sort if start else None
+        with translated():
+            items = model.open.query(ATTENTION, within, page_size=limit + 1)
+            places = (Place(item.due, item.saga_id) for item in items)
+            return _page((place for place in places if start is None or place > start), limit)
+
+
+def _page(places: Iterable[Place], limit: int) -> Page:
+    found = list(itertools.islice(places, limit + 1))
+    page = found[:limit]
+    return Page([place.saga_id for place in page], page[-1].cursor if len(found) > limit else None)
