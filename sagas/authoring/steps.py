@@ -61,7 +61,8 @@ class _Member:
         return self.__wrapped__
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
-        self.owner, self.name = owner, name
+        if self.owner is None:  # else it belongs to another class, which a second name must not change
+            self.owner, self.name = owner, name
 
     def _of(self, owner: type[Any]) -> Self:
         if owner is self.owner:

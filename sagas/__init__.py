@@ -1,0 +1,40 @@
+"""Sagas on AWS serverless: a class whose methods are steps, each with its undo."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from sagas.authoring.context import Context, S3Object
+from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
+from sagas.authoring.saga import Saga
+from sagas.authoring.steps import step
+from sagas.errors import Cancelled, DefinitionError, InvalidRequest, PermanentError, Rejected, SagaError
+
+__all__ = [
+    "AutoDisable",
+    "Cancelled",
+    "CircuitBreaker",
+    "Context",
+    "DefinitionError",
+    "Exhausted",
+    "InvalidRequest",
+    "OrphanSweep",
+    "PermanentError",
+    "Rejected",
+    "Retry",
+    "S3Object",
+    "Saga",
+    "SagaError",
+    "step",
+]
+
+_LAZY = {"SagaClient": "sagas.client"}
+"""Names whose modules load boto3: imported on first use."""
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(module), name)

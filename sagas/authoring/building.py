@@ -1,0 +1,223 @@
+"""From a saga class to its frozen definition, with every mistake found on the way."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from sagas.authoring.assignability import can_hold, can_hold_context, is_optional
+from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
+from sagas.authoring.members import AnyCompensation, AnyStep, Members
+from sagas.authoring.options import SagaOptions
+from sagas.authoring.policies import DEFAULT_RETRY, CircuitBreaker, Retry
+from sagas.authoring.scope import Scope
+from sagas.authoring.shapes.base import UnsupportedType
+from sagas.authoring.shapes.compiler import shape_of, type_name
+from sagas.authoring.signatures import Signature, read_signature
+from sagas.errors import DefinitionError
+
+__all__ = ["MAX_RETRY_SECONDS", "MAX_TIMEOUT", "build"]
+
+MAX_TIMEOUT = 890
+"""Seconds. Lambda ends a function after 900; the rest is for the commit."""
+
+MAX_RETRY_SECONDS = 14 * 24 * 3600
+"""SQS keeps a message for at most 14 days."""
+
+_FIXED = ("request", "ctx")
+
+
+@dataclass(slots=True)
+class _Builder:
+    """One run: what is known of the class, and the steps made so far."""
+
+    where: str
+    request_type: Any
+    members: Members
+    scope: Scope
+    bound: dict[Any, Any]
+    reserved: frozenset[str]
+    made: list[StepDefinition] = field(default_factory=list[StepDefinition])
+
+    def check_names(self) -> None:
+        """Check the names of steps, undos and results against each other and against what is reserved."""
+        undos = {undo.name for undo in self.members.undos.values()}
+        results: dict[str, str] = {}
+        for name, step in self.members.steps.items():
+            where = f'{self.where}: step "{name}"'
+            self._check_name(name, where)
+            result = name if step.options.result is None else step.options.result
+            self._check_name(result, f"{where}: result {result!r}")
+            other = results.setdefault(result, name)
+            if other != name:
+                raise DefinitionError(f'{where}: its result is called "{result}" like that of step "{other}"')
+            if result != name and (result in self.members.steps or result in undos):
+                raise DefinitionError(f'{where}: its result is called "{result}" like another step or compensation')
+        for undo in undos:
+            self._check_name(undo, f'{self.where}: compensation "{undo}"')
+
+    def _check_name(self, name: Any, where: str) -> None:
+        if not (isinstance(name, str) and name.isidentifier() and name.isascii() and len(name) <= 40):
+            raise DefinitionError(f"{where}: a name is an ASCII identifier of at most 40 characters")
+        if name in _FIXED:
+            raise DefinitionError(f'{where}: the name "{name}" is taken: it fills a parameter of every step')
+        if name in self.reserved:
+            raise DefinitionError(f'{where}: the name "{name}" is taken by a member of Saga')
+
+    def add_step(self, name: str, step: AnyStep) -> None:
+        """Make the definition of the next step and of its undo."""
+        where = f'{self.where}: step "{name}"'
+        options = step.options
+        retry, timeout = _policies(options.retry, options.timeout, where)
+        breaker = cast("object", options.circuit_breaker)
+        if breaker is not None and not isinstance(breaker, CircuitBreaker):
+            raise DefinitionError(f"{where}: circuit_breaker must be a CircuitBreaker, not {breaker!r}")
+        if options.undo_when not in ("completed", "started"):
+            raise DefinitionError(f'{where}: undo_when must be "completed" or "started", not {options.undo_when!r}')
+        signature = read_signature(step.function, self.scope, self.bound, where)
+        if not signature.says_return:
+            raise DefinitionError(f"{where}: it has no return annotation; a step without a result returns None")
+        self.check_type(signature.returns, f"{where}: the result")
+        definition = StepDefinition(
+            name=name,
+            function=step.function,
+            parameters=self._parameters(signature, where, retired=bool(options.retired)),
+            result=name if options.result is None else options.result,
+            result_type=signature.returns,
+            retry=retry,
+            timeout=timeout,
+            circuit_breaker=breaker,
+            undo_when=options.undo_when,
+            retired=bool(options.retired),
+        )
+        self.made.append(definition)
+        undo = self.members.undos.get(name)
+        if undo is not None:
+            self.made[-1] = replace(definition, undo=self._undo(undo, definition))
+
+    def _undo(self, undo: AnyCompensation, step: StepDefinition) -> UndoDefinition:
+        where = f'{self.where}: step "{step.name}": compensation "{undo.name}"'
+        options = undo.options
+        retry, timeout = _policies(
+            step.retry if options.retry is None else options.retry,
+            step.timeout if options.timeout is None else options.timeout,
+            where,
+        )
+        signature = read_signature(undo.function, self.scope, self.bound, where)
+        if signature.says_return and not can_hold(None, signature.returns):
+            raise DefinitionError(f"{where}: it returns {type_name(signature.returns)}; an undo returns None")
+        parameters = self._parameters(signature, where, retired=step.retired, undone=step)
+        return UndoDefinition(undo.name, undo.function, parameters, retry, timeout)
+
+    def _parameters(
+        self, signature: Signature, where: str, *, retired: bool, undone: StepDefinition | None = None
+    ) -> tuple[Parameter, ...]:
+        items = signature.parameters.items()
+        return tuple(self._parameter(n, t, f'{where}: parameter "{n}"', retired, undone) for n, t in items)
+
+    def _parameter(self, name: str, type_: Any, where: str, retired: bool, undone: StepDefinition | None) -> Parameter:
+        if name == "request":
+            _check_holds(type_, self.request_type, "the request", where)
+            return Parameter(name, Source.REQUEST, type_)
+        if name == "ctx":
+            if not can_hold_context(type_):
+                raise DefinitionError(f"{where} is annotated {type_name(type_)}, which cannot hold the Context")
+            return Parameter(name, Source.CONTEXT, type_)
+        producer = self._producer(name, where)
+        if producer.retired and not retired:
+            raise DefinitionError(f'{where} is the result of the retired step "{producer.name}", which new sagas skip')
+        _check_holds(type_, producer.result_type, f'the result of step "{producer.name}"', where)
+        optional = producer is undone and producer.undo_when == "started"
+        if optional and not is_optional(type_):
+            raise DefinitionError(f'{where} must be annotated "... | None": with undo_when="started" it may be absent')
+        return Parameter(name, Source.RESULT, type_, producer.name, optional)
+
+    def _producer(self, name: str, where: str) -> StepDefinition:
+        for step in self.made:
+            if step.result == name:
+                return step
+        for step in self.members.steps.values():
+            if name in (step.options.result, step.name):
+                raise DefinitionError(f"{where} {self._why_not(name, step)}")
+        known = ", ".join([*_FIXED, *(step.result for step in self.made)])
+        raise DefinitionError(f"{where} is unknown; known here are {known}")
+
+    def _why_not(self, name: str, step: AnyStep) -> str:
+        if any(made.name == step.name for made in self.made):
+            return f'is unknown: the result of step "{step.name}" is called "{step.options.result}"'
+        return f'is the result of step "{step.name}", which is not an earlier step'
+
+    def check_type(self, type_: Any, what: str) -> None:
+        """Check that values of a type can be kept."""
+        try:
+            shape_of(type_, self.scope.names)
+        except UnsupportedType as error:
+            raise DefinitionError(f"{what} is of an unsupported type: {error}") from None
+
+
+def _check_holds(type_: Any, produced: Any, producer: str, where: str) -> None:
+    if not can_hold(type_, produced):
+        raise DefinitionError(
+            f"{where} is annotated {type_name(type_)}, which cannot hold {producer}, a {type_name(produced)}"
+        )
+
+
+def _policies(retry: object, timeout: object, where: str) -> tuple[Retry, float]:
+    if retry is None:
+        retry = DEFAULT_RETRY
+    if not isinstance(retry, Retry):
+        raise DefinitionError(f"{where}: retry must be a Retry, not {retry!r}")
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not 0 < timeout <= MAX_TIMEOUT:
+        raise DefinitionError(f"{where}: timeout must be seconds, over 0 and at most {MAX_TIMEOUT}, not {timeout!r}")
+    if retry.longest_wait > MAX_RETRY_SECONDS:
+        raise DefinitionError(f"{where}: all retries together may wait longer than 14 days, which SQS does not")
+    return retry, float(timeout)
+
+
+def build(
+    cls: type[Any],
+    options: SagaOptions,
+    request_type: Any,
+    members: Members,
+    *,
+    scope: Scope,
+    bound: dict[Any, Any],
+    reserved: Iterable[str],
+) -> SagaDefinition:
+    """Return the definition of a saga class.
+
+    Args:
+        cls: the class.
+        options: its class keywords.
+        request_type: the resolved type argument of ``Saga``.
+        members: its steps and undos.
+        scope: the names around the class statement.
+        bound: what the type variables of generic bases stand for.
+        reserved: names no step may have.
+
+    Raises:
+        DefinitionError: something about the class cannot work.
+    """
+    where = f'{cls.__name__} (saga "{options.name}")'
+    builder = _Builder(where, request_type, members, scope, bound, frozenset(reserved))
+    builder.check_type(request_type, f"{where}: the request")
+    builder.check_names()
+    if all(step.options.retired for step in members.steps.values()):
+        raise DefinitionError(f"{where}: it has no steps; decorate methods with @step")
+    for name, step in members.steps.items():
+        builder.add_step(name, step)
+    return SagaDefinition(
+        name=options.name,
+        version=options.version,
+        saga_class=cls,
+        request_type=request_type,
+        steps=tuple(builder.made),
+        lock_expiry=options.lock_expiry,
+        stale_after=options.stale_after,
+        max_recovery_attempts=options.max_recovery_attempts,
+        auto_disable=options.auto_disable,
+        orphans=options.orphans,
+        description=inspect.cleandoc(vars(cls).get("__doc__") or ""),
+    )

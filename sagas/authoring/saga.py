@@ -1,0 +1,166 @@
+"""The base class of sagas, and the moment its subclasses are read and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from abc import ABCMeta
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from sagas.authoring.building import build
+from sagas.authoring.definition import SagaDefinition
+from sagas.authoring.generics import bindings, has_type_variables
+from sagas.authoring.members import ClassBody, collect
+from sagas.authoring.options import OPTION_NAMES, SagaOptions, kebab
+from sagas.authoring.policies import AutoDisable, OrphanSweep
+from sagas.authoring.scope import Scope, resolve, scope_of
+from sagas.errors import DefinitionError
+
+__all__ = ["Saga", "definition_of"]
+
+ReqT = TypeVar("ReqT")
+
+_OPTIONS = "__saga_options__"
+_DEFINITION = "__saga_definition__"
+_LATER_MEMBERS = ("on_orphans",)
+"""Not defined here, but looked for on the class: no name for a step."""
+
+
+def _where(class_name: str, keywords: Mapping[str, Any]) -> str:
+    name = keywords.get("name")
+    return f'{class_name} (saga "{kebab(class_name) if name is None else name}")'
+
+
+def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
+    earlier = body.get(_DEFINITION)
+    if isinstance(earlier, SagaDefinition):
+        # @dataclass(slots=True) makes the class again from its finished namespace
+        setattr(cls, _DEFINITION, dataclasses.replace(earlier, saga_class=cls))
+        return
+    scope = body.scope if isinstance(body, ClassBody) else Scope({}, {})
+    given = _given_options(cls)
+    where = _where(cls.__name__, given)
+    bound = bindings(cls)
+    request_type = _request_type(cls, bound, scope, where)
+    members = collect(cls, where)
+    if _is_base_only(cls, request_type):
+        return
+    options = SagaOptions(cls.__name__, **given)
+    reserved = (*dir(Saga), *_LATER_MEMBERS)
+    setattr(cls, _DEFINITION, build(cls, options, request_type, members, scope=scope, bound=bound, reserved=reserved))
+
+
+def _given_options(cls: type[Any]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for base in reversed(cls.__mro__[1:]):
+        given.update(vars(base).get(_OPTIONS, {}))
+    given.pop("name", None)
+    given.update(vars(cls)[_OPTIONS])
+    if given.get("name") is None:
+        given["name"] = kebab(cls.__name__)
+    return given
+
+
+def _request_type(cls: type[Any], bound: dict[Any, Any], scope: Scope, where: str) -> Any:
+    given = bound.get(ReqT, ReqT)
+    if given is ReqT or (has_type_variables(given) and not _parameters(cls)):
+        raise DefinitionError(f"{where}: the type of its request is missing; derive from Saga[TheRequest]")
+    module: dict[str, Any] = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+    try:
+        return resolve(given, module, scope)
+    except DefinitionError as error:
+        raise DefinitionError(f"{where}: the type of its request {error}") from None
+
+
+def _parameters(cls: type[Any]) -> tuple[Any, ...]:
+    return getattr(cls, "__parameters__", ())
+
+
+def _is_base_only(cls: type[Any], request_type: Any) -> bool:
+    return has_type_variables(request_type) or bool(_parameters(cls)) or inspect.isabstract(cls)
+
+
+if TYPE_CHECKING:
+    # a type checker that sees ABCMeta no longer checks class keywords
+    _Meta = type
+else:
+
+    class _Meta(ABCMeta):
+        """Reads a saga class when it is created. An ABCMeta, so that a mixin may be an ABC."""
+
+        @classmethod
+        def __prepare__(cls, name, bases, /, **keywords):
+            frame = inspect.currentframe()
+            return ClassBody(_where(name, keywords), scope_of(frame.f_back))
+
+        def __new__(metacls, name, bases, body, /, **keywords):
+            own = {key: keywords.pop(key) for key in OPTION_NAMES if key in keywords}
+            cls = super().__new__(metacls, name, bases, {_OPTIONS: own, **body}, **keywords)
+            if bases != (Generic,):
+                _define(cls, body)
+            return cls
+
+
+class Saga(Generic[ReqT], metaclass=_Meta):
+    """A saga: a class whose methods, decorated with ``@step``, run in the order of the class body.
+
+    Parameters are filled by name: ``request``, ``ctx``, or the name of an earlier step, which gives its result. The
+    class is checked when it is created; whatever cannot work is a :class:`DefinitionError`.
+
+    A subclass inherits steps, undos and class keywords, all but ``name``. A class that leaves a type variable open
+    (``class Audited(Saga[T])``) or has abstract methods is a base only: it is not checked and has no definition.
+
+    Class keywords:
+        name: 1 to 40 characters of a-z, 0-9 and ``-``, from a letter; the class's name in kebab-case by default.
+        version: recorded with every saga, never interpreted.
+        lock_expiry: the length of the lease; a heartbeat extends it at half.
+        max_recovery_attempts: how often the supervisor revives a saga that makes no progress.
+        auto_disable: refuse new starts of a type that keeps failing; off by default.
+        orphans: sweep S3 objects left behind; off by default.
+        stale_after: silence after which a message counts as lost.
+    """
+
+    if TYPE_CHECKING:
+
+        def __init_subclass__(
+            cls,
+            *,
+            name: str | None = None,
+            version: str = "1",
+            lock_expiry: timedelta = timedelta(minutes=5),
+            max_recovery_attempts: int = 5,
+            auto_disable: AutoDisable | None = None,
+            orphans: OrphanSweep | None = None,
+            stale_after: timedelta = timedelta(minutes=2),
+        ) -> None: ...
+
+    else:
+
+        def __init_subclass__(cls, **unknown):
+            # the metaclass took the known ones, and a mixin its own
+            if unknown:
+                where = _where(cls.__name__, vars(cls)[_OPTIONS])
+                known = ", ".join(OPTION_NAMES)
+                raise DefinitionError(f'{where}: unknown class keyword "{next(iter(unknown))}"; known are {known}')
+            super().__init_subclass__()
+
+    @classmethod
+    def create(cls) -> Self:
+        """Make the instance that runs the steps, once a function environment. Override it to read configuration."""
+        return cls()
+
+
+def definition_of(cls: type[Saga[Any]]) -> SagaDefinition:
+    """Return what a saga class declares.
+
+    Raises:
+        DefinitionError: it is no saga class, or one that is a base only.
+    """
+    definition = vars(cls).get(_DEFINITION) if isinstance(cls, type) else None  # pyright: ignore[reportUnnecessaryIsInstance] -- callers hand over what an app module holds
+    if not isinstance(definition, SagaDefinition):
+        name = getattr(cls, "__name__", repr(cls))
+        raise DefinitionError(f"{name} is no saga class: it does not derive from Saga[...], or is a base only")
+    return definition

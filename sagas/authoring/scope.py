@@ -1,0 +1,90 @@
+"""Which names an annotation may use: its module's, and those local to the function that creates the class."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, cast
+
+from sagas.errors import DefinitionError
+
+__all__ = ["Scope", "resolve", "scope_of"]
+
+
+class Scope:
+    """Names local to where a class is created.
+
+    Args:
+        near: those of the innermost function, which hide the module's.
+        far: those of the functions that called it, tried last: with closures they enclose it.
+    """
+
+    def __init__(self, near: dict[str, Any], far: dict[str, Any]) -> None:
+        self.near = near
+        self.far = far
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """All names."""
+        return {**self.far, **self.near}
+
+
+def scope_of(frame: FrameType | None) -> Scope:
+    """Return the names local to ``frame``, in which a class statement runs."""
+    near: dict[str, Any] = {}
+    while frame is not None and frame.f_locals is not frame.f_globals:
+        near = {**frame.f_locals, **near}
+        is_function = bool(frame.f_code.co_flags & inspect.CO_OPTIMIZED)
+        frame = _caller_in_file(frame)
+        if is_function:
+            break
+    return Scope(near, _far(frame))
+
+
+def _caller_in_file(frame: FrameType) -> FrameType | None:
+    caller = frame.f_back
+    return caller if caller is not None and caller.f_code.co_filename == frame.f_code.co_filename else None
+
+
+def _far(frame: FrameType | None) -> dict[str, Any]:
+    far: dict[str, Any] = {}
+    while frame is not None and frame.f_locals is not frame.f_globals:
+        far = {**frame.f_locals, **far}
+        frame = _caller_in_file(frame)
+    return far
+
+
+def resolve(annotation: Any, module: dict[str, Any], scope: Scope) -> Any:
+    """Return the type an annotation stands for.
+
+    Args:
+        annotation: as it was written; text, if annotations are postponed.
+        module: the globals of the module it was written in.
+        scope: the names around its class.
+
+    Raises:
+        DefinitionError: it does not resolve; the message says why.
+    """
+    try:
+        return _evaluate(annotation, module, scope.near)
+    except NameError:
+        pass
+    except Exception as error:  # noqa: BLE001 -- an annotation is any expression
+        raise DefinitionError(f"does not resolve: {type(error).__name__}: {error}") from None
+    try:
+        return _evaluate(annotation, {**scope.far, **module}, scope.near)
+    except NameError as error:
+        raise DefinitionError(
+            f"does not resolve: nothing is called {error.name!r} when the class is created; it is imported under "
+            "TYPE_CHECKING only, defined later, or local to a function out of sight"
+        ) from None
+
+
+def _evaluate(annotation: Any, module: dict[str, Any], names: dict[str, Any]) -> Any:
+    def holder() -> None: ...
+
+    holder.__annotations__ = {"it": annotation}
+    read = cast("Callable[..., dict[str, Any]]", typing.get_type_hints)
+    return read(holder, globalns=module, localns=names)["it"]
