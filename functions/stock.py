@@ -69,7 +69,7 @@ class Stock:
 
     def _give_back(self, key: str) -> bool:
         reservation = self._reservation(key)
-        held = reservation["items"]["M"] if reservation else {}
+        held: dict[str, Any] = reservation["items"]["M"] if reservation else {}
         writes = [self._mark_released(key), *(self._put_back(sku, quantity["N"]) for sku, quantity in held.items())]
         try:
             self._dynamodb.transact_write_items(TransactItems=writes)

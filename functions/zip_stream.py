@@ -94,6 +94,9 @@ class _Sink:
     def flush(self) -> None:
         """zipfile calls it; there is nothing to flush."""
 
+    def close(self) -> None:
+        """zipfile's types ask for it; it closes only what it opened itself."""
+
     def take(self) -> bytes:
         """Return what was written since the last call."""
         taken = b"".join(self._pieces)

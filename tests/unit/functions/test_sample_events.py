@@ -51,7 +51,8 @@ def test_start_events_carry_the_bodies(name: str) -> None:
 def test_the_step_event_names_a_step_in_body_and_attributes() -> None:
     [record] = SQSEvent(load("sqs_step")).records
     assert set(record.json_body) == FIELDS
-    assert {k: record.message_attributes[k].string_value for k in ("saga", "saga_id", "step")} == {
+    attributes: Any = record.message_attributes
+    assert {k: attributes[k].string_value for k in ("saga", "saga_id", "step")} == {
         k: record.json_body[k] for k in ("saga", "saga_id", "step")
     }
 
