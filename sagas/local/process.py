@@ -37,11 +37,13 @@ class Emulator:
         attached: end when this process ends.
 
     Raises:
-        LocalStackError: the port is taken.
+        LocalStackError: the port is taken, or the kept state belongs to another.
     """
 
     def __init__(self, files: Files, port: int, *, persist: Path | None = None, attached: bool = True) -> None:
         require_free_port(port)
+        if persist is not None:
+            _require_same_port(persist, port)
         self._files = files
         self._port = port
         self.endpoint_url = f"http://127.0.0.1:{port}"
@@ -131,6 +133,17 @@ def require_free_port(port: int) -> None:
         except OSError as error:
             reason = os.strerror(error.errno or 0).lower()
             raise LocalStackError(f"port {port} is not free ({reason}); choose another by --port") from error
+
+
+def _require_same_port(persist: Path, port: int) -> None:
+    """Kept queues are known by URLs that hold the port; under another one, nothing would find them."""
+    note = persist / "port"
+    if note.is_file():
+        before = note.read_text().strip()
+        if before != str(port):
+            raise LocalStackError(f"the state in {persist} was kept under port {before}; add --port {before}")
+    persist.mkdir(parents=True, exist_ok=True)
+    note.write_text(f"{port}\n")
 
 
 def end_process(pid: int, has_ended: Callable[[], bool]) -> None:

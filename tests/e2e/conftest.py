@@ -1,0 +1,41 @@
+"""Local stacks for the end-to-end tests: each on its own port, in its own directory, ended by process id."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.stack import REPOSITORY, Running, launch
+
+
+def _project(directory: Path) -> Path:
+    """An empty project that shares the repository's cache, so that nothing is fetched twice."""
+    cache = REPOSITORY / ".sagas" / "cache"
+    cache.mkdir(parents=True, exist_ok=True)
+    (directory / ".sagas").mkdir()
+    (directory / ".sagas" / "cache").symlink_to(cache)
+    return directory
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """An empty project directory."""
+    return _project(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def local_stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
+    """The reference stack, running for the whole session."""
+    running = launch(_project(tmp_path_factory.mktemp("stack")), "python -m infra.app")
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def probe(project: Path) -> Generator[Running]:
+    """A stack of one queue and one function."""
+    running = launch(project, "python -m tests.e2e.probe.app")
+    yield running
+    running.stop()

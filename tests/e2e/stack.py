@@ -1,0 +1,119 @@
+"""Starting the ``sagas local`` command as a user does, and ending it by its process id."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import boto3
+
+__all__ = ["REPOSITORY", "Running", "free_port", "launch", "poll", "processes_of", "run_sagas"]
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SAGAS = str(Path(sys.executable).parent / "sagas")
+
+T = TypeVar("T")
+
+
+def free_port() -> int:
+    """Return a port on 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def poll(what: str, check: Callable[[], T | None], deadline: float = 30.0) -> T:
+    """Return the first true answer of ``check``; fail after ``deadline`` seconds."""
+    end = time.monotonic() + deadline
+    while time.monotonic() < end:
+        answer = check()
+        if answer:
+            return answer
+        time.sleep(0.05)
+    raise AssertionError(f"{what}: not within {deadline:g} s")
+
+
+def run_sagas(project: Path, *arguments: str, deadline: float = 60.0) -> subprocess.CompletedProcess[str]:
+    """Run the ``sagas`` command to its end."""
+    return subprocess.run(
+        [SAGAS, *arguments],
+        cwd=project,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        timeout=deadline,
+        check=False,
+    )
+
+
+def launch(project: Path, app: str, *options: str, port: int | None = None) -> Running:
+    """Start ``sagas local up`` in the background, and wait until it is ready."""
+    command = [SAGAS, "local", "up", "--app", app, "--port", str(port or free_port()), *options]
+    with (project / "out.txt").open("w") as out, (project / "err.txt").open("w") as err:
+        process = subprocess.Popen(
+            command, cwd=project, env=_environment(), stdout=out, stderr=err, start_new_session=True
+        )
+    running = Running(project, process)
+    try:
+        poll("local stack", running.ready, deadline=90)
+    except BaseException:
+        running.stop()
+        raise
+    return running
+
+
+class Running:
+    """A local stack that was launched in the foreground.
+
+    Args:
+        project: its directory.
+        process: the command.
+    """
+
+    def __init__(self, project: Path, process: subprocess.Popen[bytes]) -> None:
+        self.project = project
+        self.process = process
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What ``.sagas/local.json`` says."""
+        return json.loads((self.project / ".sagas" / "local.json").read_text())
+
+    def ready(self) -> bool:
+        """Tell whether everything is deployed; fail if the command has ended."""
+        if self.process.poll() is not None:
+            raise AssertionError((self.project / "err.txt").read_text() or "the command ended without a word")
+        return (self.project / ".sagas" / "local.json").is_file()
+
+    def client(self, service: str) -> Any:
+        """Return a boto3 client of the stack."""
+        session: Any = boto3.Session(
+            aws_access_key_id="test", aws_secret_access_key="test", region_name=self.description["region"]
+        )
+        return session.client(service, endpoint_url=self.description["endpoint_url"])
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal to the command, by its process id, and return its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(timeout=60)
+
+
+def processes_of(group: int) -> list[int]:
+    """Return the living processes of a process group."""
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,pgid=,stat="], capture_output=True, text=True, check=True)
+    rows = (line.split() for line in listed.stdout.splitlines())
+    return [int(pid) for pid, pgid, state in rows if int(pgid) == group and not state.startswith("Z")]
+
+
+def _environment() -> dict[str, str]:
+    """As in the repository: its packages can be imported from any directory."""
+    return {**os.environ, "PYTHONPATH": str(REPOSITORY)}

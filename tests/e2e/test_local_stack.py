@@ -1,0 +1,213 @@
+"""The local stack: what it says of itself, how it ends, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.stack import Running, free_port, launch, poll, processes_of, run_sagas
+
+pytestmark = pytest.mark.e2e
+
+PROBE = "python -m tests.e2e.probe.app"
+
+REFUSED = """
+import json, os, pathlib
+out = pathlib.Path(os.environ["CDK_OUTDIR"])
+out.mkdir(parents=True)
+resource = {"Type": "AWS::SQS::Queue", "Properties": {"RedrivePolicy": {"Fn::GetAtt": ["Nowhere", "Arn"]}}}
+(out / "bad.template.json").write_text(json.dumps({"Resources": {"Queue": resource}}))
+stack = {"type": "aws:cloudformation:stack", "properties": {"templateFile": "bad.template.json"}}
+(out / "manifest.json").write_text(json.dumps({"version": "1", "artifacts": {"bad": stack}}))
+"""
+
+
+def start_work(running: Running, seconds: float) -> Path:
+    """Send the probe a message and return, once its function is at work, the directory it writes to."""
+    directory = running.project / "work"
+    directory.mkdir()
+    body = json.dumps({"directory": str(directory), "seconds": seconds})
+    running.client("sqs").send_message(QueueUrl=running.description["outputs"]["QueueUrl"], MessageBody=body)
+    poll("function", (directory / "started").exists)
+    return directory
+
+
+def failure_of(project: Path, *options: str) -> str:
+    """Run ``sagas local up``, which must fail with one line and leave nothing; return the line."""
+    ended = run_sagas(project, "local", "up", *options)
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stdout + ended.stderr
+    assert not (project / ".sagas" / "local.json").exists()
+    (line,) = ended.stderr.splitlines()
+    return line
+
+
+class TestDescription:
+    def test_names_everything(self, local_stack: Running) -> None:
+        description = local_stack.description
+        assert set(description) == {
+            "endpoint_url", "region", "api_url", "tables", "queues", "dead_letter_queues", "functions", "supervisor",
+            "outputs", "pid",
+        }  # fmt: skip
+        assert set(description["tables"]) == {"sagas", "audit"}
+        assert set(description["queues"]) == {"create-zip", "checkout"} == set(description["dead_letter_queues"])
+        assert description["functions"].keys() == description["queues"].keys()
+        assert {"ZipsBucket", "StockTable", "LedgerTable", "ShipmentsTable", "AnnounceTopicArn"} <= set(
+            description["outputs"]
+        )
+
+    def test_items_expire(self, local_stack: Running) -> None:
+        dynamodb = local_stack.client("dynamodb")
+        for table in local_stack.description["tables"].values():
+            found = dynamodb.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
+            assert found == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
+
+    def test_functions_find_queues_and_tables(self, local_stack: Running) -> None:
+        description = local_stack.description
+        functions = local_stack.client("lambda")
+        for saga, steps in description["functions"].items():
+            for step, name in steps.items():
+                variables = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+                assert variables["SAGAS_TABLE"] == description["tables"]["sagas"]
+                assert queue_url(variables, saga, step) == description["queues"][saga][step]
+
+    def test_answers_only_on_loopback(self, local_stack: Running) -> None:
+        port = int(local_stack.description["endpoint_url"].rsplit(":", 1)[1])
+        with socket.socket() as other:
+            assert other.connect_ex(("127.0.0.2", port)) != 0
+
+
+def queue_url(variables: dict[str, Any], saga: str, step: str) -> str:
+    """A queue's URL as a function puts it together."""
+    queues = json.loads(variables["SAGAS_QUEUES"])
+    return f"{queues['base']}/{queues['queues'][saga][step]}"
+
+
+class TestEnd:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_running_functions_finish_and_no_process_stays(self, probe: Running, number: signal.Signals) -> None:
+        group = probe.description["pid"]
+        work = start_work(probe, seconds=2)
+        assert probe.stop(number) == 0
+        assert (work / "finished").exists()
+        assert processes_of(group) == []
+        assert not (probe.project / ".sagas" / "local.json").exists()
+
+    def test_the_emulator_ends_when_the_command_is_killed(self, probe: Running) -> None:
+        group = probe.description["pid"]
+        probe.stop(signal.SIGKILL)
+        poll("end of the emulator", lambda: not processes_of(group))
+
+    def test_functions_see_nothing_of_the_user(self, probe: Running) -> None:
+        seen = json.loads((start_work(probe, seconds=0) / "environment").read_text())
+        assert seen["AWS_ENDPOINT_URL"] == probe.description["endpoint_url"]
+        assert seen["HOME"].startswith(str(probe.project))
+        assert seen["AWS_SECRET_ACCESS_KEY"] == "test"
+        assert not {"AWS_PROFILE", "PYTEST_CURRENT_TEST", "USER"} & set(seen)
+
+    def test_a_dead_emulator_is_reported(self, probe: Running) -> None:
+        probe_pid = probe.description["pid"]
+        os.kill(probe_pid, signal.SIGKILL)
+        assert probe.process.wait(timeout=10) == 1
+        (line,) = (probe.project / "err.txt").read_text().splitlines()
+        assert "the emulator ended" in line
+
+
+class TestDetached:
+    def test_stays_until_down(self, project: Path) -> None:
+        up = run_sagas(project, "local", "up", "--app", PROBE, "--port", str(free_port()), "--detach")
+        assert up.returncode == 0, up.stderr
+        group = json.loads((project / ".sagas" / "local.json").read_text())["pid"]
+        assert group in processes_of(group)
+        assert "already running" in second_up(project)
+        assert run_sagas(project, "local", "down").returncode == 0
+        assert processes_of(group) == []
+        assert "No local stack" in run_sagas(project, "local", "down").stdout
+
+    def test_down_when_already_dead(self, project: Path) -> None:
+        up = run_sagas(project, "local", "up", "--app", PROBE, "--port", str(free_port()), "--detach")
+        assert up.returncode == 0, up.stderr
+        os.kill(json.loads((project / ".sagas" / "local.json").read_text())["pid"], signal.SIGKILL)
+        assert run_sagas(project, "local", "down").returncode == 0
+        assert not (project / ".sagas" / "local.json").exists()
+
+
+def second_up(project: Path) -> str:
+    """Start once more where a stack is running; return the line it says."""
+    ended = run_sagas(project, "local", "up", "--app", PROBE, "--port", str(free_port()))
+    assert ended.returncode == 1
+    return ended.stderr
+
+
+class TestFailure:
+    def test_port_taken(self, project: Path) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            assert f"port {port} is not free" in failure_of(project, "--app", PROBE, "--port", str(port))
+
+    def test_template_refused(self, project: Path) -> None:
+        (project / "bad.py").write_text(REFUSED)
+        line = failure_of(project, "--app", "python bad.py", "--port", str(free_port()))
+        assert "stack bad" in line
+        assert "Queue: " in line
+
+    @pytest.mark.parametrize(
+        ("app", "reason"),
+        [
+            ("python -c 'raise SystemExit(\"no such bucket\")'", "no such bucket"),
+            ("python -c pass", "wrote no templates"),
+            ("no-such-program", "no-such-program"),
+            ("", "is empty"),
+            ("python 'unclosed", "cannot read"),
+        ],
+    )
+    def test_app_fails(self, project: Path, app: str, reason: str) -> None:
+        assert reason in failure_of(project, "--app", app, "--port", str(free_port()))
+
+    def test_endpoint_out_of_reach(self, project: Path) -> None:
+        line = failure_of(project, "--app", PROBE, "--endpoint", f"http://127.0.0.1:{free_port()}")
+        assert "does not answer" in line
+
+
+class TestEndpoint:
+    def test_deploys_to_a_running_one(self, probe: Running, tmp_path_factory: pytest.TempPathFactory) -> None:
+        other = tmp_path_factory.mktemp("other")
+        ended = run_sagas(other, "local", "up", "--app", PROBE, "--endpoint", probe.description["endpoint_url"])
+        assert ended.returncode == 0, ended.stderr
+        description = json.loads((other / ".sagas" / "local.json").read_text())
+        assert description["pid"] is None
+        assert description["outputs"]["QueueUrl"]
+        assert "being deleted" in run_sagas(other, "local", "down").stdout
+
+
+class TestPersistence:
+    def test_state_outlives_a_stop(self, project: Path) -> None:
+        state, port = str(project / "state"), free_port()
+        first = launch(project, PROBE, "--persist", state, port=port)
+        first.client("s3").put_object(Bucket=bucket_of(first), Key="kept", Body=b"still here")
+        url = first.description["outputs"]["QueueUrl"]
+        assert first.stop() == 0
+        second = launch(project, PROBE, "--persist", state, port=port)
+        try:
+            assert second.client("s3").get_object(Bucket=bucket_of(second), Key="kept")["Body"].read() == b"still here"
+            assert second.description["outputs"]["QueueUrl"] == url
+            poll("end of the function", (start_work(second, seconds=0) / "finished").exists)
+        finally:
+            second.stop()
+        assert f"kept under port {port}" in failure_of(
+            project, "--app", PROBE, "--persist", state, "--port", str(free_port())
+        )
+
+
+def bucket_of(running: Running) -> str:
+    """A bucket of the stack: the one its assets are in."""
+    buckets = running.client("s3").list_buckets()["Buckets"]
+    return next(bucket["Name"] for bucket in buckets if bucket["Name"].startswith("cdk-"))
