@@ -73,9 +73,8 @@ def quantities(reservation: dict[str, Any]) -> dict[str, int]:
 
 def context(step: str, saga_id: str = "saga-1", *, undo: bool = False, **attributes: Any) -> FakeContext:
     """The context of a step of *checkout*, or of its undo."""
-    key = f"{saga_id}:{step}"
-    keys = {"idempotency_key": f"{key}:undo" if undo else key, "forward_key": key}
-    return FakeContext(saga="checkout", step=step, saga_id=saga_id, **keys, **attributes)
+    given: dict[str, Any] = {"client": cast(Any, boto3).client} | attributes
+    return FakeContext(saga="checkout", step=step, saga_id=saga_id, undo=undo, **given)
 
 
 def order(

@@ -61,12 +61,8 @@ class Run:
     def perform(self, operation: Operation) -> None:
         """Perform it; a business refusal and a lost answer are among what is expected."""
         meddled = Meddled(self, operation)
-
-        def serve(service: str) -> Any:
-            return meddled
-
         with suppress(LostAnswer, PermanentError):
-            call(operation.name, ORDERS[operation.saga_id], operation.saga_id, client=serve)
+            call(operation.name, ORDERS[operation.saga_id], operation.saga_id, client={"dynamodb": meddled})
             if operation.name in UNDOS:
                 self.undone.add((operation.saga_id, operation.name))
 

@@ -26,12 +26,8 @@ FILES = {"a.txt": b"alpha" * 1000, "dir/b.bin": bytes(range(256)) * 100, "empty"
 
 
 def context(step: str, **attributes: Any) -> FakeContext:
-    return FakeContext(saga="create-zip", step=step, **attributes)
-
-
-def serving(client: Any) -> Callable[[str], Any]:
-    """Return what a context needs to hand out ``client`` for every service."""
-    return lambda service: client
+    given: dict[str, Any] = {"client": cast(Any, boto3).client} | attributes
+    return FakeContext(saga="create-zip", step=step, **given)
 
 
 def put(s3: Any, files: dict[str, bytes]) -> CreateZipRequest:
@@ -101,7 +97,7 @@ class HugeObjects:
 
 
 def test_check_rejects_too_many_bytes() -> None:
-    ctx = context("check", client=serving(HugeObjects()))
+    ctx = context("check", client={"s3": HugeObjects()})
     assert saga().check(request=CreateZipRequest("b", ["one"]), ctx=ctx).total_bytes == MAX_TOTAL_BYTES
     with pytest.raises(Rejected, match="bytes together"):
         saga().check(request=CreateZipRequest("b", ["one", "two"]), ctx=ctx)
@@ -180,7 +176,7 @@ def test_a_source_that_changed_after_the_check_fails_for_good(s3: Any, meddle: C
 def test_an_attempt_out_of_time_ends_itself_and_aborts(s3: Any) -> None:
     request = put(s3, FILES)
     with pytest.raises(TimeoutError):
-        upload(request, checked(request), remaining_time=lambda: 0.5)
+        upload(request, checked(request), remaining_time=0.5)
     assert archives(s3) == unfinished(s3) == []
 
 
@@ -203,7 +199,7 @@ class Failing:
 def test_an_upload_that_fails_anywhere_leaves_nothing(s3: Any, method: str) -> None:
     request = put(s3, FILES)
     with pytest.raises(ConnectionError, match=method):
-        upload(request, checked(request), client=serving(Failing(s3, method)))
+        upload(request, checked(request), client={"s3": Failing(s3, method)})
     assert archives(s3) == unfinished(s3) == []
 
 
@@ -212,9 +208,9 @@ def test_a_failing_abort_does_not_hide_why_the_upload_failed(s3: Any) -> None:
     sources = checked(request)
     broken = Failing(s3, "upload_part", "abort_multipart_upload")
     with pytest.raises(ConnectionError, match="upload_part"):
-        upload(request, sources, client=serving(broken))
+        upload(request, sources, client={"s3": broken})
     assert len(unfinished(s3)) == 1
-    saga().delete_upload(upload=None, ctx=context("upload"))
+    saga().delete_upload(upload=None, ctx=context("upload", undo=True))
     assert unfinished(s3) == []
 
 
@@ -223,22 +219,18 @@ def test_delete_upload_deletes_the_archive_known_or_not(s3: Any) -> None:
     sources = checked(request)
     for known in (True, False):
         archive = upload(request, sources)
-        saga().delete_upload(upload=archive if known else None, ctx=context("upload"))
+        saga().delete_upload(upload=archive if known else None, ctx=context("upload", undo=True))
         assert archives(s3) == []
 
 
 def test_delete_upload_tolerates_that_there_is_nothing(s3: Any) -> None:
     for _ in range(2):
-        saga().delete_upload(upload=None, ctx=context("upload"))
+        saga().delete_upload(upload=None, ctx=context("upload", undo=True))
 
 
 def test_memory_stays_flat() -> None:
-    sources, generated, reported = generated_sources(2, 32 * MIB), GeneratedS3(), list[float]()
-
-    def progress(fraction: float, message: str = "") -> None:
-        reported.append(fraction)
-
-    ctx = context("upload", client=serving(generated), progress=progress)
+    sources, generated = generated_sources(2, 32 * MIB), GeneratedS3()
+    ctx = context("upload", client={"s3": generated})
     request = CreateZipRequest("sources", [source.key for source in sources.objects])
     tracemalloc.start()
     try:
@@ -248,8 +240,8 @@ def test_memory_stays_flat() -> None:
         tracemalloc.stop()
     assert generated.received > 64 * MIB
     assert peak < 5 * PART_SIZE
-    assert reported == sorted(reported)
-    assert reported[-1] == 1.0
+    assert ctx.progressed == sorted(ctx.progressed)
+    assert ctx.progressed[-1][0] == 1.0
 
 
 def test_announce_publishes_where_the_archive_is(s3: Any, topic: str) -> None:
