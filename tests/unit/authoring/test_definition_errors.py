@@ -1,0 +1,250 @@
+"""Every way to declare a saga wrongly ends in a DefinitionError that says where and why."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from sagas import DefinitionError
+
+PRELUDE = """
+from __future__ import annotations
+import functools, typing
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, InitVar
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from sagas import *
+T = TypeVar("T")
+if TYPE_CHECKING:
+    from decimal import Decimal
+@dataclass
+class Req:
+    x: int
+"""
+
+FUTURE = "from __future__ import annotations\n"
+
+
+def create(source: str, *, postponed: bool = True) -> dict[str, object]:
+    prelude = PRELUDE if postponed else PRELUDE.replace(FUTURE, "")
+    names: dict[str, object] = {"__name__": __name__}
+    exec(prelude + textwrap.dedent(source), names)  # noqa: S102 -- the sources are below
+    return names
+
+
+def saga(body: str, head: str = "Saga[Req]") -> str:
+    return f"class Ship({head}):\n" + textwrap.indent(textwrap.dedent(body), "    ")
+
+
+GOOD = """
+@step
+def book(self, request: Req, ctx: Context) -> int: ...
+"""
+
+BODIES: dict[str, tuple[str, list[str]]] = {
+    "no steps": ("pass", ["no steps"]),
+    "only retired": ("@step(retired=True)\ndef a(self) -> int: ...", ["no steps"]),
+    "duplicate step": (GOOD + GOOD, ['"book"', "twice"]),
+    "helper replaced by a step": ("def book(self) -> int: ...\n" + GOOD, ['"book"', "twice"]),
+    "step replaced by an attribute": (GOOD + "book = 1", ['"book"', "twice"]),
+    "undo named like a step": (
+        GOOD + "@book.compensate\ndef book(self) -> None: ...",
+        ['"book"', "twice"],
+    ),
+    "one step under two names": (GOOD + "other = book", ['"other"', '"book"']),
+    "unknown name": (
+        "@step\ndef book(self, flight: int) -> int: ...",
+        ['step "book"', 'parameter "flight"', "unknown", "request, ctx"],
+    ),
+    "own result": ("@step\ndef book(self, book: int) -> int: ...", ['parameter "book"', "not an earlier step"]),
+    "later name": (
+        "@step\ndef a(self, b: int) -> int: ...\n@step\ndef b(self) -> int: ...",
+        ['step "a"', 'parameter "b"', "not an earlier step"],
+    ),
+    "later name in an undo": (
+        GOOD + "@book.compensate\ndef undo(self, b: int) -> None: ...\n@step\ndef b(self) -> int: ...",
+        ['step "book"', 'compensation "undo"', 'parameter "b"', "not an earlier step"],
+    ),
+    "renamed result": (
+        "@step(result='seat')\ndef a(self) -> int: ...\n@step\ndef b(self, a: int) -> int: ...",
+        ['parameter "a"', '"seat"'],
+    ),
+    "called request": ("@step\ndef request(self) -> int: ...", ['step "request"', "taken"]),
+    "called ctx": ("@step\ndef ctx(self) -> int: ...", ['step "ctx"', "taken"]),
+    "called like a member": ("@step\ndef create(self) -> int: ...", ['step "create"', "member of Saga"]),
+    "called like a later member": ("@step\ndef on_orphans(self) -> int: ...", ["member of Saga"]),
+    "undo called like a member": (GOOD + "@book.compensate\ndef create(self) -> None: ...", ['"create"', "member"]),
+    "name too long": (f"@step\ndef {'a' * 41}(self) -> int: ...", ["at most 40"]),
+    "name not ASCII": ("@step\ndef größe(self) -> int: ...", ["größe", "ASCII"]),
+    "unannotated": ("@step\ndef book(self, request) -> int: ...", ['parameter "request"', "no annotation"]),
+    "positional-only": ("@step\ndef book(self, request: Req, /) -> int: ...", ["positional-only", '"request"']),
+    "starred": ("@step\ndef book(self, *request: Req) -> int: ...", ["starred", '"request"']),
+    "double starred": ("@step\ndef book(self, **request: Req) -> int: ...", ["starred", '"request"']),
+    "default": ("@step\ndef book(self, request: Req = None) -> int: ...", ["default", '"request"']),
+    "no self": ("@step\ndef book() -> int: ...", ['step "book"', "no self"]),
+    "generator": ("@step\ndef book(self) -> int:\n    yield 1", ['step "book"', "generator"]),
+    "no return annotation": ("@step\ndef book(self): ...", ['step "book"', "return annotation"]),
+    "unresolved": ("@step\ndef book(self, request: Nowhere) -> int: ...", ['parameter "request"', "Nowhere"]),
+    "type checking only": ("@step\ndef book(self) -> Decimal: ...", ["return value", "Decimal", "TYPE_CHECKING"]),
+    "not an expression": ("@step\ndef book(self, request: 'list[') -> int: ...", ["does not resolve"]),
+    "request of another type": ("@step\ndef book(self, request: str) -> int: ...", ["cannot hold the request", "Req"]),
+    "ctx of another type": ("@step\ndef book(self, ctx: str) -> int: ...", ['"ctx"', "Context"]),
+    "result of another type": (
+        GOOD + "@step\ndef pay(self, book: str) -> int: ...",
+        ['step "pay"', 'parameter "book"', "cannot hold", "int"],
+    ),
+    "unsupported result": ("@step\ndef book(self) -> complex: ...", ['step "book"', "unsupported", "complex"]),
+    "unsupported within": ("@step\ndef book(self) -> list[set[list[int]]]: ...", ["unsupported", "hashable"]),
+    "ambiguous union": ("@step\ndef book(self) -> str | date: ...", ["unsupported", "told apart"]),
+    "two undos": (
+        GOOD + "@book.compensate\ndef a(self) -> None: ...\n@book.compensate\ndef b(self) -> None: ...",
+        ['step "book"', "two compensations", '"a"', '"b"'],
+    ),
+    "undo returns": (GOOD + "@book.compensate\ndef a(self) -> int: ...", ['compensation "a"', "returns int"]),
+    "same result": (
+        "@step(result='r')\ndef a(self) -> int: ...\n@step(result='r')\ndef b(self) -> int: ...",
+        ['"r"', 'step "b"', 'step "a"'],
+    ),
+    "result named like a step": (GOOD + "@step(result='book')\ndef b(self) -> int: ...", ['"book"', 'step "b"']),
+    "result named ctx": ("@step(result='ctx')\ndef b(self) -> int: ...", ['"ctx"', 'step "b"']),
+    "result no identifier": ("@step(result='a b')\ndef b(self) -> int: ...", ["identifier", 'step "b"']),
+    "timeout too long": ("@step(timeout=891)\ndef b(self) -> int: ...", ['step "b"', "timeout", "890"]),
+    "timeout of zero": ("@step(timeout=0)\ndef b(self) -> int: ...", ['step "b"', "timeout"]),
+    "timeout no number": ("@step(timeout='9')\ndef b(self) -> int: ...", ['step "b"', "timeout"]),
+    "timeout NaN": ("@step(timeout=float('nan'))\ndef b(self) -> int: ...", ['step "b"', "timeout"]),
+    "undo timeout of zero": (
+        GOOD + "@book.compensate(timeout=0)\ndef u(self) -> None: ...",
+        ['compensation "u"', "timeout"],
+    ),
+    "retries too long": (
+        "@step(retry=Retry.constant(max_retries=15, delay=86400))\ndef b(self) -> int: ...",
+        ['step "b"', "14 days"],
+    ),
+    "exponential too long": (
+        "@step(retry=Retry.exponential(max_retries=1000))\ndef b(self) -> int: ...",
+        ['step "b"', "14 days"],
+    ),
+    "retry no Retry": ("@step(retry=3)\ndef b(self) -> int: ...", ['step "b"', "retry"]),
+    "breaker no CircuitBreaker": ("@step(circuit_breaker=3)\ndef b(self) -> int: ...", ['step "b"', "circuit_breaker"]),
+    "undo_when": ("@step(undo_when='never')\ndef b(self) -> int: ...", ['step "b"', "undo_when"]),
+    "undo_when without optional": (
+        "@step(undo_when='started')\ndef b(self) -> int: ...\n@b.compensate\ndef u(self, b: int) -> None: ...",
+        ['compensation "u"', 'parameter "b"', "| None"],
+    ),
+    "result of a retired step": (
+        "@step(retired=True)\ndef a(self) -> int: ...\n@step\ndef b(self, a: int) -> int: ...",
+        ['parameter "a"', "retired"],
+    ),
+    "decorated twice": ("@step\n@step\ndef a(self) -> int: ...", ["decorate a method"]),
+    "decorated static": ("@step\n@staticmethod\ndef a() -> int: ...", ["decorate a method"]),
+}
+
+
+@pytest.mark.parametrize(("body", "fragments"), BODIES.values(), ids=BODIES.keys())
+def test_a_wrong_body_is_refused(body: str, fragments: list[str]) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        create(saga(body))
+    text = str(caught.value)
+    assert all(fragment in text for fragment in fragments), text
+    assert "decorate a method" in text or ("Ship" in text and '"ship"' in text)
+
+
+HEADS: dict[str, tuple[str, list[str]]] = {
+    "unknown keyword": ("Saga[Req], retires=3", ["retires", "unknown class keyword", "lock_expiry"]),
+    "name with capitals": ("Saga[Req], name='Ship'", ["name", "Ship"]),
+    "name too long": (f"Saga[Req], name='{'a' * 41}'", ["name", "40"]),
+    "name empty": ("Saga[Req], name=''", ["name"]),
+    "name from a digit": ("Saga[Req], name='1a'", ["name"]),
+    "name no string": ("Saga[Req], name=3", ["name"]),
+    "version": ("Saga[Req], version=1", ["version"]),
+    "lock_expiry": ("Saga[Req], lock_expiry=30", ["lock_expiry", "timedelta"]),
+    "lock_expiry of zero": ("Saga[Req], lock_expiry=timedelta(0)", ["lock_expiry"]),
+    "stale_after": ("Saga[Req], stale_after=None", ["stale_after"]),
+    "max_recovery_attempts": ("Saga[Req], max_recovery_attempts=True", ["max_recovery_attempts"]),
+    "auto_disable": ("Saga[Req], auto_disable=True", ["auto_disable"]),
+    "orphans": ("Saga[Req], orphans='x/'", ["orphans"]),
+    "no request": ("Saga", ["request", "missing", "Saga["]),
+    "unsupported request": ("Saga[complex]", ["request", "unsupported"]),
+    "unresolved request": ("Saga['Nowhere']", ["request", "Nowhere"]),
+}
+
+
+@pytest.mark.parametrize(("head", "fragments"), HEADS.values(), ids=HEADS.keys())
+def test_a_wrong_head_is_refused(head: str, fragments: list[str]) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        create(saga("@step\ndef book(self) -> int: ...", head))
+    text = str(caught.value)
+    assert all(fragment in text for fragment in ["Ship", *fragments]), text
+
+
+CLASSES: dict[str, tuple[str, list[str]]] = {
+    "a step hidden by an attribute": (
+        saga(GOOD) + "\nclass Child(Ship):\n    book = None",
+        ["Child", '"book"', "hides"],
+    ),
+    "a step hidden by a method": (
+        saga(GOOD) + "\nclass Child(Ship):\n    def book(self) -> int: ...",
+        ["Child", '"book"', "hides"],
+    ),
+    "a foreign undo": (
+        saga(GOOD)
+        + "\nclass Other(Saga[Req]):\n    @step\n    def a(self) -> int: ...\n"
+        + "    @Ship.book.compensate\n    def undo(self) -> None: ...",
+        ["Other", '"undo"', '"book"'],
+    ),
+    "a generic base without its argument": (
+        "class Base(Saga[T]):\n    pass\nclass Ship(Base):\n    @step\n    def a(self) -> int: ...",
+        ["Ship", "request", "missing"],
+    ),
+    "an InitVar": (
+        "@dataclass\nclass R:\n    y: InitVar[int]\n" + saga("@step\ndef a(self) -> R: ..."),
+        ["InitVar", 'step "a"'],
+    ),
+    "a type that does not resolve inside": (
+        "@dataclass\nclass R:\n    y: Nowhere\n" + saga("@step\ndef a(self) -> R: ..."),
+        ["Nowhere", 'step "a"'],
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "fragments"), CLASSES.values(), ids=CLASSES.keys())
+def test_wrong_classes_are_refused(source: str, fragments: list[str]) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        create(source)
+    assert all(fragment in str(caught.value) for fragment in fragments), str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["later name", "result of another type", "unsupported result", "starred"])
+def test_annotations_need_not_be_postponed(name: str) -> None:
+    body, fragments = BODIES[name]
+    with pytest.raises(DefinitionError) as caught:
+        create(saga(body), postponed=False)
+    assert all(fragment in str(caught.value) for fragment in fragments)
+
+
+POLICIES = [
+    "Retry.exponential(max_retries=-1)",
+    "Retry.exponential(base_delay=float('nan'))",
+    "Retry.linear(max_delay=-1)",
+    "Retry.constant(jitter='some')",
+    "Retry.constant(retry_on=ValueError)",
+    "Retry.constant(give_up_on=(int,))",
+    "Retry.constant(on_exhausted='FAIL')",
+    "CircuitBreaker(failure_threshold=0)",
+    "CircuitBreaker(open_for=0)",
+    "AutoDisable(threshold=0)",
+    "AutoDisable(window=3600)",
+    "OrphanSweep(bucket_env='A B', prefix='x/')",
+    "OrphanSweep(bucket_env='A', prefix='x')",
+    "OrphanSweep(bucket_env='A', prefix='/x/')",
+    "OrphanSweep(bucket_env='A', prefix='x/', action='burn')",
+    "OrphanSweep(bucket_env=None, prefix=None)",
+]
+
+
+@pytest.mark.parametrize("source", POLICIES)
+def test_a_wrong_policy_is_refused(source: str) -> None:
+    with pytest.raises(DefinitionError, match=source.split("(")[0].split(".")[0]):
+        create(source)
