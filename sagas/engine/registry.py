@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sagas.authoring.saga import definition_of
-
 from sagas.authoring.definition import SagaDefinition, StepDefinition
+from sagas.authoring.saga import definition_of
 from sagas.core.plan import Plan, StepPlan
 from sagas.errors import NotFound
 

@@ -1,0 +1,1 @@
+"""What Lambda calls: parse the event, call the engine, shape the answer."""

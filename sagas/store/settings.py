@@ -7,7 +7,7 @@ from dataclasses import dataclass
 __all__ = ["StoreSettings"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoreSettings:
     """Names and limits.
 

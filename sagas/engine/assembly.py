@@ -1,0 +1,113 @@
+"""Putting the parts together, from a function's environment or from explicit names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sagas.engine.attempt import Tools
+from sagas.engine.clock import Clock, SystemClock
+from sagas.engine.ports import Observer, Quiet
+from sagas.engine.reader import Reader
+from sagas.engine.registry import Registry
+from sagas.engine.runner import Runner
+from sagas.engine.settler import Settler
+from sagas.engine.starter import Starter
+from sagas.errors import SagaError
+from sagas.messaging.queues import Queues
+from sagas.messaging.routes import Routes
+from sagas.store.control import ControlItems
+from sagas.store.journal import Journal
+from sagas.store.listing import Listing
+from sagas.store.payloads import Payloads
+from sagas.store.settings import StoreSettings
+from sagas.store.tables import tables_for
+
+__all__ = ["Deployment", "assemble", "from_environment", "settings_from"]
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One deployment's parts, sharing one set of clients."""
+
+    registry: Registry
+    control: ControlItems
+    journal: Journal
+    queues: Queues
+    settler: Settler
+    starter: Starter
+    reader: Reader
+    tools: Tools
+    clock: Clock
+
+
+def assemble(
+    registry: Registry,
+    settings: StoreSettings,
+    routes: Routes,
+    *,
+    clock: Clock | None = None,
+    observer: Observer | None = None,
+    logger: logging.Logger | None = None,
+    connect: Callable[[str], Any] | None = None,
+) -> Deployment:
+    """Return the parts for these tables and queues.
+
+    Args:
+        registry: the saga types.
+        settings: where the store is.
+        routes: where the queues are.
+        clock: the machine's by default.
+        observer: told of every committed fact.
+        logger: given to steps as ``ctx.logger``.
+        connect: makes the clients of ``ctx.client``.
+    """
+    clock = clock or SystemClock()
+    tables = tables_for(settings)
+    control, journal = ControlItems(tables, settings), Journal(tables, Payloads(settings))
+    queues = Queues(routes, settings.region, settings.endpoint_url)
+    settler = Settler(control, journal, clock, observer or Quiet())
+    starter = Starter(registry, control, journal, queues, clock)
+    reader = Reader(registry, control, journal, Listing(tables, settings))
+    logger = logger or logging.getLogger("sagas")
+    tools = Tools(control, journal, settler, Runner(), clock, logger, connect)
+    return Deployment(registry, control, journal, queues, settler, starter, reader, tools, clock)
+
+
+def settings_from(environment: Mapping[str, str]) -> StoreSettings:
+    """Read where the store is.
+
+    Raises:
+        SagaError: a variable is missing.
+    """
+    missing = [name for name in ("SAGAS_TABLE", "SAGAS_AUDIT_TABLE") if not environment.get(name)]
+    if missing:
+        raise SagaError(f"the environment lacks {', '.join(missing)}")
+    return StoreSettings(
+        sagas_table=environment["SAGAS_TABLE"],
+        audit_table=environment["SAGAS_AUDIT_TABLE"],
+        payload_bucket=environment.get("SAGAS_PAYLOAD_BUCKET", ""),
+        payload_limit=int(environment.get("SAGAS_PAYLOAD_LIMIT", StoreSettings.payload_limit)),
+        shards=int(environment.get("SAGAS_SHARDS", StoreSettings.shards)),
+        retention=float(environment.get("SAGAS_RETENTION", StoreSettings.retention)),
+        region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
+        endpoint_url=environment.get("AWS_ENDPOINT_URL"),
+    )
+
+
+def from_environment(
+    environment: Mapping[str, str], observer: Observer | None = None, logger: logging.Logger | None = None
+) -> Deployment:
+    """Return the parts that a Lambda function's environment describes.
+
+    Raises:
+        SagaError: a variable is missing.
+    """
+    missing = [name for name in ("SAGAS_CLASSES", "SAGAS_QUEUES") if not environment.get(name)]
+    if missing:
+        raise SagaError(f"the environment lacks {', '.join(missing)}")
+    registry = Registry.load(environment["SAGAS_CLASSES"])
+    routes = Routes.parse(environment["SAGAS_QUEUES"])
+    return assemble(registry, settings_from(environment), routes, observer=observer, logger=logger)

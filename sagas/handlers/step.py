@@ -1,0 +1,111 @@
+"""The function behind a step's queue. Its undo runs here too."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
+
+from sagas.engine.assembly import Deployment, from_environment
+from sagas.engine.outcome import Done, Failed, Later
+from sagas.engine.worker import Invocation, Worker
+from sagas.errors import InvalidRequest, NotFound, SagaError
+from sagas.handlers.telemetry import telemetry
+from sagas.messaging.message import Message, parse_record
+from sagas.messaging.queues import LONGEST_DELAY, LONGEST_HIDING
+
+__all__ = ["handler"]
+
+_SPARE_RECEIVES = 3
+"""Receives kept back so that postponing a message never pushes it into the dead-letter queue."""
+
+
+class _NotNow(SagaError):
+    """The record is not done: its queue keeps it."""
+
+
+@lru_cache(maxsize=1)
+def _deployment() -> Deployment:
+    seen = telemetry()
+    return from_environment(os.environ, seen, seen.plain_logger)
+
+
+class _Records:
+    """The records of one invocation, one after the other."""
+
+    def __init__(self, deployment: Deployment, context: Any) -> None:
+        self._deployment = deployment
+        self._worker = Worker(deployment.tools, deployment.registry, deployment.queues)
+        deadline = deployment.clock.now() + context.get_remaining_time_in_millis() / 1000
+        config = IdempotencyConfig(event_key_jmespath="[saga_id, index, undo]", lambda_context=context)
+        self._invocation = Invocation(round(deadline, 3), telemetry().trace_id(), config)
+        self._begun = 0
+
+    def handle(self, record: SQSRecord) -> None:
+        """Handle one record; raise to leave it in its queue."""
+        try:
+            message = parse_record(record.raw_event)
+            self._handle(message)
+        except (InvalidRequest, NotFound) as error:
+            # It will never succeed: the queue's redrive policy moves it to the dead-letter queue.
+            telemetry().logger.error("message refused", reason=str(error), message_id=record.message_id)
+            raise
+
+    def _handle(self, message: Message) -> None:
+        keys = {"saga_id": message.saga_id, "step": message.step, "correlation_id": message.correlation_id}
+        telemetry().logger.append_keys(**keys)
+        if self._begun and not self._time_for(message):
+            self._deployment.queues.hide(message, 0)
+            raise _NotNow("too little time is left: handed back unbegun")
+        self._begun += 1
+        match self._worker.handle(message, self._invocation):
+            case Done():
+                return
+            case Later(until):
+                self._postpone(message, until)
+            case Failed(reason):
+                self._deployment.queues.hide(message, 0)
+                raise _NotNow(reason)
+
+    def _time_for(self, message: Message) -> bool:
+        step = self._deployment.registry.get(message.saga).step(message.step)
+        needed = max(step.timeout, step.undo.timeout if step.undo else 0.0)
+        return self._deployment.clock.now() + needed <= self._invocation.deadline
+
+    def _postpone(self, message: Message, until: float) -> None:
+        """Have the message come back: by its visibility, or as a copy when that would wear it out."""
+        wait = until - self._deployment.clock.now()
+        limit = int(os.environ.get("SAGAS_MAX_RECEIVES", "1000"))
+        if wait > LONGEST_HIDING or message.receives + _SPARE_RECEIVES >= limit:
+            self._deployment.queues.send(replace(message, hops=message.hops + 1), min(wait, LONGEST_DELAY))
+            return
+        self._deployment.queues.hide(message, wait)
+        raise _NotNow(f"postponed by {wait:.0f} s")
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Handle an SQS event.
+
+    Args:
+        event: an SQS event with one or more records.
+        context: Lambda's context.
+
+    Returns:
+        The records to keep in the queue, as ``batchItemFailures``.
+    """
+    records = _Records(_deployment(), context)
+    processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
+    with processor(event.get("Records", []), records.handle, context):
+        processor.process()
+    return {"batchItemFailures": list(processor.response()["batchItemFailures"])}
+
+
+def reset() -> None:
+    """Forget the deployment, so that the next invocation reads the environment anew."""
+    _deployment.cache_clear()
+    telemetry.cache_clear()

@@ -1,0 +1,67 @@
+"""Logs and metrics by Powertools, made on first use. No payload goes into either."""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import lru_cache
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from sagas.core.events import Fact
+from sagas.core.states import SagaState
+
+__all__ = ["Telemetry", "telemetry"]
+
+_TRACE_VARIABLE = "_X_AMZN_TRACE_ID"
+
+
+class Telemetry:
+    """One function environment's logger and metrics; told of every committed fact."""
+
+    def __init__(self) -> None:
+        self.logger = Logger()
+        self._metrics = Metrics()
+
+    @property
+    def plain_logger(self) -> logging.Logger:
+        """The standard logger behind Powertools', which keeps its format and the appended keys."""
+        return logging.getLogger(self.logger.service)
+
+    def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
+        """Log the fact; count the saga when it has ended or waits for a person."""
+        index: int | None = getattr(fact, "index", None)
+        fields = {
+            "saga_id": after.saga_id,
+            "saga": after.saga,
+            "correlation_id": after.correlation_id,
+            "status": after.status.value,
+            "step": None if index is None else after.steps[index].name,
+            "attempt": getattr(fact, "attempt", None),
+            "seq": after.seq,
+        }
+        self.logger.info(fact.action, extra={key: value for key, value in fields.items() if value is not None})
+        if after.status is not before.status and (after.over or after.attention):
+            self.count(f"Saga{after.status.value.title().replace('_', '')}", after.saga)
+
+    def count(self, metric: str, saga: str) -> None:
+        """Add one to a metric of a saga type, in CloudWatch's embedded metric format.
+
+        One dimension besides the service: a metric costs by the month for each combination.
+        """
+        self._metrics.add_dimension("saga", saga)
+        self._metrics.add_metric(metric, MetricUnit.Count, 1)
+        self._metrics.flush_metrics()
+
+    @staticmethod
+    def trace_id() -> str:
+        """The invocation's X-Ray trace id; empty if there is none."""
+        parts = os.environ.get(_TRACE_VARIABLE, "").split(";")
+        return next((part.removeprefix("Root=") for part in parts if part.startswith("Root=")), "")
+
+
+@lru_cache(maxsize=1)
+def telemetry() -> Telemetry:
+    """Return this environment's telemetry."""
+    return Telemetry()

@@ -1,0 +1,63 @@
+"""The handlers on moto, single-threaded: deliver until the queues are empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from moto import mock_aws
+
+from sagas.engine.assembly import Deployment, from_environment
+from sagas.handlers import step as step_handler
+from tests.support.aws import LambdaContext, Stack
+
+
+class World:
+    """One deployment, and the pump that delivers its messages."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.deployment: Deployment = from_environment(stack.environment)
+
+    def start(self, name: str, request: Any, **options: Any) -> str:
+        return self.deployment.starter.start(name, request, **options).state.saga_id
+
+    def deliver(self, saga: str, step: str, *, remaining: float = 60.0, most: int = 1) -> int:
+        """Deliver what one queue has; return how many records there were."""
+        records = self.stack.receive(saga, step, most)
+        if records:
+            answer = step_handler.handler({"Records": records}, LambdaContext(remaining))
+            self.stack.settle(saga, step, records, answer)
+        return len(records)
+
+    def run(self, rounds: int = 200) -> None:
+        """Deliver until nothing is visible any more."""
+        for _ in range(rounds):
+            if not sum(self.deliver(saga, step) for saga, step in self.stack.steps()):
+                return
+        raise AssertionError("messages keep coming")
+
+    def show(self, name: str, saga_id: str) -> dict[str, Any]:
+        return self.deployment.reader.show(name, saga_id)
+
+    def actions(self, saga_id: str) -> list[str]:
+        return [str(entry["action"]) for entry in self.stack.entries(saga_id)]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., World]]:
+    """Make a world for some saga classes."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+
+    def make(*classes: type[Any], **environment: str) -> World:
+        stack = Stack(*classes)
+        for key, value in (stack.environment | environment).items():
+            monkeypatch.setenv(key, value)
+        step_handler.reset()
+        return World(stack)
+
+    with mock_aws():
+        yield make

@@ -1,0 +1,116 @@
+"""Whole sagas through the step handler, on moto."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.engine.conftest import World
+from tests.support.sagas import FAIL, LOG, REJECTED, Fatal, Stubborn, Trip
+
+Make = Callable[..., World]
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    LOG.clear()
+    FAIL.clear()
+    yield
+    LOG.clear()
+    FAIL.clear()
+
+
+def _statuses(saga: dict[str, Any]) -> list[str]:
+    return [step["status"] for step in saga["steps"]]
+
+
+def test_completes(world: Make) -> None:
+    w = world(Trip)
+    saga_id = w.start("trip", {"item": "train", "count": 2})
+    w.run()
+    saga = w.show("trip", saga_id)
+    assert saga["status"] == "COMPLETED"
+    assert LOG == ["book:1", "pay:1", "tell:1"]
+    assert [s["result"] for s in saga["steps"]] == [{"number": 2}, "paid 2", None]
+    assert _statuses(saga) == ["COMPLETED"] * 3
+    assert w.actions(saga_id) == ["SagaStarted", "StepCompleted", "StepCompleted", "StepCompleted"]
+    assert [int(e["seq"]) for e in w.stack.entries(saga_id)] == [1, 2, 3, 4]
+    assert w.stack.entries(saga_id)[-1]["status"] == "COMPLETED"
+
+
+def test_failure_is_undone_in_reverse(world: Make) -> None:
+    FAIL["tell"] = ValueError("nobody listens")
+    w = world(Trip)
+    saga_id = w.start("trip", {"item": "train"})
+    w.run()
+    saga = w.show("trip", saga_id)
+    assert saga["status"] == "COMPENSATED"
+    assert LOG == ["book:1", "pay:1", "tell:1", "tell:2", "tell:3", "refund:1", "unbook:1"]
+    assert _statuses(saga) == ["COMPENSATED", "COMPENSATED", "FAILED"]
+    assert saga["error"] == {"step": "tell", "type": "ValueError", "message": "nobody listens"}
+    assert saga["steps"][2]["attempts"] == 3
+
+
+def test_retries_then_succeeds(world: Make) -> None:
+    FAIL["pay"] = 2
+    w = world(Trip)
+    saga_id = w.start("trip", {"item": "train"})
+    w.run()
+    assert w.show("trip", saga_id)["status"] == "COMPLETED"
+    assert w.actions(saga_id).count("StepFailed") == 2
+
+
+def test_rejected_undoes_at_once(world: Make) -> None:
+    FAIL["pay"] = REJECTED
+    w = world(Trip)
+    saga_id = w.start("trip", {"item": "train"})
+    w.run()
+    assert w.show("trip", saga_id)["status"] == "COMPENSATED"
+    assert LOG == ["book:1", "pay:1", "unbook:1"]
+
+
+def test_failing_undo_stops_no_other(world: Make) -> None:
+    FAIL["tell"] = ValueError("no")
+    FAIL["refund"] = ValueError("never")
+    w = world(Trip)
+    saga_id = w.start("trip", {"item": "train"})
+    w.run()
+    saga = w.show("trip", saga_id)
+    assert saga["status"] == "COMPENSATION_FAILED"
+    assert LOG[-4:] == ["refund:1", "refund:2", "refund:3", "unbook:1"]
+    failed = next(e for e in w.stack.entries(saga_id) if e["action"] == "CompensationFailed")
+    assert failed["details"]["error"]["type"] == "ValueError"
+    assert int(failed["details"]["attempts"]) == 3
+    assert "ValueError: never" in failed["details"]["stack_trace"]
+    assert saga["error"]["step"] == "tell"
+
+
+def test_exhausted_with_fail_undoes_nothing(world: Make) -> None:
+    FAIL["second"] = ValueError("no")
+    w = world(Fatal)
+    saga_id = w.start("fatal", {"item": "x"})
+    w.run()
+    assert w.show("fatal", saga_id)["status"] == "FAILED"
+    assert LOG == ["first:1", "second:1"]
+
+
+def test_dead_letter_waits_and_is_redriven(world: Make) -> None:
+    FAIL["second"] = ValueError("no")
+    w = world(Stubborn)
+    saga_id = w.start("stubborn", {"item": "x"})
+    w.run()
+    assert w.show("stubborn", saga_id)["status"] == "DEAD_LETTERED"
+    assert LOG == ["first:1", "second:1", "second:2"]
+    sqs, dead = w.stack.sqs, w.stack.dead["stubborn"]
+    letters = sqs.receive_message(QueueUrl=dead, MessageAttributeNames=["All"])["Messages"]
+    assert len(letters) == 1
+    assert letters[0]["MessageAttributes"]["saga_id"]["StringValue"] == saga_id
+    FAIL.clear()
+    source = w.stack.queues["stubborn"]["second"]
+    sqs.send_message(QueueUrl=source, MessageBody=letters[0]["Body"])
+    w.run()
+    assert w.show("stubborn", saga_id)["status"] == "COMPLETED"
+    assert LOG[-1] == "second:3"
+    assert "Redriven" in w.actions(saga_id)

@@ -1,0 +1,165 @@
+"""Tables, queues and a bucket on whatever AWS endpoint is at hand, and a pump that plays Lambda's part for SQS."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import boto3
+
+from sagas.authoring.saga import definition_of
+
+__all__ = ["REGION", "LambdaContext", "Stack", "client", "create_tables"]
+
+REGION = "eu-central-1"
+
+
+def client(service: str, endpoint_url: str | None = None) -> Any:
+    return cast("Any", boto3).client(service, region_name=REGION, endpoint_url=endpoint_url)
+
+
+def _index(name: str, partition: str, sort: str) -> dict[str, Any]:
+    keys = [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]
+    return {"IndexName": name, "KeySchema": keys, "Projection": {"ProjectionType": "KEYS_ONLY"}}
+
+
+def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
+    """Create the two tables as the CDK construct declares them; return their names."""
+    strings = ("saga_id", "open_shard", "due", "name_shard", "created_at")
+    dynamodb.create_table(
+        TableName=f"{prefix}-sagas",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in strings],
+        KeySchema=[{"AttributeName": "saga_id", "KeyType": "HASH"}],
+        GlobalSecondaryIndexes=[
+            _index("open", "open_shard", "due"),
+            _index("by_name", "name_shard", "created_at"),
+        ],
+    )
+    dynamodb.create_table(
+        TableName=f"{prefix}-audit",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[
+            {"AttributeName": "saga_id", "AttributeType": "S"},
+            {"AttributeName": "seq", "AttributeType": "N"},
+        ],
+        KeySchema=[
+            {"AttributeName": "saga_id", "KeyType": "HASH"},
+            {"AttributeName": "seq", "KeyType": "RANGE"},
+        ],
+    )
+    return f"{prefix}-sagas", f"{prefix}-audit"
+
+
+@dataclass(frozen=True)
+class LambdaContext:
+    """What the handlers use of Lambda's context."""
+
+    remaining: float = 60.0
+    function_name: str = "test"
+    memory_limit_in_mb: int = 128
+    invoked_function_arn: str = "arn:aws:lambda:eu-central-1:123456789012:function:test"
+    aws_request_id: str = "request"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int(self.remaining * 1000)
+
+
+class Stack:
+    """What ``SagaService`` deploys, made by hand: enough to run the handlers."""
+
+    def __init__(self, *classes: type[Any], prefix: str = "test", endpoint_url: str | None = None) -> None:
+        self.classes = classes
+        self.endpoint_url = endpoint_url
+        self.dynamodb, self.sqs, self.s3 = (client(name, endpoint_url) for name in ("dynamodb", "sqs", "s3"))
+        self.sagas_table, self.audit_table = create_tables(self.dynamodb, prefix)
+        self.bucket = f"{prefix}-payloads"
+        self.s3.create_bucket(Bucket=self.bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
+        self.queues: dict[str, dict[str, str]] = {}
+        self.dead: dict[str, str] = {}
+        self.max_receives: dict[str, int] = {}
+        for saga_class in classes:
+            self._deploy(saga_class, prefix)
+
+    def _deploy(self, saga_class: type[Any], prefix: str) -> None:
+        definition = definition_of(saga_class)
+        dead = f"{prefix}-{definition.name}-dead"
+        self.dead[definition.name] = self.sqs.create_queue(QueueName=dead)["QueueUrl"]
+        arn = self.sqs.get_queue_attributes(QueueUrl=self.dead[definition.name], AttributeNames=["QueueArn"])
+        self.queues[definition.name] = {}
+        for step in definition.steps:
+            executions = max(step.retry.executions, step.undo.retry.executions if step.undo else 0)
+            self.max_receives[f"{definition.name}/{step.name}"] = executions + 10
+            redrive = {"deadLetterTargetArn": arn["Attributes"]["QueueArn"], "maxReceiveCount": executions + 10}
+            attributes = {"RedrivePolicy": json.dumps(redrive), "VisibilityTimeout": "30"}
+            name = f"{prefix}-{definition.name}-{step.name}"
+            url = self.sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+            self.queues[definition.name][step.name] = url
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the functions have in their environment."""
+        first = next(url for steps in self.queues.values() for url in steps.values())
+        names = {
+            saga: {step: url.rsplit("/", 1)[1] for step, url in steps.items()} for saga, steps in self.queues.items()
+        }
+        dead = {saga: url.rsplit("/", 1)[1] for saga, url in self.dead.items()}
+        routes = {"base": first.rsplit("/", 1)[0], "queues": names, "dead_letter": dead}
+        return {
+            "SAGAS_TABLE": self.sagas_table,
+            "SAGAS_AUDIT_TABLE": self.audit_table,
+            "SAGAS_PAYLOAD_BUCKET": self.bucket,
+            "SAGAS_SHARDS": "2",
+            "SAGAS_CLASSES": json.dumps([f"{cls.__module__}:{cls.__qualname__}" for cls in self.classes]),
+            "SAGAS_QUEUES": json.dumps(routes),
+            "SAGAS_VISIBILITY_TIMEOUT": "30",
+            "POWERTOOLS_SERVICE_NAME": "test",
+            "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
+            "POWERTOOLS_LOG_LEVEL": "INFO",
+        }
+
+    def receive(self, saga: str, step: str, most: int = 1) -> list[dict[str, Any]]:
+        """Take messages from a step's queue, as the records of an SQS event."""
+        url = self.queues[saga][step]
+        options: dict[str, Any] = {"MaxNumberOfMessages": most, "AttributeNames": ["All"]}
+        answer = self.sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"], **options)
+        return [_record(message) for message in answer.get("Messages", [])]
+
+    def settle(self, saga: str, step: str, records: Iterable[dict[str, Any]], answer: dict[str, Any]) -> None:
+        """Delete the records that were not reported failed."""
+        failed = {item["itemIdentifier"] for item in answer["batchItemFailures"]}
+        for record in records:
+            if record["messageId"] not in failed:
+                self.sqs.delete_message(QueueUrl=self.queues[saga][step], ReceiptHandle=record["receiptHandle"])
+
+    def steps(self) -> list[tuple[str, str]]:
+        """Every saga's steps."""
+        return [(saga, step) for saga, steps in self.queues.items() for step in steps]
+
+    def entries(self, saga_id: str) -> list[dict[str, Any]]:
+        """The saga's audit entries, as they stand in the table."""
+        resource = cast("Any", boto3).resource("dynamodb", region_name=REGION, endpoint_url=self.endpoint_url)
+        key = cast("Any", boto3).dynamodb.conditions.Key("saga_id").eq(saga_id)
+        return resource.Table(self.audit_table).query(KeyConditionExpression=key)["Items"]
+
+    def control(self, saga_id: str) -> dict[str, Any]:
+        """The saga's control item, as DynamoDB has it."""
+        return self.dynamodb.get_item(TableName=self.sagas_table, Key={"saga_id": {"S": saga_id}})["Item"]
+
+
+def _record(message: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "messageId": message["MessageId"],
+        "receiptHandle": message["ReceiptHandle"],
+        "body": message["Body"],
+        "attributes": message["Attributes"],
+        "messageAttributes": {
+            name: {"stringValue": value["StringValue"], "dataType": "String"}
+            for name, value in message.get("MessageAttributes", {}).items()
+        },
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:eu-central-1:123456789012:queue",
+        "awsRegion": REGION,
+    }
