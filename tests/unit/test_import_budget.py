@@ -1,0 +1,49 @@
+"""What ``import sagas`` costs and offers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import sagas
+
+HEAVY = ["boto3", "botocore", "pydantic", "aws_cdk", "pynamodb", "aws_lambda_powertools"]
+
+
+def loaded_by(statement: str) -> set[str]:
+    source = f"import sys; {statement}; print(*(name for name in {HEAVY!r} if name in sys.modules))"
+    return set(
+        subprocess.run([sys.executable, "-c", source], check=True, capture_output=True, text=True).stdout.split()
+    )
+
+
+def test_importing_the_authoring_api_loads_nothing_heavy() -> None:
+    assert loaded_by("import sagas; from sagas import Saga, step; from sagas.testing import FakeContext") == set()
+
+
+def test_the_public_names_are_these() -> None:
+    assert [name for name in sagas.__all__ if name != "SagaClient"] == [
+        "AutoDisable",
+        "Cancelled",
+        "CircuitBreaker",
+        "Context",
+        "DefinitionError",
+        "Exhausted",
+        "InvalidRequest",
+        "OrphanSweep",
+        "PermanentError",
+        "Rejected",
+        "Retry",
+        "S3Object",
+        "Saga",
+        "SagaError",
+        "step",
+    ]
+    assert all(hasattr(sagas, name) for name in sagas.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = sagas.nothing
