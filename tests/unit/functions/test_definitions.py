@@ -14,7 +14,7 @@ from functions.sources import Source
 from sagas import Exhausted, S3Object, Saga
 from sagas.authoring.saga import definition_of
 
-STEPS = {
+STEPS: dict[type[Saga[Any]], list[tuple[str, str | None, str]]] = {
     CreateZip: [("check", None, "completed"), ("upload", "delete_upload", "started"), ("announce", None, "completed")],
     Checkout: [
         ("reserve", "release", "started"),
