@@ -1,0 +1,96 @@
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
+"""What authors may write: every line must pass a strict checker."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, assert_type
+
+from sagas import Context, Saga, step
+from sagas.authoring.definition import SagaDefinition
+from sagas.authoring.saga import definition_of
+from sagas.authoring.steps import Step
+from sagas.testing import FakeContext
+
+T = TypeVar("T")
+
+
+@dataclass
+class Request:
+    city: str
+
+
+class Trip(Saga[Request], name="trip"):
+    def __init__(self, rate: float = 1.0) -> None:
+        self.rate = rate
+
+    @step
+    def flight(self, request: Request, ctx: Context) -> str:
+        return request.city
+
+    @flight.compensate
+    def cancel_flight(self, flight: str, ctx: Context) -> None: ...
+
+    @step(timeout=5)
+    async def hotel(self, *, flight: str) -> int:
+        return len(flight)
+
+    @hotel.compensate(timeout=3)
+    async def cancel_hotel(self, hotel: int) -> None: ...
+
+    @step(undo_when="started")
+    def car(self, request: Request, ctx: Context) -> float:
+        assert_type(self.flight(request, ctx), str)
+        return self.rate
+
+    @car.compensate
+    async def cancel_car(self, car: float | None) -> None: ...
+
+    @classmethod
+    def create(cls) -> Trip:
+        return cls(rate=2.0)
+
+
+class ShortTrip(Trip, name="short-trip"):
+    @step
+    def flight(self, request: Request, ctx: Context) -> str:
+        return Trip.flight(self, request, ctx) + "!"
+
+    @flight.compensate
+    def cancel_flight(self, flight: str, ctx: Context) -> None: ...
+
+
+class Audited(Saga[T]):
+    @step
+    def audit(self, request: T) -> str:
+        return str(request)
+
+    @step
+    @abstractmethod
+    def work(self, request: T) -> int: ...
+
+
+class AuditedTrip(Audited[Request]):
+    @step
+    def work(self, request: Request) -> int:
+        return 1
+
+
+async def uses(trip: Trip, request: Request) -> None:
+    ctx = FakeContext(saga="trip", client={"s3": object()})
+    assert_type(trip.flight(request=request, ctx=ctx), str)
+    assert_type(await trip.hotel(flight="x"), int)
+    assert_type(trip.cancel_flight(flight="x", ctx=ctx), None)
+    assert_type(await trip.cancel_hotel(hotel=1), None)
+    table: dict[Step[..., Any], int] = {Trip.flight: 1, Trip.hotel: 2, ShortTrip.flight: 3}
+    assert_type(table[Trip.flight], int)
+    assert_type(Trip.flight.name, str)
+    bound: Callable[[Request, Context], str] = trip.flight
+    del bound
+    assert_type(definition_of(Trip), SagaDefinition)
+    assert_type(Trip.create(), Trip)
+    assert_type(AuditedTrip().audit(request), str)
+    sagas: list[type[Saga[Any]]] = [Trip, ShortTrip, AuditedTrip]
+    del sagas

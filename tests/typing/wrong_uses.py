@@ -1,0 +1,63 @@
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
+"""What a strict checker must refuse: each line is wrong, and an ignore that was not needed is reported.
+
+Never imported: most of it would be refused when the class is created.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sagas import Context, Retry, Saga, step
+from sagas.testing import FakeContext
+
+
+@dataclass
+class Request:
+    city: str
+
+
+class Misspelt(Saga[Request], nmae="x"):  # pyright: ignore[reportCallIssue, reportGeneralTypeIssues] -- an unknown class keyword
+    @step
+    def a(self) -> None: ...
+
+
+class Mistyped(Saga[Request], max_recovery_attempts="5"):  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues] -- a number is wanted
+    @step
+    def a(self) -> None: ...
+
+
+class Trip(Saga[Request]):
+    @step(retry=3)  # pyright: ignore[reportArgumentType] -- a Retry is wanted
+    def wrong_retry(self) -> int: ...
+
+    @step(tiemout=3)  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator] -- an unknown option
+    def wrong_option(self) -> int: ...
+
+    @step(undo_when="never")  # pyright: ignore[reportArgumentType] -- not a choice
+    def wrong_choice(self) -> int: ...
+
+    @step(Retry.constant())  # pyright: ignore[reportArgumentType, reportUntypedFunctionDecorator] -- no method
+    def wrong_position(self) -> int: ...
+
+    @step
+    def flight(self, request: Request, ctx: Context) -> str: ...
+
+    @flight.compensate  # pyright: ignore[reportArgumentType] -- an undo returns None
+    def undo_returns(self, flight: str) -> int: ...
+
+    @flight.compensate(timeout="3")  # pyright: ignore[reportArgumentType] -- a number
+    def undo_timeout(self, flight: str) -> None: ...
+
+
+class Other(Trip):
+    @step
+    def flight(self, request: Request, ctx: Context) -> int: ...  # pyright: ignore[reportIncompatibleVariableOverride] -- the base's gives a str
+
+
+def uses(trip: Trip, request: Request) -> None:
+    trip.flight(request=request)  # pyright: ignore[reportCallIssue] -- ctx is missing
+    trip.flight(request=3, ctx=FakeContext())  # pyright: ignore[reportArgumentType] -- no request
+    number: int = trip.flight(request=request, ctx=FakeContext())  # pyright: ignore[reportAssignmentType] -- a str
+    del number
+    FakeContext(sagaid="x")  # pyright: ignore[reportCallIssue] -- an unknown attribute
