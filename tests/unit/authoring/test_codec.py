@@ -1,0 +1,333 @@
+"""What the codec refuses, where it says the problem is, and that it never quotes the value."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import InitVar, dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal, NamedTuple, NewType, TypedDict, Union
+from uuid import UUID
+
+import pydantic
+import pytest
+
+from sagas import InvalidRequest, S3Object
+from sagas.authoring.codec import canonical, content_hash, decode, encode, json_schema
+from sagas.authoring.shapes.base import UnsupportedType
+
+UserId = NewType("UserId", str)
+JsonValue = Union[dict[str, "JsonValue"], list["JsonValue"], str, int, float, bool, None]
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Address:
+    city: str
+    zip: int = 0
+
+
+@dataclass
+class Order:
+    keys: list[str]
+    address: Address
+    color: Color = Color.RED
+
+
+@dataclass
+class Even:
+    number: int
+    half: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.number % 2:
+            raise ValueError(f"{self.number} is odd")
+        self.half = self.number // 2
+
+
+class Pair(NamedTuple):
+    a: int
+    b: int = 2
+
+
+class Options(TypedDict, total=False):
+    fast: bool
+
+
+class Model(pydantic.BaseModel):
+    number: int
+    when: date
+    inner: list[Model] = []
+
+    @pydantic.field_validator("number")
+    @classmethod
+    def small(cls, value: int) -> int:
+        if value > 1000:
+            raise ValueError(f"{value} is too much")
+        return value
+
+
+class Open(pydantic.BaseModel, extra="allow"):
+    number: int
+
+
+def problems_of(data: Any, type_: Any) -> dict[str, str]:
+    with pytest.raises(InvalidRequest) as caught:
+        decode(data, type_)
+    return {problem.path: problem.message for problem in caught.value.problems}
+
+
+def test_every_failing_path_is_told() -> None:
+    data = {"keys": ["a", 1, None], "address": {"city": 3, "street": "x"}, "color": "green", "odd-one": 1}
+    assert problems_of(data, Order) == {
+        "$.keys[1]": "expected a string",
+        "$.keys[2]": "expected a string",
+        "$.address.city": "expected a string",
+        "$.address.street": "unknown field",
+        "$.color": "expected one of 'red', 'blue'",
+        '$["odd-one"]': "unknown field",
+    }
+    assert problems_of({}, Order) == {
+        "$.keys": "required field is missing",
+        "$.address": "required field is missing",
+    }
+
+
+STRICT: list[tuple[Any, Any]] = [
+    ("1", int),
+    (1.0, int),
+    (True, int),
+    (1, bool),
+    (True, float),
+    ("1.5", float),
+    (1, str),
+    (None, str),
+    (float("nan"), float),
+    (float("inf"), Any),
+    (10**400, float),
+    ("2026-01-01", datetime),
+    ("20260101", date),
+    (0, date),
+    (1, Decimal),
+    ("NaN", Decimal),
+    ("1\n", Decimal),
+    ("0" * 32, UUID),
+    ("a", bytes),
+    ("é", bytes),
+    ({"a": 1}, list[int]),
+    ([1], tuple[int, int]),
+    ([1, 2, 3], Pair),
+    ([], Pair),
+    ({"01": 1}, dict[int, int]),
+    ({"x": 1}, dict[int, int]),
+    ({"x": 1}, Options),
+    ("a", Literal["b"]),
+    (1, Literal[True]),
+    (1.0, Literal[1]),
+    ([], Literal["b"]),
+    ({}, Address | None),
+    ("\ud800", str),
+    ({"\ud800": 1}, Any),
+    (1 << 5000, int),
+    ((1, 2), Any),
+    (object(), Any),
+    ({1: 2}, Any),
+    ([[]], set[Any]),
+    ({"number": 3}, Even),
+    ({"number": 4, "half": 2}, Even),
+]
+
+
+@pytest.mark.parametrize(("data", "type_"), STRICT, ids=lambda value: ascii(value)[:30])
+def test_decoding_is_strict(data: Any, type_: Any) -> None:
+    assert problems_of(data, type_)
+
+
+def test_problems_never_quote_the_value() -> None:
+    secret = "s3cr3t"
+    for type_ in (int, date, Decimal, UUID, Color, Literal["a"], Address, list[int], Address | None, Even, Model):
+        with pytest.raises(InvalidRequest) as caught:
+            decode(secret, type_)
+        assert secret not in f"{caught.value} {caught.value.problems}"
+    assert problems_of({"number": 98765}, Even) == {"$": "refused by Even (ValueError)"}
+    assert problems_of({"number": 98765, "when": secret}, Model) == {
+        "$.number": "refused by Model (value_error)",
+        "$.when": "Input should be a valid date in the format YYYY-MM-DD",
+    }
+
+
+def test_what_is_not_encoded_is_made_again() -> None:
+    assert encode(Even(4), Even) == {"number": 4}
+    assert decode({"number": 4}, Even) == Even(4)
+
+
+WRONG_VALUES: list[tuple[Any, Any]] = [
+    ("1", int),
+    (True, int),
+    (float("nan"), float),
+    (datetime(2026, 1, 1), date),
+    (Decimal("NaN"), Decimal),
+    ({"city": "x"}, Address),
+    ((1, 2), list[int]),
+    ([1, 2], tuple[int, ...]),
+    (Pair(1, 2), tuple[int, int]),
+    (object(), Any),
+    (Address("x"), Any),
+    ({"fast": 1}, Options),
+    ("green", Color),
+    (None, Address),
+    ({1: 2}, dict[str, int]),
+    (S3Object("b", "k"), Address),
+]
+
+
+@pytest.mark.parametrize(("value", "type_"), WRONG_VALUES, ids=str)
+def test_encoding_checks_the_value(value: Any, type_: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        encode(value, type_)
+    assert caught.value.problems
+
+
+def test_a_subclass_would_lose_what_it_adds() -> None:
+    @dataclass
+    class Longer(Address):
+        street: str = "x"
+
+    with pytest.raises(InvalidRequest):
+        encode(Longer("y"), Address)
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**100), 2**4000])
+def test_large_integers_stay_exact(value: int) -> None:
+    assert decode(encode(value, int), int) == value
+    assert canonical(value) == str(value).encode()
+
+
+def test_deep_nesting_is_a_clear_error() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for call in (lambda: decode(deep, Any), lambda: encode(deep, Any), lambda: canonical(deep)):
+        with pytest.raises(InvalidRequest) as caught:
+            call()
+        assert caught.value.problems[0].message == "nested deeper than 100 levels"
+
+
+def test_the_list_of_problems_is_limited() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        decode([1] * 5000, list[str])
+    assert len(caught.value.problems) == 1000
+
+
+def test_canonical_json_does_not_depend_on_order_or_spelling() -> None:
+    assert canonical({"b": 1.0, "a": [True, None, "é"]}) == '{"a":[true,null,"é"],"b":1}'.encode()
+    assert content_hash({"a": 1, "b": 2}) == content_hash({"b": 2, "a": 1.0})
+    assert content_hash({"a": 1}) != content_hash({"a": True})
+    assert len(content_hash(None)) == 64
+
+
+def test_sets_are_written_in_a_stable_order() -> None:
+    assert encode({"c", "a", "b"}, set[str]) == ["a", "b", "c"]
+
+
+UNSUPPORTED: list[Any] = [
+    complex,
+    type,
+    object(),
+    dict[bool, int],
+    dict[Address, int],
+    dict[Literal[1], int],
+    set[list[int]],
+    set[Address],
+    str | date,
+    str | bytes,
+    bytes | UUID,
+    Color | str,
+    date | Literal["2026-01-01"],
+    object | date,
+    list[int] | tuple[int, ...],
+    Address | dict[str, Any],
+    dict[str, "Later"],
+    enum.Enum("Odd", {"A": 1.5}),
+    enum.Flag("Bits", "A B"),
+]
+
+
+@pytest.mark.parametrize("type_", UNSUPPORTED, ids=str)
+def test_unsupported_types_are_refused(type_: Any) -> None:
+    with pytest.raises(UnsupportedType):
+        json_schema(type_)
+
+
+def test_members_of_a_union_must_be_told_apart() -> None:
+    @dataclass
+    class Same:
+        city: str
+        zip: int = 1
+
+    @dataclass
+    class Less:
+        city: str
+
+    with pytest.raises(UnsupportedType, match="told apart"):
+        json_schema(Address | Same)
+    with pytest.raises(UnsupportedType, match="told apart"):
+        json_schema(Address | Less)
+    assert decode(encode(Less("x"), Less | Address), Less | Address) == Less("x")
+    assert decode(encode(Address("x"), Less | Address), Less | Address) == Address("x")
+
+
+def test_an_init_var_is_refused() -> None:
+    @dataclass
+    class Odd:
+        x: InitVar[int]
+
+    with pytest.raises(UnsupportedType, match="InitVar"):
+        json_schema(Odd)
+
+
+def test_names_for_types_are_looked_through() -> None:
+    assert decode("x", UserId) == "x"
+    assert decode(1, Annotated[int, "positive"]) == 1
+    value = {"a": [1, {"b": None}]}
+    assert decode(value, JsonValue) == value
+    assert json_schema(JsonValue) == {}
+
+
+def test_pydantic_decides_what_its_models_take() -> None:
+    data: dict[str, Any] = {"number": 1, "when": "2026-01-01", "inner": [{"number": "2", "oops": 1}]}
+    assert problems_of(data, Model) == {
+        "$.inner[0].number": "Input should be a valid integer",
+        "$.inner[0].when": "required field is missing",
+        "$.inner[0].oops": "unknown field",
+    }
+    assert decode({"number": 1, "more": 2}, Open) == Open.model_validate({"number": 1, "more": 2})
+    with pytest.raises(InvalidRequest):
+        encode({"number": 1}, Open)
+
+
+def test_a_schema_says_what_decode_takes() -> None:
+    schema = json_schema(Order)
+    order = schema["$defs"]["Order"]
+    assert schema["$ref"] == "#/$defs/Order"
+    assert order["required"] == ["keys", "address"]
+    assert order["additionalProperties"] is False
+    assert order["properties"]["color"] == {"enum": ["red", "blue"]}
+    assert json_schema(tuple[int, str])["prefixItems"] == [{"type": "integer"}, {"type": "string"}]
+    assert json_schema(Pair)["minItems"] == 1
+    assert json_schema(date | None) == {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]}
+
+
+def test_references_may_point_elsewhere() -> None:
+    schema = json_schema(Order, ref_template="#/components/schemas/{name}")
+    assert schema["$ref"] == "#/components/schemas/Order"
+    model = json_schema(list[Model])
+    assert set(model) == {"type", "items", "$defs"}
+    assert all(
+        definition.get("additionalProperties") is False or "$ref" in definition
+        for definition in model["$defs"].values()
+    )
