@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Any
 
 from aws_cdk import Acknowledgment, Stack, Validations
 from aws_cdk import aws_iam as iam
@@ -36,11 +36,11 @@ def acknowledge_objects(role: iam.IGrantable, object_arn: str, reason: str) -> N
         acknowledge(Validations.of(principal), {f"AwsSolutions-IAM5[Resource::{shown}]": reason})
 
 
-def _as_shown(arn: object) -> str:
+def _as_shown(arn: Any) -> str:
     """A CloudFormation value the way cdk-nag writes it in the id of a finding."""
     match arn:
-        case {"Fn::Join": [_, [*_] as parts]}:
-            return "".join(_as_shown(part) for part in cast("list[object]", parts))
+        case {"Fn::Join": [_, parts]}:
+            return "".join(_as_shown(part) for part in parts)
         case {"Fn::GetAtt": [str(logical_id), str(attribute)]}:
             return f"<{logical_id}.{attribute}>"
         case {"Ref": str(name)}:

@@ -67,12 +67,10 @@ class Catalogue:
             raise DefinitionError(f"{self._service}: a service needs at least one saga")
         first: dict[str, SagaDefinition] = {}
         for saga in self.sagas:
-            other = first.setdefault(saga.name, saga)
-            if other is not saga:
-                raise DefinitionError(
-                    f"{self._service}: two sagas are called {saga.name}: "
-                    f"{_name(other.saga_class)} and {_name(saga.saga_class)}"
-                )
+            if saga.name in first:
+                classes = f"{_name(first[saga.name].saga_class)} and {_name(saga.saga_class)}"
+                raise DefinitionError(f"{self._service}: two sagas are called {saga.name}: {classes}")
+            first[saga.name] = saga
 
     def _names(self) -> str:
         return ", ".join(_name(saga.saga_class) for saga in self.sagas)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any
 
 from aws_cdk import Stack, Token
 from aws_cdk import aws_sqs as sqs
@@ -94,13 +94,13 @@ def _likely_size(scope: Construct, value: str) -> int:
     return _resolved_size(Stack.of(scope).resolve(value), len(Stack.of(scope).stack_name))
 
 
-def _resolved_size(value: object, stack_name: int) -> int:
+def _resolved_size(value: Any, stack_name: int) -> int:
     """Bytes of a CloudFormation value. A generated name is stack name, logical id and 13 characters, at most 80."""
     match value:
         case str():
             return len(value.encode())
-        case {"Fn::Join": [_, [*_] as parts]}:
-            return sum(_resolved_size(part, stack_name) for part in cast("list[object]", parts))
+        case {"Fn::Join": [_, parts]}:
+            return sum(_resolved_size(part, stack_name) for part in parts)
         case {"Ref": str(logical_id)} | {"Fn::GetAtt": [str(logical_id), *_]}:
             return min(80, stack_name + len(logical_id) + 14)
         case _:

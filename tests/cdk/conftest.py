@@ -1,0 +1,47 @@
+"""Templates to assert on, each synthesized once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagas.cdk.node import use_bundled_node
+
+use_bundled_node()
+
+Template = dict[str, Any]
+Find = Callable[[str], list[Template]]
+
+
+@pytest.fixture(scope="session")
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The reference app's output. cdk-nag runs with it: a finding fails the synthesis, and every test here."""
+    from infra.app import build_app
+
+    directory = tmp_path_factory.mktemp("cdk.out")
+    build_app(str(directory)).synth()
+    return directory
+
+
+@pytest.fixture(scope="session")
+def template(assembly: Path) -> Template:
+    """The reference stack's template."""
+    return json.loads((assembly / "Sagas.template.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def of_type(template: Template) -> Find:
+    """Finds the properties of all resources of a type, with their logical id under ``@id``."""
+
+    def find(kind: str) -> list[Template]:
+        return [
+            {**resource.get("Properties", {}), "@id": name, "@resource": resource}
+            for name, resource in template["Resources"].items()
+            if resource["Type"] == kind
+        ]
+
+    return find

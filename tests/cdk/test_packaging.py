@@ -1,0 +1,153 @@
+"""What is deployed: the layer and the functions' own code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import functions
+from sagas.cdk import layer
+from sagas.cdk.code import code_asset, packages_of, requirements_of
+from sagas.cdk.layer import PackagingError, build_layer, pinned_requirements
+from sagas.cdk.staging import built_once, copy_files, digest_of, source_files
+from sagas.errors import DefinitionError
+
+LIMIT = 25 * 2**20
+
+
+def names_in(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def size_of(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+def module(name: str, *paths: Path) -> ModuleType:
+    """A package as if it had been imported from ``paths``."""
+    made = ModuleType(name)
+    made.__path__ = [str(path) for path in paths]
+    return made
+
+
+@pytest.fixture(scope="module")
+def content() -> Path:
+    """The layer's content, as functions see it."""
+    return build_layer("arm64", "3.13") / "python"
+
+
+class TestLayer:
+    def test_is_small(self, content: Path) -> None:
+        assert size_of(content) < LIMIT
+
+    def test_holds_what_functions_import(self, content: Path) -> None:
+        assert {"sagas", "aws_lambda_powertools", "msgspec", "pynamodb"} <= names_in(content)
+        assert {"core", "store", "engine", "handlers", "authoring", "errors.py"} <= names_in(content / "sagas")
+
+    def test_leaves_out_what_lambda_has(self, content: Path) -> None:
+        assert not {"boto3", "botocore", "s3transfer", "urllib3", "dateutil", "jmespath", "six.py"} & names_in(content)
+
+    def test_leaves_out_what_only_deploys(self, content: Path) -> None:
+        assert not {"cdk", "local", "cli", "testing"} & names_in(content / "sagas")
+        assert not list(content.rglob("__pycache__"))
+
+    def test_is_built_for_lambda(self, content: Path) -> None:
+        binaries = [path.name for path in (content / "msgspec").glob("*.so")]
+        assert binaries
+        assert all("cpython-313-aarch64-linux" in name for name in binaries)
+
+    def test_is_built_for_x86_when_asked(self) -> None:
+        binaries = (build_layer("x86_64", "3.13") / "python" / "msgspec").glob("*.so")
+        assert all("x86_64" in path.name for path in binaries)
+
+    def test_comes_from_the_cache(self, content: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fetch(arguments: Any) -> None:
+            raise AssertionError(f"fetched again: {arguments}")
+
+        monkeypatch.setattr(layer, "_pip", fetch)
+        assert build_layer("arm64", "3.13") / "python" == content
+
+    def test_versions_are_those_installed_here(self) -> None:
+        pins = dict(pin.split("==") for pin in pinned_requirements())
+        assert pins["aws-lambda-powertools"] == "3.37.0"
+        assert {"msgspec", "pynamodb", "typing-extensions"} <= set(pins)
+        assert not {"boto3", "botocore", "moto", "ministack", "aws-cdk-lib", "lambda-sagas"} & set(pins)
+
+    def test_a_package_that_cannot_be_had(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("PIP_NO_INDEX", "1")
+        with pytest.raises(PackagingError) as error:
+            build_layer("arm64", "3.13")
+        assert "cannot fetch the functions' dependencies" in str(error.value)
+        assert "\n" not in str(error.value)
+        assert not list((tmp_path / ".sagas" / "cache").iterdir())
+
+
+class TestCode:
+    def test_holds_the_packages_of_the_sagas_only(self, template_assets: list[Path]) -> None:
+        (code,) = (path for path in template_assets if (path / "functions").is_dir())
+        assert names_in(code) == {"functions"}
+        expected = {str(path) for path in source_files(Path(functions.__path__[0]))}
+        assert {str(path.relative_to(code / "functions")) for path in code.rglob("*") if path.is_file()} == expected
+
+    @pytest.fixture
+    def template_assets(self, assembly: Path) -> list[Path]:
+        listed = json.loads((assembly / "Sagas.assets.json").read_text())["files"].values()
+        return [assembly / file["source"]["path"] for file in listed if file["source"]["packaging"] == "zip"]
+
+    def test_equal_sources_make_equal_assets(self, tmp_path: Path) -> None:
+        for name in ("one", "two"):
+            package = tmp_path / name / "shop"
+            package.mkdir(parents=True)
+            (package / "__init__.py").write_text("x = 1\n")
+        (tmp_path / "two" / "shop" / "__pycache__").mkdir()
+        (tmp_path / "two" / "shop" / "__pycache__" / "x.pyc").write_bytes(b"by-product")
+        one, two = (code_asset([module("shop", tmp_path / name / "shop")]) for name in ("one", "two"))
+        assert one.path == two.path
+
+    def test_requirements_lie_in_the_package(self, tmp_path: Path) -> None:
+        assert requirements_of([module("shop", tmp_path)]) == []
+        (tmp_path / "requirements.txt").write_text("pydantic\n")
+        assert requirements_of([module("shop", tmp_path)]) == [tmp_path / "requirements.txt"]
+
+    def test_a_saga_in_the_script_itself(self) -> None:
+        here = type("Here", (), {"__module__": "__main__"})
+        with pytest.raises(DefinitionError, match="Here is defined in the script"):
+            packages_of([here])
+
+    def test_a_module_without_a_package(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "lonely_saga.py").write_text("class Lonely: ...\n")
+        lonely: Any = ModuleType("lonely_saga")
+        lonely.__file__ = str(tmp_path / "lonely_saga.py")
+        lonely.Lonely = type("Lonely", (), {"__module__": "lonely_saga"})
+        monkeypatch.setitem(sys.modules, "lonely_saga", lonely)
+        assert names_in(Path(code_asset(packages_of([lonely.Lonely])).path)) == {"lonely_saga.py"}
+
+
+class TestStaging:
+    def test_the_digest_depends_on_names_content_and_extras(self, tmp_path: Path) -> None:
+        (tmp_path / "a").write_text("1")
+        (tmp_path / "b").write_text("2")
+        a, b = tmp_path / "a", tmp_path / "b"
+        digests = {digest_of({"a": a}), digest_of({"b": a}), digest_of({"a": b}), digest_of({"a": a}, "x")}
+        assert len(digests) == 4
+
+    def test_a_build_that_fails_leaves_nothing(self, tmp_path: Path) -> None:
+        def build(target: Path) -> None:
+            (target / "half").touch()
+            raise OSError("disk full")
+
+        with pytest.raises(OSError, match="disk full"):
+            built_once("thing", build, tmp_path)
+        assert names_in(tmp_path) == set()
+        assert names_in(built_once("thing", lambda target: (target / "whole").touch(), tmp_path)) == {"whole"}
+
+    def test_copies_keep_their_names(self, tmp_path: Path) -> None:
+        (tmp_path / "a").write_text("1")
+        copy_files({"deep/er/b": tmp_path / "a"}, tmp_path / "out")
+        assert (tmp_path / "out" / "deep" / "er" / "b").read_text() == "1"

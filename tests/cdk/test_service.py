@@ -1,0 +1,221 @@
+"""SagaService: several of them, their options, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aws_cdk import App, RemovalPolicy, Size, Stack, assertions
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
+
+from functions.checkout import Checkout
+from functions.create_zip import CreateZip
+from sagas import Context, Retry, Saga, step
+from sagas.cdk import FunctionOptions, SagaService
+from sagas.errors import DefinitionError
+
+Template = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    amount: int
+
+
+class Slow(Saga[Request]):
+    """One step with an undo that takes longer, and more attempts, than itself."""
+
+    @step(timeout=20, retry=Retry.constant(max_retries=1, delay=1))
+    def work(self, request: Request, ctx: Context) -> int:
+        return request.amount
+
+    @work.compensate(timeout=99.5, retry=Retry.constant(max_retries=7, delay=1))
+    def unwork(self, ctx: Context) -> None: ...
+
+    @step(retired=True)
+    def old(self, ctx: Context) -> None: ...
+
+
+class Namesake(Saga[Request], name="checkout"):
+    """Another saga with a name that is taken."""
+
+    @step
+    def work(self, ctx: Context) -> None: ...
+
+
+def render(build: Callable[[Stack], object]) -> Template:
+    """Synthesize a stack."""
+    stack = Stack(App(), "Test")
+    build(stack)
+    return dict(assertions.Template.from_stack(stack).to_json())
+
+
+def of_type(template: Template, kind: str) -> list[Template]:
+    return [resource for resource in template["Resources"].values() if resource["Type"] == kind]
+
+
+def marks(template: Template) -> dict[tuple[str, ...], Template]:
+    """The marked resources' properties, by what their mark says."""
+    return {
+        tuple(resource["Metadata"]["sagas"].values()): resource["Properties"]
+        for resource in template["Resources"].values()
+        if "sagas" in resource.get("Metadata", {})
+    }
+
+
+class TestPolicies:
+    def test_an_undo_counts_too(self) -> None:
+        found = marks(render(lambda stack: SagaService(stack, "S", sagas=[Slow])))
+        assert found["function", "slow", "work"]["Timeout"] == 110
+        assert found["queue", "slow", "work"]["VisibilityTimeout"] == 660
+        assert found["queue", "slow", "work"]["RedrivePolicy"]["maxReceiveCount"] == 18
+
+    def test_a_retired_step_keeps_function_and_queue(self) -> None:
+        found = marks(render(lambda stack: SagaService(stack, "S", sagas=[Slow])))
+        assert {("function", "slow", "old"), ("queue", "slow", "old")} <= set(found)
+
+    def test_a_batch_is_processed_one_by_one(self) -> None:
+        functions = {Slow.work: FunctionOptions(batch_size=5)}
+        found = marks(render(lambda stack: SagaService(stack, "S", sagas=[Slow], functions=functions)))
+        assert found["function", "slow", "work"]["Timeout"] == 510
+        variables = found["function", "slow", "work"]["Environment"]["Variables"]
+        assert variables["SAGAS_VISIBILITY_TIMEOUT"] == "3060"
+
+
+class TestOptions:
+    def test_of_a_function(self) -> None:
+        options = FunctionOptions(
+            memory_size=1024,
+            ephemeral_storage=Size.gibibytes(2),
+            maximum_concurrency=5,
+            environment={"COLOUR": "blue"},
+        )
+        template = render(lambda stack: SagaService(stack, "S", sagas=[Slow], functions={Slow.work: options}))
+        function = marks(template)["function", "slow", "work"]
+        assert function["MemorySize"] == 1024
+        assert function["EphemeralStorage"] == {"Size": 2048}
+        assert function["Environment"]["Variables"]["COLOUR"] == "blue"
+        assert "COLOUR" not in marks(template)["function", "slow", "old"]["Environment"]["Variables"]
+        concurrency = [source["Properties"].get("ScalingConfig") for source in of_type(template, MAPPING)]
+        assert concurrency == [{"MaximumConcurrency": 5}, None]
+
+    def test_of_the_service(self) -> None:
+        template = render(
+            lambda stack: SagaService(
+                stack,
+                "S",
+                sagas=[Slow],
+                environment={"COLOUR": "red"},
+                removal_policy=RemovalPolicy.DESTROY,
+                architecture=lambda_.Architecture.X86_64,
+                log_level="DEBUG",
+                shards=2,
+            )
+        )
+        for function in of_type(template, "AWS::Lambda::Function"):
+            variables = function["Properties"]["Environment"]["Variables"]
+            assert variables["COLOUR"] == "red"
+            assert variables["POWERTOOLS_LOG_LEVEL"] == "DEBUG"
+            assert variables["SAGAS_SHARDS"] == "2"
+            assert function["Properties"]["Architectures"] == ["x86_64"]
+        for table in of_type(template, "AWS::DynamoDB::Table"):
+            assert table["DeletionPolicy"] == "Delete"
+            assert table["Properties"]["DeletionProtectionEnabled"] is False
+
+    def test_alarms_go_to_the_topic(self) -> None:
+        def build(stack: Stack) -> None:
+            SagaService(stack, "S", sagas=[Slow], alarm_topic=sns.Topic(stack, "Alarms"))
+
+        (alarm,) = of_type(render(build), "AWS::CloudWatch::Alarm")
+        assert len(alarm["Properties"]["AlarmActions"]) == 1
+
+
+MAPPING = "AWS::Lambda::EventSourceMapping"
+
+
+class TestSeveral:
+    def test_two_services_in_one_stack(self) -> None:
+        def build(stack: Stack) -> None:
+            SagaService(stack, "One", sagas=[Slow])
+            SagaService(stack, "Two", sagas=[Slow])
+
+        assert len(of_type(render(build), "AWS::ApiGateway::RestApi")) == 2
+
+    def test_two_stacks_in_one_app_name_nothing_physically(self) -> None:
+        app = App()
+        stacks = [Stack(app, name) for name in ("One", "Two")]
+        for stack in stacks:
+            SagaService(stack, "S", sagas=[Slow])
+        for stack in stacks:
+            resources: Template = assertions.Template.from_stack(stack).to_json()["Resources"]
+            fixed = {"TableName", "QueueName", "FunctionName", "BucketName", "RoleName", "LogGroupName", "AlarmName"}
+            given = [one.get("Properties", {}).get(name) for one in resources.values() for name in fixed]
+            assert not [name for name in given if isinstance(name, str)]
+
+
+class TestAccess:
+    def test_parts(self) -> None:
+        service = SagaService(Stack(App(), "Test"), "S", sagas=[CreateZip, Checkout])
+        assert service.function(CreateZip.upload) is not service.function(CreateZip.check)
+        assert service.queue(CreateZip.upload).queue_arn != service.dead_letter_queue(CreateZip).queue_arn
+        assert service.sagas_table.table_arn != service.audit_table.table_arn
+        assert service.api.url
+        assert service.supervisor.function_arn
+
+    def test_users_grant_what_a_step_needs(self) -> None:
+        def build(stack: Stack) -> None:
+            service = SagaService(stack, "S", sagas=[Slow])
+            s3.Bucket(stack, "B").grant_read(service.function(Slow.work))
+
+        assert "s3:GetObject*" in str(render(build))
+
+
+def refused(build: Callable[[Stack], object]) -> str:
+    """The message of a service that must not be built."""
+    with pytest.raises(DefinitionError) as error:
+        build(Stack(App(), "Test"))
+    return str(error.value)
+
+
+class TestRefused:
+    def test_no_saga(self) -> None:
+        assert refused(lambda stack: SagaService(stack, "Shop", sagas=[])) == "Shop: a service needs at least one saga"
+
+    def test_two_of_one_name(self) -> None:
+        message = refused(lambda stack: SagaService(stack, "Shop", sagas=[Checkout, Namesake]))
+        assert "two sagas are called checkout: Checkout and Namesake" in message
+
+    def test_the_same_twice(self) -> None:
+        assert "two sagas" in refused(lambda stack: SagaService(stack, "Shop", sagas=[Checkout, Checkout]))
+
+    def test_something_else_than_a_saga(self) -> None:
+        assert "int is no saga class" in refused(lambda stack: SagaService(stack, "Shop", sagas=[int]))
+
+    def test_options_for_a_step_of_no_saga_here(self) -> None:
+        functions = {CreateZip.upload: FunctionOptions()}
+        message = refused(lambda stack: SagaService(stack, "Shop", sagas=[Checkout], functions=functions))
+        assert "CreateZip is not among its sagas (Checkout)" in message
+
+    def test_options_for_something_else_than_a_step(self) -> None:
+        functions = {"upload": FunctionOptions()}
+        message = refused(lambda stack: SagaService(stack, "Shop", sagas=[Checkout], functions=functions))
+        assert "'upload' is not a step" in message
+
+    def test_a_step_of_another_service(self) -> None:
+        service = SagaService(Stack(App(), "Test"), "Shop", sagas=[Checkout])
+        with pytest.raises(DefinitionError, match="CreateZip is not among its sagas"):
+            service.function(CreateZip.upload)
+
+    def test_a_batch_that_takes_too_long(self) -> None:
+        functions = {CreateZip.upload: FunctionOptions(batch_size=2)}
+        message = refused(lambda stack: SagaService(stack, "Shop", sagas=[CreateZip], functions=functions))
+        assert "step upload: a batch of 2 with a timeout of 840 s each needs 1690 s" in message
+
+    def test_variables_beyond_what_lambda_takes(self) -> None:
+        environment = {"LONG": "x" * 3900}
+        message = refused(lambda stack: SagaService(stack, "Shop", sagas=[Checkout], environment=environment))
+        assert "Lambda allows 4096" in message

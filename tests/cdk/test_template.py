@@ -1,0 +1,255 @@
+"""The reference stack's template, point by point."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Template = dict[str, Any]
+Find = Callable[[str], list[Template]]
+
+
+def denies_plain_http(policy: Template) -> bool:
+    """Tell whether a resource policy refuses connections without TLS, to everyone."""
+    return any(
+        statement["Effect"] == "Deny"
+        and statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+        and statement["Principal"] in ("*", {"AWS": "*"})
+        for statement in policy["PolicyDocument"]["Statement"]
+    )
+
+
+def test_cfn_lint_finds_nothing(assembly: Path) -> None:
+    command = [str(Path(sys.executable).parent / "cfn-lint"), str(assembly / "Sagas.template.json")]
+    linted = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert linted.returncode == 0, linted.stdout
+
+
+def test_cdk_nag_would_find_something(tmp_path: Path) -> None:
+    from aws_cdk import aws_s3 as s3
+
+    from infra.app import build_app
+
+    app = build_app(str(tmp_path))
+    s3.Bucket(app.node.find_child("Sagas"), "WithoutTls")  # pyright: ignore[reportArgumentType] - a Stack, at run time
+    with pytest.raises(RuntimeError, match="AwsSolutions-S10"):
+        app.synth()
+
+
+class TestTables:
+    def test_keys_and_indexes(self, template: Template) -> None:
+        sagas, audit = (marked(template, part) for part in ("sagas_table", "audit_table"))
+        assert sagas["KeySchema"] == [{"AttributeName": "saga_id", "KeyType": "HASH"}]
+        assert audit["KeySchema"] == [
+            {"AttributeName": "saga_id", "KeyType": "HASH"},
+            {"AttributeName": "seq", "KeyType": "RANGE"},
+        ]
+        assert {"AttributeName": "seq", "AttributeType": "N"} in audit["AttributeDefinitions"]
+        indexes = {index["IndexName"]: index for index in sagas["GlobalSecondaryIndexes"]}
+        assert {name: [key["AttributeName"] for key in index["KeySchema"]] for name, index in indexes.items()} == {
+            "open": ["open_shard", "due"],
+            "by_name": ["name_shard", "created_at"],
+        }
+        assert all(index["Projection"] == {"ProjectionType": "KEYS_ONLY"} for index in indexes.values())
+
+    def test_protected(self, of_type: Find) -> None:
+        for table in of_type("AWS::DynamoDB::Table"):
+            assert table["BillingMode"] == "PAY_PER_REQUEST"
+            assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+            assert table["DeletionProtectionEnabled"] is True
+            assert table["@resource"]["DeletionPolicy"] == "Retain"
+
+    def test_items_of_sagas_expire(self, template: Template) -> None:
+        for part in ("sagas_table", "audit_table"):
+            assert marked(template, part)["TimeToLiveSpecification"] == {
+                "AttributeName": "expires_at",
+                "Enabled": True,
+            }
+
+
+class TestTransportAndEncryption:
+    def test_buckets(self, of_type: Find) -> None:
+        guarded = {policy["Bucket"]["Ref"] for policy in of_type("AWS::S3::BucketPolicy") if denies_plain_http(policy)}
+        for bucket in of_type("AWS::S3::Bucket"):
+            assert bucket["@id"] in guarded
+            assert bucket["BucketEncryption"]
+            assert all(bucket["PublicAccessBlockConfiguration"].values())
+
+    def test_queues(self, of_type: Find) -> None:
+        policies = [policy for policy in of_type("AWS::SQS::QueuePolicy") if denies_plain_http(policy)]
+        guarded = {queue["Ref"] for policy in policies for queue in policy["Queues"]}
+        for queue in of_type("AWS::SQS::Queue"):
+            assert queue["@id"] in guarded
+            assert queue["SqsManagedSseEnabled"] is True
+            assert queue["MessageRetentionPeriod"] == 14 * 24 * 3600
+
+    def test_topics(self, of_type: Find) -> None:
+        policies = [policy for policy in of_type("AWS::SNS::TopicPolicy") if denies_plain_http(policy)]
+        guarded = {topic["Ref"] for policy in policies for topic in policy["Topics"]}
+        for topic in of_type("AWS::SNS::Topic"):
+            assert topic["@id"] in guarded
+            assert topic["KmsMasterKeyId"]
+
+
+class TestFunctions:
+    def test_all(self, of_type: Find) -> None:
+        for function in of_type("AWS::Lambda::Function"):
+            assert function["Runtime"] == "python3.13"
+            assert function["Architectures"] == ["arm64"]
+            assert function["TracingConfig"] == {"Mode": "Active"}
+            assert len(function["Layers"]) == 1
+            assert function["LoggingConfig"]["LogGroup"]
+
+    def test_one_for_each_step_with_its_own_role(self, template: Template) -> None:
+        found = dict(marked_all(template, "function"))
+        assert set(found) == {
+            *(("create-zip", step) for step in ("check", "upload", "announce")),
+            *(("checkout", step) for step in ("reserve", "capture", "ship")),
+        }
+        roles = [json.dumps(function["Role"]) for function in found.values()]
+        assert len(set(roles)) == len(roles)
+
+    def test_may_call_themselves_through_queues(self, template: Template) -> None:
+        assert all(function["RecursiveLoop"] == "Allow" for _, function in marked_all(template, "function"))
+
+    def test_timeouts_leave_time_to_record_the_outcome(self, template: Template) -> None:
+        found = dict(marked_all(template, "function"))
+        assert found["create-zip", "upload"]["Timeout"] == 850
+        assert found["checkout", "ship"]["Timeout"] == 40
+
+    def test_environment(self, template: Template) -> None:
+        variables = dict(marked_all(template, "function"))["checkout", "capture"]["Environment"]["Variables"]
+        assert variables["SAGAS_CLASSES"] == '["functions.checkout:Checkout"]'
+        assert (variables["SAGAS_SAGA"], variables["SAGAS_STEP"]) == ("checkout", "capture")
+        assert variables["SAGAS_SHARDS"] == "8"
+        assert variables["SAGAS_MAX_RECEIVES"] == "19"
+        assert variables["SAGAS_VISIBILITY_TIMEOUT"] == "240"
+        assert variables["POWERTOOLS_METRICS_NAMESPACE"] == "Sagas"
+        assert {"SAGAS_TABLE", "SAGAS_AUDIT_TABLE", "SAGAS_PAYLOAD_BUCKET", "SAGAS_QUEUES", "ZIPS_BUCKET"} <= set(
+            variables
+        )
+        assert "create-zip" not in json.dumps(variables["SAGAS_QUEUES"])
+
+    def test_logs_are_kept_for_a_time(self, of_type: Find) -> None:
+        assert all(group["RetentionInDays"] == 90 for group in of_type("AWS::Logs::LogGroup"))
+
+
+class TestQueues:
+    def test_step_queues(self, template: Template) -> None:
+        functions = dict(marked_all(template, "function"))
+        for step, queue in marked_all(template, "queue"):
+            assert queue["VisibilityTimeout"] == 6 * functions[step]["Timeout"]
+            assert 0 < queue["RedrivePolicy"]["maxReceiveCount"] <= 1000
+
+    def test_one_dead_letter_queue_a_saga(self, template: Template) -> None:
+        letters = {
+            name: resource["Metadata"]["sagas"]["saga"]
+            for name, resource in template["Resources"].items()
+            if resource.get("Metadata", {}).get("sagas", {}).get("part") == "dead_letter_queue"
+        }
+        assert sorted(letters.values()) == ["checkout", "create-zip"]
+        for (saga, _), queue in marked_all(template, "queue"):
+            assert letters[queue["RedrivePolicy"]["deadLetterTargetArn"]["Fn::GetAtt"][0]] == saga
+
+    def test_event_sources(self, of_type: Find) -> None:
+        sources = of_type("AWS::Lambda::EventSourceMapping")
+        assert len(sources) == 6
+        for source in sources:
+            assert source["BatchSize"] == 1
+            assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+            assert "ScalingConfig" not in source
+
+    def test_dead_letters_raise_an_alarm(self, of_type: Find) -> None:
+        alarms = of_type("AWS::CloudWatch::Alarm")
+        assert len(alarms) == 2
+        assert all("redrive" in alarm["AlarmDescription"] for alarm in alarms)
+
+
+class TestSupervisor:
+    def test_ticks(self, of_type: Find) -> None:
+        rules = of_type("AWS::Events::Rule")
+        assert {rule["ScheduleExpression"]: rule["Targets"][0]["Input"] for rule in rules} == {
+            "rate(1 minute)": '{"action":"recover"}',
+            "rate(1 hour)": '{"action":"sweep"}',
+        }
+
+    def test_is_not_retried(self, of_type: Find) -> None:
+        (invocation,) = of_type("AWS::Lambda::EventInvokeConfig")
+        assert invocation["MaximumRetryAttempts"] == 0
+        for rule in of_type("AWS::Events::Rule"):
+            assert rule["Targets"][0]["RetryPolicy"]["MaximumRetryAttempts"] == 0
+
+
+class TestApi:
+    def test_routes(self, template: Template, of_type: Find) -> None:
+        from sagas.cdk.api import ROUTES
+
+        found = {(path_of(template, method["ResourceId"]), method["HttpMethod"]) for method in of_type(METHOD)}
+        assert found == {(path, method) for path, methods in ROUTES.items() for method in methods}
+
+    def test_is_authorized_by_iam(self, of_type: Find) -> None:
+        assert all(method["AuthorizationType"] == "AWS_IAM" for method in of_type(METHOD))
+
+    def test_stage(self, of_type: Find) -> None:
+        (stage,) = of_type("AWS::ApiGateway::Stage")
+        assert stage["TracingEnabled"] is True
+        (settings,) = stage["MethodSettings"]
+        assert settings["ThrottlingRateLimit"] > 0
+        assert settings["ThrottlingBurstLimit"] > 0
+        assert settings.get("DataTraceEnabled", False) is False
+
+    def test_access_log_holds_no_payload(self, of_type: Find) -> None:
+        (stage,) = of_type("AWS::ApiGateway::Stage")
+        form = stage["AccessLogSetting"]["Format"]
+        assert "$context.status" in form
+        assert "body" not in form.lower()
+
+    def test_gateway_answers_have_our_shape(self, of_type: Find) -> None:
+        answers = {answer["ResponseType"]: answer for answer in of_type("AWS::ApiGateway::GatewayResponse")}
+        assert {"DEFAULT_4XX", "DEFAULT_5XX", "REQUEST_TOO_LARGE", "THROTTLED"} <= set(answers)
+        for answer in answers.values():
+            text = answer["ResponseTemplates"]["application/json"]
+            body = json.loads(text.replace("$context.error.messageString", '"Too large"'))
+            assert body["error"].keys() == {"code", "message", "details"}
+
+
+METHOD = "AWS::ApiGateway::Method"
+
+
+def path_of(template: Template, resource: Template) -> str:
+    """The path of an API's resource, without the leading slash."""
+    if "Ref" not in resource:
+        return ""
+    properties = template["Resources"][resource["Ref"]]["Properties"]
+    return f"{path_of(template, properties['ParentId'])}/{properties['PathPart']}".lstrip("/")
+
+
+def marked(template: Template, part: str) -> Template:
+    """The properties of the one resource that is marked as ``part``."""
+    (found,) = (
+        resource["Properties"]
+        for resource in template["Resources"].values()
+        if resource.get("Metadata", {}).get("sagas", {}).get("part") == part
+    )
+    return found
+
+
+def marked_all(template: Template, part: str) -> Iterator[tuple[tuple[str, str], Template]]:
+    """The properties of the resources marked as ``part``, by saga and step."""
+    for resource in template["Resources"].values():
+        names = resource.get("Metadata", {}).get("sagas", {})
+        if names.get("part") == part:
+            yield (names["saga"], names["step"]), resource["Properties"]
+
+
+@pytest.mark.parametrize(
+    "output", ["ZipsBucket", "AnnounceTopicArn", "StockTable", "LedgerTable", "ShipmentsTable", "ApiUrl"]
+)
+def test_outputs(template: Template, output: str) -> None:
+    assert output in template["Outputs"]
