@@ -16,6 +16,7 @@ from sagas.authoring.scope import Scope
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of, type_name
 from sagas.authoring.signatures import Signature, read_signature
+from sagas.authoring.steps import StepOptions
 from sagas.errors import DefinitionError
 
 __all__ = ["MAX_RETRY_SECONDS", "MAX_TIMEOUT", "build"]
@@ -71,11 +72,7 @@ class _Builder:
         where = f'{self.where}: step "{name}"'
         options = step.options
         retry, timeout = _policies(options.retry, options.timeout, where)
-        breaker = cast("object", options.circuit_breaker)
-        if breaker is not None and not isinstance(breaker, CircuitBreaker):
-            raise DefinitionError(f"{where}: circuit_breaker must be a CircuitBreaker, not {breaker!r}")
-        if options.undo_when not in ("completed", "started"):
-            raise DefinitionError(f'{where}: undo_when must be "completed" or "started", not {options.undo_when!r}')
+        _check_choices(options, where)
         signature = read_signature(step.function, self.scope, self.bound, where)
         if not signature.says_return:
             raise DefinitionError(f"{where}: it has no return annotation; a step without a result returns None")
@@ -88,7 +85,7 @@ class _Builder:
             result_type=signature.returns,
             retry=retry,
             timeout=timeout,
-            circuit_breaker=breaker,
+            circuit_breaker=options.circuit_breaker,
             undo_when=options.undo_when,
             retired=bool(options.retired),
         )
@@ -162,6 +159,14 @@ def _check_holds(type_: Any, produced: Any, producer: str, where: str) -> None:
         raise DefinitionError(
             f"{where} is annotated {type_name(type_)}, which cannot hold {producer}, a {type_name(produced)}"
         )
+
+
+def _check_choices(options: StepOptions, where: str) -> None:
+    breaker = cast("object", options.circuit_breaker)
+    if breaker is not None and not isinstance(breaker, CircuitBreaker):
+        raise DefinitionError(f"{where}: circuit_breaker must be a CircuitBreaker, not {breaker!r}")
+    if options.undo_when not in ("completed", "started"):
+        raise DefinitionError(f'{where}: undo_when must be "completed" or "started", not {options.undo_when!r}')
 
 
 def _policies(retry: object, timeout: object, where: str) -> tuple[Retry, float]:

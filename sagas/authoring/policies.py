@@ -228,7 +228,10 @@ class OrphanSweep:
 
     def __post_init__(self) -> None:
         env, prefix = str(self.bucket_env), str(self.prefix)
-        _require(env.isidentifier() and env == self.bucket_env, f"OrphanSweep: bucket_env must name a variable, not {self.bucket_env!r}")
+        _require(
+            env.isidentifier() and env == self.bucket_env,
+            f"OrphanSweep: bucket_env must name a variable, not {self.bucket_env!r}",
+        )
         good = prefix.endswith("/") and not prefix.startswith("/") and ".." not in prefix
         _require(good, f"OrphanSweep: prefix must be a relative path ending in a slash, not {self.prefix!r}")
         _check_duration("OrphanSweep", "min_age", self.min_age)

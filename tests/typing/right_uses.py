@@ -56,7 +56,7 @@ class Trip(Saga[Request], name="trip"):
 class ShortTrip(Trip, name="short-trip"):
     @step
     def flight(self, request: Request, ctx: Context) -> str:
-        return Trip.flight(self, request, ctx) + "!"
+        return super().flight(request, ctx) + "!"
 
     @flight.compensate
     def cancel_flight(self, flight: str, ctx: Context) -> None: ...

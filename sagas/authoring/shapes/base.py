@@ -104,6 +104,10 @@ class Definitions:
         """Keep the schema of a type that was referenced."""
         self.schemas[self._names[type_]] = schema
 
+    def same(self, type_: Any, other: Any) -> None:
+        """Let ``type_`` be known by the name ``other`` has."""
+        self._names[type_] = self._names[other]
+
     def _free(self, name: str) -> str:
         taken = set(self._names.values())
         number = 1

@@ -72,13 +72,19 @@ class Model(Shape):
         ref, new = definitions.reference(self.type, self.name)
         if new:
             own = self.type.model_json_schema(mode="validation")
-            named = own.pop("$defs", {})
+            named: dict[str, Any] = own.pop("$defs", {})
+            recursive = str(own.get("$ref", "")).removeprefix("#/$defs/")
+            if recursive in named:
+                own = named.pop(recursive)
+                definitions.same((self.type, recursive), self.type)
             for name, schema in named.items():
-                _, missing = definitions.reference((self.type, name), name)
-                if missing:
-                    definitions.define((self.type, name), self._adapted(schema, definitions))
+                self._define((self.type, name), name, schema, definitions)
             definitions.define(self.type, self._adapted(own, definitions))
         return ref
+
+    def _define(self, key: Any, name: str, schema: Any, definitions: Definitions) -> None:
+        if definitions.reference(key, name)[1]:
+            definitions.define(key, self._adapted(schema, definitions))
 
     def owns(self, value: Any) -> bool:
         """Tell whether it is of exactly this class."""

@@ -6,7 +6,7 @@ import enum
 from dataclasses import InitVar, dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal, NamedTuple, NewType, TypedDict, Union
+from typing import Annotated, Any, ForwardRef, Literal, NamedTuple, NewType, TypedDict
 from uuid import UUID
 
 import pydantic
@@ -17,7 +17,7 @@ from sagas.authoring.codec import canonical, content_hash, decode, encode, json_
 from sagas.authoring.shapes.base import UnsupportedType
 
 UserId = NewType("UserId", str)
-JsonValue = Union[dict[str, "JsonValue"], list["JsonValue"], str, int, float, bool, None]
+JsonValue = dict[str, "JsonValue"] | list["JsonValue"] | str | int | float | bool | None
 
 
 class Color(enum.Enum):
@@ -251,7 +251,7 @@ UNSUPPORTED: list[Any] = [
     object | date,
     list[int] | tuple[int, ...],
     Address | dict[str, Any],
-    dict[str, "Later"],
+    ForwardRef("Later"),
     enum.Enum("Odd", {"A": 1.5}),
     enum.Flag("Bits", "A B"),
 ]
@@ -326,7 +326,8 @@ def test_references_may_point_elsewhere() -> None:
     schema = json_schema(Order, ref_template="#/components/schemas/{name}")
     assert schema["$ref"] == "#/components/schemas/Order"
     model = json_schema(list[Model])
-    assert set(model) == {"type", "items", "$defs"}
+    assert model["items"] == {"$ref": "#/$defs/Model"}
+    assert set(model["$defs"]) == {"Model"}
     assert all(
         definition.get("additionalProperties") is False or "$ref" in definition
         for definition in model["$defs"].values()
