@@ -16,6 +16,7 @@ __all__ = [
     "compensate_asked",
     "message_arrived",
     "message_arrived_late",
+    "resolve_asked",
     "retry_asked",
     "stall_noticed",
 ]
@@ -172,3 +173,13 @@ def compensate_asked(plan: Plan, state: SagaState, event: ev.CompensateAsked, no
     if _held(state, now) or state.lost_until > now:
         return Decision(state, (Refuse("an execution of this saga may still be at work"),))
     return Decision(_claimed(state, event.lease), (Write(ev.CompensationStarted("operator")),))
+
+
+def resolve_asked(plan: Plan, state: SagaState, event: ev.ResolveAsked, now: float) -> Decision:
+    """Take the saga off the list of those that need a person."""
+    if not state.attention:
+        return Decision(state, (Refuse(f"the saga is {state.status} and needs no attention"),))
+    if _held(state, now):
+        return Decision(state, (Refuse("somebody else is at work on this saga"),))
+    fact = ev.Resolved(event.note, event.taken, event.steps)
+    return Decision(_claimed(state, event.lease), (Write(fact),))

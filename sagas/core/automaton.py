@@ -83,6 +83,7 @@ ROWS: tuple[Row, ...] = (
     Row(tuple(S), ev.CancelAsked, arrivals.cancel_asked, ()),
     Row(tuple(S), ev.RetryAsked, arrivals.retry_asked, ()),
     Row(tuple(S), ev.CompensateAsked, arrivals.compensate_asked, ()),
+    Row(tuple(S), ev.ResolveAsked, arrivals.resolve_asked, ()),
 )
 
 TABLE: dict[tuple[SagaStatus, type[Any]], Row] = {(s, row.event): row for row in ROWS for s in row.sources}

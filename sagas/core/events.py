@@ -27,6 +27,7 @@ __all__ = [
     "Recovered",
     "RecoveryExhausted",
     "Redriven",
+    "ResolveAsked",
     "Resolved",
     "RetryAsked",
     "SagaFailed",
@@ -219,7 +220,24 @@ class CompensateAsked:
     lease: Lease
 
 
-Arrival = MessageArrived | StallNoticed | CancelAsked | RetryAsked | CompensateAsked
+@dataclass(frozen=True, slots=True)
+class ResolveAsked:
+    """An operator says that it is settled.
+
+    Args:
+        lease: what would be taken.
+        note: why.
+        taken: what was done.
+        steps: positions of steps whose undo was done by hand.
+    """
+
+    lease: Lease
+    note: str
+    taken: str
+    steps: tuple[int, ...] = ()
+
+
+Arrival = MessageArrived | StallNoticed | CancelAsked | RetryAsked | CompensateAsked | ResolveAsked
 Event = Fact | Arrival
 
 FACTS: dict[str, type[Fact]] = {

@@ -9,6 +9,7 @@ from typing import Any
 
 from sagas.engine.attempt import Tools
 from sagas.engine.clock import Clock, SystemClock
+from sagas.engine.operations import Operations
 from sagas.engine.ports import Observer, Quiet
 from sagas.engine.reader import Reader
 from sagas.engine.registry import Registry
@@ -19,6 +20,7 @@ from sagas.errors import SagaError
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
 from sagas.store.control import ControlItems
+from sagas.store.definitions import Definitions
 from sagas.store.journal import Journal
 from sagas.store.listing import Listing
 from sagas.store.payloads import Payloads
@@ -39,6 +41,8 @@ class Deployment:
     settler: Settler
     starter: Starter
     reader: Reader
+    operations: Operations
+    definitions: Definitions
     tools: Tools
     clock: Clock
 
@@ -69,11 +73,15 @@ def assemble(
     control, journal = ControlItems(tables, settings), Journal(tables, Payloads(settings))
     queues = Queues(routes, settings.region, settings.endpoint_url)
     settler = Settler(control, journal, clock, observer or Quiet())
-    starter = Starter(registry, control, journal, queues, clock)
+    definitions = Definitions(tables, clock.now)
+    starter = Starter(registry, control, journal, queues, clock, definitions)
     reader = Reader(registry, control, journal, Listing(tables, settings))
+    operations = Operations(reader, control, settler, queues, clock)
     logger = logger or logging.getLogger("sagas")
     tools = Tools(control, journal, settler, Runner(), clock, logger, connect)
-    return Deployment(registry, control, journal, queues, settler, starter, reader, tools, clock)
+    return Deployment(
+        registry, control, journal, queues, settler, starter, reader, operations, definitions, tools, clock
+    )
 
 
 def settings_from(environment: Mapping[str, str]) -> StoreSettings:

@@ -13,18 +13,23 @@ from sagas.core.states import SagaState, StepState
 from sagas.engine.clock import Clock
 from sagas.engine.ports import Postbox
 from sagas.engine.registry import Registry, SagaType
-from sagas.errors import InvalidRequest, Problem
+from sagas.errors import InvalidRequest, Problem, Unavailable
 from sagas.messaging.message import Message
 from sagas.store.control import ControlItems
+from sagas.store.definitions import Definitions
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 
-__all__ = ["KeyReused", "Started", "Starter", "id_for_key"]
+__all__ = ["Disabled", "KeyReused", "Started", "Starter", "id_for_key"]
 
 _SURELY_SENT = 4.0
 """Seconds after which a saga that nobody claimed may lack its first message. A second one does no harm."""
 LONGEST_KEY = 256
 """Characters an ``Idempotency-Key`` may have."""
+
+
+class Disabled(Unavailable):
+    """The saga type takes no new sagas for now."""
 
 
 class KeyReused(InvalidRequest):
@@ -51,13 +56,20 @@ class Starter:
     """Stores new sagas and sends their first message."""
 
     def __init__(
-        self, registry: Registry, control: ControlItems, journal: Journal, postbox: Postbox, clock: Clock
+        self,
+        registry: Registry,
+        control: ControlItems,
+        journal: Journal,
+        postbox: Postbox,
+        clock: Clock,
+        definitions: Definitions,
     ) -> None:
         self._registry = registry
         self._control = control
         self._journal = journal
         self._postbox = postbox
         self._clock = clock
+        self._definitions = definitions
 
     def start(self, name: str, request: Any, *, key: str | None = None, actor: str = "unknown") -> Started:
         """Start a saga.
@@ -72,16 +84,19 @@ class Starter:
             NotFound: there is no such saga type.
             InvalidRequest: the request does not fit; ``problems`` lists the paths.
             KeyReused: the key came with another request before.
+            Disabled: the type takes no new sagas for now.
             Unavailable: a table or queue is out of reach. Try again with the same key.
         """
         saga_type = self._registry.get(name)
+        if not self._definitions.get(name).active:
+            raise Disabled(f"starting {name} is disabled", retry_after=60)
         decode(request, saga_type.definition.request_type)
         _check_key(key)
         saga_id = id_for_key(name, key) if key else self._clock.new_id()
         entry = self._first_entry(saga_type, saga_id, request, actor)
         landed = self._journal.put(entry)
         if landed.details.get("request_hash") != entry.details["request_hash"]:
-            problem = Problem("$header.Idempotency-Key", "was used with another body")
+            problem = Problem("header.Idempotency-Key", "was used with another body")
             raise KeyReused("this idempotency key was used before, for another request", [problem])
         return self._open(saga_type, landed, fresh=landed is entry)
 
@@ -131,5 +146,5 @@ def _check_key(key: str | None) -> None:
     if key is None:
         return
     if not 0 < len(key) <= LONGEST_KEY or not key.isprintable():
-        problem = Problem("$header.Idempotency-Key", f"must be 1 to {LONGEST_KEY} printable characters")
+        problem = Problem("header.Idempotency-Key", f"must be 1 to {LONGEST_KEY} printable characters")
         raise InvalidRequest("the idempotency key is not usable", [problem])

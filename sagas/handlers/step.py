@@ -99,7 +99,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         The records to keep in the queue, as ``batchItemFailures``.
     """
     records = _Records(_deployment(), context)
-    processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
+    processor: Any = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
     with processor(event.get("Records", []), records.handle, context):
         processor.process()
     return {"batchItemFailures": list(processor.response()["batchItemFailures"])}

@@ -43,7 +43,7 @@ class Place:
             padded = cursor + "=" * (-len(cursor) % 4)
             return msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=cls)
         except (ValueError, msgspec.MsgspecError):
-            problem = Problem("$query.cursor", "is not a cursor from an earlier answer")
+            problem = Problem("query.cursor", "is not a cursor from an earlier answer")
             raise InvalidRequest("the cursor is not valid", [problem]) from None
 
 

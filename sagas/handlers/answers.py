@@ -1,0 +1,69 @@
+"""Answers of the API, and the one place that turns the library's errors into HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError, ServiceError
+
+from sagas.engine.starter import Disabled, KeyReused
+from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
+
+__all__ = ["MalformedBody", "answer", "answer_error", "answer_unexpected", "error"]
+
+
+class MalformedBody(SagaError):
+    """The body is not JSON."""
+
+
+_CODES: tuple[tuple[type[SagaError], int, str], ...] = (
+    (MalformedBody, 400, "malformed_body"),
+    (NotFound, 404, "not_found"),
+    (Conflict, 409, "conflict"),
+    (TooLarge, 413, "too_large"),
+    (KeyReused, 422, "idempotency_key_reused"),
+    (InvalidRequest, 422, "invalid_request"),
+    (Disabled, 503, "disabled"),
+    (Unavailable, 503, "unavailable"),
+)
+
+
+def answer(status: int, body: Any, headers: dict[str, str] | None = None) -> Response[str]:
+    """Return an answer with a JSON body."""
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    known: dict[str, Any] = {"Cache-Control": "no-store", **(headers or {})}
+    return Response(status_code=status, content_type="application/json", body=text, headers=known)
+
+
+def error(
+    status: int, code: str, message: str, details: Any = None, headers: dict[str, str] | None = None
+) -> Response[str]:
+    """Return an error in the one shape all of them have."""
+    return answer(status, {"error": {"code": code, "message": message, "details": details}}, headers)
+
+
+def _details(exception: SagaError) -> list[dict[str, str]] | None:
+    if not isinstance(exception, InvalidRequest):
+        return None
+    problems = exception.problems or (Problem("$", str(exception)),)
+    return [{"path": problem.path, "message": problem.message} for problem in problems]
+
+
+def answer_error(exception: SagaError) -> Response[str]:
+    """Return the answer to an error of the library."""
+    for kind, status, code in _CODES:
+        if isinstance(exception, kind):
+            headers = {"Retry-After": f"{max(1, round(getattr(exception, 'retry_after', 0)))}"}
+            return error(status, code, str(exception), _details(exception), headers if status == 503 else None)
+    return answer_unexpected(exception)
+
+
+def answer_unexpected(exception: Exception) -> Response[str]:
+    """Return the answer to anything else: no detail leaves the house."""
+    if isinstance(exception, NotFoundError):
+        return error(404, "not_found", "there is no such resource")
+    if isinstance(exception, ServiceError):
+        return error(int(exception.status_code), "refused", "the request was refused")
+    return error(500, "internal", "an internal error; the log has it under this request's id")

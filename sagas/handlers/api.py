@@ -1,0 +1,163 @@
+"""The function behind the REST API."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Any
+
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError
+
+from sagas.core.states import SagaState, SagaStatus
+from sagas.engine.assembly import Deployment, from_environment
+from sagas.errors import InvalidRequest, Problem, SagaError
+from sagas.handlers.answers import answer, answer_error, answer_unexpected
+from sagas.handlers.definitions import add_definition_routes
+from sagas.handlers.inputs import Request, checked_id
+from sagas.handlers.telemetry import telemetry
+from sagas.store.listing import Place
+
+__all__ = ["handler", "reset"]
+
+
+@lru_cache(maxsize=1)
+def _app() -> APIGatewayRestResolver:
+    seen = telemetry()
+    deployment = from_environment(os.environ, seen, seen.plain_logger)
+    app = APIGatewayRestResolver(debug=False)
+    _add_error_handlers(app)
+    _add_saga_routes(app, deployment)
+    _add_operation_routes(app, deployment)
+    add_definition_routes(app, deployment)
+    return app
+
+
+def _request(app: APIGatewayRestResolver) -> Request:
+    return Request(app.current_event.raw_event)
+
+
+def _add_error_handlers(app: APIGatewayRestResolver) -> None:
+    def known(error: SagaError) -> Response[str]:
+        telemetry().logger.info("request refused", extra={"error": type(error).__name__})
+        return answer_error(error)
+
+    def unexpected(error: Exception) -> Response[str]:
+        if not isinstance(error, NotFoundError):
+            telemetry().logger.exception("request failed")
+        return answer_unexpected(error)
+
+    app.exception_handler(SagaError)(known)
+    app.exception_handler([NotFoundError, Exception])(unexpected)
+
+
+def _add_saga_routes(app: APIGatewayRestResolver, deployment: Deployment) -> None:
+    reader, starter = deployment.reader, deployment.starter
+
+    @app.post("/sagas/<name>")
+    def start(name: str) -> Response[str]:
+        request = _request(app)
+        deployment.registry.get(name)
+        key, actor = request.header("Idempotency-Key"), request.actor
+        started = starter.start(name, request.body(), key=key, actor=actor)
+        location = f"{request.base}/sagas/{name}/{started.state.saga_id}"
+        saga = _linked(request, reader.show(name, started.state.saga_id))
+        return answer(202 if started.created else 200, saga, {"Location": location})
+
+    @app.get("/sagas/<name>/<saga_id>/audit")
+    def audit(name: str, saga_id: str) -> Response[str]:
+        request = _request(app)
+        request.only("limit", "cursor")
+        after = _seq(request.text("cursor"))
+        entries, more = reader.audit(name, checked_id(saga_id), request.limit(), after)
+        return answer(200, {"entries": entries, "cursor": None if more is None else Place("seq", str(more)).cursor})
+
+    @app.get("/sagas/<name>/<saga_id>")
+    def show(name: str, saga_id: str) -> Response[str]:
+        return answer(200, _linked(_request(app), reader.show(name, checked_id(saga_id))))
+
+    @app.get("/sagas")
+    def list_sagas() -> Response[str]:
+        request = _request(app)
+        request.only("name", "status", "limit", "cursor")
+        name = request.text("name")
+        names = [name] if name else [saga.definition.name for saga in deployment.registry]
+        for known in names:
+            deployment.registry.get(known)
+        page = reader.list(names, request.status(), request.limit(), request.text("cursor"))
+        return answer(200, page | {"sagas": [_linked(request, saga) for saga in page["sagas"]]})
+
+    @app.get("/attention")
+    def attention() -> Response[str]:
+        request = _request(app)
+        request.only("name", "limit", "cursor")
+        page = reader.attention(request.text("name"), request.limit(), request.text("cursor"))
+        return answer(200, page | {"sagas": [_linked(request, saga) for saga in page["sagas"]]})
+
+    _ = start, audit, show, list_sagas, attention
+
+
+def _add_operation_routes(app: APIGatewayRestResolver, deployment: Deployment) -> None:
+    reader, operations = deployment.reader, deployment.operations
+
+    def shown(state: SagaState, status: int) -> Response[str]:
+        return answer(status, _linked(_request(app), reader.show(state.saga, state.saga_id)))
+
+    @app.delete("/sagas/<name>/<saga_id>")
+    def cancel(name: str, saga_id: str) -> Response[str]:
+        state = operations.cancel(name, checked_id(saga_id), _request(app).actor)
+        return shown(state, 200 if state.status is SagaStatus.CANCELLED else 202)
+
+    @app.post("/sagas/<name>/<saga_id>/retry")
+    def retry(name: str, saga_id: str) -> Response[str]:
+        note = _request(app).fields(note=str).get("note", "")
+        return shown(operations.retry(name, checked_id(saga_id), note, _request(app).actor), 202)
+
+    @app.post("/sagas/<name>/<saga_id>/compensate")
+    def compensate(name: str, saga_id: str) -> Response[str]:
+        note = _request(app).fields(note=str).get("note", "")
+        return shown(operations.compensate(name, checked_id(saga_id), note, _request(app).actor), 202)
+
+    @app.post("/sagas/<name>/<saga_id>/resolve")
+    def resolve(name: str, saga_id: str) -> Response[str]:
+        fields = _request(app).fields(note=str, action=str, steps=list)
+        if not fields.get("note"):
+            raise InvalidRequest("a resolution needs a note", [Problem("$.note", "missing")])
+        steps = tuple(str(step) for step in fields.get("steps", []))
+        action, actor = fields.get("action", ""), _request(app).actor
+        return shown(operations.resolve(name, checked_id(saga_id), fields["note"], action, steps, actor), 200)
+
+    _ = cancel, retry, compensate, resolve
+
+
+def _linked(request: Request, saga: dict[str, Any]) -> dict[str, Any]:
+    """Make the links of a saga lead through the stage the request came by."""
+    links = {name: request.base + path for name, path in saga["links"].items()}
+    return saga | {"links": links}
+
+
+def _seq(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    place = Place.parse(cursor)
+    if place.sort != "seq" or not place.saga_id.isdigit():
+        raise InvalidRequest("the cursor is not valid", [Problem("query.cursor", "is from another list")])
+    return int(place.saga_id)
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Handle a REST API (v1) event.
+
+    Args:
+        event: API Gateway's proxy event.
+        context: Lambda's context.
+
+    Returns:
+        A proxy answer; errors too are answers, never exceptions.
+    """
+    return _app().resolve(event, context)
+
+
+def reset() -> None:
+    """Forget the deployment, so that the next invocation reads the environment anew."""
+    _app.cache_clear()

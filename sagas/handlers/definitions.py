@@ -1,0 +1,79 @@
+"""The API's routes about saga types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
+
+from sagas.authoring.codec import json_schema
+from sagas.authoring.definition import StepDefinition
+from sagas.core.times import iso
+from sagas.engine.assembly import Deployment
+from sagas.engine.registry import SagaType
+from sagas.errors import InvalidRequest, Problem
+from sagas.handlers.answers import answer
+from sagas.handlers.inputs import Request
+from sagas.handlers.openapi import describe
+from sagas.store.definitions import Activity
+
+__all__ = ["add_definition_routes"]
+
+
+def _step_view(step: StepDefinition) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "undo": step.undo.name if step.undo else None,
+        "max_retries": step.retry.max_retries,
+        "on_exhausted": step.retry.on_exhausted.value,
+        "timeout": step.timeout,
+        "retired": step.retired,
+    }
+
+
+def _view(saga: SagaType, activity: Activity) -> dict[str, Any]:
+    definition = saga.definition
+    return {
+        "name": definition.name,
+        "version": definition.version,
+        "description": definition.description,
+        "active": activity.active,
+        "reason": activity.reason or None,
+        "changed_by": activity.changed_by or None,
+        "changed_at": iso(activity.changed_at) if activity.changed_at else None,
+        "request": json_schema(definition.request_type),
+        "steps": [_step_view(step) for step in definition.steps],
+    }
+
+
+def add_definition_routes(app: APIGatewayRestResolver, deployment: Deployment) -> None:
+    """Add ``/definitions`` and ``/openapi.json`` to ``app``."""
+    definitions, registry = deployment.definitions, deployment.registry
+
+    def shown(name: str) -> dict[str, Any]:
+        return _view(registry.get(name), definitions.get(name, fresh=True))
+
+    @app.get("/definitions")
+    def list_definitions() -> Response[str]:
+        return answer(200, {"definitions": [shown(saga.definition.name) for saga in registry]})
+
+    @app.get("/definitions/<name>")
+    def show_definition(name: str) -> Response[str]:
+        return answer(200, shown(name))
+
+    @app.put("/definitions/<name>")
+    def change_definition(name: str) -> Response[str]:
+        registry.get(name)
+        request = Request(app.current_event.raw_event)
+        fields = request.fields(active=bool, reason=str)
+        if "active" not in fields:
+            raise InvalidRequest("say whether it is active", [Problem("$.active", "missing")])
+        now = deployment.clock.now()
+        definitions.put(name, Activity(fields["active"], fields.get("reason", ""), request.actor, now))
+        return answer(200, shown(name))
+
+    @app.get("/openapi.json")
+    def openapi() -> Response[str]:
+        return answer(200, describe(list(registry)))
+
+    _ = list_definitions, show_definition, change_definition, openapi
