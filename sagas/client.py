@@ -30,7 +30,7 @@ class SagaClient:
         """Return a client for what the variables of a function of the service describe.
 
         Args:
-            environment: ``SAGAS_TABLE``, ``SAGAS_AUDIT_TABLE``, ``SAGAS_CLASSES``, ``SAGAS_QUEUES`` and the optional ones;
+            environment: ``SAGAS_TABLE``, ``SAGAS_AUDIT_TABLE``, ``SAGAS_CLASSES``, ``SAGAS_QUEUES`` and optional ones;
                 the process's own by default.
             actor: who acts.
 
