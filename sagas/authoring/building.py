@@ -64,7 +64,7 @@ class _Builder:
             raise DefinitionError(f"{where}: a name is an ASCII identifier of at most 40 characters")
         if name in _FIXED:
             raise DefinitionError(f'{where}: the name "{name}" is taken: it fills a parameter of every step')
-        if name in self.reserved:
+        if name in self.reserved or name.startswith("__"):
             raise DefinitionError(f'{where}: the name "{name}" is taken by a member of Saga')
 
     def add_step(self, name: str, step: AnyStep) -> None:

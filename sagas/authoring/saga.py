@@ -8,7 +8,7 @@ import sys
 from abc import ABCMeta
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from sagas.authoring.building import build
 from sagas.authoring.definition import SagaDefinition
@@ -32,6 +32,11 @@ _LATER_MEMBERS = ("on_orphans",)
 def _where(class_name: str, keywords: Mapping[str, Any]) -> str:
     name = keywords.get("name")
     return f'{class_name} (saga "{kebab(class_name) if name is None else name}")'
+
+
+def _refuse_keywords(where: str, unknown: Mapping[str, Any]) -> NoReturn:
+    known = ", ".join(OPTION_NAMES)
+    raise DefinitionError(f'{where}: unknown class keyword "{next(iter(unknown))}"; known are {known}')
 
 
 def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
@@ -98,7 +103,12 @@ else:
 
         def __new__(metacls, name, bases, body, /, **keywords):
             own = {key: keywords.pop(key) for key in OPTION_NAMES if key in keywords}
-            cls = super().__new__(metacls, name, bases, {_OPTIONS: own, **body}, **keywords)
+            try:
+                cls = super().__new__(metacls, name, bases, {_OPTIONS: own, **body}, **keywords)
+            except TypeError:
+                if keywords:  # a mixin that takes no keywords stood before Saga
+                    _refuse_keywords(_where(name, own), keywords)
+                raise
             if bases != (Generic,):
                 _define(cls, body)
             return cls
@@ -142,9 +152,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         def __init_subclass__(cls, **unknown):
             # the metaclass took the known ones, and a mixin its own
             if unknown:
-                where = _where(cls.__name__, vars(cls)[_OPTIONS])
-                known = ", ".join(OPTION_NAMES)
-                raise DefinitionError(f'{where}: unknown class keyword "{next(iter(unknown))}"; known are {known}')
+                _refuse_keywords(_where(cls.__name__, vars(cls)[_OPTIONS]), unknown)
             super().__init_subclass__()
 
     @classmethod

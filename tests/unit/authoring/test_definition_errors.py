@@ -74,6 +74,7 @@ BODIES: dict[str, tuple[str, list[str]]] = {
     "called request": ("@step\ndef request(self) -> int: ...", ['step "request"', "taken"]),
     "called ctx": ("@step\ndef ctx(self) -> int: ...", ['step "ctx"', "taken"]),
     "called like a member": ("@step\ndef create(self) -> int: ...", ['step "create"', "member of Saga"]),
+    "called like a special method": ("@step\ndef __call__(self) -> int: ...", ["member of Saga"]),
     "called like a later member": ("@step\ndef on_orphans(self) -> int: ...", ["member of Saga"]),
     "undo called like a member": (GOOD + "@book.compensate\ndef create(self) -> None: ...", ['"create"', "member"]),
     "name too long": (f"@step\ndef {'a' * 41}(self) -> int: ...", ["at most 40"]),
@@ -197,6 +198,10 @@ CLASSES: dict[str, tuple[str, list[str]]] = {
     "a generic base without its argument": (
         "class Base(Saga[T]):\n    pass\nclass Ship(Base):\n    @step\n    def a(self) -> int: ...",
         ["Ship", "request", "missing"],
+    ),
+    "an unknown keyword beside a mixin": (
+        "class Mixin:\n    def __init_subclass__(cls): ...\n" + saga(GOOD, "Mixin, Saga[Req], retires=3"),
+        ["Ship", "retires", "unknown class keyword"],
     ),
     "an InitVar": (
         "@dataclass\nclass R:\n    y: InitVar[int]\n" + saga("@step\ndef a(self) -> R: ..."),
