@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sagas.authoring.context import Context, S3Object
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.errors import Cancelled, DefinitionError, InvalidRequest, PermanentError, Rejected, SagaError
+
+if TYPE_CHECKING:
+    from sagas.client import SagaClient
 
 __all__ = [
     "AutoDisable",
@@ -25,6 +28,7 @@ __all__ = [
     "Retry",
     "S3Object",
     "Saga",
+    "SagaClient",
     "SagaError",
     "step",
 ]

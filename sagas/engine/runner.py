@@ -86,18 +86,24 @@ class Runner:
         """
         parameters = parameters_of(step, undo)
         function: Callable[..., Any] = step.undo.function if undo and step.undo else step.function
-        arguments = {p.name: _argument(p, payloads, context) for p in parameters}
+        arguments = {p.name: _argument(definition, p, payloads, context) for p in parameters}
         result = _call(function, self._instance(definition), arguments)
         if undo:
             return None
         return json.dumps(encode(result, step.result_type), separators=(",", ":"), ensure_ascii=False)
 
 
-def _argument(parameter: Parameter, payloads: Mapping[str, str | None], context: Context) -> Any:
+def _argument(
+    definition: SagaDefinition, parameter: Parameter, payloads: Mapping[str, str | None], context: Context
+) -> Any:
+    """The value of a parameter. A payload is read as what its producer declared: the taker may declare less."""
     if parameter.source is Source.CONTEXT:
         return context
     text = payloads[parameter.name]
-    return None if text is None else decode(json.loads(text), parameter.type)
+    if text is None:
+        return None
+    produced = definition.request_type if parameter.step is None else definition.step(parameter.step).result_type
+    return decode(json.loads(text), produced)
 
 
 def _call(function: Callable[..., Any], instance: Any, arguments: Mapping[str, Any]) -> Any:

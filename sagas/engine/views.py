@@ -74,6 +74,18 @@ def _payload(entry: Entry | None) -> Any:
     return json.loads(entry.payload) if entry is not None and entry.payload is not None else None
 
 
+def _standing_error(past: list[Entry]) -> Entry | None:
+    """The step's last failure that no later success made good: that of its undo, else its own."""
+    forward: Entry | None = None
+    backward: Entry | None = None
+    for entry in past:
+        if entry.action in ("StepFailed", "StepLost", "StepCompleted"):
+            forward = entry if entry.action != "StepCompleted" else None
+        else:
+            backward = entry if entry.action != "StepCompensated" else None
+    return backward or forward
+
+
 def _started(state: SagaState, step: StepState, past: list[Entry]) -> str | None:
     if past:
         return str(past[0].details.get("started_at") or iso(past[0].at))
@@ -93,7 +105,6 @@ def _step_view(state: SagaState, index: int, history: _History) -> dict[str, Any
     last = past[-1] if past else None
     settled = step.status not in (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING)
     completed = next((entry for entry in past if entry.action == "StepCompleted"), None)
-    failed = last if step.status is not StepStatus.COMPLETED or state.undoing else None
     waits = state.cursor == index and not state.over and state.lease is None and state.not_before
     return {
         "name": step.name,
@@ -103,7 +114,7 @@ def _step_view(state: SagaState, index: int, history: _History) -> dict[str, Any
         "started_at": _started(state, step, past),
         "ended_at": iso(last.at) if last is not None and settled else None,
         "result": _payload(completed),
-        "error": _error(failed),
+        "error": _error(_standing_error(past)),
         "next_attempt_at": _when(state.not_before) if waits else None,
     }
 

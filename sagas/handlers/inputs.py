@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import uuid
 from typing import Any, cast
 
@@ -35,7 +36,9 @@ class Request:
 
     @property
     def base(self) -> str:
-        """What precedes ``/sagas`` in the URL's path: the stage."""
+        """What precedes ``/sagas`` in the URL's path: the stage, or what ``SAGAS_BASE_PATH`` says for a custom domain."""
+        if "SAGAS_BASE_PATH" in os.environ:
+            return os.environ["SAGAS_BASE_PATH"]
         path = str(self._context.get("path") or "")
         return path[: -len(self._event["path"])] if path.endswith(str(self._event.get("path"))) else ""
 
