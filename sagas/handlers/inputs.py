@@ -36,7 +36,7 @@ class Request:
 
     @property
     def base(self) -> str:
-        """What precedes ``/sagas`` in the URL's path: the stage, or what ``SAGAS_BASE_PATH`` says for a custom domain."""
+        """What precedes ``/sagas`` in the URL's path: the stage; ``SAGAS_BASE_PATH`` overrides it."""
         if "SAGAS_BASE_PATH" in os.environ:
             return os.environ["SAGAS_BASE_PATH"]
         path = str(self._context.get("path") or "")
