@@ -41,16 +41,20 @@ _TIMEOUT = 29
 _RATE, _BURST = 500, 1000
 """Calls a second, and at once, that the stage lets through."""
 
-_RESPONSES: Mapping[str, tuple[str, str]] = {
-    "DEFAULT_4XX": ("", "bad_request"),
-    "DEFAULT_5XX": ("", "internal_error"),
-    "ACCESS_DENIED": ("403", "forbidden"),
-    "MISSING_AUTHENTICATION_TOKEN": ("403", "forbidden"),
-    "REQUEST_TOO_LARGE": ("413", "too_large"),
-    "THROTTLED": ("429", "throttled"),
-    "INTEGRATION_TIMEOUT": ("504", "timeout"),
+_GATEWAY_MESSAGE = "$context.error.messageString"
+_NO_ENTRY = "the call is not signed, or there is no such path and method"
+"""The gateway gives one answer to the two mistakes; its own words name only the first."""
+
+_RESPONSES: Mapping[str, tuple[str, str, str]] = {
+    "DEFAULT_4XX": ("", "bad_request", _GATEWAY_MESSAGE),
+    "DEFAULT_5XX": ("", "internal", _GATEWAY_MESSAGE),
+    "ACCESS_DENIED": ("403", "forbidden", _GATEWAY_MESSAGE),
+    "MISSING_AUTHENTICATION_TOKEN": ("403", "forbidden", json.dumps(_NO_ENTRY)),
+    "REQUEST_TOO_LARGE": ("413", "too_large", _GATEWAY_MESSAGE),
+    "THROTTLED": ("429", "throttled", _GATEWAY_MESSAGE),
+    "INTEGRATION_TIMEOUT": ("504", "timeout", _GATEWAY_MESSAGE),
 }
-"""The gateway's own answers: status (the gateway's when empty) and our error code."""
+"""The gateway's own answers: status (the gateway's when empty), our error code, and the message as a JSON string."""
 
 _PUSH_LOGS = "arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
 _FINDINGS = {
@@ -82,7 +86,7 @@ class ApiFunction(SagaFunction):
             shared=shared,
             handler="sagas.handlers.api.handler",
             timeout=_TIMEOUT,
-            environment={**environment, "POWERTOOLS_SERVICE_NAME": "api"},
+            environment=environment,
             function=FunctionOptions(memory_size=512),
             description="Starts, shows and cancels sagas",
         )
@@ -118,19 +122,18 @@ class SagaApi(Construct):
                 resource.add_method(method, integration)
 
     def _shape_gateway_answers(self) -> None:
-        for kind, (status, code) in _RESPONSES.items():
+        for kind, (status, code, message) in _RESPONSES.items():
             self.rest_api.add_gateway_response(
                 kind,
                 type=apigateway.ResponseType.of(kind),
                 status_code=status or None,
-                templates={"application/json": _error_template(code)},
+                templates={"application/json": _error_template(code, message)},
             )
 
 
-def _error_template(code: str) -> str:
-    # The gateway fills in the message with its quotes; so it stands for a JSON string, and only here.
-    shape = json.dumps({"error": {"code": code, "message": "MESSAGE", "details": []}})
-    return shape.replace('"MESSAGE"', "$context.error.messageString")
+def _error_template(code: str, message: str) -> str:
+    # The gateway fills in its message with quotes around it, so this is JSON only afterwards.
+    return f'{{"error": {{"code": "{code}", "message": {message}, "details": null}}}}'
 
 
 def _rest_api(scope: Construct, options: ServiceOptions) -> apigateway.RestApi:

@@ -11,7 +11,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition, StepDefinition
-from sagas.cdk.options import ServiceOptions
+from sagas.cdk.options import METRICS_NAMESPACE, ServiceOptions
 from sagas.cdk.queues import SagaQueues, base_url, max_receives, visibility_timeout
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
@@ -40,7 +40,8 @@ def service_environment(
         "SAGAS_SHARDS": str(options.shards),
         "SAGAS_CLASSES": _compact([_class_path(saga.saga_class) for saga in sagas]),
         "SAGAS_QUEUES": Stack.of(tables).to_json_string(_queue_names(queues)),
-        "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
+        "POWERTOOLS_SERVICE_NAME": options.service,
+        "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
         "POWERTOOLS_LOG_LEVEL": options.log_level,
         **options.environment,
     }
@@ -49,7 +50,6 @@ def service_environment(
 def step_environment(saga: SagaDefinition, step: StepDefinition, batch_size: int) -> dict[str, str]:
     """Variables that tell a step's function which step it is."""
     return {
-        "POWERTOOLS_SERVICE_NAME": saga.name,
         "SAGAS_SAGA": saga.name,
         "SAGAS_STEP": step.name,
         "SAGAS_MAX_RECEIVES": str(max_receives(step)),

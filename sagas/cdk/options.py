@@ -9,7 +9,9 @@ from aws_cdk import RemovalPolicy, Size
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 
-__all__ = ["FunctionOptions", "ServiceOptions"]
+__all__ = ["METRICS_NAMESPACE", "FunctionOptions", "ServiceOptions"]
+
+METRICS_NAMESPACE = "Sagas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class ServiceOptions:
     """What holds for all functions, tables and queues of a service.
 
     Args:
+        service: name of the service in logs and metrics.
         architecture: of the functions; third-party code is fetched for it.
         runtime: Python of the functions; third-party code is fetched for it.
         log_level: DEBUG, INFO, WARNING, ERROR or CRITICAL.
@@ -47,6 +50,7 @@ class ServiceOptions:
         environment: variables every function gets.
     """
 
+    service: str
     architecture: lambda_.Architecture
     runtime: lambda_.Runtime
     log_level: str

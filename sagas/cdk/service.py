@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import RemovalPolicy
 from aws_cdk import aws_apigateway as apigateway
-from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -19,6 +17,7 @@ from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.steps import Step
+from sagas.cdk.alarms import SagaAlarms
 from sagas.cdk.api import ApiFunction, SagaApi
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import code_asset, packages_of, requirements_of
@@ -45,7 +44,7 @@ class SagaService(Construct):
         sagas: the saga classes, at least one; their names must differ.
         functions: options of single steps' functions, by step (``CreateZip.upload``).
         environment: variables that reach every function, the supervisor included.
-        alarm_topic: told when a dead-letter queue is not empty. An alarm cannot publish to a topic under ``aws/sns``.
+        alarm_topic: told when an alarm goes on. An alarm cannot publish to a topic under ``aws/sns``.
         removal_policy: what becomes of tables and the payload bucket when they leave the stack; DESTROY also lifts the
             tables' deletion protection.
         architecture: of the functions.
@@ -78,7 +77,14 @@ class SagaService(Construct):
         super().__init__(scope, id)
         self._catalogue = Catalogue(id, sagas, functions or {})
         self._options = ServiceOptions(
-            architecture, runtime, log_level, log_retention, removal_policy, shards, dict(environment or {})
+            self.node.path.replace("/", "-"),
+            architecture,
+            runtime,
+            log_level,
+            log_retention,
+            removal_policy,
+            shards,
+            dict(environment or {}),
         )
         self.tables = Tables(self, "Tables", removal_policy=removal_policy)
         self._queues = {saga.name: self._saga_queues(saga) for saga in self._catalogue.sagas}
@@ -87,7 +93,7 @@ class SagaService(Construct):
         self.supervisor = self._supervisor().function
         self.api = self._api()
         for saga in self._catalogue.sagas:
-            self._watch_dead_letters(saga, alarm_topic)
+            self._add_alarms(saga, alarm_topic)
 
     def function(self, step: AnyStep) -> lambda_.Function:
         """Return the function that runs a step and its undo, to grant it what the step needs."""
@@ -181,22 +187,12 @@ class SagaService(Construct):
     def _all_queues(self) -> list[sqs.Queue]:
         return [queue for own in self._queues.values() for queue in [*own.steps.values(), own.dead_letters]]
 
-    def _watch_dead_letters(self, saga: SagaDefinition, topic: sns.ITopic | sns.TopicBase | None) -> None:
-        metric = self._queues[saga.name].dead_letters.metric_approximate_number_of_messages_visible(
-            period=Duration.minutes(1), statistic="Maximum"
-        )
-        alarm = cloudwatch.Alarm(
+    def _add_alarms(self, saga: SagaDefinition, topic: sns.ITopic | sns.TopicBase | None) -> None:
+        SagaAlarms(
             self,
-            f"{saga.name}-dead-letters",
-            metric=metric,
-            threshold=0,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-            evaluation_periods=1,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=(
-                f"Saga {saga.name} has dead letters. Read saga_id and step in the message's attributes, mend the "
-                "cause, then start the queue's DLQ redrive to source."
-            ),
+            f"{saga.name}-alarms",
+            saga=saga.name,
+            service=self._options.service,
+            dead_letters=self._queues[saga.name].dead_letters,
+            topic=topic,
         )
-        if topic is not None:
-            alarm.add_alarm_action(cast("cloudwatch.IAlarmAction", actions.SnsAction(cast("sns.ITopic", topic))))

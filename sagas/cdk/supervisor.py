@@ -26,7 +26,7 @@ _SWEEP_EVERY = Duration.hours(1)
 
 
 class Supervisor(SagaFunction):
-    """The supervisor's function and its two rules, whose events read ``{"action": "recover"}`` or ``"sweep"``."""
+    """The supervisor's function and its two rules, whose events read ``{"task": "recover"}`` or ``"sweep"``."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Supervisor(SagaFunction):
             shared=shared,
             handler="sagas.handlers.supervisor.handler",
             timeout=_TIMEOUT,
-            environment={**environment, "POWERTOOLS_SERVICE_NAME": "supervisor"},
+            environment=environment,
             function=FunctionOptions(),
             description="Recovers sagas whose message or lease was lost, and sweeps orphaned objects",
         )
@@ -56,15 +56,15 @@ class Supervisor(SagaFunction):
         self._call("recover", _RECOVER_EVERY)
         self._call("sweep", _SWEEP_EVERY)
 
-    def _call(self, action: str, every: Duration) -> None:
+    def _call(self, task: str, every: Duration) -> None:
         target = targets.LambdaFunction(
             cast("lambda_.IFunction", self.function),
-            event=events.RuleTargetInput.from_object({"action": action}),
+            event=events.RuleTargetInput.from_object({"task": task}),
             retry_attempts=0,
         )
         events.Rule(
             self,
-            action.capitalize(),
+            task.capitalize(),
             schedule=events.Schedule.rate(every),
             targets=[cast("events.IRuleTarget", target)],
         )

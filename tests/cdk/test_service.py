@@ -130,8 +130,8 @@ class TestOptions:
         def build(stack: Stack) -> None:
             SagaService(stack, "S", sagas=[Slow], alarm_topic=sns.Topic(stack, "Alarms"))
 
-        (alarm,) = of_type(render(build), "AWS::CloudWatch::Alarm")
-        assert len(alarm["Properties"]["AlarmActions"]) == 1
+        alarms = of_type(render(build), "AWS::CloudWatch::Alarm")
+        assert [len(alarm["Properties"]["AlarmActions"]) for alarm in alarms] == [1, 1]
 
 
 MAPPING = "AWS::Lambda::EventSourceMapping"

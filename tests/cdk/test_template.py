@@ -165,18 +165,28 @@ class TestQueues:
             assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
             assert "ScalingConfig" not in source
 
-    def test_dead_letters_raise_an_alarm(self, of_type: Find) -> None:
+    def test_alarms_say_what_to_do(self, of_type: Find) -> None:
         alarms = of_type("AWS::CloudWatch::Alarm")
-        assert len(alarms) == 2
-        assert all("redrive" in alarm["AlarmDescription"] for alarm in alarms)
+        assert sorted(alarm["MetricName"] for alarm in alarms) == [
+            *["ApproximateNumberOfMessagesVisible"] * 2,
+            *["SagaCompensationFailed"] * 2,
+        ]
+        assert all("redrive" in alarm["AlarmDescription"] or "retry" in alarm["AlarmDescription"] for alarm in alarms)
+
+    def test_alarms_watch_the_metrics_that_functions_write(self, of_type: Find) -> None:
+        functions = of_type("AWS::Lambda::Function")
+        (service,) = {function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] for function in functions}
+        for alarm in of_type("AWS::CloudWatch::Alarm"):
+            if alarm["Namespace"] == "Sagas":
+                assert {"Name": "service", "Value": service} in alarm["Dimensions"]
 
 
 class TestSupervisor:
     def test_ticks(self, of_type: Find) -> None:
         rules = of_type("AWS::Events::Rule")
         assert {rule["ScheduleExpression"]: rule["Targets"][0]["Input"] for rule in rules} == {
-            "rate(1 minute)": '{"action":"recover"}',
-            "rate(1 hour)": '{"action":"sweep"}',
+            "rate(1 minute)": '{"task":"recover"}',
+            "rate(1 hour)": '{"task":"sweep"}',
         }
 
     def test_is_not_retried(self, of_type: Find) -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import boto3
 
-__all__ = ["REPOSITORY", "Running", "free_port", "launch", "poll", "processes_of", "run_sagas"]
+__all__ = ["REPOSITORY", "Running", "free_port", "launch", "poll", "processes_of", "run_sagas", "start"]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SAGAS = str(Path(sys.executable).parent / "sagas")
@@ -56,18 +56,23 @@ def run_sagas(project: Path, *arguments: str, deadline: float = 60.0) -> subproc
 
 def launch(project: Path, app: str, *options: str, port: int | None = None) -> Running:
     """Start ``sagas local up`` in the background, and wait until it is ready."""
-    command = [SAGAS, "local", "up", "--app", app, "--port", str(port or free_port()), *options]
-    with (project / "out.txt").open("w") as out, (project / "err.txt").open("w") as err:
-        process = subprocess.Popen(
-            command, cwd=project, env=_environment(), stdout=out, stderr=err, start_new_session=True
-        )
-    running = Running(project, process)
+    running = start(project, app, *options, port=port)
     try:
         poll("local stack", running.ready, deadline=90)
     except BaseException:
         running.stop()
         raise
     return running
+
+
+def start(project: Path, app: str, *options: str, port: int | None = None) -> Running:
+    """Start ``sagas local up`` in the background."""
+    command = [SAGAS, "local", "up", "--app", app, "--port", str(port or free_port()), *options]
+    with (project / "out.txt").open("w") as out, (project / "err.txt").open("w") as err:
+        process = subprocess.Popen(
+            command, cwd=project, env=_environment(), stdout=out, stderr=err, start_new_session=True
+        )
+    return Running(project, process)
 
 
 class Running:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.stack import Running, free_port, launch, poll, processes_of, run_sagas
+from tests.e2e.stack import Running, free_port, launch, poll, processes_of, run_sagas, start
 
 pytestmark = pytest.mark.e2e
 
@@ -117,6 +117,17 @@ class TestEnd:
         assert probe.process.wait(timeout=10) == 1
         (line,) = (probe.project / "err.txt").read_text().splitlines()
         assert "the emulator ended" in line
+
+
+class TestInterrupted:
+    def test_while_the_app_is_still_synthesizing(self, project: Path) -> None:
+        app = 'python -c \'import time; open("begun", "w"); time.sleep(60)\''
+        starting = start(project, app)
+        poll("app", (project / "begun").exists)
+        pid = int((project / ".sagas" / "local.lock").read_text())
+        assert starting.stop() == 0
+        assert processes_of(pid) == []
+        assert (project / "err.txt").read_text() == ""
 
 
 class TestDetached:
