@@ -113,8 +113,9 @@ class SagaApi(Construct):
         acknowledge(Validations.of(self), _FINDINGS)
 
     def _add_routes(self, function: ApiFunction) -> None:
+        # One permission for the whole API instead of one a method: a stack takes 500 resources.
         integration = apigateway.LambdaIntegration(
-            cast("lambda_.IFunction", function.function), allow_test_invoke=False, scope_permission_to_method=False
+            cast("lambda_.IFunction", function.function), scope_permission_to_method=False
         )
         for path, methods in ROUTES.items():
             resource = self.rest_api.root.resource_for_path(path)

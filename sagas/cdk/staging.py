@@ -13,6 +13,9 @@ __all__ = ["CACHE", "built_once", "copy_files", "digest_of", "source_files"]
 CACHE = Path(".sagas/cache")
 """Where built assets are kept, under the directory the CDK app runs in."""
 
+_KEPT = 8
+"""Directories of one kind that stay in the cache."""
+
 _BYPRODUCTS = frozenset({"__pycache__", "node_modules"})
 
 
@@ -66,6 +69,7 @@ def built_once(name: str, build: Callable[[Path], None], cache: Path = CACHE) ->
     """
     target = cache / name
     if target.is_dir():
+        target.touch()
         return target
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as scratch:
@@ -73,7 +77,15 @@ def built_once(name: str, build: Callable[[Path], None], cache: Path = CACHE) ->
         made.mkdir()
         build(made)
         _move_into_place(made, target)
+    _forget_oldest(cache, name.partition("-")[0])
     return target
+
+
+def _forget_oldest(cache: Path, kind: str) -> None:
+    """Every change of a source makes a new directory; those used last are kept."""
+    found = sorted(cache.glob(f"{kind}-*"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in found[_KEPT:]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _move_into_place(made: Path, target: Path) -> None:

@@ -147,6 +147,13 @@ class TestStaging:
         assert names_in(tmp_path) == set()
         assert names_in(built_once("thing", lambda target: (target / "whole").touch(), tmp_path)) == {"whole"}
 
+    def test_the_cache_does_not_grow_for_ever(self, tmp_path: Path) -> None:
+        for number in range(20):
+            built_once(f"thing-{number}", lambda target: None, tmp_path)
+        built_once("other-1", lambda target: None, tmp_path)
+        assert len(names_in(tmp_path)) < 12
+        assert {"thing-19", "other-1"} <= names_in(tmp_path)
+
     def test_copies_keep_their_names(self, tmp_path: Path) -> None:
         (tmp_path / "a").write_text("1")
         copy_files({"deep/er/b": tmp_path / "a"}, tmp_path / "out")

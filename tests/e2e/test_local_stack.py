@@ -189,14 +189,22 @@ class TestFailure:
 
 
 class TestEndpoint:
-    def test_deploys_to_a_running_one(self, probe: Running, tmp_path_factory: pytest.TempPathFactory) -> None:
-        other = tmp_path_factory.mktemp("other")
-        ended = run_sagas(other, "local", "up", "--app", PROBE, "--endpoint", probe.description["endpoint_url"])
-        assert ended.returncode == 0, ended.stderr
+    def test_deploys_to_a_running_one_and_updates_it(
+        self, probe: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other = tmp_path / "other"
+        other.mkdir()
+        command = ["local", "up", "--app", PROBE, "--endpoint", probe.description["endpoint_url"]]
+        for timeout in ("50", "50", "40"):
+            monkeypatch.setenv("PROBE_TIMEOUT", timeout)
+            ended = run_sagas(other, *command)
+            assert ended.returncode == 0, ended.stderr
         description = json.loads((other / ".sagas" / "local.json").read_text())
         assert description["pid"] is None
-        assert description["outputs"]["QueueUrl"]
+        assert description["outputs"] == probe.description["outputs"]
+        assert [one["Timeout"] for one in probe.client("lambda").list_functions()["Functions"]] == [40]
         assert "being deleted" in run_sagas(other, "local", "down").stdout
+        poll("deletion", lambda: not probe.client("lambda").list_functions()["Functions"])
 
 
 class TestPersistence:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from sagas.cdk.node import use_bundled_node
@@ -27,7 +28,7 @@ def main() -> None:
         code=lambda_.Code.from_asset(str(Path(__file__).parent / "code")),
         handler="probe.handler",
         runtime=lambda_.Runtime.PYTHON_3_13,
-        timeout=Duration.seconds(50),
+        timeout=Duration.seconds(int(os.environ.get("PROBE_TIMEOUT", "50"))),
     )
     function.add_event_source(sources.SqsEventSource(queue, batch_size=1))
     CfnOutput(stack, "QueueUrl", value=queue.queue_url)
