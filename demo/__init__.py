@@ -1,0 +1,1 @@
+"""The demonstration: real files, real queues, functions and tables, on this machine."""

@@ -1,0 +1,61 @@
+"""``python -m demo``: exits 0 only if everything it shows is true."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from demo.archive import archive_files
+from demo.shop import buy, fail_to_buy, open_shop
+from demo.show import console, show_books, show_timeline
+from demo.stack import Api, DemoFailed, LocalStack, local_stack
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def _event(name: str) -> dict[str, object]:
+    return json.loads((ROOT / "events" / name).read_text())
+
+
+def _zip(stack: LocalStack, api: Api) -> None:
+    console.rule("A saga zips files of this repository")
+    saga, compared = archive_files(stack, api, ROOT)
+    show_timeline(saga, api.audit(saga))
+    console.print(f"[green]{compared}[/]")
+
+
+def _shop(stack: LocalStack, api: Api) -> None:
+    served, unservable = _event("checkout.json"), _event("checkout_unservable.json")
+    shop = open_shop(stack, served)
+    console.rule("A checkout succeeds")
+    saga, before, after = buy(api, shop, served)
+    show_timeline(saga, api.audit(saga))
+    show_books(before, after)
+    console.rule("A checkout fails at its last step and is undone")
+    saga, before, after = fail_to_buy(api, shop, unservable)
+    show_timeline(saga, api.audit(saga))
+    show_books(before, after)
+    console.print("[green]Stock and ledger are as if it had never begun; the audit trail tells that it had.[/]")
+
+
+def main() -> int:
+    """Run the demonstration; return the exit code."""
+    begin = time.monotonic()
+    console.print("Starting the local stack: tables, queues, functions and API in an embedded emulator ...")
+    try:
+        with local_stack() as stack:
+            api = Api(stack)
+            console.print(f"Ready after {time.monotonic() - begin:.1f} s: {stack.description['api_url']}")
+            _zip(stack, api)
+            _shop(stack, api)
+    except DemoFailed as error:
+        console.print(f"[red]The demonstration failed: {error}[/]")
+        return 1
+    console.print(f"\nAll of it was true. {time.monotonic() - begin:.1f} s. Next: `make run`, then README.md.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

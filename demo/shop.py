@@ -1,0 +1,86 @@
+"""Second act: a checkout that succeeds, and one that fails at its last step and is undone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from demo.stack import Api, DemoFailed, LocalStack
+
+__all__ = ["Books", "buy", "fail_to_buy", "open_shop"]
+
+
+@dataclass(frozen=True)
+class Books:
+    """Stock by SKU, and what the ledger adds up to."""
+
+    stock: dict[str, int]
+    earned: Decimal
+    entries: int
+
+
+class Shop:
+    """The tables behind the checkout saga."""
+
+    def __init__(self, stack: LocalStack) -> None:
+        self._dynamodb = stack.client("dynamodb")
+        self._stock, self._ledger = stack.outputs["StockTable"], stack.outputs["LedgerTable"]
+
+    def put(self, sku: str, available: int) -> None:
+        """Put a SKU in stock."""
+        self._dynamodb.put_item(TableName=self._stock, Item={"sku": {"S": sku}, "available": {"N": str(available)}})
+
+    def books(self) -> Books:
+        """Read stock and ledger."""
+        items = self._dynamodb.scan(TableName=self._stock, ConsistentRead=True)["Items"]
+        stock = {item["sku"]["S"]: int(item["available"]["N"]) for item in items if "available" in item}
+        amounts = [
+            Decimal(item["amount"]["N"])
+            for item in self._dynamodb.scan(TableName=self._ledger, ConsistentRead=True)["Items"]
+        ]
+        return Books(stock, sum(amounts, Decimal(0)), len(amounts))
+
+
+def open_shop(stack: LocalStack, request: dict[str, Any]) -> Shop:
+    """Put ten of everything in the request in stock."""
+    shop = Shop(stack)
+    for item in request["items"]:
+        shop.put(item["sku"], 10)
+    return shop
+
+
+def buy(api: Api, shop: Shop, request: dict[str, Any]) -> tuple[dict[str, Any], Books, Books]:
+    """Run a checkout that succeeds; return it with the books before and after.
+
+    Raises:
+        DemoFailed: the books are not what they should be.
+    """
+    before = shop.books()
+    saga = api.run("checkout", request)
+    after = shop.books()
+    sold = {item["sku"]: item["quantity"] for item in request["items"]}
+    left = {sku: count - sold.get(sku, 0) for sku, count in before.stock.items()}
+    if saga["status"] != "COMPLETED" or after.stock != left:
+        raise DemoFailed(f"the checkout ended {saga['status']}: {saga['error']}, stock {after.stock}")
+    if after.earned != before.earned + Decimal(request["amount"]):
+        raise DemoFailed(f"the ledger says {after.earned} after {before.earned}")
+    return saga, before, after
+
+
+def fail_to_buy(api: Api, shop: Shop, request: dict[str, Any]) -> tuple[dict[str, Any], Books, Books]:
+    """Run a checkout to an address that cannot be served; it must leave the books as they were.
+
+    Raises:
+        DemoFailed: it did not.
+    """
+    before = shop.books()
+    saga = api.run("checkout", request)
+    after = shop.books()
+    if saga["status"] != "COMPENSATED" or saga["error"]["step"] != "ship":
+        raise DemoFailed(f"the checkout ended {saga['status']}: {saga['error']}")
+    if (after.stock, after.earned) != (before.stock, before.earned):
+        raise DemoFailed(f"undoing left stock {after.stock} and {after.earned} earned")
+    if after.entries != before.entries + 2:
+        raise DemoFailed("the ledger lacks the capture or its refund")
+    return saga, before, after

@@ -1,0 +1,49 @@
+"""Printing timelines and books."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from demo.shop import Books
+
+__all__ = ["console", "show_books", "show_timeline"]
+
+console = Console(highlight=False)
+if not console.is_terminal:
+    console = Console(highlight=False, width=120)
+_COLOURS = {"COMPLETED": "green", "COMPENSATED": "yellow"}
+
+
+def _what(entry: dict[str, Any]) -> str:
+    error = entry["details"].get("error")
+    return f"{error['type']}: {error['message']}" if error else ""
+
+
+def show_timeline(saga: dict[str, Any], entries: list[dict[str, Any]]) -> None:
+    """Print a saga's audit trail as a timeline."""
+    colour = _COLOURS.get(saga["status"], "red")
+    console.print(f"\n[bold]{saga['name']}[/] {saga['saga_id']} [{colour}]{saga['status']}[/]")
+    table = Table("#", "ms", "action", "step", "attempt", "saga is", "", box=None, header_style="dim")
+    begin = datetime.fromisoformat(entries[0]["at"])
+    for entry in entries:
+        elapsed = (datetime.fromisoformat(entry["at"]) - begin).total_seconds() * 1000
+        attempt = "" if entry["attempt"] is None else str(entry["attempt"])
+        step = entry["step"] or ""
+        table.add_row(
+            str(entry["seq"]), f"{elapsed:.0f}", entry["action"], step, attempt, entry["status"], _what(entry)
+        )
+    console.print(table)
+
+
+def show_books(before: Books, after: Books) -> None:
+    """Print stock and ledger before and after."""
+    table = Table("", "before", "after", box=None, header_style="dim")
+    for sku in sorted(before.stock):
+        table.add_row(f"stock of {sku}", str(before.stock[sku]), str(after.stock[sku]))
+    table.add_row("ledger, sum", f"{before.earned:.2f}", f"{after.earned:.2f}")
+    table.add_row("ledger, entries", str(before.entries), str(after.entries))
+    console.print(table)
