@@ -89,7 +89,7 @@ def _free_port() -> int:
 
 @contextmanager
 def local_stack() -> Generator[LocalStack]:
-    """Start the local stack on a free port and end it afterwards; one that is running here already is used and stays."""
+    """Start the local stack on a free port and end it afterwards; one already running here is used and stays."""
     if _answers():
         yield LocalStack(json.loads(DESCRIPTION.read_text()))
         return
