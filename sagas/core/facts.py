@@ -70,6 +70,12 @@ def _being_undone(state: SagaState, fact: ev.StepFact) -> StepState | None:
     return step if fits and state.lease and step is not None and step.status is StepStatus.COMPENSATING else None
 
 
+def _busy(state: SagaState) -> bool:
+    """Whether user code may be at work under the lease that is held."""
+    step = state.current
+    return step is not None and step.status in (StepStatus.RUNNING, StepStatus.COMPENSATING)
+
+
 def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: float) -> Decision:
     """Advance the cursor; past the last step the saga is COMPLETED, unless a cancel was accepted."""
     step = _running(state, fact)
@@ -132,18 +138,14 @@ def saga_failed(plan: Plan, state: SagaState, fact: ev.SagaFailed, now: float) -
 
 def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now: float) -> Decision:
     """The accepted cancel is on the record; undoing follows."""
-    step = state.current
-    busy = step is not None and step.status is StepStatus.RUNNING
-    if state.lease is None or busy or not state.cancel_requested_at or state.cancelling:
+    if state.lease is None or _busy(state) or not state.cancel_requested_at or state.cancelling:
         return Decision(state)
     return _proceed(plan, replace(_committed(state), cancelling=True), now)
 
 
 def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStarted, now: float) -> Decision:
     """Turn round: from here on only undos run."""
-    step = state.current
-    busy = step is not None and step.status is StepStatus.RUNNING
-    if state.lease is None or busy or not _may_turn(state, fact.cause):
+    if state.lease is None or _busy(state) or not _may_turn(state, fact.cause):
         return Decision(state)
     after = replace(_committed(state), cause=fact.cause, dead=None, rejected=False, resolution_seq=0)
     return _proceed(plan, next_undo(plan, replace(after, recovery_attempts=0)), now)
@@ -230,9 +232,7 @@ def undos_redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) 
 
 def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> Decision:
     """Send the current message anew, under a new number."""
-    step = state.current
-    busy = step is not None and step.status in (StepStatus.RUNNING, StepStatus.COMPENSATING)
-    if state.lease is None or busy:
+    if state.lease is None or _busy(state):
         return Decision(state)
     stalls = state.recovery_attempts + (1 if fact.stall else 0)
     after = replace(_committed(state), recovery_attempts=stalls, dispatch=state.dispatch + 1)
@@ -244,20 +244,22 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
     return _released(after, send_current(after))
 
 
-def _tired(plan: Plan, state: SagaState) -> bool:
-    return state.recovery_attempts > plan.max_recovery_attempts
+def _stalled(state: SagaState) -> bool:
+    """Whether giving up makes sense. How much patience there was is not asked again: the plan may have changed since
+    the fact was journaled, and a journaled fact stays valid."""
+    return state.lease is not None and state.recovery_attempts > 0 and not _busy(state)
 
 
 def recovery_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, now: float) -> Decision:
     """Give up the forward way; undoing follows."""
-    if state.lease is None or not _tired(plan, state):
+    if not _stalled(state) or state.recovery_exhausted:
         return Decision(state)
     return _proceed(plan, replace(_committed(state), recovery_exhausted=True), now)
 
 
 def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, now: float) -> Decision:
     """Give up undoing: what is not undone has failed to be."""
-    if state.lease is None or not _tired(plan, state):
+    if not _stalled(state):
         return Decision(state)
     after = replace(_committed(state), recovery_exhausted=True, status=SagaStatus.COMPENSATION_FAILED)
     step = after.current

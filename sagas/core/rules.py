@@ -47,7 +47,7 @@ def owed(plan: Plan, state: SagaState) -> Fact | None:
     if state.status in (*_FORWARD, SagaStatus.DEAD_LETTERED) and state.cancel_requested_at:
         return CompensationStarted("cancel") if state.cancelling else CancelRequested()
     tired = state.recovery_attempts > plan.max_recovery_attempts
-    if tired and not state.recovery_exhausted and (forward(state) or state.undoing):
+    if tired and (state.undoing or (forward(state) and not state.recovery_exhausted)):
         return RecoveryExhausted()
     if forward(state) and state.recovery_exhausted:
         return CompensationStarted("recovery")
@@ -97,8 +97,7 @@ def next_undo(plan: Plan, state: SagaState) -> SagaState:
             return replace(
                 state, status=SagaStatus.COMPENSATING, cursor=index, dispatch=state.dispatch + 1, not_before=0.0
             )
-    failed = state.recovery_exhausted and state.undoing
-    if failed or any(s.status is StepStatus.COMPENSATION_FAILED for s in state.steps):
+    if any(s.status is StepStatus.COMPENSATION_FAILED for s in state.steps):
         return replace(state, status=SagaStatus.COMPENSATION_FAILED)
     end = SagaStatus.CANCELLED if state.cause == "cancel" else SagaStatus.COMPENSATED
     return replace(state, status=end)

@@ -1,0 +1,47 @@
+"""Scenarios in which the automaton once went wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sagas.core import events as ev
+from sagas.core.commands import Refuse, Write
+from sagas.core.states import SagaState
+from tests.unit.core.making import HELD, LAPSED, MINE, NOW, S, T, after, apply, message, plan, saga
+
+
+def given_up() -> SagaState:
+    """A saga that stalled too often going forward, and is being undone."""
+    tired = saga(S.RUNNING, T.COMPLETED, T.RETRYING, cursor=1, lease=HELD, recovery_attempts=6)
+    return after(tired, ev.RecoveryExhausted(), ev.CompensationStarted("recovery"))
+
+
+def test_given_up_going_forward_and_undone_without_trouble_is_compensated() -> None:
+    claimed = after(given_up(), message(given_up()))
+    undone = after(claimed, ev.StepCompensated(0, 1))
+    assert undone.status is S.COMPENSATED
+    assert undone.attention == NOW, "it was given up: somebody should know"
+
+
+def test_given_up_going_forward_it_may_be_given_up_undoing_too() -> None:
+    stalled = replace(given_up(), recovery_attempts=5, lease=HELD)
+    decision = apply(stalled, ev.Recovered(stall=True))
+    assert decision.commands == (Write(ev.RecoveryExhausted()),)
+    assert after(decision.state, ev.RecoveryExhausted()).status is S.COMPENSATION_FAILED
+
+
+def test_a_journaled_giving_up_stays_valid_when_a_deployment_grants_more_patience() -> None:
+    impatient, patient = plan(max_recovery_attempts=1), plan(max_recovery_attempts=9)
+    stalled = saga(S.RUNNING, T.COMPLETED, T.RETRYING, cursor=1, lease=HELD, recovery_attempts=1)
+    decision = apply(stalled, ev.Recovered(stall=True), by=impatient)
+    assert decision.commands == (Write(ev.RecoveryExhausted()),)
+    assert after(decision.state, ev.RecoveryExhausted(), by=patient).recovery_exhausted
+
+
+@pytest.mark.parametrize("status", [S.RUNNING, S.COMPENSATING])
+def test_giving_up_does_not_interrupt_an_execution(status: S) -> None:
+    busy = T.RUNNING if status is S.RUNNING else T.COMPENSATING
+    tired = saga(status, busy, T.PENDING, lease=HELD, recovery_attempts=9)
+    assert apply(tired, ev.RecoveryExhausted()).state is tired
