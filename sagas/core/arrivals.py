@@ -177,8 +177,9 @@ def compensate_asked(plan: Plan, state: SagaState, event: ev.CompensateAsked, no
 
 def resolve_asked(plan: Plan, state: SagaState, event: ev.ResolveAsked, now: float) -> Decision:
     """Take the saga off the list of those that need a person."""
-    if not state.attention:
-        return Decision(state, (Refuse(f"the saga is {state.status} and needs no attention"),))
+    at_rest = state.over or state.status is SagaStatus.DEAD_LETTERED
+    if not state.attention or not at_rest:
+        return Decision(state, (Refuse(f"the saga is {state.status}; there is nothing to settle"),))
     if _held(state, now):
         return Decision(state, (Refuse("somebody else is at work on this saga"),))
     fact = ev.Resolved(event.note, event.taken, event.steps)

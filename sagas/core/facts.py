@@ -269,10 +269,12 @@ def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, 
 
 
 def resolved(plan: Plan, state: SagaState, fact: ev.Resolved, now: float) -> Decision:
-    """A person settled it: off the list; undos done by hand are not repeated."""
+    """A person settled it: off the list; undos done by hand are not repeated. What never ran has nothing to undo."""
     if state.lease is None or not state.attention:
         return Decision(state)
     after = _committed(state)
     for index in fact.steps:
-        after = after.with_step(index, replace(after.steps[index], status=StepStatus.COMPENSATED, lost=False))
+        step = after.steps[index]
+        if step.status is not StepStatus.PENDING:
+            after = after.with_step(index, replace(step, status=StepStatus.COMPENSATED, lost=False))
     return _released(replace(after, resolution_seq=after.seq))

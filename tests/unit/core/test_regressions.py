@@ -40,6 +40,23 @@ def test_a_journaled_giving_up_stays_valid_when_a_deployment_grants_more_patienc
     assert after(decision.state, ev.RecoveryExhausted(), by=patient).recovery_exhausted
 
 
+@pytest.mark.parametrize("lease", [None, LAPSED])
+@pytest.mark.parametrize(("status", "first"), [(S.RUNNING, T.RETRYING), (S.COMPENSATING, T.COMPLETED)])
+def test_a_saga_on_its_way_cannot_be_settled_by_hand(status: S, first: T, lease: object) -> None:
+    """It was claimed, without a fence and for an entry that then did not fit."""
+    busy = saga(status, first, T.FAILED, lease=lease, recovery_exhausted=True, attention=NOW)
+    decision = apply(busy, ev.ResolveAsked(MINE, "I saw to it", "refunded"))
+    assert decision.state is busy
+    assert isinstance(decision.commands[0], Refuse)
+
+
+def test_a_step_that_never_ran_cannot_have_been_undone_by_hand() -> None:
+    """It was marked so; once the saga was retried, nobody could claim that step."""
+    waiting = saga(S.DEAD_LETTERED, T.FAILED, T.PENDING, lease=HELD, attention=NOW)
+    settled = after(waiting, ev.Resolved("seen", "none", (0, 1)))
+    assert [s.status for s in settled.steps] == [T.COMPENSATED, T.PENDING]
+
+
 @pytest.mark.parametrize("status", [S.RUNNING, S.COMPENSATING])
 def test_giving_up_does_not_interrupt_an_execution(status: S) -> None:
     busy = T.RUNNING if status is S.RUNNING else T.COMPENSATING
