@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import uuid
@@ -37,8 +38,10 @@ class Request:
     @property
     def base(self) -> str:
         """What precedes ``/sagas`` in the URL's path: the stage; ``SAGAS_BASE_PATH`` overrides it."""
-        if "SAGAS_BASE_PATH" in os.environ:
-            return os.environ["SAGAS_BASE_PATH"]
+        fixed = os.environ.get("SAGAS_BASE_PATH")
+        if fixed is not None:
+            names = {f"{{{name}}}": str(self._context.get(name, "")) for name in ("apiId", "stage")}
+            return functools.reduce(lambda text, name: text.replace(name, names[name]), names, fixed)
         path = str(self._context.get("path") or "")
         return path[: -len(self._event["path"])] if path.endswith(str(self._event.get("path"))) else ""
 

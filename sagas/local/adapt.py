@@ -8,9 +8,17 @@ from typing import Any
 
 from sagas.local.assembly import Asset, Stack
 
-__all__ = ["as_deployable", "needed_assets", "ttl_attributes", "without_layers", "without_signatures"]
+__all__ = [
+    "as_deployable",
+    "needed_assets",
+    "ttl_attributes",
+    "with_local_paths",
+    "without_layers",
+    "without_signatures",
+]
 
 _LAYER = "AWS::Lambda::LayerVersion"
+_API_HANDLER = "sagas.handlers.api.handler"
 
 
 def as_deployable(template: dict[str, Any]) -> dict[str, Any]:
@@ -49,6 +57,16 @@ def without_signatures(template: dict[str, Any]) -> dict[str, Any]:
     for resource in changed["Resources"].values():
         if resource["Type"] == "AWS::ApiGateway::Method" and resource["Properties"]["AuthorizationType"] == "AWS_IAM":
             resource["Properties"]["AuthorizationType"] = "NONE"
+    return changed
+
+
+def with_local_paths(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template with an API that knows under which path the emulator serves it, for the links it gives."""
+    changed = copy.deepcopy(template)
+    for resource in changed["Resources"].values():
+        if resource["Type"] == "AWS::Lambda::Function" and resource["Properties"].get("Handler") == _API_HANDLER:
+            variables = resource["Properties"].setdefault("Environment", {}).setdefault("Variables", {})
+            variables["SAGAS_BASE_PATH"] = "/_aws/execute-api/{apiId}/{stage}"
     return changed
 
 

@@ -9,7 +9,14 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sagas.local.adapt import as_deployable, needed_assets, ttl_attributes, without_layers, without_signatures
+from sagas.local.adapt import (
+    as_deployable,
+    needed_assets,
+    ttl_attributes,
+    with_local_paths,
+    without_layers,
+    without_signatures,
+)
 from sagas.local.assembly import Asset, Stack
 from sagas.local.clients import Clients
 from sagas.local.errors import LocalStackError
@@ -74,7 +81,7 @@ class Deployer:
     def _deploy(self, stack: Stack) -> Deployed:
         template = as_deployable(stack.template)
         if self._embedded:
-            template = without_signatures(without_layers(template))
+            template = with_local_paths(without_signatures(without_layers(template)))
         for asset in needed_assets(stack, template):
             self._upload(asset)
         self._create_or_update(stack, template)
