@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -54,6 +55,8 @@ class _Records:
         except (InvalidRequest, NotFound) as error:
             # It will never succeed: the queue's redrive policy moves it to the dead-letter queue.
             telemetry().logger.error("message refused", reason=str(error), message_id=record.message_id)
+            with suppress(SagaError):
+                self._deployment.queues.hasten(record.event_source_arn, record.receipt_handle)
             raise
 
     def _handle(self, message: Message) -> None:

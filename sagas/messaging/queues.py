@@ -81,9 +81,21 @@ class Queues:
         Raises:
             NotFound, Unavailable: as :meth:`send`.
         """
-        url = self._routes.queue(message.saga, message.step)
+        self._hide(self._routes.queue(message.saga, message.step), message.receipt, seconds)
+
+    def hasten(self, source_arn: str, receipt: str) -> None:
+        """Have a message that will never succeed come back at once, so that its redrive policy gets it soon.
+
+        Args:
+            source_arn: of its queue; the message itself may not tell.
+            receipt: SQS's receipt handle.
+
+        Raises:
+            Unavailable: SQS is out of reach.
+        """
+        self._hide(self._routes.by_arn(source_arn), receipt, 0)
+
+    def _hide(self, url: str, receipt: str, seconds: float) -> None:
         timeout = min(math.ceil(max(seconds, 0.0)), LONGEST_HIDING)
         with _translated():
-            self._client.change_message_visibility(
-                QueueUrl=url, ReceiptHandle=message.receipt, VisibilityTimeout=timeout
-            )
+            self._client.change_message_visibility(QueueUrl=url, ReceiptHandle=receipt, VisibilityTimeout=timeout)

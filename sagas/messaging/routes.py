@@ -41,3 +41,7 @@ class Routes:
         if name is None:
             raise NotFound(f"no queue for step {step!r} of saga {saga!r} is deployed")
         return f"{self.base}/{name}"
+
+    def by_arn(self, arn: str) -> str:
+        """Return the URL of the queue with that ARN."""
+        return f"{self.base}/{arn.rsplit(':', 1)[-1]}"

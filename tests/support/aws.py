@@ -125,7 +125,8 @@ class Stack:
         url = self.queues[saga][step]
         options: dict[str, Any] = {"MaxNumberOfMessages": most, "AttributeNames": ["All"]}
         answer = self.sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"], **options)
-        return [_record(message) for message in answer.get("Messages", [])]
+        arn = f"arn:aws:sqs:{REGION}:123456789012:{url.rsplit('/', 1)[1]}"
+        return [_record(message, arn) for message in answer.get("Messages", [])]
 
     def settle(self, saga: str, step: str, records: Iterable[dict[str, Any]], answer: dict[str, Any]) -> None:
         """Delete the records that were not reported failed."""
@@ -149,7 +150,7 @@ class Stack:
         return self.dynamodb.get_item(TableName=self.sagas_table, Key={"saga_id": {"S": saga_id}})["Item"]
 
 
-def _record(message: dict[str, Any]) -> dict[str, Any]:
+def _record(message: dict[str, Any], arn: str) -> dict[str, Any]:
     return {
         "messageId": message["MessageId"],
         "receiptHandle": message["ReceiptHandle"],
@@ -160,6 +161,6 @@ def _record(message: dict[str, Any]) -> dict[str, Any]:
             for name, value in message.get("MessageAttributes", {}).items()
         },
         "eventSource": "aws:sqs",
-        "eventSourceARN": "arn:aws:sqs:eu-central-1:123456789012:queue",
+        "eventSourceARN": arn,
         "awsRegion": REGION,
     }
