@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from sagas.testing.fake_context import FakeContext
+from sagas.testing.run import Outcome, run
 
-__all__ = ["FakeContext"]
+__all__ = ["FakeContext", "Outcome", "run"]

@@ -1,0 +1,153 @@
+"""``sagas.testing.run``: what an author sees of a saga that runs in process."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from decimal import Decimal
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sagas import Context, InvalidRequest, PermanentError, Rejected, Retry, Saga, step
+from sagas.testing import run
+from tests.support.sagas import Fatal, Order, Seat, Stubborn, Trip
+
+SLOW = Retry.linear(max_retries=2, base_delay=3600)
+
+
+class Pricing(Saga[Order]):
+    """Asynchronous, with results of types that JSON does not have."""
+
+    @step(result="price", retry=SLOW)
+    async def quote(self, request: Order, ctx: Context) -> Decimal:
+        await asyncio.sleep(0)
+        return Decimal("9.90") * request.count
+
+    @quote.compensate
+    async def withdraw(self, price: Decimal, ctx: Context) -> None:
+        await asyncio.sleep(0)
+        ctx.client("mail").append((ctx.idempotency_key, ctx.forward_key, price))
+
+    @step(retry=Retry.constant(max_retries=1, delay=0.2))
+    def confirm(self, price: Decimal, ctx: Context) -> str:
+        return f"{price} {ctx.saga} {ctx.s3_key('offer.pdf')} {ctx.remaining_time():g}"
+
+
+class Mistaken(Saga[Order]):
+    """Returns another type than it says."""
+
+    @step(retry=Retry.constant(max_retries=1, delay=0))
+    def number(self, ctx: Context) -> int:
+        wrong: Any = "seven"
+        return wrong
+
+
+def actions(audit: list[Any]) -> list[str]:
+    return [entry.action for entry in audit]
+
+
+def test_it_completes_and_gives_every_result_by_name() -> None:
+    outcome = run(Pricing, Order("tea", 3))
+    assert outcome.status == "COMPLETED"
+    assert outcome.results == {
+        "price": Decimal("29.70"),
+        "confirm": "29.70 pricing pricing/00000000-0000-7000-8000-000000000000/offer.pdf 30",
+    }
+    assert outcome.error is None
+    assert outcome.steps == {"quote": "COMPLETED", "confirm": "COMPLETED"}
+
+
+def test_the_audit_trail_is_that_of_production() -> None:
+    audit = run(Trip, Order("train"), fail={"tell": ValueError("nobody listens")}).audit
+    assert actions(audit) == [
+        "SagaStarted",
+        *["StepCompleted"] * 2,
+        *["StepFailed"] * 3,
+        "CompensationStarted",
+        *["StepCompensated"] * 2,
+    ]
+    assert [entry["seq"] for entry in audit] == list(range(1, 10))
+    last = audit[5]
+    assert (last.step, last.attempt, last.status) == ("tell", 3, "RUNNING")
+    assert last.details["error"] == {"type": "ValueError", "message": "nobody listens"}
+    assert "ValueError: nobody listens" in last.details["stack_trace"]
+    assert audit[-1].status == "COMPENSATED"
+
+
+def test_delays_are_skipped_but_show_in_the_trail() -> None:
+    audit = run(Pricing, Order("tea"), fail={"quote": RuntimeError}).audit
+    assert [entry.at[:19] for entry in audit if entry.action == "StepFailed"] == [
+        "2030-01-01T00:00:00",
+        "2030-01-01T01:00:00",
+        "2030-01-01T03:00:00",
+    ]
+    assert all(one.at <= other.at for one, other in pairwise(audit))
+
+
+def test_a_failing_step_is_undone_and_its_error_told() -> None:
+    mail: list[Any] = []
+    outcome = run(Pricing, Order("tea"), fail={"confirm": RuntimeError("no")}, clients={"mail": mail}, saga_id="s")
+    assert outcome.status == "COMPENSATED"
+    assert outcome.error == {"step": "confirm", "type": "RuntimeError", "message": "no"}
+    assert mail == [("s:quote:undo", "s:quote", Decimal("9.90"))]
+    assert outcome.results == {"price": Decimal("9.90")}
+
+
+@pytest.mark.parametrize(
+    ("saga_class", "fail", "status", "attempts"),
+    [
+        (Trip, {"pay": PermanentError("never")}, "COMPENSATED", 1),
+        (Trip, {"pay": RuntimeError, "unbook": RuntimeError("no")}, "COMPENSATION_FAILED", 3),
+        (Stubborn, {"second": RuntimeError}, "DEAD_LETTERED", 2),
+        (Stubborn, {"second": Rejected("declined")}, "COMPENSATED", 1),
+        (Fatal, {"second": RuntimeError}, "FAILED", 1),
+    ],
+)
+def test_it_ends_as_its_policies_say(saga_class: Any, fail: Any, status: str, attempts: int) -> None:
+    outcome = run(saga_class, Order("x"), fail=fail)
+    assert outcome.status == status
+    assert actions(outcome.audit).count("StepFailed") == attempts
+    assert outcome.error is not None
+    assert outcome.error.step in fail
+
+
+def test_a_result_of_another_type_fails_the_step() -> None:
+    outcome = run(Mistaken, Order("x"))
+    assert outcome.status == "COMPENSATED"
+    assert outcome.error is not None
+    assert outcome.error.type == "InvalidRequest"
+
+
+def test_results_come_to_the_next_step_as_their_type() -> None:
+    assert run(Trip, Order("x", 7)).results["book"] == Seat(7)
+
+
+@pytest.mark.parametrize("name", ["notify", "SagaStarted", ""])
+def test_a_name_that_is_no_step_or_undo_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f'trip has no step or undo "{name}"; it has book, pay, tell, unbook, refund'):
+        run(Trip, Order("x"), fail={name: RuntimeError()})
+
+
+def test_what_is_no_exception_cannot_be_raised() -> None:
+    wrong: Any = {"pay": "RuntimeError"}
+    with pytest.raises(TypeError, match='fail: "pay" must be an exception'):
+        run(Trip, Order("x"), fail=wrong)
+
+
+def test_a_request_of_another_type_is_refused() -> None:
+    with pytest.raises(InvalidRequest):
+        run(Trip, SimpleNamespace(item="x"))
+
+
+def test_code_that_exits_has_failed_and_nothing_more() -> None:
+    assert run(Trip, Order("x"), fail={"tell": SystemExit(3)}).status == "COMPENSATED"
+
+
+def test_it_loads_nothing_of_aws() -> None:
+    source = "import sys, sagas.testing; print(*sorted({'boto3', 'botocore', 'pynamodb'} & set(sys.modules)))"
+    loaded = subprocess.run([sys.executable, "-c", source], check=True, capture_output=True, text=True)
+    assert loaded.stdout.split() == []
