@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.engine.attempt import Tools
+from sagas.engine.breaker import Breakers
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.operations import Operations
 from sagas.engine.ports import Observer, Quiet
@@ -19,6 +20,7 @@ from sagas.engine.starter import Starter
 from sagas.errors import SagaError
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
+from sagas.store.breakers import BreakerItems
 from sagas.store.control import ControlItems
 from sagas.store.definitions import Definitions
 from sagas.store.journal import Journal
@@ -43,6 +45,7 @@ class Deployment:
     reader: Reader
     operations: Operations
     definitions: Definitions
+    breakers: Breakers
     tools: Tools
     clock: Clock
 
@@ -72,15 +75,16 @@ def assemble(
     tables = tables_for(settings)
     control, journal = ControlItems(tables, settings), Journal(tables, Payloads(settings))
     queues = Queues(routes, settings.region, settings.endpoint_url)
-    settler = Settler(control, journal, clock, observer or Quiet())
+    logger = logger or logging.getLogger("sagas")
+    breakers = Breakers(BreakerItems(tables), registry, clock, logger, observer or Quiet())
+    settler = Settler(control, journal, clock, breakers)
     definitions = Definitions(tables, clock.now)
     starter = Starter(registry, control, journal, queues, clock, definitions)
     reader = Reader(registry, control, journal, Listing(tables, settings))
     operations = Operations(reader, control, settler, queues, clock)
-    logger = logger or logging.getLogger("sagas")
-    tools = Tools(control, journal, settler, Runner(), clock, logger, connect)
+    tools = Tools(control, journal, settler, breakers, Runner(), clock, logger, connect)
     return Deployment(
-        registry, control, journal, queues, settler, starter, reader, operations, definitions, tools, clock
+        registry, control, journal, queues, settler, starter, reader, operations, definitions, breakers, tools, clock
     )
 
 

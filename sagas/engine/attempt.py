@@ -14,6 +14,7 @@ from sagas.authoring.policies import Retry
 from sagas.core import events as ev
 from sagas.core.plan import Plan
 from sagas.core.states import DeadLetter, Lease, SagaState
+from sagas.engine.breaker import Breakers
 from sagas.engine.clock import Clock
 from sagas.engine.context import StepContext
 from sagas.engine.ports import Controls
@@ -40,6 +41,7 @@ class Tools:
     control: Controls
     journal: Journal
     settler: Settler
+    breakers: Breakers
     runner: Runner
     clock: Clock
     logger: logging.Logger
@@ -110,8 +112,10 @@ class Attempt:
         return step.undo_attempts if self._message.undo else step.attempts
 
     def claim(self) -> bool:
-        """Lock the saga and count the attempt, without reading first."""
+        """Lock the saga and count the attempt, without reading first. Not while the step's circuit breaker is open."""
         message, clock = self._message, self._tools.clock
+        if not self._tools.breakers.passes(message):
+            return False
         claim = self._tools.control.claim_undo if message.undo else self._tools.control.claim_step
         lease = lease_for(self._type, clock, self._deadline)
         self.state = claim(message.saga_id, message.index, message.dispatch, lease, clock.now())

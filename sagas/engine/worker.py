@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
 from sagas.core.automaton import decide
 from sagas.core.commands import Command, Decision, Die, Discard, Postpone, Run, Send, Write
 from sagas.core.events import MessageArrived
-from sagas.core.states import SagaState, SagaStatus
+from sagas.core.states import Lease, SagaState, SagaStatus
 from sagas.engine.attempt import Attempt, Tools, lease_for
 from sagas.engine.outcome import Done, Failed, Later, Outcome
 from sagas.engine.ports import Postbox
@@ -133,12 +133,17 @@ class Worker:
         decision = decide(plan, state, arrived, self._tools.clock.now())
         write = next((command for command in decision.commands if isinstance(command, Write)), None)
         if write is None:
-            return self._obey(state, decision, message)
+            return self._obey(state, decision, message) or self._barred(message, lease)
         if not self._tools.control.claim(state, decision.state, plan.stale_after):
             return None
         attempt = Attempt(self._tools, saga_type, message, invocation.deadline, invocation.trace_id)
         settled = self._tools.settler.settle(plan, decision.state, write.fact, attempt.note)
         return self._carry_out(settled, message, invocation, saga_type)
+
+    def _barred(self, message: Message, lease: Lease) -> Later | None:
+        """The step would run now: postpone it while its circuit breaker is open."""
+        until = self._tools.breakers.admit(message, lease.act_until)
+        return Later(until) if until else None
 
     def _obey(self, state: SagaState, decision: Decision, message: Message) -> Outcome | None:
         for command in decision.commands:

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from pynamodb.attributes import (
     BooleanAttribute,
-    DynamicMapAttribute,
     ListAttribute,
     MapAttribute,
     NumberAttribute,
@@ -18,6 +17,7 @@ from pynamodb.connection import Connection
 from pynamodb.indexes import GlobalSecondaryIndex, KeysOnlyProjection
 from pynamodb.models import Model
 
+from sagas.store.documents import DocumentAttribute
 from sagas.store.settings import StoreSettings
 
 __all__ = ["CONNECT_TIMEOUT", "READ_TIMEOUT", "RETRIES", "Tables", "tables_for"]
@@ -58,6 +58,7 @@ class Tables:
     control: Any
     entry: Any
     definition: Any
+    breaker: Any
     connection: Connection
 
 
@@ -149,7 +150,7 @@ def _entry(settings: StoreSettings) -> type[Model]:
         correlation_id = UnicodeAttribute()
         trace_id = UnicodeAttribute(null=True)
         token = NumberAttribute()
-        details = DynamicMapAttribute(default=dict)
+        details = DocumentAttribute(default=dict)
         payload = UnicodeAttribute(null=True)
         payload_ref = UnicodeAttribute(null=True)
         expires_at = NumberAttribute(null=True)
@@ -171,6 +172,22 @@ def _definition(settings: StoreSettings) -> type[Model]:
     return Definition
 
 
+def _breaker(settings: StoreSettings) -> type[Model]:
+    class Breaker(Model):
+        """The circuit breaker of one step. Kept beside the sagas, under a key no saga can have."""
+
+        Meta = _meta(settings.sagas_table, settings)
+        saga_id = UnicodeAttribute(hash_key=True)
+        failures = NumberAttribute()
+        open_until = UnicodeAttribute(null=True)
+        probe = UnicodeAttribute(null=True)
+        probe_until = UnicodeAttribute(null=True)
+        closed_at = UnicodeAttribute(null=True)
+        revision = UnicodeAttribute()
+
+    return Breaker
+
+
 @lru_cache(maxsize=32)
 def tables_for(settings: StoreSettings) -> Tables:
     """Return the models of these tables; the same ones for the same settings, so that connections are kept."""
@@ -182,4 +199,5 @@ def tables_for(settings: StoreSettings) -> Tables:
         max_retry_attempts=RETRIES,
     )
     control, entry = _control(settings), _entry(settings)
-    return Tables(cast("Any", control), cast("Any", entry), cast("Any", _definition(settings)), connection)
+    definition, breaker = _definition(settings), _breaker(settings)
+    return Tables(cast("Any", control), cast("Any", entry), cast("Any", definition), cast("Any", breaker), connection)
