@@ -245,7 +245,11 @@ class ControlItems:
             self._tables.control(before.saga_id).update(actions=actions, condition=condition)
 
     def _actions(self, before: SagaState, after: SagaState, stale_after: float) -> list[Any]:
-        """What an update must set and remove to get from one state to the other."""
+        """What an update must set and remove to get from one state to the other.
+
+        ``due`` is always among it: claims leave it as it was, so what is stored need not be what ``before`` entails.
+        Writing the value that is there costs nothing in an index.
+        """
         model = self._tables.control
         old = attributes_of(before, self._settings, stale_after)
         new = attributes_of(after, self._settings, stale_after)
@@ -253,7 +257,7 @@ class ControlItems:
         for index, (was, is_) in enumerate(zip(old.pop("steps"), new.pop("steps"), strict=True)):
             if was != is_:
                 actions.append(model.steps[index].set(step_of(is_)))
-        for name in (name for name, value in new.items() if value != old[name]):
+        for name in (name for name, value in new.items() if value != old[name] or name == "due"):
             attribute = getattr(model, name)
             actions.append(attribute.remove() if new[name] is None else attribute.set(new[name]))
         return actions

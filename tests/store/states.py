@@ -1,0 +1,187 @@
+"""States for tests: any that can be written down, and any that a saga can get into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from sagas.core import events as ev
+from sagas.core.automaton import decide
+from sagas.core.commands import Decision, Run, Write
+from sagas.core.plan import Plan, StepPlan
+from sagas.core.rules import out_of_budget, undo_out_of_budget
+from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus, StepState, StepStatus
+from sagas.engine.clock import SystemClock
+
+NOW = 1_795_250_000.0
+_clock = SystemClock()
+
+
+def new_id() -> str:
+    """A saga id that no other test has."""
+    return _clock.new_id()
+
+
+def lease(expires_at: float = NOW + 60, act_until: float = NOW + 61) -> Lease:
+    """A lease under a fresh nonce."""
+    return Lease(_clock.new_owner(), expires_at, act_until)
+
+
+def saga(status: SagaStatus = SagaStatus.PENDING, **changes: object) -> SagaState:
+    """A saga of two steps."""
+    state = SagaState(new_id(), "trip", "1", (StepState("book"), StepState("pay")), created_at=NOW, updated_at=NOW)
+    state = replace(state, correlation_id=state.saga_id, status=status)
+    return replace(state, **changes)  # pyright: ignore[reportArgumentType]
+
+
+times = st.integers(1, 4_000_000_000_000).map(lambda ms: ms / 1000)
+_whens = st.just(0.0) | times
+_counts = st.integers(0, 10**6)
+_names = st.text(min_size=1, max_size=20)
+
+
+def _steps() -> st.SearchStrategy[StepState]:
+    return st.builds(
+        StepState, _names, st.sampled_from(StepStatus), _counts, _counts, _counts, _counts, _counts, st.booleans()
+    )
+
+
+_leases = st.builds(Lease, _names, times, times)
+_dead = st.builds(DeadLetter, _counts, _counts, _names)
+
+
+def contents(steps: int = 2) -> st.SearchStrategy[Callable[[str], SagaState]]:
+    """Anything that a control item can hold, as a function of the saga's id."""
+    values: dict[str, st.SearchStrategy[object]] = {
+        "version": _names,
+        "correlation_id": _names,
+        "steps": st.tuples(*[_steps() for _ in range(steps)]),
+        "status": st.sampled_from(SagaStatus),
+        "cursor": _counts,
+        "seq": _counts,
+        "token": _counts,
+        "dispatch": _counts,
+        "lease": st.none() | _leases,
+        "not_before": _whens,
+        "lost_until": _whens,
+        "cancel_requested_at": _whens,
+        "cancel_requested_by": st.text(max_size=20),
+        "cancelling": st.booleans(),
+        "rejected": st.booleans(),
+        "cause": st.sampled_from(["", "failure", "cancel", "recovery", "operator"]),
+        "recovery_attempts": _counts,
+        "recovery_exhausted": st.booleans(),
+        "dead": st.none() | _dead,
+        "error_seq": _counts,
+        "resolution_seq": _counts,
+        "attention": _whens,
+        "created_at": times,
+        "updated_at": times,
+    }
+
+    def build(given: dict[str, object]) -> Callable[[str], SagaState]:
+        return lambda saga_id: SagaState(saga_id, "any", **given)  # pyright: ignore[reportArgumentType]
+
+    return st.fixed_dictionaries(values).map(build)
+
+
+PLAN = Plan(
+    (
+        StepPlan(executions=2, has_undo=True, undo_executions=2),
+        StepPlan(executions=3, exhausted="DEAD_LETTER", has_undo=True, undo_when_started=True),
+        StepPlan(executions=1, exhausted="FAIL"),
+    ),
+    max_recovery_attempts=2,
+)
+"""Every policy once."""
+
+
+class Walk:
+    """A saga that lives through moves, keeping to the automaton's rules: whoever holds the lease acts, or dies."""
+
+    def __init__(self) -> None:
+        steps = tuple(StepState(name) for name in ("book", "pay", "tell"))
+        saga_id = new_id()
+        self.now = NOW
+        self.state = SagaState(saga_id, "trip", "1", steps, saga_id, created_at=NOW, updated_at=NOW)
+
+    def live(self, moves: Iterable[str]) -> None:
+        """Make the moves, in order."""
+        for move in moves:
+            kind, _, how = move.partition(":")
+            {"wait": self._wait, "work": self._work, "arrive": self._arrive, "ask": self._ask}[kind](how)
+
+    def message(self, dispatch: int) -> ev.MessageArrived:
+        """A message with that number; the current one is for the current step."""
+        index = min(self.state.cursor, len(self.state.steps) - 1)
+        expires = self.now + 60
+        return ev.MessageArrived(index, self.state.undoing, dispatch, 0, "m", lease(expires, expires + 1))
+
+    def _wait(self, how: str) -> None:
+        self.now += float(how)
+
+    def _arrive(self, how: str) -> None:
+        self._carry_out(decide(PLAN, self.state, self.message(self.state.dispatch), self.now), crash=how == "crash")
+
+    def _ask(self, how: str) -> None:
+        held = lease(self.now + 30, self.now + 30)
+        asked: dict[str, ev.Arrival] = {
+            "cancel": ev.CancelAsked("ann"),
+            "retry": ev.RetryAsked(held),
+            "compensate": ev.CompensateAsked(held),
+            "resolve": ev.ResolveAsked(held, "note", "action"),
+            "stall": ev.StallNoticed(held),
+        }
+        self._carry_out(decide(PLAN, self.state, asked[how], self.now))
+
+    def _work(self, how: str) -> None:
+        """The running attempt ends."""
+        state, step = self.state, self.state.current
+        if state.lease is None or step is None:
+            return
+        if step.status is StepStatus.RUNNING:
+            self._carry_out(decide(PLAN, state, self._forward(how, step.attempts), self.now))
+        elif step.status is StepStatus.COMPENSATING:
+            self._carry_out(decide(PLAN, state, self._backward(how, step.undo_attempts), self.now))
+
+    def _forward(self, how: str, attempt: int) -> ev.Fact:
+        if how == "well":
+            return ev.StepCompleted(self.state.cursor, attempt)
+        final = how in ("permanent", "rejected")
+        again = 0.0 if final or out_of_budget(PLAN, self.state) else self.now + 5
+        return ev.StepFailed(self.state.cursor, attempt, ev.Failure("E"), final, how == "rejected", again)
+
+    def _backward(self, how: str, attempt: int) -> ev.Fact:
+        if how == "well":
+            return ev.StepCompensated(self.state.cursor, attempt)
+        if how == "permanent" or undo_out_of_budget(PLAN, self.state):
+            return ev.CompensationFailed(self.state.cursor, attempt, ev.Failure("E"))
+        return ev.CompensationAttemptFailed(self.state.cursor, attempt, ev.Failure("E"), self.now + 5)
+
+    def _carry_out(self, decision: Decision, *, crash: bool = False) -> None:
+        self.state = decision.state
+        while not crash and (owed := [c.fact for c in decision.commands if isinstance(c, Write)]):
+            decision = decide(PLAN, self.state, owed[0], self.now)
+            self.state = decision.state
+
+
+_MOVES = [
+    *("wait:1", "wait:6", "wait:70", "wait:300", "arrive:", "arrive:", "arrive:", "arrive:crash"),
+    *("work:well", "work:well", "work:badly", "work:badly", "work:permanent", "work:rejected"),
+    *("ask:cancel", "ask:retry", "ask:compensate", "ask:resolve", "ask:stall"),
+]
+
+
+@st.composite
+def walks(draw: st.DrawFn) -> Walk:
+    """Sagas in the middle of their lives."""
+    walk = Walk()
+    walk.live(draw(st.lists(st.sampled_from(_MOVES), max_size=25)))
+    return walk
+
+
+def runs(decision: Decision) -> bool:
+    """Whether the decision is to run user code."""
+    return any(isinstance(command, Run) for command in decision.commands)

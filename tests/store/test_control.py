@@ -1,0 +1,368 @@
+"""Control items: what each write needs to find, what it leaves behind, and that none but ``create`` creates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sagas.core.automaton import decide
+from sagas.core.states import DeadLetter, SagaState, SagaStatus, StepState, StepStatus
+from sagas.errors import SagaError
+from sagas.store.entries import Entry
+from sagas.store.faults import CancelWon, Fenced, Refused
+from tests.store.conftest import STALE_AFTER, Store
+from tests.store.states import NOW, PLAN, Walk, contents, lease, new_id, runs, saga, walks
+
+_LOOSE = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def _claimed(store: Store, state: SagaState | None = None) -> SagaState:
+    """A saga whose first step is running."""
+    state = state or saga()
+    assert store.control.create(state, STALE_AFTER)
+    claimed = store.control.claim_step(state.saga_id, 0, state.dispatch, lease(), NOW)
+    assert claimed is not None
+    return claimed
+
+
+def _completed(state: SagaState) -> SagaState:
+    """What committing the first step's completion leads to."""
+    done = replace(state.steps[0], status=StepStatus.COMPLETED, result_seq=state.seq + 1)
+    return replace(state.with_step(0, done), seq=state.seq + 1, cursor=1, dispatch=state.dispatch + 1, lease=None)
+
+
+def _ended(state: SagaState) -> SagaState:
+    return replace(state, seq=state.seq + 1, status=SagaStatus.COMPLETED, lease=None)
+
+
+def _last(state: SagaState, token: int | None = None) -> Entry:
+    token = state.token if token is None else token
+    return Entry(state.saga_id, state.seq + 1, NOW, "trip", "StepCompleted", "COMPLETED", token, "pay", 1)
+
+
+def _cancel(store: Store, state: SagaState) -> None:
+    asked = replace(state, cancel_requested_at=NOW + 1, cancel_requested_by="ann")
+    assert store.control.request_cancel(state, asked)
+
+
+def test_created_once(store: Store) -> None:
+    state = saga()
+    assert store.control.get(state.saga_id) is None
+    assert store.control.create(state, STALE_AFTER)
+    assert not store.control.create(replace(state, version="2"), STALE_AFTER)
+    assert store.control.get(state.saga_id) == state
+
+
+@_LOOSE
+@given(first=contents(), second=contents())
+def test_every_state_comes_back_equal(
+    store: Store, first: Callable[[str], SagaState], second: Callable[[str], SagaState]
+) -> None:
+    saga_id = new_id()
+    before, after = first(saga_id), second(saga_id)
+    assert store.control.create(before, STALE_AFTER)
+    assert store.control.get(saga_id) == before
+    assert store.control.claim(before, after, STALE_AFTER)
+    assert store.control.get(saga_id) == after
+
+
+def test_what_is_at_its_default_is_not_stored(store: Store) -> None:
+    state = saga()
+    store.control.create(state, STALE_AFTER)
+    item = store.item(state.saga_id) or {}
+    assert not {"lease_owner", "not_before", "cancel_requested_at", "correlation_id", "attention", "dead"} & set(item)
+
+
+def _item_names(store: Store, saga_id: str) -> set[str]:
+    return set(store.item(saga_id) or {})
+
+
+def test_over_leaves_the_index_and_attention_enters_it(store: Store) -> None:
+    state = _claimed(store)
+    assert {"open_shard", "due"} <= _item_names(store, state.saga_id)
+    store.control.commit(state, _ended(state), STALE_AFTER)
+    assert not {"open_shard", "due", "lease_owner", "act_until"} & _item_names(store, state.saga_id)
+    other = _claimed(store)
+    failed = replace(_ended(other), status=SagaStatus.FAILED, attention=NOW)
+    store.control.commit(other, failed, STALE_AFTER)
+    assert (store.item(other.saga_id) or {})["open_shard"] == {"S": "attention"}
+
+
+def test_finished_sagas_expire_only_if_told_and_settled(store: Store) -> None:
+    state = saga(SagaStatus.COMPLETED)
+    keeping = replace(store.settings, retention=3600.0)
+    forever = type(store.control)(store.tables, keeping)
+    assert forever.create(state, STALE_AFTER)
+    assert (store.item(state.saga_id) or {})["expires_at"] == {"N": str(int(NOW) + 3600)}
+    waiting = saga(SagaStatus.FAILED, attention=NOW)
+    assert forever.create(waiting, STALE_AFTER)
+    assert "expires_at" not in _item_names(store, waiting.saga_id)
+    assert store.control.create(settled := saga(SagaStatus.COMPLETED), STALE_AFTER)
+    assert "expires_at" not in _item_names(store, settled.saga_id)
+
+
+# Claims.
+
+
+def test_a_claim_locks_and_counts(store: Store) -> None:
+    state = saga()
+    store.control.create(state, STALE_AFTER)
+    taken = lease()
+    claimed = store.control.claim_step(state.saga_id, 0, 1, taken, NOW)
+    assert claimed is not None
+    assert (claimed.status, claimed.token, claimed.lease) == (SagaStatus.RUNNING, 1, taken)
+    assert claimed.steps[0] == StepState("book", StepStatus.RUNNING, attempts=1)
+    assert store.control.get(state.saga_id) == claimed
+
+
+def test_a_claim_whose_answer_was_lost_is_recognised(store: Store) -> None:
+    state = saga()
+    store.control.create(state, STALE_AFTER)
+    taken = lease()
+    first = store.control.claim_step(state.saga_id, 0, 1, taken, NOW)
+    assert store.control.claim_step(state.saga_id, 0, 1, taken, NOW) == first
+    undoing = saga(SagaStatus.COMPENSATING)
+    store.control.create(undoing, STALE_AFTER)
+    first = store.control.claim_undo(undoing.saga_id, 0, 1, taken, NOW)
+    assert first is not None
+    assert store.control.claim_undo(undoing.saga_id, 0, 1, taken, NOW) == first
+    assert first.steps[0].undo_attempts == 1
+
+
+def test_a_second_claim_fails_even_when_the_lease_expired(store: Store) -> None:
+    state = _claimed(store)
+    assert store.control.claim_step(state.saga_id, 0, 1, lease(), NOW + 10_000) is None
+    assert store.control.get(state.saga_id) == state
+
+
+@pytest.mark.parametrize("index", [0, 1, 7])
+def test_claims_create_nothing(store: Store, index: int) -> None:
+    missing = new_id()
+    assert store.control.claim_step(missing, index, 1, lease(), NOW) is None
+    assert store.control.claim_undo(missing, index, 1, lease(), NOW) is None
+    assert store.item(missing) is None
+
+
+def test_no_other_write_creates_either(store: Store) -> None:
+    before = saga(SagaStatus.RUNNING, lease=lease(), token=3)
+    after = replace(_completed(before))
+    assert not store.control.claim(before, replace(before, lease=lease(), token=4), STALE_AFTER)
+    assert not store.control.extend(before, NOW + 99)
+    assert not store.control.request_cancel(before, replace(before, cancel_requested_at=NOW))
+    with pytest.raises(Fenced):
+        store.control.commit(before, after, STALE_AFTER)
+    with pytest.raises(Fenced):
+        store.control.finish(_last(before), before, _ended(before), STALE_AFTER, store.journal)
+    free = replace(before, lease=None)
+    assert not store.control.claim(free, replace(free, lease=lease(), token=4), STALE_AFTER)
+    assert store.item(before.saga_id) is None
+    assert store.entry(before.saga_id, before.seq + 1) is None
+
+
+@pytest.mark.parametrize(("index", "dispatch"), [(1, 1), (7, 1), (0, 0), (0, 2)])
+def test_stale_and_foreign_messages_claim_nothing(store: Store, index: int, dispatch: int) -> None:
+    state = saga()
+    store.control.create(state, STALE_AFTER)
+    assert store.control.claim_step(state.saga_id, index, dispatch, lease(), NOW) is None
+    assert store.control.claim_undo(state.saga_id, 0, 1, lease(), NOW) is None
+    assert store.control.get(state.saga_id) == state
+
+
+@settings(_LOOSE, max_examples=60)
+@given(walk=walks(), off=st.sampled_from([0, 0, 0, -1, 1]), undo=st.booleans())
+def test_claims_succeed_exactly_when_the_automaton_says_run(store: Store, walk: Walk, off: int, undo: bool) -> None:
+    state = walk.state
+    arrived = walk.message(state.dispatch + off)
+    undo = arrived.undo if off == 0 else undo
+    decision = decide(PLAN, state, arrived, walk.now)
+    store.control.create(state, STALE_AFTER)
+    claim = store.control.claim_undo if undo else store.control.claim_step
+    claimed = claim(state.saga_id, arrived.index, arrived.dispatch, arrived.lease, walk.now)
+    assert claimed == (decision.state if runs(decision) else None)
+    assert store.control.get(state.saga_id) == (claimed or state)
+
+
+# Takeover.
+
+
+def test_a_takeover_needs_token_owner_and_expiry_as_seen(store: Store) -> None:
+    seen = _claimed(store)
+    assert seen.lease is not None
+    later = replace(seen, token=seen.token + 1, lease=lease(NOW + 300), lost_until=seen.lease.act_until)
+    wrong_token = replace(seen, token=seen.token - 1)
+    wrong_owner = replace(seen, lease=lease())
+    extended = replace(seen, lease=replace(seen.lease, expires_at=NOW + 1))
+    released = replace(seen, lease=None)
+    wrong_seq = replace(seen, seq=seen.seq + 1)
+    for wrong in (wrong_token, wrong_owner, extended, released, wrong_seq):
+        assert not store.control.claim(wrong, later, STALE_AFTER)
+        assert store.control.get(seen.saga_id) == seen
+    assert store.control.claim(seen, later, STALE_AFTER)
+    assert store.control.get(seen.saga_id) == later
+
+
+def test_a_takeover_loses_against_a_heartbeat(store: Store) -> None:
+    seen = _claimed(store)
+    assert store.control.extend(seen, NOW + 100)
+    assert not store.control.claim(seen, replace(seen, token=2, lease=lease()), STALE_AFTER)
+
+
+def test_a_takeover_whose_answer_was_lost_is_recognised(store: Store) -> None:
+    seen = _claimed(store)
+    mine, theirs = replace(seen, token=2, lease=lease()), replace(seen, token=2, lease=lease())
+    assert store.control.claim(seen, mine, STALE_AFTER)
+    assert store.control.claim(seen, mine, STALE_AFTER)
+    assert not store.control.claim(seen, theirs, STALE_AFTER)
+
+
+# Commit.
+
+
+def test_a_commit_moves_the_pointer_once(store: Store) -> None:
+    state = _claimed(store)
+    after = _completed(state)
+    store.control.commit(state, after, STALE_AFTER)
+    assert store.control.get(state.saga_id) == after
+    store.control.commit(state, after, STALE_AFTER)
+    assert store.control.get(state.saga_id) == after
+
+
+def test_a_late_commit_is_fenced(store: Store) -> None:
+    state = _claimed(store)
+    taken = replace(state, token=2, lease=lease())
+    assert store.control.claim(state, taken, STALE_AFTER)
+    with pytest.raises(Fenced):
+        store.control.commit(state, _completed(state), STALE_AFTER)
+    assert store.control.get(state.saga_id) == taken
+
+
+def test_a_cancel_stops_the_commit_that_ignores_it(store: Store) -> None:
+    state = _claimed(store)
+    _cancel(store, state)
+    with pytest.raises(CancelWon) as caught:
+        store.control.commit(state, _completed(state), STALE_AFTER)
+    assert caught.value.state == replace(state, cancel_requested_at=NOW + 1, cancel_requested_by="ann")
+    store.control.commit(caught.value.state, _completed(caught.value.state), STALE_AFTER)
+    found = store.control.get(state.saga_id)
+    assert found is not None
+    assert (found.seq, found.cancel_requested_at) == (state.seq + 1, NOW + 1)
+
+
+def test_a_cancel_does_not_stop_undoing(store: Store) -> None:
+    state = _claimed(store)
+    _cancel(store, state)
+    undoing = replace(_completed(state), status=SagaStatus.COMPENSATING, cause="failure")
+    store.control.commit(state, undoing, STALE_AFTER)
+    found = store.control.get(state.saga_id)
+    assert found is not None
+    assert found.status is SagaStatus.COMPENSATING
+
+
+def test_a_commit_writes_only_what_changed(store: Store) -> None:
+    """What others may set meanwhile, the cancel flag, is left as they set it."""
+    state = _claimed(store, saga(cancel_requested_at=0.0))
+    undoing = replace(state, status=SagaStatus.COMPENSATING, seq=2, lease=None)
+    _cancel(store, state)
+    store.control.commit(state, undoing, STALE_AFTER)
+    assert (store.item(state.saga_id) or {})["cancel_requested_by"] == {"S": "ann"}
+
+
+def test_a_commit_brings_the_due_time_up_to_date(store: Store) -> None:
+    """Also when the lease that the commit releases was to end at about the time that comes next."""
+    state = saga()
+    store.control.create(state, STALE_AFTER)
+    due = (store.item(state.saga_id) or {})["due"]["S"]
+    now = NOW + 3 * STALE_AFTER - 20
+    claimed = store.control.claim_step(state.saga_id, 0, 1, lease(now + 1, now + 1), NOW + 240)
+    assert claimed is not None
+    store.control.commit(claimed, replace(_completed(claimed), updated_at=now), STALE_AFTER)
+    assert (store.item(state.saga_id) or {})["due"]["S"] > due
+
+
+# The end.
+
+
+def test_the_end_is_entry_and_commit_together(store: Store) -> None:
+    state = _claimed(store)
+    store.control.finish(_last(state), state, _ended(state), STALE_AFTER, store.journal)
+    assert store.control.get(state.saga_id) == _ended(state)
+    assert store.journal.entries(state.saga_id, [2]) == {2: _last(state)}
+    store.control.finish(_last(state), state, _ended(state), STALE_AFTER, store.journal)
+    assert store.control.get(state.saga_id) == _ended(state)
+
+
+def test_a_cancel_that_wins_leaves_no_entry_claiming_an_end(store: Store) -> None:
+    state = _claimed(store)
+    _cancel(store, state)
+    with pytest.raises(CancelWon):
+        store.control.finish(_last(state), state, _ended(state), STALE_AFTER, store.journal)
+    assert store.entry(state.saga_id, 2) is None
+    assert (store.item(state.saga_id) or {})["seq"] == {"N": "1"}
+
+
+def test_the_end_adopts_what_a_predecessor_journaled(store: Store) -> None:
+    state = _claimed(store)
+    earlier = replace(_last(state, token=0), payload='"theirs"')
+    store.journal.put(earlier)
+    with pytest.raises(Refused):
+        store.control.finish(_last(state), state, _ended(state), STALE_AFTER, store.journal)
+    assert store.journal.occupant(_last(state)) == earlier
+    assert store.control.get(state.saga_id) == state
+
+
+def test_the_end_is_fenced_by_a_takeover(store: Store) -> None:
+    state = _claimed(store)
+    assert store.control.claim(state, replace(state, token=2, lease=lease()), STALE_AFTER)
+    with pytest.raises(Fenced):
+        store.control.finish(_last(state), state, _ended(state), STALE_AFTER, store.journal)
+    assert store.entry(state.saga_id, 2) is None
+
+
+# Cancel and heartbeat.
+
+
+@pytest.mark.parametrize("status", SagaStatus)
+def test_cancel_sets_its_flag_while_it_can_matter(store: Store, status: SagaStatus) -> None:
+    state = saga(status)
+    store.control.create(state, STALE_AFTER)
+    asked = replace(state, cancel_requested_at=NOW, cancel_requested_by="ann")
+    able = status in (SagaStatus.PENDING, SagaStatus.RUNNING, SagaStatus.DEAD_LETTERED)
+    assert store.control.request_cancel(state, asked) is able
+    assert store.control.get(state.saga_id) == (asked if able else state)
+    again = replace(asked, cancel_requested_by="bob")
+    assert not store.control.request_cancel(state, again)
+    assert store.control.get(state.saga_id) == (asked if able else state)
+
+
+def test_a_heartbeat_extends_its_own_lease_only(store: Store) -> None:
+    state = _claimed(store)
+    assert state.lease is not None
+    assert store.control.extend(state, NOW + 100)
+    assert store.control.extend(state, NOW + 100)
+    extended = replace(state, lease=replace(state.lease, expires_at=NOW + 100))
+    assert store.control.get(state.saga_id) == extended
+    assert store.control.claim(extended, taken := replace(extended, token=2, lease=lease()), STALE_AFTER)
+    assert not store.control.extend(extended, NOW + 200)
+    assert store.control.get(state.saga_id) == taken
+    with pytest.raises(SagaError, match="held"):
+        store.control.extend(replace(state, lease=None), NOW)
+
+
+def test_get_many_returns_those_that_exist(store: Store) -> None:
+    states = [saga() for _ in range(103)]
+    for state in states:
+        store.control.create(state, STALE_AFTER)
+    ids = [state.saga_id for state in states]
+    assert store.control.get_many([*ids, new_id()]) == dict(zip(ids, states, strict=True))
+    assert store.control.get_many([]) == {}
+
+
+def test_the_dying_message_is_kept(store: Store) -> None:
+    state = _claimed(store)
+    dead = replace(_ended(state), status=SagaStatus.DEAD_LETTERED, dead=DeadLetter(1, 2, "id"), attention=NOW)
+    store.control.finish(_last(state), state, dead, STALE_AFTER, store.journal)
+    assert store.control.get(state.saga_id) == dead
