@@ -1,10 +1,13 @@
-"""Payloads too large for a journal entry, in S3 under ``payloads/{saga_id}/{seq}/{token}``.
+"""Payloads too large for a journal entry, in S3 under ``payloads/{saga_id}/{seq}/{token}/{digest}``.
 
-The fencing token is part of the key: a late writer with an old token cannot overwrite what a newer entry points to.
+The fencing token is part of the key: a late writer with an old token cannot overwrite what a newer entry points to. A
+digest of the content is too, because two starts under one idempotency key have the same token: the one that is refused
+must not overwrite the other's request.
 """
 
 from __future__ import annotations
 
+import hashlib
 from functools import cached_property
 from typing import Any, cast
 
@@ -16,6 +19,9 @@ from sagas.store.faults import translated
 from sagas.store.settings import StoreSettings
 
 __all__ = ["Payloads"]
+
+_DIGITS = 32
+"""Hexadecimal digits of SHA-256 in a key: enough that nobody finds two requests that share it."""
 
 
 class Payloads:
@@ -44,10 +50,11 @@ class Payloads:
         """
         if not self._settings.payload_bucket:
             raise SagaError(f"a payload over {self._settings.payload_limit} bytes needs a payload bucket")
-        key = f"payloads/{saga_id}/{seq}/{token}"
+        body = payload.encode()
+        key = f"payloads/{saga_id}/{seq}/{token}/{hashlib.sha256(body).hexdigest()[:_DIGITS]}"
         with translated():
             self._client.put_object(
-                Bucket=self._settings.payload_bucket, Key=key, Body=payload.encode(), ContentType="application/json"
+                Bucket=self._settings.payload_bucket, Key=key, Body=body, ContentType="application/json"
             )
         return key
 
