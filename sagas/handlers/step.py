@@ -24,6 +24,10 @@ __all__ = ["handler"]
 
 _SPARE_RECEIVES = 3
 """Receives kept back so that postponing a message never pushes it into the dead-letter queue."""
+_MOST_HOPS = 2_000
+"""Copies of one message, after which it is given up. A copy is delayed by at least as many seconds as it has hops, up
+to 15 minutes, so this many take more than 16 days: longer than all retries of a step may wait (14 days) and than SQS
+keeps any message. What gets there is caught in a loop, or its circuit breaker will not close by itself."""
 
 
 class _NotNow(SagaError):
@@ -63,8 +67,8 @@ class _Records:
         keys = {"saga_id": message.saga_id, "step": message.step, "correlation_id": message.correlation_id}
         telemetry().logger.append_keys(**keys)
         if self._begun and not self._time_for(message):
-            self._deployment.queues.hide(message, 0)
-            raise _NotNow("too little time is left: handed back unbegun")
+            self._postpone(message, self._deployment.clock.now())
+            return
         self._begun += 1
         match self._worker.handle(message, self._invocation):
             case Done():
@@ -85,10 +89,18 @@ class _Records:
         wait = until - self._deployment.clock.now()
         limit = int(os.environ.get("SAGAS_MAX_RECEIVES", "1000"))
         if wait > LONGEST_HIDING or message.receives + _SPARE_RECEIVES >= limit:
-            self._deployment.queues.send(replace(message, hops=message.hops + 1), min(wait, LONGEST_DELAY))
-            return
+            return self._copy(message, wait)
         self._deployment.queues.hide(message, wait)
         raise _NotNow(f"postponed by {wait:.0f} s")
+
+    def _copy(self, message: Message, wait: float) -> None:
+        """Send a copy that comes back in its stead, the later the more copies there were."""
+        if message.hops >= _MOST_HOPS:
+            telemetry().logger.error("message given up", hops=message.hops, message_id=message.message_id)
+            self._deployment.queues.hide(message, 0)
+            raise _NotNow(f"postponed by {message.hops} copies: it goes to the dead-letter queue")
+        delay = min(max(wait, message.hops), LONGEST_DELAY)
+        self._deployment.queues.send(replace(message, hops=message.hops + 1), delay)
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
