@@ -1,0 +1,87 @@
+"""The API's answers of an error, as the errors of this library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
+
+__all__ = ["Answer", "error_of"]
+
+_RETRY_AFTER = 5.0
+"""Seconds, where the answer does not say."""
+_SIMPLE: Mapping[int, type[SagaError]] = {404: NotFound, 409: Conflict, 413: TooLarge}
+_INVALID = (400, 422)
+_TRY_LATER = (429, 503)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer.
+
+    Args:
+        status: the HTTP status.
+        headers: by name, in whatever case.
+        content: the body.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    def json(self) -> Any:
+        """Return the body as JSON builtins.
+
+        Raises:
+            SagaError: it is not JSON, so the answer is not the API's.
+        """
+        try:
+            return json.loads(self.content)
+        except ValueError:
+            raise SagaError("the answer is not JSON: this is not the URL of a saga API") from None
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds after which another try makes sense."""
+        text = next((value for name, value in self.headers.items() if name.lower() == "retry-after"), "")
+        return float(text) if text.isdigit() else _RETRY_AFTER
+
+
+def error_of(answer: Answer, *, writes: bool) -> SagaError:
+    """Return the error that an answer of 300 or more stands for.
+
+    Args:
+        answer: the answer.
+        writes: whether the request may have changed something before it failed.
+    """
+    error = _error(answer.content)
+    message = str(error.get("message") or f"the API answered {answer.status}")
+    status = answer.status
+    if status in _SIMPLE:
+        return _SIMPLE[status](message)
+    if status in _INVALID:
+        return InvalidRequest(message, _problems(error.get("details")))
+    if status in _TRY_LATER:
+        return Unavailable(message, answer.retry_after)
+    if status >= 500:
+        return Ambiguous(message, answer.retry_after) if writes else Unavailable(message, answer.retry_after)
+    return SagaError(f"the API refused the call ({status}): {message}")
+
+
+def _error(content: bytes) -> dict[str, Any]:
+    """The ``error`` object of the body, or an empty one if somebody else than the API has answered."""
+    try:
+        body: Any = json.loads(content)
+    except ValueError:
+        return {}
+    error: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
+    return cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+
+
+def _problems(details: Any) -> list[Problem]:
+    if not isinstance(details, list):
+        return []
+    return [Problem(str(item["path"]), str(item["message"])) for item in cast("list[dict[str, Any]]", details)]

@@ -1,0 +1,321 @@
+"""The client: each method is one call of the API, or one look at a dead-letter queue."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar, overload
+
+import boto3
+
+from sagas.authoring.codec import encode
+from sagas.authoring.saga import Saga, definition_of
+from sagas.client.aws import connect, open_session
+from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Redrive
+from sagas.client.places import Places, local_places, stack_places
+from sagas.client.transport import Transport, path_of
+from sagas.client.views import AuditEntry, DefinitionView, Page, SagaView
+from sagas.client.waiting import Wait
+from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
+
+__all__ = ["SagaClient"]
+
+RequestT = TypeVar("RequestT")
+
+_LONGEST_KEY = 256
+_AUDIT_PAGE = 100
+
+
+class SagaClient:
+    """Starts, reads, cancels and repairs sagas over the HTTP API.
+
+    Calls are signed with the caller's AWS credentials, so that the audit trail names who acted. What is answered are
+    the API's JSON objects, as typed dictionaries. A client may be used by several threads.
+
+    Every method raises ``Unavailable`` when the API or AWS is out of reach (``retry_after`` tells when to try again),
+    its subclass ``Ambiguous`` when an answer was lost and the call may have taken effect, and ``SagaError`` when the
+    caller is refused or has no credentials.
+
+    Args:
+        api_url: of the API with its stage, like ``https://abc123.execute-api.eu-central-1.amazonaws.com/v1``.
+        region: of the API; read from the URL, or taken from the session, if it is not given.
+        session: whose credentials are used; a new one, which takes the environment's, by default.
+        places: where the queues are, for :meth:`dead_letters` and :meth:`redrive`; :meth:`from_stack` and
+            :meth:`local` find them.
+
+    Raises:
+        SagaError: the region is not known.
+    """
+
+    def __init__(
+        self,
+        api_url: str,
+        *,
+        region: str | None = None,
+        session: boto3.Session | None = None,
+        places: Places | None = None,
+    ) -> None:
+        self._session = session or open_session(region, None)
+        self._transport = Transport(api_url, region, self._session)
+        self._places = places or Places(api_url)
+
+    @classmethod
+    def local(cls, directory: str | Path = ".") -> Self:
+        """Return a client of the local stack that runs for a project.
+
+        Args:
+            directory: the project's, which holds ``.sagas/local.json``.
+
+        Raises:
+            Unavailable: no local stack is running there.
+        """
+        places = local_places(Path(directory))
+        anyone = boto3.Session(
+            aws_access_key_id="local",
+            aws_secret_access_key="local",  # noqa: S106 - the emulator takes any
+            region_name=places.region,
+        )
+        return cls(places.api_url, region=places.region, session=anyone, places=places)
+
+    @classmethod
+    def from_stack(cls, stack_name: str, region: str | None = None, profile: str | None = None) -> Self:
+        """Return a client of a service that is deployed as, or in, a CloudFormation stack.
+
+        Args:
+            stack_name: name or id of the stack.
+            region: of the stack; ``None`` takes the environment's.
+            profile: of the AWS configuration; ``None`` takes the environment's.
+
+        Raises:
+            SagaError: there is no such stack, it holds no service, or the caller may not read it.
+        """
+        session = open_session(region, profile)
+        places = stack_places(session, stack_name)
+        return cls(places.api_url, region=places.region, session=session, places=places)
+
+    @overload
+    def start(self, saga: type[Saga[RequestT]], request: RequestT, *, key: str | None = None) -> SagaView: ...
+
+    @overload
+    def start(self, saga: str, request: object, *, key: str | None = None) -> SagaView: ...
+
+    def start(self, saga: type[Any] | str, request: object, *, key: str | None = None) -> SagaView:
+        """Start a saga.
+
+        Args:
+            saga: the saga class, or the name of the type.
+            request: an instance of the class's request type; with a name, its JSON form (``dict``, ``list``, ...).
+            key: an idempotency key of 1 to 256 printable ASCII characters. The same key and request start one saga,
+                however often they are sent: after ``Ambiguous``, send them again.
+
+        Returns:
+            The saga; with a key that was used before, the saga it started.
+
+        Raises:
+            InvalidRequest: request or key do not fit, or the key was used for another request; ``problems`` has the
+                paths.
+            NotFound: there is no such type.
+            TooLarge: the request has more than 256 KB.
+            Unavailable: or starting this type is disabled.
+        """
+        headers = {} if key is None else {"Idempotency-Key": _checked_key(key)}
+        if isinstance(saga, str):
+            return self._transport.call("POST", path_of("sagas", saga), body=request, headers=headers)
+        definition = definition_of(saga)
+        body = encode(request, definition.request_type)
+        return self._transport.call("POST", path_of("sagas", definition.name), body=body, headers=headers)
+
+    def show(self, name: str, saga_id: str) -> SagaView:
+        """Return a saga with its steps.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return self._transport.call("GET", path_of("sagas", name, saga_id))
+
+    def list(
+        self, name: str | None = None, status: str | None = None, *, limit: int = 20, cursor: str | None = None
+    ) -> Page:
+        """Return summaries of sagas, newest first.
+
+        Args:
+            name: of the type; ``None`` lists all types.
+            status: only sagas of this status. The page is short then, even empty, although ``cursor`` leads on.
+            limit: how many to look at, 1 to 100.
+            cursor: that of the page before.
+
+        Raises:
+            NotFound: there is no such type.
+            InvalidRequest: an argument does not fit.
+        """
+        query = {"name": name, "status": status, "limit": limit, "cursor": cursor}
+        return self._transport.call("GET", "/sagas", query=query)
+
+    def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page:
+        """Return summaries of the sagas that need a person, the longest waiting first; each says ``why``.
+
+        Args:
+            name: of the type; ``None`` lists all types.
+            limit: how many to look at, 1 to 100.
+            cursor: that of the page before.
+
+        Raises:
+            InvalidRequest: an argument does not fit.
+        """
+        return self._transport.call("GET", "/attention", query={"name": name, "limit": limit, "cursor": cursor})
+
+    def audit(self, name: str, saga_id: str) -> Iterator[AuditEntry]:
+        """Yield the whole audit trail of a saga, oldest entry first, reading page after page.
+
+        Raises:
+            NotFound: there is no such saga; raised with the first entry asked for.
+        """
+        path, cursor = path_of("sagas", name, saga_id, "audit"), None
+        while True:
+            page = self._transport.call("GET", path, query={"limit": _AUDIT_PAGE, "cursor": cursor})
+            yield from page["entries"]
+            cursor = page["cursor"]
+            if cursor is None:
+                return
+
+    def cancel(self, name: str, saga_id: str) -> SagaView:
+        """Ask for a saga to be cancelled. It is CANCELLED once a running step has stopped and all is undone.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: it is over.
+        """
+        return self._transport.call("DELETE", path_of("sagas", name, saga_id))
+
+    def retry(self, name: str, saga_id: str, note: str = "") -> SagaView:
+        """Grant what failed a new budget: the step of a DEAD_LETTERED saga, the failed undos of a COMPENSATION_FAILED.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: nothing of it can be retried.
+        """
+        return self._transport.call("POST", path_of("sagas", name, saga_id, "retry"), body={"note": note})
+
+    def compensate(self, name: str, saga_id: str, note: str = "") -> SagaView:
+        """Give up on a saga that is DEAD_LETTERED or FAILED, and have it undone.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: it is neither.
+        """
+        return self._transport.call("POST", path_of("sagas", name, saga_id, "compensate"), body={"note": note})
+
+    def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> SagaView:
+        """Take a saga off the attention list: a person has settled it.
+
+        Args:
+            name: of the type.
+            saga_id: the saga.
+            note: why it is settled.
+            action: what was done.
+            steps: whose undo was done by hand; a later retry skips them.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: it needs no attention.
+            InvalidRequest: the note is empty, or a step is unknown.
+        """
+        body = {"note": note, "action": action, "steps": [*steps]}
+        return self._transport.call("POST", path_of("sagas", name, saga_id, "resolve"), body=body)
+
+    def definitions(self) -> builtins.list[DefinitionView]:
+        """Return the saga types that are deployed."""
+        return self._transport.call("GET", "/definitions")["definitions"]
+
+    def enable(self, name: str, reason: str = "") -> DefinitionView:
+        """Let sagas of a type be started again.
+
+        Raises:
+            NotFound: there is no such type.
+        """
+        return self._change(name, reason, active=True)
+
+    def disable(self, name: str, reason: str) -> DefinitionView:
+        """Refuse to start sagas of a type; those under way go on.
+
+        Raises:
+            NotFound: there is no such type.
+        """
+        return self._change(name, reason, active=False)
+
+    def _change(self, name: str, reason: str, *, active: bool) -> DefinitionView:
+        return self._transport.call("PUT", path_of("definitions", name), body={"active": active, "reason": reason})
+
+    def wait(
+        self,
+        name: str,
+        saga_id: str,
+        timeout: float | None = None,
+        on_change: Callable[[SagaView], None] | None = None,
+        *,
+        after: str | None = None,
+    ) -> SagaView:
+        """Wait until a saga is over, or DEAD_LETTERED and so waits for a person; return it.
+
+        It is read ten times a second while it changes, and down to every two seconds while it does not.
+
+        Args:
+            name: of the type.
+            saga_id: the saga.
+            timeout: seconds; ``None`` waits for ever.
+            on_change: called with the saga as it is first read, and whenever it has changed.
+            after: the ``updated_at`` of a saga that is at rest now and about to go on, after :meth:`redrive` say: it
+                must have changed since.
+
+        Raises:
+            NotFound: there is no such saga.
+            TimeoutError: it is still under way.
+        """
+        return Wait(timeout).until_rest(lambda: self.show(name, saga_id), on_change, after)
+
+    def dead_letters(self, name: str, limit: int = 100) -> builtins.list[DeadLetter]:
+        """Return messages in the dead-letter queue of a type; they stay there.
+
+        For the moment of looking they are hidden from others.
+
+        Raises:
+            NotFound: there is no such type.
+            SagaError: this client does not know the queues.
+        """
+        return self._dead_letter_queue(name).peek(limit)
+
+    def redrive(self, name: str, saga_id: str | None = None) -> Redrive:
+        """Move dead-lettered messages back to the queues they came from; their sagas go on at the failed step.
+
+        All messages of a type are moved by SQS itself, which goes on after this call has returned. Those of one saga,
+        and all at an endpoint that has no such task, are moved here, one by one.
+
+        Args:
+            name: of the type.
+            saga_id: only this saga's.
+
+        Raises:
+            NotFound: there is no such type.
+            SagaError: this client does not know the queues, or the redrive was refused.
+        """
+        queue = self._dead_letter_queue(name)
+        return queue.redrive() if saga_id is None else queue.move(saga_id)
+
+    def _dead_letter_queue(self, name: str) -> DeadLetterQueue:
+        places = self._places
+        if not places.dead_letter_queues:
+            raise SagaError(
+                "this client knows the API only; SagaClient.from_stack and SagaClient.local know the queues"
+            )
+        if name not in places.dead_letter_queues:
+            raise NotFound(f"there is no saga named {name!r} here")
+        sqs = connect(self._session, "sqs", self._transport.region, places.endpoint_url)
+        return DeadLetterQueue(sqs, places.dead_letter_queues[name], places.queues.get(name, {}))
+
+
+def _checked_key(key: str) -> str:
+    if not 0 < len(key) <= _LONGEST_KEY or not (key.isascii() and key.isprintable()) or key != key.strip():
+        problem = Problem("header.Idempotency-Key", f"must be 1 to {_LONGEST_KEY} printable ASCII characters")
+        raise InvalidRequest("the idempotency key is not usable", [problem])
+    return key

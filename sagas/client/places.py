@@ -1,0 +1,133 @@
+"""Where a service is: its API and its queues, as the local stack's file or CloudFormation describe them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+from sagas.client.aws import connect, translated
+from sagas.errors import SagaError, Unavailable
+
+__all__ = ["Places", "local_places", "stack_places"]
+
+_METADATA_KEY = "sagas"
+"""Under which a template says which resource is which part."""
+_NESTED = "AWS::CloudFormation::Stack"
+
+
+@dataclass(slots=True)
+class Places:
+    """Where the parts of a service are.
+
+    Args:
+        api_url: with the stage.
+        region: of all parts.
+        endpoint_url: of an emulator; ``None`` on AWS.
+        queues: URLs by saga and step.
+        dead_letter_queues: URLs by saga.
+    """
+
+    api_url: str = ""
+    region: str | None = None
+    endpoint_url: str | None = None
+    queues: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def local_places(directory: Path) -> Places:
+    """Read ``.sagas/local.json``.
+
+    Raises:
+        Unavailable: no local stack is running there.
+        SagaError: the file is not one of ours.
+    """
+    path = directory / ".sagas" / "local.json"
+    try:
+        data: dict[str, Any] = json.loads(path.read_text())
+        names = ("api_url", "region", "endpoint_url", "queues", "dead_letter_queues")
+        return Places(**{name: data[name] for name in names})
+    except FileNotFoundError:
+        raise Unavailable("no local stack is running here; `sagas local up` starts one") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise SagaError(f"{path} cannot be read: {error!r}") from error
+
+
+def stack_places(session: boto3.Session, stack_name: str) -> Places:
+    """Find the parts of a service by the templates of its stack and of the stacks nested in it.
+
+    Args:
+        session: whose credentials and region are used.
+        stack_name: name or id.
+
+    Raises:
+        SagaError: there is no such stack, it holds no service, or the caller may not read it.
+        Unavailable: CloudFormation is out of reach.
+    """
+    cloudformation = connect(session, "cloudformation")
+    places = Places(region=cloudformation.meta.region_name)
+    with translated("CloudFormation"):
+        for stack in _stacks(cloudformation, stack_name):
+            _enter_all(places, stack)
+    if not places.api_url:
+        raise SagaError(f"the stack {stack_name} holds no saga service")
+    return places
+
+
+@dataclass(frozen=True, slots=True)
+class _Stack:
+    """The resources of one stack as declared, and their physical ids, both by logical id."""
+
+    resources: Mapping[str, Any]
+    physical_ids: Mapping[str, str]
+
+
+def _stacks(cloudformation: Any, name: str) -> Iterator[_Stack]:
+    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
+    summaries = [summary for page in pages for summary in page["StackResourceSummaries"]]
+    physical_ids = {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in summaries if _exists(one)}
+    template = cloudformation.get_template(StackName=name, TemplateStage="Processed")["TemplateBody"]
+    # A template that was not written as JSON comes as text; those of our constructs are JSON.
+    yield _Stack({} if isinstance(template, str) else template["Resources"], physical_ids)
+    for summary in summaries:
+        if summary["ResourceType"] == _NESTED and _exists(summary):
+            yield from _stacks(cloudformation, summary["PhysicalResourceId"])
+
+
+def _exists(summary: Mapping[str, Any]) -> bool:
+    return bool(summary.get("PhysicalResourceId")) and summary["ResourceStatus"] != "DELETE_COMPLETE"
+
+
+def _enter_all(places: Places, stack: _Stack) -> None:
+    for logical_id, resource in stack.resources.items():
+        names = resource.get("Metadata", {}).get(_METADATA_KEY, {})
+        physical_id = stack.physical_ids.get(logical_id)
+        if physical_id is None:
+            continue
+        match names.get("part"):
+            case "queue":
+                places.queues.setdefault(names["saga"], {})[names["step"]] = physical_id
+            case "dead_letter_queue":
+                places.dead_letter_queues[names["saga"]] = physical_id
+            case "api":
+                places.api_url = _api_url(
+                    physical_id, places.region or "", _stage_of(stack.resources.values(), logical_id)
+                )
+            case _:
+                pass
+
+
+def _api_url(api: str, region: str, stage: str) -> str:
+    suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    return f"https://{api}.execute-api.{region}.{suffix}/{stage}"
+
+
+def _stage_of(resources: Iterable[Any], api: str) -> str:
+    for resource in resources:
+        if resource["Type"] == "AWS::ApiGateway::Stage" and resource["Properties"]["RestApiId"] == {"Ref": api}:
+            return str(resource["Properties"]["StageName"])
+    raise SagaError("the API has no stage")

@@ -1,0 +1,145 @@
+"""Signed calls of the API. The one place of the client that speaks HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import quote, urlencode
+
+import boto3
+from botocore import exceptions as aws
+from botocore import utils
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.httpsession import URLLib3Session
+
+from sagas.client.answers import Answer, error_of
+from sagas.errors import Ambiguous, InvalidRequest, NotFound, Problem, SagaError, Unavailable
+
+__all__ = ["Transport", "path_of"]
+
+_CONNECT_TIMEOUT, _READ_TIMEOUT = 5.0, 35.0
+"""Seconds. API Gateway itself answers after 29."""
+_TRIES = 2
+"""A call that reached nobody, or that only reads, is made again once."""
+_REGION = re.compile(r"\.execute-api\.([a-z0-9-]+)\.amazonaws\.com")
+_UNREACHED = (aws.EndpointConnectionError, aws.ConnectTimeoutError, aws.ProxyConnectionError, aws.SSLError)
+
+
+def path_of(*segments: str) -> str:
+    """Return a path of quoted segments.
+
+    Raises:
+        NotFound: a segment cannot be part of a path, so nothing has that name.
+    """
+    for segment in segments:
+        if segment in ("", ".", ".."):
+            raise NotFound(f"there is nothing named {segment!r}")
+    return "".join("/" + quote(segment, safe="") for segment in segments)
+
+
+class Transport:
+    """Calls one API, signed (SigV4, ``execute-api``) with the caller's credentials.
+
+    Args:
+        api_url: the API's URL with its stage.
+        region: of the API; ``None`` reads it from the URL, or takes the session's.
+        session: whose credentials sign.
+
+    Raises:
+        SagaError: the region is not known.
+    """
+
+    def __init__(self, api_url: str, region: str | None, session: boto3.Session) -> None:
+        self._url = api_url.rstrip("/")
+        self._session: Any = session
+        self.region = _region_of(self._url, region, cast("Any", session).region_name)
+        self._http: Any = cast("Any", URLLib3Session)(
+            verify=os.environ.get("AWS_CA_BUNDLE") or True,
+            proxies=cast("Any", utils).get_environ_proxies(self._url),
+            timeout=(_CONNECT_TIMEOUT, _READ_TIMEOUT),
+        )
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Make a call and return the body of its answer.
+
+        Args:
+            method: of HTTP.
+            path: below the stage, quoted.
+            query: parameters; those that are ``None`` are left out.
+            body: JSON builtins; ``None`` sends no body.
+            headers: further ones.
+
+        Raises:
+            NotFound, Conflict, InvalidRequest, TooLarge, Unavailable: as the API answers.
+            Ambiguous: the answer was lost.
+            SagaError: the API refused the caller, or there are no credentials.
+        """
+        given = {name: str(value) for name, value in (query or {}).items() if value is not None}
+        url = self._url + path + ("?" + urlencode(given, quote_via=quote) if given else "")
+        data = b"" if body is None else _json(body)
+        extra = {"Content-Type": "application/json"} if data else {}
+        answer = self._send(method, url, data, {**extra, **(headers or {})})
+        if answer.status >= 300:
+            raise error_of(answer, writes=method != "GET")
+        return answer.json()
+
+    def _send(self, method: str, url: str, data: bytes, headers: dict[str, str]) -> Answer:
+        for tries_left in reversed(range(_TRIES)):
+            request = self._signed(method, url, data, headers)
+            try:
+                got: Any = self._http.send(request)
+                return Answer(got.status_code, got.headers, got.content)
+            except _UNREACHED as error:
+                if not tries_left:
+                    raise Unavailable(f"the API is out of reach at {self._url}: {type(error).__name__}") from error
+            except (aws.HTTPClientError, aws.ConnectionError) as error:
+                if method != "GET":
+                    raise Ambiguous(f"no answer from {self._url}: {type(error).__name__}") from error
+                if not tries_left:
+                    raise Unavailable(f"no answer from {self._url}: {type(error).__name__}") from error
+        raise AssertionError("unreachable")
+
+    def _signed(self, method: str, url: str, data: bytes, headers: dict[str, str]) -> Any:
+        credentials = self._credentials()
+        known = {"User-Agent": "lambda-sagas", "Accept": "application/json", **headers}
+        request: Any = cast("Any", AWSRequest)(method=method, url=url, data=data, headers=known)
+        cast("Any", SigV4Auth)(credentials, "execute-api", self.region).add_auth(request)
+        return request.prepare()
+
+    def _credentials(self) -> Any:
+        try:
+            found = self._session.get_credentials()
+            frozen = found and found.get_frozen_credentials()
+        except aws.BotoCoreError as error:
+            raise SagaError(f"the AWS credentials cannot be used: {error}") from error
+        if not frozen:
+            raise SagaError("no AWS credentials were found to sign the call with")
+        return frozen
+
+
+def _region_of(url: str, asked: str | None, default: str | None) -> str:
+    named = _REGION.search(url)
+    region = asked or (named and named[1]) or default
+    if not region:
+        raise SagaError(f"the region of {url} is not known; name it")
+    return region
+
+
+def _json(body: object) -> bytes:
+    try:
+        return json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = Problem("$", "is not JSON; give the saga class to have a request object encoded")
+        raise InvalidRequest("the request is not JSON", [problem]) from error

@@ -1,0 +1,83 @@
+"""Waiting for a saga to come to rest, by asking again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sagas.client.views import SagaView
+from sagas.core.states import OVER, SagaStatus
+from sagas.errors import Unavailable
+
+__all__ = ["Wait", "at_rest"]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_GROWTH = 1.5
+_FAILURES = 3
+"""So many failed reads in a row end the wait."""
+
+
+def at_rest(status: str) -> bool:
+    """Whether nothing happens to a saga of this status by itself: it is over, or waits for a person."""
+    return status in OVER or status == SagaStatus.DEAD_LETTERED
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How to wait.
+
+    Args:
+        timeout: seconds; ``None`` waits for ever.
+        clock: seconds that only go up.
+        sleep: blocks for that many seconds.
+    """
+
+    timeout: float | None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def until_rest(
+        self, read: Callable[[], SagaView], on_change: Callable[[SagaView], None] | None, after: str | None
+    ) -> SagaView:
+        """Read until the saga is at rest.
+
+        Args:
+            read: returns the saga.
+            on_change: called with the saga as first read, and whenever it has changed.
+            after: an ``updated_at``: as long as the saga still has it, being at rest does not count.
+
+        Raises:
+            TimeoutError: it was not at rest in time.
+            Unavailable: it could not be read several times in a row.
+        """
+        last: SagaView | None = None
+        for saga in self._readings(read):
+            if saga != last and on_change is not None:
+                on_change(saga)
+            if at_rest(saga["status"]) and saga["updated_at"] != after:
+                return saga
+            last = saga
+        where = f"still {last['status']}" if last else "unknown"
+        raise TimeoutError(f"the saga is {where} after {self.timeout:g} s")
+
+    def _readings(self, read: Callable[[], SagaView]) -> Iterator[SagaView]:
+        """Read at growing intervals, and at short ones again after each change, until the time is over."""
+        end = None if self.timeout is None else self.clock() + self.timeout
+        pause, failures, seen = _FIRST_PAUSE, 0, None
+        while True:
+            try:
+                saga = read()
+            except Unavailable:
+                failures += 1
+                if failures >= _FAILURES:
+                    raise
+            else:
+                failures = 0
+                pause = _FIRST_PAUSE if saga != seen else min(pause * _GROWTH, _LONGEST_PAUSE)
+                seen = saga
+                yield saga
+            left = pause if end is None else end - self.clock()
+            if left <= 0:
+                return
+            self.sleep(min(pause, left))
