@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -112,7 +111,7 @@ class Journal:
         return entry if entry.payload is not None or not key else replace(entry, payload=self._payloads.get(key))
 
     def _entry(self, item: Any, *, fetch: bool = True) -> Entry:
-        details: dict[str, Any] = _plain(item.details.as_dict())
+        details: dict[str, Any] = dict(item.details)
         if item.payload_ref:
             details["payload_ref"] = item.payload_ref
         entry = Entry(
@@ -125,21 +124,10 @@ class Journal:
             attempt=None if item.attempt is None else int(item.attempt),
             status=item.status,
             actor=item.actor,
-            correlation_id=item.correlation_id,
+            correlation_id=item.correlation_id or "",
             trace_id=item.trace_id or "",
             token=int(item.token),
             details=details,
             payload=item.payload,
         )
         return self.load(entry) if fetch else entry
-
-
-def _plain(value: Any) -> Any:
-    """JSON builtins for what PynamoDB returned, whose nested maps and numbers are types of its own."""
-    return json.loads(json.dumps(value, default=_as_builtin))
-
-
-def _as_builtin(value: Any) -> Any:
-    if hasattr(value, "as_dict"):
-        return value.as_dict()
-    return float(value)

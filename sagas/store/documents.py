@@ -1,0 +1,58 @@
+"""JSON builtins as one DynamoDB map. PynamoDB's own dynamic map adds members of its own when it is read back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from pynamodb.attributes import Attribute
+from pynamodb.constants import MAP
+
+__all__ = ["DocumentAttribute"]
+
+
+class DocumentAttribute(Attribute[dict[str, Any]]):
+    """An object of JSON builtins, in DynamoDB's own types so that it can be read in the console."""
+
+    attr_type = MAP
+
+    def serialize(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Return DynamoDB's form of an object."""
+        return {key: _packed(member) for key, member in value.items()}
+
+    def deserialize(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Return the object again; a whole number comes back as ``int``."""
+        return {key: _unpacked(member) for key, member in value.items()}
+
+
+def _packed(value: Any) -> dict[str, Any]:
+    match value:
+        case None:
+            return {"NULL": True}
+        case bool():
+            return {"BOOL": value}
+        case int() | float():
+            return {"N": json.dumps(value)}
+        case str():
+            return {"S": value}
+        case dict():
+            return {"M": {key: _packed(member) for key, member in cast("dict[str, Any]", value).items()}}
+        case list() | tuple():
+            return {"L": [_packed(member) for member in cast("list[Any]", value)]}
+        case _:
+            raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _unpacked(stored: dict[str, Any]) -> Any:
+    [(kind, value)] = stored.items()
+    match kind:
+        case "NULL":
+            return None
+        case "N":
+            return json.loads(value)
+        case "M":
+            return {key: _unpacked(member) for key, member in value.items()}
+        case "L":
+            return [_unpacked(member) for member in value]
+        case _:
+            return value
