@@ -41,10 +41,13 @@ class Place:
         """
         try:
             padded = cursor + "=" * (-len(cursor) % 4)
-            return msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=cls)
+            place = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=cls)
+            if place.sort and place.saga_id:
+                return place
         except (ValueError, msgspec.MsgspecError):
-            problem = Problem("query.cursor", "is not a cursor from an earlier answer")
-            raise InvalidRequest("the cursor is not valid", [problem]) from None
+            pass
+        problem = Problem("query.cursor", "is not a cursor from an earlier answer")
+        raise InvalidRequest("the cursor is not valid", [problem])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,8 @@ class Listing:
         within = model.created_at <= start.sort if start else None
         options: dict[str, Any] = {"scan_index_forward": False, "page_size": limit + 1}
         with translated():
-            for item in model.by_name.query(key, within, **options):
-                place = Place(item.created_at, item.saga_id)
+            items = model.by_name.query(key, within, **options)
+            for place in _ordered((Place(item.created_at, item.saga_id) for item in items), reverse=True):
                 if start is None or place < start:
                     yield place
 
@@ -86,8 +89,14 @@ class Listing:
         within = model.due >= start.sort if start else None
         with translated():
             items = model.open.query(ATTENTION, within, page_size=limit + 1)
-            places = (Place(item.due, item.saga_id) for item in items)
+            places = _ordered(Place(item.due, item.saga_id) for item in items)
             return _page((place for place in places if start is None or place > start), limit)
+
+
+def _ordered(places: Iterable[Place], *, reverse: bool = False) -> Iterator[Place]:
+    """Order those that are equal in the index, which leaves their order open: a cursor needs one."""
+    for _, equal in itertools.groupby(places, key=lambda place: place.sort):
+        yield from sorted(equal, reverse=reverse)
 
 
 def _page(places: Iterable[Place], limit: int) -> Page:

@@ -1,0 +1,146 @@
+"""Lists: by name newest first, and those that need a person, longest waiting first."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sagas.core.states import SagaState, SagaStatus
+from sagas.errors import InvalidRequest
+from sagas.store.definitions import Activity, Definitions
+from sagas.store.listing import Page, Place
+from tests.store.conftest import STALE_AFTER, Store
+from tests.store.states import NOW, new_id, saga
+
+_LOOSE = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def _started(store: Store, name: str, moments: list[int]) -> list[SagaState]:
+    """Sagas of a type, some started in the same millisecond; newest first, as they are to be listed."""
+    states = [saga(saga=name, created_at=NOW + moment) for moment in moments]
+    for state in states:
+        assert store.control.create(state, STALE_AFTER)
+    return sorted(states, key=lambda state: (state.created_at, state.saga_id), reverse=True)
+
+
+def _pages(store: Store, names: list[str], limit: int) -> list[Page]:
+    pages = [store.listing.by_name(names, limit, None)]
+    while pages[-1].cursor:
+        pages.append(store.listing.by_name(names, limit, pages[-1].cursor))
+        assert len(pages) < 100
+    return pages
+
+
+def _ids(pages: list[Page]) -> list[str]:
+    return [saga_id for page in pages for saga_id in page.saga_ids]
+
+
+@_LOOSE
+@given(moments=st.lists(st.integers(0, 2), max_size=14), limit=st.integers(1, 5))
+def test_every_saga_is_listed_once_newest_first(store: Store, moments: list[int], limit: int) -> None:
+    name = f"type-{new_id()}"
+    states = _started(store, name, moments)
+    pages = _pages(store, [name], limit)
+    assert _ids(pages) == [state.saga_id for state in states]
+    assert all(len(page.saga_ids) == limit for page in pages[:-1])
+
+
+def test_several_types_are_merged(store: Store) -> None:
+    one, two = f"one-{new_id()}", f"two-{new_id()}"
+    states = _started(store, one, [0, 2, 4]) + _started(store, two, [1, 2, 3])
+    expected = sorted(states, key=lambda state: (state.created_at, state.saga_id), reverse=True)
+    assert _ids(_pages(store, [one, two], 4)) == [state.saga_id for state in expected]
+    assert store.listing.by_name([f"none-{new_id()}"], 5, None) == Page([], None)
+
+
+def test_started_meanwhile_does_not_shift_the_next_page(store: Store) -> None:
+    name = f"type-{new_id()}"
+    states = _started(store, name, [1, 2, 3, 4])
+    first = store.listing.by_name([name], 2, None)
+    _started(store, name, [9])
+    second = store.listing.by_name([name], 2, first.cursor)
+    assert first.saga_ids + second.saga_ids == [state.saga_id for state in states]
+
+
+def test_attention_lists_the_longest_waiting_first(fresh: Store) -> None:
+    since = [3, 1, 2, 1, 1, 2]
+    waiting = [saga(SagaStatus.FAILED, attention=NOW + moment) for moment in since]
+    fine = [saga(SagaStatus.RUNNING), saga(SagaStatus.COMPLETED)]
+    for state in waiting + fine:
+        fresh.control.create(state, STALE_AFTER)
+    expected = [state.saga_id for state in sorted(waiting, key=lambda state: (state.attention, state.saga_id))]
+    found: list[str] = []
+    cursor = None
+    while True:
+        page = fresh.listing.attention(2, cursor)
+        found += page.saga_ids
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert found == expected
+
+
+def test_resolved_leaves_the_attention_list(fresh: Store) -> None:
+    state = saga(SagaStatus.FAILED, attention=NOW, token=1)
+    fresh.control.create(state, STALE_AFTER)
+    assert fresh.listing.attention(10, None).saga_ids == [state.saga_id]
+    settled = replace(state, attention=0.0, resolution_seq=2, token=2)
+    assert fresh.control.claim(state, settled, STALE_AFTER)
+    assert fresh.listing.attention(10, None) == Page([], None)
+
+
+def _encoded(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "nonsense",
+        "é",
+        "!!!!",
+        _encoded("{}"),
+        _encoded('{"sort":1,"saga_id":""}'),
+        _encoded("[1]"),
+        _encoded('{"sort":"","saga_id":""}'),
+    ],
+)
+def test_a_cursor_that_is_none_of_ours_is_refused(cursor: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Place.parse(cursor)
+    assert [problem.path for problem in caught.value.problems] == ["query.cursor"]
+
+
+def test_a_cursor_reads_back() -> None:
+    place = Place("2026-11-21T08:44:42.123Z", new_id())
+    assert Place.parse(place.cursor) == place
+
+
+# Saga types.
+
+
+def test_a_type_is_active_until_somebody_decides_otherwise(store: Store) -> None:
+    name = f"type-{new_id()}"
+    assert store.definitions.get(name) == Activity()
+    off = Activity(False, "broken", "ann", NOW)
+    store.definitions.put(name, off)
+    assert store.definitions.get(name) == off
+    store.definitions.put(name, on := Activity(True, "", "bob", NOW + 1))
+    assert store.definitions.get(name, fresh=True) == on
+
+
+def test_an_answer_is_kept_for_a_few_seconds(store: Store) -> None:
+    name = f"type-{new_id()}"
+    now = [NOW]
+    here = Definitions(store.tables, lambda: now[0])
+    assert here.get(name).active
+    store.definitions.put(name, Activity(False, changed_at=NOW))
+    assert here.get(name).active
+    assert not here.get(name, fresh=True).active
+    now[0] += 6
+    assert not here.get(name).active
+    assert store.control.get(name) is None
