@@ -8,7 +8,7 @@ from sagas.core import events as ev
 from sagas.core.commands import Decision, Die, Discard, Postpone, Refuse, Run, Write
 from sagas.core.facts import send_current
 from sagas.core.plan import Plan
-from sagas.core.rules import fence, owed, waits
+from sagas.core.rules import fence, owed, patient_until, waits
 from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus, StepStatus
 
 __all__ = [
@@ -138,8 +138,7 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
         return Decision(state)
     if fact is not None and not isinstance(fact, ev.StepDeadLettered):
         return Decision(_claimed(state, event.lease), (Write(fact),))
-    quiet_since = max(state.updated_at, state.not_before, state.lost_until if state.undoing else 0.0)
-    if quiet_since + plan.stale_after > now:
+    if patient_until(state, plan.stale_after) > now:
         return Decision(state)
     return Decision(_claimed(state, event.lease), (Write(ev.Recovered(stall=True)),))
 

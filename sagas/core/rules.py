@@ -19,15 +19,33 @@ from sagas.core.events import (
 from sagas.core.plan import Plan
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 
-__all__ = ["fence", "forward", "needs_attention", "next_undo", "out_of_budget", "owed", "undo_out_of_budget", "waits"]
+__all__ = [
+    "fence",
+    "forward",
+    "needs_attention",
+    "next_undo",
+    "out_of_budget",
+    "owed",
+    "patient_until",
+    "undo_out_of_budget",
+    "waits",
+]
 
 _FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING)
+_LONGEST_PATIENCE = 10
+"""Doublings at most."""
 _STARTED = (StepStatus.FAILED, StepStatus.RETRYING, StepStatus.RUNNING)
 
 
 def forward(state: SagaState) -> bool:
     """Whether forward steps may still run."""
     return state.status in _FORWARD
+
+
+def patient_until(state: SagaState, stale_after: float) -> float:
+    """Return until when silence is no stall: a wait that was asked for is none, and each stall doubles the patience."""
+    quiet = max(state.updated_at, state.not_before, state.lost_until if state.undoing else 0.0)
+    return quiet + stale_after * 2 ** min(state.recovery_attempts, _LONGEST_PATIENCE)
 
 
 def out_of_budget(plan: Plan, state: SagaState) -> bool:

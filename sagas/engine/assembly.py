@@ -13,7 +13,9 @@ from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.operations import Operations
 from sagas.engine.ports import Observer, Quiet
 from sagas.engine.reader import Reader
+from sagas.engine.recovery import Recovery
 from sagas.engine.registry import Registry
+from sagas.engine.rescue import Rescue
 from sagas.engine.runner import Runner
 from sagas.engine.settler import Settler
 from sagas.engine.starter import Starter
@@ -44,6 +46,7 @@ class Deployment:
     starter: Starter
     reader: Reader
     operations: Operations
+    recovery: Recovery
     definitions: Definitions
     breakers: Breakers
     tools: Tools
@@ -80,11 +83,26 @@ def assemble(
     settler = Settler(control, journal, clock, breakers)
     definitions = Definitions(tables, clock.now)
     starter = Starter(registry, control, journal, queues, clock, definitions)
-    reader = Reader(registry, control, journal, Listing(tables, settings))
-    operations = Operations(reader, control, settler, queues, clock)
+    listing = Listing(tables, settings)
+    reader = Reader(registry, control, journal, listing)
+    rescue = Rescue(registry, control, settler, queues, clock)
+    recovery = Recovery(registry, control, listing, rescue, clock, logger)
+    operations = Operations(reader, control, rescue, clock)
     tools = Tools(control, journal, settler, breakers, Runner(), clock, logger, connect)
     return Deployment(
-        registry, control, journal, queues, settler, starter, reader, operations, definitions, breakers, tools, clock
+        registry=registry,
+        control=control,
+        journal=journal,
+        queues=queues,
+        settler=settler,
+        starter=starter,
+        reader=reader,
+        operations=operations,
+        recovery=recovery,
+        definitions=definitions,
+        breakers=breakers,
+        tools=tools,
+        clock=clock,
     )
 
 

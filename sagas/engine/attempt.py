@@ -17,6 +17,7 @@ from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.breaker import Breakers
 from sagas.engine.clock import Clock
 from sagas.engine.context import StepContext
+from sagas.engine.heartbeat import Heartbeat
 from sagas.engine.ports import Controls
 from sagas.engine.registry import SagaType, plan_for
 from sagas.engine.runner import Runner, inputs_needed, parameters_of
@@ -127,8 +128,13 @@ class Attempt:
         needed = inputs_needed(parameters, self._held)
         entries = self._tools.journal.entries(self._message.saga_id, (seq for seq in needed.values() if seq))
         payloads = {name: entries[seq].payload if seq else None for name, seq in needed.items()}
-        step, undo = self._step, self._message.undo
-        return self._tools.runner.run(self._type.definition, step, undo, payloads, self._context())
+        step, undo, context = self._step, self._message.undo, self._context()
+        with Heartbeat(self._tools.control, self._held, self._lock_expiry, self._tools.clock, context.tell_lost):
+            return self._tools.runner.run(self._type.definition, step, undo, payloads, context)
+
+    @property
+    def _lock_expiry(self) -> float:
+        return self._type.definition.lock_expiry.total_seconds()
 
     def _context(self) -> StepContext:
         message, clock, step = self._message, self._tools.clock, self._step

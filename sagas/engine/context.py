@@ -79,9 +79,13 @@ class StepContext:
         """Seconds until the deadline, never negative."""
         return max(0.0, self.deadline_at - self.clock.now())
 
+    def tell_lost(self) -> None:
+        """Somebody else holds the lease now: whatever this attempt returns will be refused."""
+        self._cancelled = True
+
     @property
     def cancelled(self) -> bool:
-        """Whether a cancel was accepted. Never true in an undo: undoing is what a cancel leads to."""
+        """Whether to stop: a cancel was accepted, or the lease was lost. Undoing is not stopped by a cancel."""
         now = self.clock.now()
         if not self.undo and not self._cancelled and now - self._checked_at >= _CANCEL_CHECK:
             self._cancelled, self._checked_at = self.check_cancelled(), now

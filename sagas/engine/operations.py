@@ -7,15 +7,12 @@ from dataclasses import dataclass
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Decision, Refuse, Send, Write
-from sagas.core.plan import Plan
+from sagas.core.commands import Decision, Refuse
 from sagas.core.states import Lease, SagaState
 from sagas.engine.clock import Clock
-from sagas.engine.ports import Postbox
 from sagas.engine.reader import Reader
-from sagas.engine.registry import plan_for
-from sagas.engine.settler import Note, Settler
-from sagas.engine.worker import message_for
+from sagas.engine.rescue import Rescue
+from sagas.engine.settler import Note
 from sagas.errors import Conflict, InvalidRequest, Problem, Unavailable
 from sagas.store.control import ControlItems
 from sagas.store.faults import Fenced
@@ -23,8 +20,6 @@ from sagas.store.faults import Fenced
 __all__ = ["Operations"]
 
 _TRIES = 5
-_LEASE = 30.0
-"""Seconds an operation holds a saga at most: an API call's own limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +28,7 @@ class Operations:
 
     reader: Reader
     control: ControlItems
-    settler: Settler
-    postbox: Postbox
+    rescue: Rescue
     clock: Clock
 
     def cancel(self, name: str, saga_id: str, actor: str) -> SagaState:
@@ -49,23 +43,19 @@ class Operations:
         """
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
-            decision = decide(self._plan(state), state, ev.CancelAsked(actor), self.clock.now())
+            decision = decide(self.rescue.plan(state), state, ev.CancelAsked(actor), self.clock.now())
             _refuse(decision)
             if decision.state is state:
                 return state
             if self.control.request_cancel(state, decision.state):
-                return self.look_after(name, saga_id, actor)
+                return self._begin_undoing(name, saga_id, actor)
         raise Unavailable("the saga changes too fast; try again", retry_after=1)
 
-    def look_after(self, name: str, saga_id: str, actor: str) -> SagaState:
-        """Do whatever is owed on a saga that nobody works on; leave it alone if somebody does."""
+    def _begin_undoing(self, name: str, saga_id: str, actor: str) -> SagaState:
+        """Act on an accepted cancel if nobody holds the saga; else its holder will."""
         state = self.reader.state(name, saga_id)
-        plan = self._plan(state)
-        decision = decide(plan, state, ev.StallNoticed(self._lease()), self.clock.now())
-        if decision.state is state:
-            return state
         try:
-            return self._carry_out(plan, state, decision, actor) or state
+            return self.rescue.look_after(state, actor) or self.reader.state(name, saga_id)
         except Fenced:
             return self.reader.state(name, saga_id)
 
@@ -85,7 +75,7 @@ class Operations:
             NotFound: there is no such saga.
             Conflict: it is neither DEAD_LETTERED nor FAILED.
         """
-        return self._operate(name, saga_id, actor, ev.CompensateAsked, {"note": note} if note else None)
+        return self._operate(name, saga_id, actor, ev.CompensateAsked, {"note": note})
 
     def resolve(self, name: str, saga_id: str, note: str, action: str, steps: tuple[str, ...], actor: str) -> SagaState:
         """Take a saga off the attention list, with a note of what was done.
@@ -120,38 +110,16 @@ class Operations:
     ) -> SagaState:
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
-            plan = self._plan(state)
-            decision = decide(plan, state, arrival(self._lease()), self.clock.now())
+            plan = self.rescue.plan(state)
+            decision = decide(plan, state, arrival(self.rescue.lease()), self.clock.now())
             _refuse(decision)
             try:
-                after = self._carry_out(plan, state, decision, actor, details)
+                after = self.rescue.carry_out(plan, state, decision, Note(actor=actor, details=dict(details or {})))
             except Fenced:
                 continue
             if after is not None:
                 return after
         raise Unavailable("the saga changes too fast; try again", retry_after=1)
-
-    def _carry_out(
-        self, plan: Plan, state: SagaState, decision: Decision, actor: str, details: dict[str, str] | None = None
-    ) -> SagaState | None:
-        """Claim, journal what was decided, send what follows; ``None`` if the claim was lost to somebody else."""
-        write = next(command for command in decision.commands if isinstance(command, Write))
-        if not self.control.claim(state, decision.state, plan.stale_after):
-            return None
-        note = Note(actor=actor, details=dict(details or {}))
-        settled = self.settler.settle(plan, decision.state, write.fact, note)
-        for command in settled.commands:
-            if isinstance(command, Send):
-                self.postbox.send(message_for(settled.state, command), command.not_before - self.clock.now())
-        return settled.state
-
-    def _plan(self, state: SagaState) -> Plan:
-        definition = self.reader.registry.get(state.saga).definition
-        return plan_for(definition, (step.name for step in state.steps))
-
-    def _lease(self) -> Lease:
-        until = round(self.clock.now() + _LEASE, 3)
-        return Lease(self.clock.new_owner(), until, until)
 
 
 def _refuse(decision: Decision) -> None:

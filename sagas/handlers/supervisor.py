@@ -1,15 +1,71 @@
-"""The function behind the schedule."""
+"""The function behind the schedule: recovers what stalls."""
 
 from __future__ import annotations
 
+import os
+from functools import lru_cache
 from typing import Any
 
+from sagas.engine.assembly import Deployment, from_environment
+from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.telemetry import telemetry
 
-__all__ = ["handler"]
+__all__ = ["handler", "reset"]
+
+_SPARE = 5.0
+"""Seconds kept back at the end of an invocation: the saga at hand must not be left half recovered."""
+
+
+@lru_cache(maxsize=1)
+def _deployment() -> Deployment:
+    seen = telemetry()
+    return from_environment(os.environ, seen, seen.plain_logger)
+
+
+def _stale_after(event: dict[str, Any]) -> float | None:
+    value: Any = event.get("stale_after")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise InvalidRequest("stale_after must be seconds", [Problem("$.stale_after", "must be a number from 0")])
+    return float(value)
+
+
+def _recover(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    budget = context.get_remaining_time_in_millis() / 1000 - _SPARE
+    report = _deployment().recovery.run(budget, _stale_after(event))
+    counts = {
+        "recovered": len(report.recovered),
+        "untouched": report.untouched,
+        "failed": len(report.failed),
+        "left": report.left,
+    }
+    telemetry().logger.info("recovery", extra=counts)
+    return counts | {"saga_ids": report.recovered[:100]}
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Answer a tick. Recovery and sweeping are not part of this version: a tick is only logged."""
-    telemetry().logger.info("tick", detail=event.get("task", "unknown"))
-    return {"recovered": 0}
+    """Do one run of a task.
+
+    Args:
+        event: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds.
+        context: Lambda's context.
+
+    Returns:
+        Counts of what was done.
+
+    Raises:
+        InvalidRequest: the task is unknown, or its arguments do not fit.
+    """
+    task = event.get("task")
+    if task == "recover":
+        return _recover(event, context)
+    if task == "sweep":
+        telemetry().logger.info("sweeping is not part of this version")
+        return {"swept": 0}
+    raise InvalidRequest(f"unknown task {task!r}", [Problem("$.task", "must be recover or sweep")])
+
+
+def reset() -> None:
+    """Forget the deployment, so that the next invocation reads the environment anew."""
+    _deployment.cache_clear()

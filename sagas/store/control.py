@@ -225,6 +225,28 @@ class ControlItems:
             return False
         return True
 
+    def push_due(self, saga_id: str, seen: str, due: float) -> bool:
+        """Have the supervisor look again at ``due``, if it still is to look at what it saw; ``False`` if not."""
+        model = self._tables.control
+        try:
+            with translated():
+                model(saga_id).update(actions=[model.due.set(iso(due))], condition=model.due == seen)
+        except Refused:
+            return False
+        return True
+
+    def set_recovery_attempts(self, state: SagaState, attempts: int) -> bool:
+        """Set the number of stalls since the last progress; ``False`` if the saga has changed since it was read."""
+        model = self._tables.control
+        condition = (model.token == state.token) & (model.seq == state.seq)
+        action = model.recovery_attempts.set(attempts) if attempts else model.recovery_attempts.remove()
+        try:
+            with translated():
+                model(state.saga_id).update(actions=[action], condition=condition)
+        except Refused:
+            return False
+        return True
+
     def extend(self, state: SagaState, expires_at: float) -> bool:
         """Push the lease's end out to ``expires_at``; ``False`` when the lease is lost."""
         model, lease = self._tables.control, state.lease

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from sagas.core.times import iso
 from sagas.errors import InvalidRequest, Problem
 from sagas.store.faults import translated
 from sagas.store.mapping import ATTENTION
@@ -91,6 +92,22 @@ class Listing:
             items = model.open.query(ATTENTION, within, page_size=limit + 1)
             places = _ordered(Place(item.due, item.saga_id) for item in items)
             return _page((place for place in places if start is None or place > start), limit)
+
+    def due(self, until: float, limit: int) -> list[Place]:
+        """Return open sagas that are due, longest due first.
+
+        Args:
+            until: epoch seconds by which they are due.
+            limit: how many at most.
+        """
+        shards = (self._due_shard(str(shard), iso(until), limit) for shard in range(self._settings.shards))
+        return list(itertools.islice(heapq.merge(*shards), limit))
+
+    def _due_shard(self, key: str, until: str, limit: int) -> Iterator[Place]:
+        model = self._tables.control
+        with translated():
+            for item in model.open.query(key, model.due <= until, page_size=min(limit, 1000)):
+                yield Place(item.due, item.saga_id)
 
 
 def _ordered(places: Iterable[Place], *, reverse: bool = False) -> Iterator[Place]:

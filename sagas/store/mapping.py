@@ -6,6 +6,7 @@ import hashlib
 import math
 from typing import Any
 
+from sagas.core.rules import patient_until
 from sagas.core.states import OVER, DeadLetter, Lease, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
 from sagas.store.settings import StoreSettings
@@ -39,8 +40,7 @@ def due_at(state: SagaState, stale_after: float) -> float:
     Rounded up to a multiple of ``stale_after``, so that a short saga writes the index at its start and its end only.
     """
     lease = state.lease.expires_at if state.lease else 0.0
-    quiet = max(state.updated_at, state.not_before, lease, state.lost_until if state.undoing else 0.0)
-    return math.ceil((quiet + stale_after) / stale_after) * stale_after
+    return math.ceil(max(patient_until(state, stale_after), lease + stale_after) / stale_after) * stale_after
 
 
 def step_of(step: StepState) -> StepAttribute:

@@ -1,0 +1,78 @@
+"""Keeping a lease alive while a step that may outlast it runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self
+
+from sagas.core.states import SagaState
+from sagas.engine.clock import Clock
+from sagas.errors import SagaError
+
+__all__ = ["Heartbeat", "Leases"]
+
+_SHORTEST = 0.25
+"""Seconds between two extensions at least."""
+
+
+class Leases(Protocol):
+    """What a heartbeat needs of the control items."""
+
+    def extend(self, state: SagaState, expires_at: float) -> bool: ...
+
+
+class Heartbeat:
+    """Extends a lease at half its length, from a thread that ends before the handler returns.
+
+    A lease that lasts as long as its function can act needs none: then nothing is started and nothing written. It is
+    never extended beyond ``act_until``, when the holder cannot act any more.
+
+    Args:
+        leases: the control items.
+        state: the claimed saga.
+        length: seconds a lease lasts.
+        clock: tells the time.
+        lost: called once when somebody else has taken the lease.
+    """
+
+    def __init__(self, leases: Leases, state: SagaState, length: float, clock: Clock, lost: Callable[[], None]) -> None:
+        self._leases = leases
+        self._state = state
+        self._length = length
+        self._clock = clock
+        self._lost = lost
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        lease = self._state.lease
+        if lease is not None and lease.expires_at < lease.act_until:
+            self._thread = threading.Thread(target=self._beat, name="sagas-heartbeat", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _beat(self) -> None:
+        while not self._stop.wait(max(self._length / 2, _SHORTEST)):
+            lease = self._state.lease
+            now = self._clock.now()
+            if lease is None or now >= lease.act_until:
+                return
+            if not self._extend(min(now + self._length, lease.act_until)):
+                self._lost()
+                return
+
+    def _extend(self, expires_at: float) -> bool:
+        """Extend; an answer that does not come is no loss yet, the next beat tries again."""
+        try:
+            return self._leases.extend(self._state, round(expires_at, 3))
+        except SagaError:
+            return True

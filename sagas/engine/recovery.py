@@ -1,0 +1,135 @@
+"""Recovering sagas that stall: the supervisor's work."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from sagas.core.states import SagaState
+from sagas.core.times import iso
+from sagas.engine.clock import Clock
+from sagas.engine.registry import Registry
+from sagas.engine.rescue import Rescue
+from sagas.errors import NotFound, SagaError
+from sagas.store.control import ControlItems
+from sagas.store.faults import Fenced
+from sagas.store.listing import Listing, Place
+from sagas.store.mapping import due_at
+
+__all__ = ["Recovery", "Report"]
+
+SUPERVISOR = "supervisor"
+_LONGEST_LIST = 10_000
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run did, by saga id. ``left``: due sagas for which there was no time."""
+
+    recovered: list[str] = field(default_factory=list[str])
+    untouched: int = 0
+    failed: list[str] = field(default_factory=list[str])
+    left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Finds due sagas by the index and recovers them, longest due first. Two at once do no harm."""
+
+    registry: Registry
+    control: ControlItems
+    listing: Listing
+    rescue: Rescue
+    clock: Clock
+    logger: logging.Logger
+
+    def get_sagas_for_recovery(
+        self,
+        limit: int = 100,
+        max_recovery_attempts: int | None = None,
+        stale_after: float | None = None,
+        name: str | None = None,
+    ) -> list[SagaState]:
+        """Return sagas that are due for recovery, longest due first, by consistent reads.
+
+        Args:
+            limit: how many at most.
+            max_recovery_attempts: leave out those that stalled this often or more.
+            stale_after: seconds of silence that count as a stall; each type's own by default.
+            name: only sagas of this type.
+        """
+        found: list[SagaState] = []
+        for place in self._places(_LONGEST_LIST, stale_after):
+            state = self.control.get(place.saga_id)
+            if state is None or state.over or name not in (None, state.saga):
+                continue
+            if max_recovery_attempts is None or state.recovery_attempts < max_recovery_attempts:
+                found.append(state)
+            if len(found) == limit:
+                break
+        return found
+
+    def set_recovery_attempts(self, saga_id: str, attempts: int) -> None:
+        """Set how often a saga has stalled since its last progress; 0 gives it all its patience back.
+
+        Raises:
+            NotFound: there is no such saga.
+            SagaError: it changes too fast.
+        """
+        for _ in range(5):
+            state = self.control.get(saga_id)
+            if state is None:
+                raise NotFound(f"there is no saga {saga_id}")
+            if self.control.set_recovery_attempts(state, attempts):
+                return
+        raise SagaError(f"saga {saga_id} changes too fast")
+
+    def run(self, budget: float, stale_after: float | None = None, limit: int = 1_000) -> Report:
+        """Recover due sagas. One that fails stops no other.
+
+        Args:
+            budget: seconds the run may take; what is left is for the next.
+            stale_after: seconds of silence that count as a stall; each type's own by default.
+            limit: how many sagas at most.
+        """
+        report, end = Report(), self.clock.now() + budget
+        places = self._places(limit, stale_after)
+        for position, place in enumerate(places):
+            if self.clock.now() >= end:
+                report.left = len(places) - position
+                break
+            self._recover(place, stale_after, report)
+        return report
+
+    def _places(self, limit: int, stale_after: float | None) -> list[Place]:
+        """The index rounds ``due`` up, so an impatient look must go beyond it; the saga itself decides."""
+        ahead = 0.0
+        if stale_after is not None:
+            longest = max((saga.definition.stale_after.total_seconds() for saga in self.registry), default=0.0)
+            ahead = 2 * longest
+        return self.listing.due(self.clock.now() + ahead, limit)
+
+    def _recover(self, place: Place, stale_after: float | None, report: Report) -> None:
+        try:
+            state = self.control.get(place.saga_id)
+            if state is None:
+                report.untouched += 1
+                return
+            after = self.rescue.look_after(state, SUPERVISOR, stale_after)
+            if after is None or after is state:
+                self._push(place, state)
+                report.untouched += 1
+                return
+            report.recovered.append(place.saga_id)
+        except Fenced:
+            report.untouched += 1
+        except Exception as error:  # noqa: BLE001 - one bad saga must not stop the others, whatever is wrong with it
+            self.logger.warning("recovery failed", extra={"saga_id": place.saga_id, "error": type(error).__name__})
+            report.failed.append(place.saga_id)
+
+    def _push(self, place: Place, state: SagaState) -> None:
+        """A saga that lives is looked at again later, on condition that it still is what was seen."""
+        plan = self.rescue.plan(state)
+        due = due_at(state, plan.stale_after)
+        if place.sort <= iso(self.clock.now()) and due > self.clock.now() and not state.over:
+            self.control.push_due(place.saga_id, place.sort, due)

@@ -1,0 +1,74 @@
+"""Looking after one saga that nobody works on: taking over, journaling what is owed, sending a lost message anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sagas.core import events as ev
+from sagas.core.automaton import decide
+from sagas.core.commands import Decision, Send, Write
+from sagas.core.plan import Plan
+from sagas.core.states import Lease, SagaState
+from sagas.engine.clock import Clock
+from sagas.engine.ports import Postbox
+from sagas.engine.registry import Registry, plan_for
+from sagas.engine.settler import Note, Settler
+from sagas.engine.worker import message_for
+from sagas.store.control import ControlItems
+
+__all__ = ["Rescue"]
+
+_LEASE = 30.0
+"""Seconds for which a saga is held while nothing but the journal is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescue:
+    """Does on a saga what needs no user code. Takes the lease before it journals."""
+
+    registry: Registry
+    control: ControlItems
+    settler: Settler
+    postbox: Postbox
+    clock: Clock
+
+    def plan(self, state: SagaState, stale_after: float | None = None) -> Plan:
+        """Return the saga's plan, with another patience if one is given."""
+        definition = self.registry.get(state.saga).definition
+        plan = plan_for(definition, (step.name for step in state.steps))
+        return plan if stale_after is None else replace(plan, stale_after=stale_after)
+
+    def lease(self) -> Lease:
+        """Return a fresh lease for work without user code."""
+        until = round(self.clock.now() + _LEASE, 3)
+        return Lease(self.clock.new_owner(), until, until)
+
+    def look_after(self, state: SagaState, actor: str, stale_after: float | None = None) -> SagaState | None:
+        """Do whatever is owed on a saga that nobody works on.
+
+        Args:
+            state: the saga, by a consistent read.
+            actor: who looks after it.
+            stale_after: seconds of silence after which its message counts as lost; its type's by default.
+
+        Returns:
+            The saga afterwards; the same state if there is nothing to do; ``None`` if somebody else was faster.
+
+        Raises:
+            Fenced: somebody else took over meanwhile.
+            Unavailable: a table or queue is out of reach.
+        """
+        plan = self.plan(state, stale_after)
+        decision = decide(plan, state, ev.StallNoticed(self.lease()), self.clock.now())
+        return state if decision.state is state else self.carry_out(plan, state, decision, Note(actor=actor))
+
+    def carry_out(self, plan: Plan, state: SagaState, decision: Decision, note: Note) -> SagaState | None:
+        """Claim, journal what was decided, send what follows; ``None`` if the claim was lost to somebody else."""
+        write = next(command for command in decision.commands if isinstance(command, Write))
+        if not self.control.claim(state, decision.state, plan.stale_after):
+            return None
+        settled = self.settler.settle(plan, decision.state, write.fact, note)
+        for command in settled.commands:
+            if isinstance(command, Send):
+                self.postbox.send(message_for(settled.state, command), command.not_before - self.clock.now())
+        return settled.state
