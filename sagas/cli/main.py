@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sagas.cli import local
+from sagas.cli import dead_letters, local, operating, reading
 
 __all__ = ["app", "main"]
 
@@ -15,6 +15,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+reading.add_to(app)
+operating.add_to(app)
+app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(local.app, name="local")
 
 
@@ -24,5 +27,8 @@ def _root() -> None:  # pyright: ignore[reportUnusedFunction] - registered by th
 
 
 def main() -> None:
-    """Run the command and exit: 0 for success, 1 for a failure told in one line, 2 for wrong usage."""
+    """Run the command and exit: 0 for success, 1 for a failure told in one line, 2 for wrong usage.
+
+    Commands that watch a saga also exit with 3 when it did not end COMPLETED, and 4 when it was still under way.
+    """
     app()

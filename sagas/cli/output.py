@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+import json
+from typing import Any, NoReturn
 
 import typer
+from rich.console import Console, RenderableType
 
-__all__ = ["fail", "say"]
+__all__ = ["display", "emit", "fail", "plain", "say", "screen"]
+
+_PIPE_WIDTH = 400
+"""Columns where nobody reads along: no line is broken for them."""
 
 
 def say(line: str) -> None:
@@ -14,7 +19,35 @@ def say(line: str) -> None:
     typer.echo(line)
 
 
+def emit(data: Any) -> None:
+    """Print one JSON document."""
+    typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
 def fail(message: str) -> NoReturn:
     """Print one line on standard error and end with exit code 1."""
-    typer.echo(f"sagas: {' '.join(message.split())}", err=True)
+    typer.echo(f"sagas: {plain(message)}", err=True)
     raise typer.Exit(1)
+
+
+def plain(text: str) -> str:
+    """Return ``text`` as one line that does nothing to a terminal but show."""
+    shown = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(shown.split())
+
+
+def display(page: RenderableType) -> None:
+    """Print a page; where nobody reads along, without the spaces that fill its columns up."""
+    console = screen()
+    if console.is_terminal:
+        console.print(page)
+        return
+    with console.capture() as capture:
+        console.print(page)
+    typer.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def screen() -> Console:
+    """Return the console for tables. Square brackets in what it prints are just that."""
+    console = Console(markup=False, emoji=False, highlight=False)
+    return console if console.is_terminal else Console(markup=False, emoji=False, highlight=False, width=_PIPE_WIDTH)

@@ -68,7 +68,7 @@ class SagaClient:
             directory: the project's, which holds ``.sagas/local.json``.
 
         Raises:
-            Unavailable: no local stack is running there.
+            SagaError: no local stack is running there.
         """
         places = local_places(Path(directory))
         anyone = boto3.Session(

@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 
 from sagas.client.aws import connect, translated
-from sagas.errors import SagaError, Unavailable
+from sagas.errors import SagaError
 
 __all__ = ["Places", "local_places", "stack_places"]
 
@@ -43,8 +43,7 @@ def local_places(directory: Path) -> Places:
     """Read ``.sagas/local.json``.
 
     Raises:
-        Unavailable: no local stack is running there.
-        SagaError: the file is not one of ours.
+        SagaError: no local stack is running there, or the file is not one of ours.
     """
     path = directory / ".sagas" / "local.json"
     try:
@@ -52,7 +51,7 @@ def local_places(directory: Path) -> Places:
         names = ("api_url", "region", "endpoint_url", "queues", "dead_letter_queues")
         return Places(**{name: data[name] for name in names})
     except FileNotFoundError:
-        raise Unavailable("no local stack is running here; `sagas local up` starts one") from None
+        raise SagaError("no local stack is running here; `sagas local up` starts one") from None
     except (ValueError, TypeError, KeyError) as error:
         raise SagaError(f"{path} cannot be read: {error!r}") from error
 

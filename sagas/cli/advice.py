@@ -1,0 +1,91 @@
+"""What went wrong with a saga, what comes next, and when: in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sagas.cli.output import plain
+from sagas.cli.times import moment, span
+from sagas.client import ErrorView, SagaView, StepView
+from sagas.core.times import epoch
+
+__all__ = ["advice"]
+
+_NEXT = {
+    "PENDING": "Its first step is about to begin.",
+    "WAITING": "It waits for a signal.",
+    "COMPENSATING": "Its completed steps are being undone.",
+    "DEAD_LETTERED": "It waits for you. `sagas retry {name} {saga_id}` goes on at the failed step, "
+    "and so does `sagas dlq redrive {name}`; `sagas compensate {name} {saga_id}` gives up and undoes it.",
+    "COMPENSATED": "What was done is undone.",
+    "CANCELLED": "It was cancelled, and what was done is undone.",
+    "FAILED": "Nothing was undone. `sagas compensate {name} {saga_id}` undoes it; "
+    "`sagas resolve {name} {saga_id} --note ...` says that you have settled it.",
+    "COMPENSATION_FAILED": "`sagas retry {name} {saga_id}` repeats the failed undos; "
+    "`sagas resolve {name} {saga_id} --note ... --step STEP` says that you have undone a step by hand.",
+}
+_UNDOING = ("COMPENSATING", "COMPENSATION_FAILED")
+_IN_DOUBT = "Whether {steps} took effect is unknown: look, then `sagas resolve {name} {saga_id} --note ...`."
+
+
+def advice(saga: SagaView, now: float) -> list[str]:
+    """Return sentences about a saga: its errors, what happens next, and what a person can do.
+
+    Args:
+        saga: as the API shows it.
+        now: epoch seconds.
+    """
+    return [plain(sentence) for sentence in _sentences(saga, now)]
+
+
+def _sentences(saga: SagaView, now: float) -> Iterator[str]:
+    yield from _errors(saga)
+    yield from (_next_attempt(step, now) for step in saga["steps"] if step["next_attempt_at"])
+    settled = saga["resolution"]
+    if settled is not None:
+        done = f" ({settled['action']})" if settled.get("action") else ""
+        yield f"Settled by {settled['by']} on {moment(settled['at'])}: {settled['note']}{done}"
+        return
+    if saga["in_doubt"]:
+        yield _IN_DOUBT.format(steps=", ".join(saga["in_doubt"]), **_who(saga))
+    if saga["status"] in _NEXT:
+        yield _NEXT[saga["status"]].format(**_who(saga))
+
+
+def _who(saga: SagaView) -> dict[str, str]:
+    return {"name": saga["name"], "saga_id": saga["saga_id"]}
+
+
+def _errors(saga: SagaView) -> Iterator[str]:
+    """The error that ended the forward way, then those of undos, and of the step that is being retried."""
+    cause = saga["error"]
+    if cause is not None:
+        failed = next((step for step in saga["steps"] if step["name"] == cause.get("step")), None)
+        yield (
+            f"{_attempt(saga, failed)} failed: {_error(cause)}" if failed else f"{saga['name']} failed: {_error(cause)}"
+        )
+    for step in saga["steps"]:
+        error = step["error"]
+        if error is None or step["status"] == "COMPENSATED" or (cause is not None and _error(error) == _error(cause)):
+            continue
+        undone = step["status"] in _UNDOING
+        yield f"{'The undo of ' if undone else ''}{_attempt(saga, step, undo=undone)} failed: {_error(error)}"
+
+
+def _attempt(saga: SagaView, step: StepView, *, undo: bool = False) -> str:
+    number = step["undo_attempts"] if undo else step["attempts"]
+    return f"{saga['name']} {saga['saga_id']}, step {step['name']}, attempt {number}"
+
+
+def _error(error: ErrorView) -> str:
+    return f"{error['type']}: {error['message']}" if error["message"] else error["type"]
+
+
+def _next_attempt(step: StepView, now: float) -> str:
+    due = step["next_attempt_at"] or ""
+    undoing = step["status"] in _UNDOING
+    number = (step["undo_attempts"] if undoing else step["attempts"]) + 1
+    what = f"the undo of step {step['name']}" if undoing else f"step {step['name']}"
+    left = epoch(due) - now
+    when = f"in {span(left)}" if left > 0 else "now"
+    return f"Attempt {number} of {what} is due {when} ({moment(due)})."

@@ -1,0 +1,67 @@
+"""``sagas dlq``: the messages of steps that used up their attempts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from sagas.cli.output import display, emit, fail, say
+from sagas.cli.reading import Name
+from sagas.cli.tables import dead_letter_table
+from sagas.cli.target import Target, on_target
+from sagas.client import Redrive
+
+__all__ = ["app"]
+
+app = typer.Typer(help="The dead-letter queue of a saga type.", no_args_is_help=True)
+
+
+@on_target
+def list_dead_letters(
+    target: Target,
+    name: Name,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to show.")] = 100,
+) -> None:
+    """List dead-lettered messages. They stay where they are."""
+    letters = target.client().dead_letters(name, limit)
+    if target.as_json:
+        emit({"dead_letters": [asdict(letter) for letter in letters]})
+    elif letters:
+        display(dead_letter_table(letters))
+    else:
+        say(f"The dead-letter queue of {name} is empty.")
+
+
+@on_target
+def redrive(
+    target: Target,
+    name: Name,
+    saga_id: Annotated[str | None, typer.Option(help="Only this saga's messages.")] = None,
+) -> None:
+    """Move dead-lettered messages back to their queues: their sagas go on at the failed step."""
+    done = target.client().redrive(name, saga_id)
+    if target.as_json:
+        emit(asdict(done))
+    else:
+        _say(name, done)
+    if saga_id is not None and not done.moved:
+        fail(
+            f"the dead-letter queue of {name} holds no message of {saga_id}; it gets there some moments after the step"
+        )
+
+
+def _say(name: str, done: Redrive) -> None:
+    if done.task is not None:
+        say(f"SQS moves the messages of {name} back to their queues.")
+        return
+    for letter in done.moved:
+        say(f"{letter.saga} {letter.saga_id} goes on at step {letter.step}.")
+    for letter in done.left:
+        say(f"Message {letter.message_id} stays: no queue is known that it came from.")
+    say(f"{len(done.moved)} moved.")
+
+
+app.command("list")(list_dead_letters)
+app.command("redrive")(redrive)

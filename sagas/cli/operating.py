@@ -1,0 +1,93 @@
+"""``sagas cancel | retry | compensate | resolve | enable | disable``: what an operator does about sagas."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sagas.cli.output import emit, say
+from sagas.cli.reading import Name, SagaId, Timeout, Watch
+from sagas.cli.target import Target, on_target
+from sagas.cli.watching import report, watch
+from sagas.client import DefinitionView
+
+__all__ = ["add_to"]
+
+_Note = Annotated[str, typer.Option(help="Why; kept in the audit trail.")]
+
+
+@on_target
+def cancel(target: Target, name: Name, saga_id: SagaId) -> None:
+    """Cancel a saga: it stops, and what was done is undone."""
+    report(target.client().cancel(name, saga_id), as_json=target.as_json)
+
+
+@on_target
+def retry(
+    target: Target, name: Name, saga_id: SagaId, note: _Note = "", watching: Watch = False, timeout: Timeout = None
+) -> None:
+    """Try again what failed: the step of a DEAD_LETTERED saga, the undos of a COMPENSATION_FAILED one."""
+    client = target.client()
+    saga = client.retry(name, saga_id, note)
+    if watching:
+        watch(client, saga, timeout, as_json=target.as_json)
+    else:
+        report(saga, as_json=target.as_json)
+
+
+@on_target
+def compensate(target: Target, name: Name, saga_id: SagaId, note: _Note = "") -> None:
+    """Give up on a DEAD_LETTERED or FAILED saga and undo what was done."""
+    report(target.client().compensate(name, saga_id, note), as_json=target.as_json)
+
+
+@on_target
+def resolve(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    note: Annotated[str, typer.Option(help="Why it is settled; kept in the audit trail.", show_default=False)],
+    action: Annotated[str, typer.Option(help="What was done.")] = "",
+    step: Annotated[list[str] | None, typer.Option(help="A step that was undone by hand; may be repeated.")] = None,
+) -> None:
+    """Say that a saga which needs a person is settled: it leaves the attention list."""
+    report(target.client().resolve(name, saga_id, note, action, step or ()), as_json=target.as_json)
+
+
+@on_target
+def enable(
+    target: Target, name: Name, reason: Annotated[str, typer.Option(help="Why; shown to whoever looks.")] = ""
+) -> None:
+    """Let sagas of a type be started again."""
+    _print(target, target.client().enable(name, reason))
+
+
+@on_target
+def disable(
+    target: Target,
+    name: Name,
+    reason: Annotated[str, typer.Option(help="Why; shown to whoever looks.", show_default=False)],
+) -> None:
+    """Refuse to start sagas of a type; those under way go on."""
+    _print(target, target.client().disable(name, reason))
+
+
+def _print(target: Target, definition: DefinitionView) -> None:
+    if target.as_json:
+        emit(definition)
+    else:
+        say(f"Starting {definition['name']} is {'enabled' if definition['active'] else 'disabled'}.")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    for name, command in (
+        ("cancel", cancel),
+        ("retry", retry),
+        ("compensate", compensate),
+        ("resolve", resolve),
+        ("enable", enable),
+        ("disable", disable),
+    ):
+        app.command(name)(command)

@@ -1,0 +1,145 @@
+"""``sagas start | show | list | audit | attention | definitions``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from sagas.cli.output import display, emit, fail, say
+from sagas.cli.tables import audit_table, definition_table, list_table
+from sagas.cli.target import Target, on_target
+from sagas.cli.watching import report, watch
+from sagas.client import Page
+from sagas.core.states import SagaStatus
+
+__all__ = ["Name", "SagaId", "Timeout", "Watch", "add_to"]
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the saga type.", show_default=False)]
+SagaId = Annotated[str, typer.Argument(metavar="ID", help="Id of the saga.", show_default=False)]
+Watch = Annotated[bool, typer.Option("--watch", help="Show the steps until the saga is over or waits for a person.")]
+Timeout = Annotated[float | None, typer.Option(min=0, help="Seconds to watch; without it, as long as it takes.")]
+_OneName = Annotated[str | None, typer.Option("--name", help="Only sagas of this type.")]
+_Limit = Annotated[int, typer.Option(min=1, max=100, help="How many to show.")]
+_Cursor = Annotated[str | None, typer.Option(help="Go on where an earlier list ended.")]
+_MOST_PAGES = 20
+"""A filter may leave pages empty; so many are asked for before the list is shown as it is."""
+
+
+@on_target
+def start(
+    target: Target,
+    name: Name,
+    file: Annotated[
+        typer.FileText,
+        typer.Option("--file", "-f", encoding="utf-8", help="The request, as JSON; - reads it from standard input."),
+    ],
+    key: Annotated[
+        str | None, typer.Option(help="Idempotency key: the same key and request start one saga only.")
+    ] = None,
+    watching: Watch = False,
+    timeout: Timeout = None,
+) -> None:
+    """Start a saga."""
+    request = _request(file)
+    client = target.client()
+    saga = client.start(name, request, key=key)
+    if watching:
+        if not target.as_json:
+            say(f"Started {saga['name']} {saga['saga_id']}")
+        watch(client, saga, timeout, as_json=target.as_json)
+    elif target.as_json:
+        emit(saga)
+    else:
+        say(f"{saga['name']} {saga['saga_id']} {saga['status']}")
+        say(f"`sagas show {saga['name']} {saga['saga_id']} --watch` follows it.")
+
+
+def _request(file: typer.FileText) -> Any:
+    try:
+        return json.loads(file.read())
+    except (ValueError, RecursionError) as error:
+        fail(f"{file.name} is not JSON: {error}")
+
+
+@on_target
+def show(target: Target, name: Name, saga_id: SagaId, watching: Watch = False, timeout: Timeout = None) -> None:
+    """Show a saga: its steps, its errors, what comes next."""
+    client = target.client()
+    saga = client.show(name, saga_id)
+    if watching:
+        watch(client, saga, timeout, as_json=target.as_json)
+    else:
+        report(saga, as_json=target.as_json)
+
+
+@on_target
+def list_sagas(
+    target: Target,
+    name: _OneName = None,
+    status: Annotated[SagaStatus | None, typer.Option(help="Only sagas of this status.")] = None,
+    limit: _Limit = 20,
+    cursor: _Cursor = None,
+) -> None:
+    """List sagas, newest first."""
+    client = target.client()
+    page = client.list(name, status, limit=limit, cursor=cursor)
+    for _ in range(_MOST_PAGES):
+        if len(page["sagas"]) >= limit or page["cursor"] is None:
+            break
+        further = client.list(name, status, limit=limit - len(page["sagas"]), cursor=page["cursor"])
+        page = Page(sagas=page["sagas"] + further["sagas"], cursor=further["cursor"])
+    _print_page(target, page, "There are no such sagas.")
+
+
+@on_target
+def attention(target: Target, name: _OneName = None, limit: _Limit = 20, cursor: _Cursor = None) -> None:
+    """List the sagas that need a person, and why; the longest waiting first."""
+    page = target.client().attention(name, limit=limit, cursor=cursor)
+    _print_page(target, page, "No saga needs you.")
+
+
+def _print_page(target: Target, page: Page, nothing: str) -> None:
+    if target.as_json:
+        emit(page)
+        return
+    if page["sagas"]:
+        display(list_table(page["sagas"]))
+    elif page["cursor"] is None:
+        say(nothing)
+    if page["cursor"] is not None:
+        say(f"There may be more: --cursor {page['cursor']}")
+
+
+@on_target
+def audit(target: Target, name: Name, saga_id: SagaId) -> None:
+    """Show the audit trail of a saga: every change, by whom, oldest first."""
+    entries = list(target.client().audit(name, saga_id))
+    if target.as_json:
+        emit({"entries": entries})
+    else:
+        display(audit_table(entries))
+
+
+@on_target
+def definitions(target: Target) -> None:
+    """List the saga types that are deployed, and whether they may be started."""
+    found = target.client().definitions()
+    if target.as_json:
+        emit({"definitions": found})
+    else:
+        display(definition_table(found))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    for name, command in (
+        ("start", start),
+        ("show", show),
+        ("list", list_sagas),
+        ("audit", audit),
+        ("attention", attention),
+        ("definitions", definitions),
+    ):
+        app.command(name)(command)

@@ -1,0 +1,130 @@
+"""Sagas, lists, audit trails and dead letters as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from sagas.cli.advice import advice
+from sagas.cli.output import plain
+from sagas.cli.times import between, clock_time, moment
+from sagas.client import AuditEntry, DeadLetter, DefinitionView, SagaView, StepView, Summary
+
+__all__ = ["audit_table", "coloured", "dead_letter_table", "definition_table", "list_table", "saga_page"]
+
+_STYLES = {
+    "COMPLETED": "green",
+    "COMPENSATED": "yellow",
+    "CANCELLED": "yellow",
+    "DEAD_LETTERED": "red",
+    "FAILED": "red",
+    "COMPENSATION_FAILED": "bold red",
+    "PENDING": "dim",
+    "RETRYING": "yellow",
+    "COMPENSATING": "yellow",
+    "RUNNING": "cyan",
+    "WAITING": "cyan",
+}
+_TELLING = ("note", "action", "cause", "reason", "fraction", "next_attempt_at")
+"""Details of audit entries that a table has room for."""
+
+
+def coloured(status: str) -> Text:
+    """Return a status in its colour."""
+    return Text(status, style=_STYLES.get(status, ""))
+
+
+def saga_page(saga: SagaView, now: float) -> RenderableType:
+    """Return a saga with its steps, its errors, and what to do about them.
+
+    Args:
+        saga: as the API shows it.
+        now: epoch seconds.
+    """
+    title = Text.assemble((saga["name"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
+    when = f"started {moment(saga['created_at'])}, last changed {between(saga['created_at'], saga['updated_at'])} later"
+    if saga["cancel_requested_at"]:
+        when += f", cancel asked for at {moment(saga['cancel_requested_at'])}"
+    lines = [Text(line) for line in advice(saga, now)]
+    return Group(title, Text(when, style="dim"), _steps(saga["steps"]), *lines)
+
+
+def _steps(steps: Iterable[StepView]) -> Table:
+    table = _table("step", "status", "attempts", "undo attempts", "took", "error")
+    for step in steps:
+        table.add_row(
+            step["name"],
+            coloured(step["status"]),
+            _count(step["attempts"]),
+            _count(step["undo_attempts"]),
+            between(step["started_at"], step["ended_at"]),
+            plain(step["error"]["type"]) if step["error"] else "",
+        )
+    return table
+
+
+def list_table(sagas: Sequence[Summary]) -> Table:
+    """Return summaries as a table; why they need a person, if any does."""
+    why = any("why" in saga for saga in sagas)
+    table = _table("saga", "id", "status", "started", "last changed", *(["why it needs you"] if why else []))
+    for saga in sagas:
+        reason = [plain(saga.get("why", ""))] if why else []
+        times = moment(saga["created_at"]), moment(saga["updated_at"])
+        table.add_row(saga["name"], saga["saga_id"], coloured(saga["status"]), *times, *reason)
+    return table
+
+
+def audit_table(entries: Iterable[AuditEntry]) -> Table:
+    """Return an audit trail as a table. Stack traces are left to JSON."""
+    table = _table("#", "time (UTC)", "action", "step", "attempt", "saga is", "by", "")
+    for entry in entries:
+        table.add_row(
+            str(entry["seq"]),
+            f"{entry['at'][:10]} {clock_time(entry['at'])}",
+            entry["action"],
+            entry["step"] or "",
+            _count(entry["attempt"] or 0),
+            coloured(entry["status"]),
+            plain(entry["actor"]),
+            plain(_what(entry["details"])),
+        )
+    return table
+
+
+def _what(details: dict[str, Any]) -> str:
+    error: dict[str, str] | None = details.get("error")
+    said = [f"{error.get('type')}: {error.get('message')}"] if error else []
+    said += [f"{name.replace('_', ' ')}: {details[name]}" for name in _TELLING if details.get(name)]
+    return ", ".join(said)
+
+
+def dead_letter_table(letters: Iterable[DeadLetter]) -> Table:
+    """Return dead letters as a table."""
+    table = _table("saga", "id", "step", "received", "sent", "message")
+    for letter in letters:
+        sent = moment(letter.sent_at)
+        who = letter.saga or "?", letter.saga_id or "?", letter.step or "?"
+        table.add_row(*map(plain, who), f"{letter.receives} times", sent, letter.message_id)
+    return table
+
+
+def definition_table(definitions: Iterable[DefinitionView]) -> Table:
+    """Return saga types as a table."""
+    table = _table("saga", "version", "starts", "steps", "")
+    for saga in definitions:
+        starts = Text("enabled", style="green") if saga["active"] else Text("disabled", style="red")
+        steps = " -> ".join(step["name"] for step in saga["steps"])
+        table.add_row(saga["name"], saga["version"], starts, steps, plain(saga["reason"] or ""))
+    return table
+
+
+def _count(number: int) -> str:
+    return str(number) if number else ""
+
+
+def _table(*columns: str) -> Table:
+    return Table(*columns, box=None, header_style="dim", pad_edge=False)

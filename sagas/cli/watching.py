@@ -1,0 +1,100 @@
+"""Watching a saga until it is over, or waits for a person."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from sagas.cli.output import display, emit, plain, say, screen
+from sagas.cli.tables import saga_page
+from sagas.cli.times import clock_time
+from sagas.client import SagaClient, SagaView, StepView
+from sagas.core.states import SagaStatus
+from sagas.engine.clock import SystemClock
+
+__all__ = ["report", "watch"]
+
+_NOT_COMPLETED, _STILL_UNDER_WAY, _INTERRUPTED = 3, 4, 130
+"""Exit codes."""
+
+
+def report(saga: SagaView, *, as_json: bool) -> None:
+    """Print a saga."""
+    if as_json:
+        emit(saga)
+    else:
+        display(saga_page(saga, SystemClock().now()))
+
+
+def watch(client: SagaClient, saga: SagaView, timeout: float | None, *, as_json: bool) -> None:
+    """Show a saga until it is over or waits for a person, and end with the exit code that tells which.
+
+    On a terminal the page is redrawn; elsewhere each change is a line; with ``as_json`` only the end is printed.
+
+    Raises:
+        Exit: 3 if it is not COMPLETED, 4 if the time was over before it was.
+    """
+    console = screen()
+    show = _Redrawn(console) if console.is_terminal else _Lines()
+    try:
+        with nullcontext() if as_json else show.shown():
+            last = client.wait(saga["name"], saga["saga_id"], timeout, None if as_json else show.change)
+    except TimeoutError as error:
+        typer.echo(f"sagas: {error}", err=True)
+        raise typer.Exit(_STILL_UNDER_WAY) from None
+    except KeyboardInterrupt:
+        typer.echo("sagas: no longer watching; the saga goes on", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
+    if as_json or not console.is_terminal:
+        report(last, as_json=as_json)
+    if last["status"] != SagaStatus.COMPLETED:
+        raise typer.Exit(_NOT_COMPLETED)
+
+
+class _Redrawn:
+    """A page that is drawn anew at every change."""
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(console=console, auto_refresh=False)
+
+    def shown(self) -> AbstractContextManager[Any]:
+        return self._live
+
+    def change(self, saga: SagaView) -> None:
+        self._live.update(saga_page(saga, SystemClock().now()), refresh=True)
+
+
+class _Lines:
+    """One line for each change of a step, and of the saga."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, str] = {}
+
+    def shown(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def change(self, saga: SagaView) -> None:
+        for step in saga["steps"]:
+            if step["status"] != "PENDING":
+                self._say(saga, f"step {step['name']}", _told(step))
+        self._say(saga, "saga", saga["status"])
+
+    def _say(self, saga: SagaView, what: str, told: str) -> None:
+        if self._said.get(what) != told:
+            self._said[what] = told
+            say(f"{clock_time(saga['updated_at'])} {what} {told}")
+
+
+def _told(step: StepView) -> str:
+    undo = step["undo_attempts"] and step["status"].startswith("COMPENSAT")
+    number = step["undo_attempts"] if undo else step["attempts"]
+    parts = [step["status"], f"attempt {number}" if number > 1 else ""]
+    if step["error"]:
+        parts.append(f"{step['error']['type']}: {plain(step['error']['message'])}")
+    if step["next_attempt_at"]:
+        parts.append(f"again at {clock_time(step['next_attempt_at'])}")
+    return ", ".join(part for part in parts if part)
