@@ -1,0 +1,342 @@
+"""What a saga costs: the requests, the write units and the size of its control item, counted at the clients."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from botocore.client import BaseClient
+
+from sagas.authoring.context import Context
+from sagas.authoring.saga import Saga
+from sagas.authoring.steps import step
+from sagas.engine.clock import SystemClock
+from sagas.handlers import step as step_handler
+from tests.engine.conftest import World
+from tests.support.aws import LambdaContext
+from tests.support.sagas import LOG, Order, Trip
+
+Make = Callable[..., World]
+_WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"})
+KILOBYTE = 1024
+
+
+def _large(letter: str) -> str:
+    return letter * 50_000
+
+
+class TenSteps(Saga[Order], name="create-report"):
+    """Ten steps, each taking what the one before returned: 50 KB."""
+
+    @step
+    def check_sources(self, request: Order) -> str:
+        return _large("a")
+
+    @step
+    def fetch_sources(self, check_sources: str) -> str:
+        return _next("a", check_sources)
+
+    @step
+    def reserve_space(self, fetch_sources: str) -> str:
+        return _next("b", fetch_sources)
+
+    @step
+    def render_tables(self, reserve_space: str) -> str:
+        return _next("c", reserve_space)
+
+    @step
+    def render_charts(self, render_tables: str) -> str:
+        return _next("d", render_tables)
+
+    @step
+    def assemble_parts(self, render_charts: str) -> str:
+        return _next("e", render_charts)
+
+    @step
+    def sign_document(self, assemble_parts: str) -> str:
+        return _next("f", assemble_parts)
+
+    @step
+    def store_document(self, sign_document: str) -> str:
+        return _next("g", sign_document)
+
+    @step
+    def charge_account(self, store_document: str, check_sources: str) -> str:
+        assert check_sources == _large("a")
+        return _next("h", store_document)
+
+    @step
+    def send_mail(self, charge_account: str, ctx: Context) -> None:
+        assert charge_account == _large("i")
+
+
+def _next(letter: str, came: str) -> str:
+    assert came == _large(letter)
+    return _large(chr(ord(letter) + 1))
+
+
+@dataclass
+class Wire:
+    """The requests that left, in order, each with its parameters."""
+
+    requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.requests]
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+    """Listen at botocore, through which PynamoDB and boto3 both go."""
+    seen = Wire()
+    send = cast("Any", BaseClient)._make_api_call
+
+    def listening(self: Any, operation: str, parameters: dict[str, Any]) -> Any:
+        seen.requests.append((operation, parameters))
+        return send(self, operation, parameters)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", listening)
+    return seen
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A clock that stands still: whether a bucket of due times ends during the test is not left to chance."""
+
+    def now(self: SystemClock) -> float:
+        return 1_795_250_010.0
+
+    monkeypatch.setattr(SystemClock, "now", now)
+    LOG.clear()
+    yield
+    LOG.clear()
+
+
+def _handle(w: World, wire: Wire, name: str, step_name: str) -> list[tuple[str, dict[str, Any]]]:
+    """Deliver one message; return the requests of the handler alone."""
+    records = w.stack.receive(name, step_name)
+    assert len(records) == 1
+    wire.requests.clear()
+    answer = step_handler.handler({"Records": records}, LambdaContext())
+    requests = list(wire.requests)
+    assert answer == {"batchItemFailures": []}
+    w.stack.settle(name, step_name, records, answer)
+    return requests
+
+
+# Requests.
+
+
+def test_a_start_is_two_writes_and_one_message(world: Make, wire: Wire) -> None:
+    w = world(Trip)
+    w.start("trip", {"item": "warm-up"})
+    wire.requests.clear()
+    w.start("trip", {"item": "train"})
+    assert wire.names() == ["PutItem", "PutItem", "SendMessage"]
+
+
+def test_a_happy_step_is_three_writes_one_read_and_one_message(world: Make, wire: Wire) -> None:
+    w = world(Trip)
+    saga_id = w.start("trip", {"item": "train"})
+    first = _handle(w, wire, "trip", "book")
+    assert [name for name, _ in first] == ["UpdateItem", "BatchGetItem", "PutItem", "UpdateItem", "SendMessage"]
+    assert _read_keys(w, first) == [(saga_id, 1)]
+    second = _handle(w, wire, "trip", "pay")
+    assert [name for name, _ in second] == ["UpdateItem", "BatchGetItem", "PutItem", "UpdateItem", "SendMessage"]
+    assert _read_keys(w, second) == [(saga_id, 2)]
+
+
+def _read_keys(w: World, requests: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, int]]:
+    [asked] = [parameters for name, parameters in requests if name == "BatchGetItem"]
+    [table] = asked["RequestItems"]
+    assert table == w.stack.audit_table
+    keys = asked["RequestItems"][table]
+    assert keys["ConsistentRead"] is True
+    return [(key["saga_id"]["S"], int(key["seq"]["N"])) for key in keys["Keys"]]
+
+
+def test_the_tables_of_a_step_are_claim_journal_commit(world: Make, wire: Wire) -> None:
+    w = world(Trip)
+    w.start("trip", {"item": "train"})
+    requests = _handle(w, wire, "trip", "book")
+    tables = [parameters["TableName"] for name, parameters in requests if name in _WRITES]
+    assert tables == [w.stack.sagas_table, w.stack.audit_table, w.stack.sagas_table]
+    assert all("ConditionExpression" in parameters for name, parameters in requests if name in _WRITES)
+
+
+def test_the_last_step_ends_in_one_transaction_and_reads_nothing(world: Make, wire: Wire) -> None:
+    """It names no input, so nothing is read; nothing follows, so nothing is sent."""
+    w = world(Trip)
+    w.start("trip", {"item": "train"})
+    for name in ("book", "pay"):
+        _handle(w, wire, "trip", name)
+    last = _handle(w, wire, "trip", "tell")
+    assert [name for name, _ in last] == ["UpdateItem", "TransactWriteItems"]
+    [items] = [parameters["TransactItems"] for name, parameters in last if name == "TransactWriteItems"]
+    assert sorted(kind for item in items for kind in item) == ["Put", "Update"]
+
+
+def test_no_request_of_a_whole_saga_is_a_scan(world: Make, wire: Wire) -> None:
+    w = world(TenSteps)
+    saga_id = w.start("create-report", {"item": "x"})
+    w.run()
+    w.show("create-report", saga_id)
+    w.deployment.reader.list(["create-report"], None, 10, None)
+    w.deployment.reader.attention(None, 10, None)
+    assert "Scan" not in wire.names()
+
+
+# Large results, the size of the control item, and write units.
+
+
+def _number_size(text: str) -> int:
+    digits = text.lstrip("-").replace(".", "").strip("0")
+    return math.ceil(len(digits) / 2) + 1 + text.startswith("-")
+
+
+def _value_size(value: dict[str, Any]) -> int:
+    [(kind, content)] = value.items()
+    if kind == "S":
+        return len(content.encode())
+    if kind == "N":
+        return _number_size(content)
+    if kind == "M":
+        return 3 + sum(1 + len(name.encode()) + _value_size(inner) for name, inner in content.items())
+    if kind == "L":
+        return 3 + sum(1 + _value_size(inner) for inner in content)
+    return 1
+
+
+def item_size(item: dict[str, Any]) -> int:
+    """Bytes of an item by DynamoDB's rules: names and values in UTF-8, a number by its digits, 3 for a container and 1
+    for each of its members."""
+    return sum(len(name.encode()) + _value_size(value) for name, value in item.items())
+
+
+def _units(size: int) -> int:
+    return math.ceil(size / KILOBYTE)
+
+
+def _index_units(before: dict[str, Any], after: dict[str, Any]) -> int:
+    """Writes that the indexes cost: none while their keys stay, two when a key changes, one to enter or leave."""
+    total = 0
+    for keys in (("open_shard", "due"), ("name_shard", "created_at")):
+        old, new = (tuple(json.dumps(item.get(key)) for key in keys) for item in (before, after))
+        if old != new:
+            total += sum("null" not in side for side in (old, new))
+    return total
+
+
+@dataclass
+class Meter:
+    """Sees the control item after every write, and adds up write units by DynamoDB's rules."""
+
+    sizes: list[int] = field(default_factory=list[int])
+    dues: list[str] = field(default_factory=list[str])
+    units: int = 0
+    index_units: int = 0
+    item: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def control_written(self, after: dict[str, Any], factor: int) -> None:
+        before, self.item = self.item, after
+        self.units += factor * _units(max(item_size(before), item_size(after)))
+        self.index_units += _index_units(before, after)
+        self.sizes.append(item_size(after))
+        due = after.get("due", {}).get("S", "")
+        if due not in self.dues[-1:]:
+            self.dues.append(due)
+
+    def entry_written(self, item: dict[str, Any], factor: int) -> None:
+        self.units += factor * _units(item_size(item))
+
+
+@pytest.fixture
+def meter(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], Meter]:
+    """Watch what a world's tables hold after each write."""
+
+    def watch(w: World) -> Meter:
+        seen, send = Meter(), cast("Any", BaseClient)._make_api_call
+
+        def written(request: dict[str, Any], factor: int) -> None:
+            if request["TableName"] == w.stack.sagas_table:
+                saga_id = (request.get("Key") or request["Item"])["saga_id"]["S"]
+                found = send(w.stack.dynamodb, "GetItem", {"TableName": w.stack.sagas_table, "Key": _key(saga_id)})
+                seen.control_written(found["Item"], factor)
+            else:
+                seen.entry_written(request["Item"], factor)
+
+        def metering(self: Any, operation: str, parameters: dict[str, Any]) -> Any:
+            answer = send(self, operation, parameters)
+            if operation in ("PutItem", "UpdateItem"):
+                written(parameters, 1)
+            elif operation == "TransactWriteItems":
+                for item in parameters["TransactItems"]:
+                    [request] = item.values()
+                    written(request, 2)
+            return answer
+
+        monkeypatch.setattr(BaseClient, "_make_api_call", metering)
+        return seen
+
+    return watch
+
+
+def _key(saga_id: str) -> dict[str, Any]:
+    return {"saga_id": {"S": saga_id}}
+
+
+def test_large_results_come_back_equal_to_the_step_that_takes_them(world: Make, wire: Wire) -> None:
+    """The steps themselves compare what they get."""
+    w = world(TenSteps)
+    saga_id = w.start("create-report", {"item": "x"})
+    w.run()
+    saga = w.show("create-report", saga_id)
+    assert saga["status"] == "COMPLETED"
+    assert [step["result"] for step in saga["steps"]] == [*(_large(letter) for letter in "abcdefghi"), None]
+    assert wire.names().count("PutObject") == 9
+    assert all("payload" not in entry for entry in w.stack.entries(saga_id)[1:-1])
+
+
+def test_the_control_item_of_ten_steps_stays_under_a_kilobyte(
+    world: Make, meter: Callable[[World], Meter], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At every moment: the lease held, the lease released, over."""
+    w = world(TenSteps)
+    seen = meter(w)
+    saga_id = w.start("create-report", {"item": "x"})
+    w.run()
+    assert w.show("create-report", saga_id)["status"] == "COMPLETED"
+    assert len(seen.sizes) == 1 + 2 * 10
+    with capsys.disabled():
+        print(f"\ncontrol item of ten steps: at most {max(seen.sizes)} bytes, {seen.sizes[-1]} at the end")
+    assert max(seen.sizes) < KILOBYTE
+    assert item_size(w.stack.control(saga_id)) == seen.sizes[-1]
+
+
+def test_the_index_is_written_at_start_and_end_only(world: Make, meter: Callable[[World], Meter]) -> None:
+    w = world(TenSteps)
+    seen = meter(w)
+    w.start("create-report", {"item": "x"})
+    w.run()
+    assert len(seen.dues) == 2
+    assert seen.dues[-1] == ""
+    assert seen.index_units == 3
+
+
+def test_write_units(world: Make, meter: Callable[[World], Meter], capsys: pytest.CaptureFixture[str]) -> None:
+    w = world(Trip)
+    seen = meter(w)
+    w.start("trip", {"item": "train"})
+    costs = {"start": seen.units}
+    for name in ("book", "pay", "tell"):
+        before = seen.units
+        w.deliver("trip", name)
+        costs[name] = seen.units - before
+    with capsys.disabled():
+        print(f"\nwrite units of a saga of three steps: {costs}, indexes {seen.index_units}")
+    assert costs == {"start": 2, "book": 3, "pay": 3, "tell": 5}
+    assert seen.index_units == 3
