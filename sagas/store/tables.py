@@ -59,6 +59,7 @@ class Tables:
     entry: Any
     definition: Any
     breaker: Any
+    checkpoint: Any
     connection: Connection
 
 
@@ -188,6 +189,19 @@ def _breaker(settings: StoreSettings) -> type[Model]:
     return Breaker
 
 
+def _checkpoint(settings: StoreSettings) -> type[Model]:
+    class Checkpoint(Model):
+        """How far the sweep of one saga type got. Kept beside the sagas, under a key no saga can have."""
+
+        Meta = _meta(settings.sagas_table, settings)
+        saga_id = UnicodeAttribute(hash_key=True)
+        start_after = UnicodeAttribute(null=True)
+        began_at = UnicodeAttribute(null=True)
+        finished_at = UnicodeAttribute(null=True)
+
+    return Checkpoint
+
+
 @lru_cache(maxsize=32)
 def tables_for(settings: StoreSettings) -> Tables:
     """Return the models of these tables; the same ones for the same settings, so that connections are kept."""
@@ -198,6 +212,5 @@ def tables_for(settings: StoreSettings) -> Tables:
         read_timeout_seconds=READ_TIMEOUT,
         max_retry_attempts=RETRIES,
     )
-    control, entry = _control(settings), _entry(settings)
-    definition, breaker = _definition(settings), _breaker(settings)
-    return Tables(cast("Any", control), cast("Any", entry), cast("Any", definition), cast("Any", breaker), connection)
+    models = (_control, _entry, _definition, _breaker, _checkpoint)
+    return Tables(*(cast("Any", model(settings)) for model in models), connection)
