@@ -32,11 +32,10 @@ class Rescue:
     postbox: Postbox
     clock: Clock
 
-    def plan(self, state: SagaState, stale_after: float | None = None) -> Plan:
-        """Return the saga's plan, with another patience if one is given."""
+    def plan(self, state: SagaState) -> Plan:
+        """Return the saga's plan."""
         definition = self.registry.get(state.saga).definition
-        plan = plan_for(definition, (step.name for step in state.steps))
-        return plan if stale_after is None else replace(plan, stale_after=stale_after)
+        return plan_for(definition, (step.name for step in state.steps))
 
     def lease(self) -> Lease:
         """Return a fresh lease for work without user code."""
@@ -58,8 +57,9 @@ class Rescue:
             Fenced: somebody else took over meanwhile.
             Unavailable: a table or queue is out of reach.
         """
-        plan = self.plan(state, stale_after)
-        decision = decide(plan, state, ev.StallNoticed(self.lease()), self.clock.now())
+        plan = self.plan(state)
+        judged = plan if stale_after is None else replace(plan, stale_after=stale_after)
+        decision = decide(judged, state, ev.StallNoticed(self.lease()), self.clock.now())
         return state if decision.state is state else self.carry_out(plan, state, decision, Note(actor=actor))
 
     def carry_out(self, plan: Plan, state: SagaState, decision: Decision, note: Note) -> SagaState | None:

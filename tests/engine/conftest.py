@@ -11,6 +11,8 @@ from moto import mock_aws
 from sagas.engine.assembly import Deployment, from_environment
 from sagas.handlers import step as step_handler
 from tests.support.aws import LambdaContext, Stack
+from tests.support.bench import Bench
+from tests.support.sagas import FAIL, LOG
 
 
 class World:
@@ -46,11 +48,27 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., World]]:
-    """Make a world for some saga classes."""
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials and a region that lead nowhere."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+
+
+@pytest.fixture
+def bench(credentials: None) -> Iterator[Callable[..., Bench]]:
+    """Make a bench for some saga classes."""
+    LOG.clear()
+    FAIL.clear()
+    with mock_aws():
+        yield Bench
+    LOG.clear()
+    FAIL.clear()
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, credentials: None) -> Iterator[Callable[..., World]]:
+    """Make a world for some saga classes."""
 
     def make(*classes: type[Any], **environment: str) -> World:
         stack = Stack(*classes)

@@ -1,0 +1,225 @@
+"""Processes die, messages vanish: every saga still ends, and nothing that is known is done twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from sagas.engine.outcome import Later
+from tests.support.bench import Bench, Death, once
+from tests.support.sagas import FAIL, LOG, Stubborn, Trip
+
+Make = Callable[..., Bench]
+REQUEST = {"item": "train"}
+
+
+def killed_at(bench: Bench, step: str) -> str:
+    """Start a trip whose worker dies in the middle of a step."""
+    FAIL[step] = Death()
+    saga_id = bench.start("trip", REQUEST)
+    with pytest.raises(Death):
+        bench.run()
+    FAIL.pop(step)
+    return saga_id
+
+
+def test_redelivery_after_a_death_waits_for_the_lease_and_then_tries_again(bench: Make) -> None:
+    b = bench(Trip)
+    saga_id = killed_at(b, "pay")
+    outcome = b.deliver("trip", "pay")
+    lease = b.state(saga_id).lease
+    assert lease is not None
+    assert outcome == Later(lease.expires_at)
+    assert LOG == ["book:1", "pay:1"]
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+    assert LOG == ["book:1", "pay:1", "pay:2", "tell:1"]
+    assert "StepLost" in b.actions(saga_id)
+
+
+def test_the_supervisor_recovers_a_dead_worker_without_its_message(bench: Make) -> None:
+    b = bench(Trip)
+    saga_id = killed_at(b, "pay")
+    assert b.recover(stale_after=0) == []
+    b.clock.advance(b.lifetime + 2)
+    assert b.recover(stale_after=0) == [saga_id]
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+    assert LOG.count("pay:2") == 1
+
+
+def test_deaths_use_up_the_attempts_and_then_it_is_undone(bench: Make) -> None:
+    b = bench(Trip)
+    FAIL["pay"] = Death()
+    saga_id = b.start("trip", REQUEST)
+    for _ in range(3):
+        with pytest.raises(Death):
+            b.run()
+    b.run()
+    saga = b.show(saga_id)
+    assert saga["status"] == "COMPENSATED"
+    assert LOG == ["book:1", "pay:1", "pay:2", "pay:3", "unbook:1"]
+    assert saga["error"]["type"] == "Lost"
+    assert saga["in_doubt"] == ["pay"]
+    assert b.deployment.reader.attention(None, 10, None)["sagas"][0]["why"]
+
+
+def test_undoing_waits_until_the_lost_attempt_cannot_act(bench: Make) -> None:
+    b = bench(Trip)
+    FAIL["pay"] = Death()
+    saga_id = b.start("trip", REQUEST)
+    for _ in range(2):
+        with pytest.raises(Death):
+            b.run()
+    with pytest.raises(Death):
+        b.run()
+    held = b.state(saga_id).lease
+    assert held is not None
+    b.run()
+    assert b.at(saga_id, "CompensationStarted") >= held.act_until
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_journaled_result_is_adopted_not_repeated(bench: Make, monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    once(monkeypatch, b.deployment.control, "commit", before=before)
+    with pytest.raises(Death):
+        b.run()
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+    assert LOG == ["book:1", "pay:1", "tell:1"]
+    assert b.actions(saga_id).count("StepCompleted") == 3
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_death_around_the_end_of_the_saga(bench: Make, monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    once(monkeypatch, b.deployment.control, "finish", before=before)
+    with pytest.raises(Death):
+        b.run()
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+    assert LOG.count("tell:2") == (1 if before else 0)
+
+
+def test_a_message_that_was_never_sent_is_sent_by_its_predecessor(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    once(monkeypatch, b.deployment.queues, "send")
+    with pytest.raises(Death):
+        b.run()
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+    assert LOG == ["book:1", "pay:1", "tell:1"]
+
+
+def test_a_lost_message_is_sent_again_once_it_is_stale(bench: Make) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    b.deliver("trip", "book")
+    b.lose_messages()
+    assert b.recover() == []
+    b.clock.advance(300)
+    assert b.recover() == [saga_id]
+    assert b.state(saga_id).recovery_attempts == 1
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+    assert b.state(saga_id).recovery_attempts == 0
+    assert LOG == ["book:1", "pay:1", "tell:1"]
+
+
+def test_a_start_that_was_stored_but_not_sent_is_sent(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Trip)
+    once(monkeypatch, b.deployment.queues, "send")
+    with pytest.raises(Death):
+        b.start("trip", REQUEST)
+    b.clock.advance(300)
+    (saga_id,) = b.recover()
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+
+
+def test_patience_doubles_and_ends(bench: Make) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    b.deliver("trip", "book")
+    waits: list[int] = []
+    while b.state(saga_id).cause != "recovery":
+        b.lose_messages()
+        waited = 0
+        while not b.recover():
+            b.clock.advance(30)
+            waited += 30
+        waits.append(waited)
+        assert len(waits) < 10
+    assert all(later >= 1.5 * earlier for earlier, later in pairwise(waits[1:]))
+    b.run()
+    saga = b.show(saga_id)
+    assert saga["status"] == "COMPENSATED"
+    assert LOG == ["book:1", "unbook:1"]
+    assert "RecoveryExhausted" in b.actions(saga_id)
+
+
+def test_a_live_lease_and_a_wait_are_no_stall(bench: Make) -> None:
+    b = bench(Trip)
+    saga_id = killed_at(b, "pay")
+    b.clock.advance(b.lifetime - 1)
+    assert b.recover(stale_after=0) == []
+    assert b.state(saga_id).lease is not None
+
+
+def test_two_supervisors_at_once_do_no_harm(bench: Make) -> None:
+    b = bench(Trip)
+    saga_id = killed_at(b, "pay")
+    b.clock.advance(b.lifetime + 2)
+    second = b.deploy()
+    assert b.recover(stale_after=10) == [saga_id]
+    assert second.recovery.run(60.0, 10).recovered == []
+    b.run()
+    assert LOG.count("pay:2") == 1
+
+
+def test_one_bad_saga_stops_no_other(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Trip)
+    bad, good = b.start("trip", REQUEST), b.start("trip", REQUEST)
+    b.lose_messages()
+    b.clock.advance(600)
+    get = b.deployment.control.get
+
+    def failing(saga_id: str) -> object:
+        if saga_id == bad:
+            raise ValueError("unreadable")
+        return get(saga_id)
+
+    monkeypatch.setattr(b.deployment.control, "get", failing)
+    report = b.deployment.recovery.run(60.0)
+    assert (report.recovered, report.failed) == ([good], [bad])
+
+
+def test_a_run_stops_at_its_budget(bench: Make) -> None:
+    b = bench(Trip)
+    for _ in range(3):
+        b.start("trip", REQUEST)
+    b.clock.advance(600)
+    report = b.deployment.recovery.run(0.0)
+    assert (report.recovered, report.left) == ([], 3)
+
+
+def test_due_sagas_are_listed_for_whoever_asks(bench: Make) -> None:
+    b = bench(Trip, Stubborn)
+    trip = b.start("trip", REQUEST)
+    stubborn = b.start("stubborn", REQUEST)
+    recovery = b.deployment.recovery
+    assert recovery.get_sagas_for_recovery() == []
+    b.clock.advance(600)
+    assert {state.saga_id for state in recovery.get_sagas_for_recovery()} == {trip, stubborn}
+    assert [state.saga_id for state in recovery.get_sagas_for_recovery(name="trip")] == [trip]
+    recovery.set_recovery_attempts(trip, 4)
+    assert b.state(trip).recovery_attempts == 4
+    found = recovery.get_sagas_for_recovery(max_recovery_attempts=4)
+    assert [state.saga_id for state in found] == [stubborn]
+    assert len(recovery.get_sagas_for_recovery(limit=1)) == 1
