@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from pynamodb.attributes import (
     BooleanAttribute,
@@ -212,5 +212,7 @@ def tables_for(settings: StoreSettings) -> Tables:
         read_timeout_seconds=READ_TIMEOUT,
         max_retry_attempts=RETRIES,
     )
-    models = (_control, _entry, _definition, _breaker, _checkpoint)
-    return Tables(*(cast("Any", model(settings)) for model in models), connection)
+    control, entry = _control(settings), _entry(settings)
+    definition, breaker, checkpoint = _definition(settings), _breaker(settings), _checkpoint(settings)
+    models: tuple[Any, Any, Any, Any, Any] = (control, entry, definition, breaker, checkpoint)
+    return Tables(*models, connection)

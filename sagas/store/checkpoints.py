@@ -1,0 +1,107 @@
+"""What a sweep asks of the table of control items: how far it got last time, and how the sagas it met stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sagas.core.states import SagaStatus
+from sagas.core.times import epoch, iso
+from sagas.store.faults import translated
+from sagas.store.tables import Tables
+
+__all__ = ["Checkpoint", "Checkpoints", "Standing", "Standings"]
+
+_ASKED = ("saga_id", "saga", "status", "attention")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How far the sweep of a saga type got. Times in epoch seconds, 0 for never.
+
+    Args:
+        start_after: the key after which to go on; empty when the last sweep reached the end.
+        began_at: when the last sweep began.
+        finished_at: when a sweep last reached the end.
+    """
+
+    start_after: str = ""
+    began_at: float = 0.0
+    finished_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """As much of a saga as tells whether its objects are orphans. ``attention``: a person must look at it."""
+
+    saga: str
+    status: SagaStatus
+    attention: bool
+
+
+class Checkpoints:
+    """One item for each saga type that is swept, under a key no saga can have."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def get(self, saga: str) -> Checkpoint:
+        """Return a saga type's checkpoint, by a consistent read; an empty one if it was never swept.
+
+        Raises:
+            Unavailable: the table is out of reach.
+        """
+        model = self._tables.checkpoint
+        with translated():
+            try:
+                item = model.get(_key(saga), consistent_read=True)
+            except model.DoesNotExist:
+                return Checkpoint()
+        return Checkpoint(item.start_after or "", _time(item.began_at), _time(item.finished_at))
+
+    def put(self, saga: str, checkpoint: Checkpoint) -> None:
+        """Store a saga type's checkpoint. Of two sweeps at once the last wins: at worst objects are seen twice.
+
+        Raises:
+            Unavailable: the table is out of reach.
+        """
+        item = self._tables.checkpoint(
+            saga_id=_key(saga),
+            start_after=checkpoint.start_after or None,
+            began_at=_text(checkpoint.began_at),
+            finished_at=_text(checkpoint.finished_at),
+        )
+        with translated():
+            item.save()
+
+
+class Standings:
+    """The standing of many sagas."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def of(self, saga_ids: Iterable[str]) -> dict[str, Standing]:
+        """Return the standing of those sagas that exist, by consistent reads of up to 100 at a time.
+
+        What DynamoDB leaves unprocessed is asked for again.
+
+        Raises:
+            Unavailable: the table is out of reach.
+        """
+        model = self._tables.control
+        with translated():
+            items = model.batch_get(saga_ids, consistent_read=True, attributes_to_get=_ASKED)
+            return {item.saga_id: Standing(item.saga, SagaStatus(item.status), bool(item.attention)) for item in items}
+
+
+def _key(saga: str) -> str:
+    return f"sweep#{saga}"
+
+
+def _text(seconds: float) -> str | None:
+    return iso(seconds) if seconds else None
+
+
+def _time(text: str | None) -> float:
+    return epoch(text) if text else 0.0

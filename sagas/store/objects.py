@@ -1,0 +1,129 @@
+"""A bucket's objects: listed page by page, deleted by the thousand, archived one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from sagas.errors import SagaError
+from sagas.store.faults import translated
+from sagas.store.settings import StoreSettings
+
+__all__ = ["PAGE", "Listed", "Objects", "Page", "connect_s3"]
+
+PAGE = 1_000
+"""Keys S3 lists, and deletes, in one request at most."""
+
+_LARGEST_COPY = 5 * 2**30
+"""Bytes S3 copies in one request at most; a larger object is copied in parts."""
+
+_GONE = frozenset({"NoSuchKey", "404"})
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An object as a listing shows it. ``size`` in bytes, ``modified_at`` in epoch seconds."""
+
+    key: str
+    size: int
+    etag: str
+    modified_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Up to a thousand objects in the order of their keys. ``last``: there are no more."""
+
+    objects: tuple[Listed, ...]
+    last: bool
+
+
+def connect_s3(settings: StoreSettings) -> Any:
+    """Return a client of S3 for the region and endpoint of the store."""
+    config = Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 4, "mode": "standard"})
+    connect = cast("Any", boto3).client
+    return connect("s3", config=config, region_name=settings.region, endpoint_url=settings.endpoint_url)
+
+
+class Objects:
+    """The objects of one bucket.
+
+    Args:
+        client: boto3's, of S3.
+        bucket: its name.
+    """
+
+    def __init__(self, client: Any, bucket: str) -> None:
+        self._client = client
+        self.bucket = bucket
+
+    def page(self, prefix: str, start_after: str = "") -> Page:
+        """List up to a thousand objects under ``prefix`` whose keys come after ``start_after``: one request.
+
+        Raises:
+            Unavailable: S3 is out of reach.
+            SagaError: there is no such bucket, or it may not be listed.
+        """
+        more = {"StartAfter": start_after} if start_after else {}
+        with translated():
+            answer = self._client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=PAGE, **more)
+        return Page(tuple(_listed(item) for item in answer.get("Contents", ())), not answer.get("IsTruncated"))
+
+    def delete(self, keys: Sequence[str]) -> dict[str, str]:
+        """Delete up to a thousand objects in one request. One that is gone already counts as deleted.
+
+        Returns:
+            S3's error code for each key it did not delete: it answers 200 all the same.
+
+        Raises:
+            Unavailable: S3 is out of reach.
+            SagaError: the whole request was refused.
+        """
+        request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        with translated():
+            answer = self._client.delete_objects(Bucket=self.bucket, Delete=request)
+        return {error["Key"]: str(error.get("Code", "unknown")) for error in answer.get("Errors", ())}
+
+    def archive(self, listed: Listed, prefix: str) -> str:
+        """Copy an object, within the bucket, to ``{prefix}{key}``.
+
+        Returns:
+            Why there is no copy, by S3's error code; empty when there is one.
+
+        Raises:
+            Unavailable: S3 is out of reach.
+        """
+        source = {"Bucket": self.bucket, "Key": listed.key}
+        copy = self._client.copy_object if listed.size <= _LARGEST_COPY else self._copy_in_parts
+        try:
+            with translated():
+                copy(CopySource=source, Bucket=self.bucket, Key=f"{prefix}{listed.key}")
+        except SagaError as error:
+            code = _code(error)
+            if code is None:
+                raise
+            return code
+        return ""
+
+    def _copy_in_parts(self, *, CopySource: dict[str, str], Bucket: str, Key: str) -> None:  # noqa: N803 - boto3's names
+        self._client.copy(CopySource, Bucket, Key)
+
+
+def _listed(item: dict[str, Any]) -> Listed:
+    return Listed(
+        item["Key"], int(item["Size"]), str(item.get("ETag", "")).strip('"'), item["LastModified"].timestamp()
+    )
+
+
+def _code(error: SagaError) -> str | None:
+    """S3's own verdict on the object; ``None`` when it gave none that would be the same a moment later."""
+    cause = error.__cause__
+    if type(error) is not SagaError or not isinstance(cause, ClientError):
+        return None
+    answer: dict[str, Any] = getattr(cause, "response", {})
+    return str(answer.get("Error", {}).get("Code", ""))
