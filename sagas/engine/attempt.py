@@ -198,4 +198,4 @@ class Attempt:
         """Epoch seconds of the next attempt; never 0, which would say that there is none."""
         clock = self._tools.clock
         at = clock.now() + retry.delay(failures, clock.chance())
-        return math.ceil(at * 1000) / 1000
+        return math.ceil(round(at * 1000, 2)) / 1000  # rounded first: a float's last bits are no millisecond
