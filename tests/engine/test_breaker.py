@@ -1,0 +1,430 @@
+"""Circuit breakers through the step handler; and, on the emulator, many environments at once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from typing import Any, cast
+from uuid import uuid4
+
+import pytest
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
+
+from sagas.authoring.context import Context
+from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
+from sagas.authoring.saga import Saga
+from sagas.authoring.steps import step
+from sagas.core.breaker import BreakerState
+from sagas.engine.assembly import Deployment, assemble
+from sagas.engine.attempt import lease_for
+from sagas.engine.outcome import Done, Later, Outcome
+from sagas.engine.registry import Registry
+from sagas.engine.starter import Starter
+from sagas.engine.worker import Invocation, Worker
+from sagas.errors import PermanentError, Rejected, Unavailable
+from sagas.handlers import step as step_handler
+from sagas.messaging.message import Message
+from sagas.messaging.routes import Routes
+from sagas.store.breakers import BreakerItems
+from sagas.store.settings import StoreSettings
+from tests.engine.timeline import StillClock, Timeline, timeline
+from tests.support.aws import REGION, LambdaContext, client, create_tables
+from tests.support.engines import emulator
+from tests.support.sagas import FAIL, LOG, Order
+
+__all__ = ["timeline"]
+
+Make = Callable[..., Timeline]
+
+
+def _act(name: str, ctx: Context) -> None:
+    LOG.append(f"{name}:{ctx.attempt}")
+    trouble = FAIL.get(name)
+    if isinstance(trouble, BaseException):
+        raise trouble
+    if isinstance(trouble, int) and trouble > 0:
+        FAIL[name] = trouble - 1
+        raise RuntimeError(f"{name} fails")
+
+
+class Shaky(Saga[Order], name="shaky"):
+    """The step in the middle depends on something that fails; the breaker opens at the third failure."""
+
+    @step(retry=Retry.constant(max_retries=0, delay=0.0))
+    def book(self, ctx: Context) -> None:
+        _act("book", ctx)
+
+    @book.compensate
+    def unbook(self, ctx: Context) -> None:
+        _act("unbook", ctx)
+
+    @step(
+        retry=Retry.constant(max_retries=9, delay=2, give_up_on=(KeyError,), on_exhausted=Exhausted.COMPENSATE),
+        circuit_breaker=CircuitBreaker(failure_threshold=3, open_for=30),
+    )
+    def call(self, ctx: Context) -> None:
+        _act("call", ctx)
+
+    @call.compensate
+    def uncall(self, ctx: Context) -> None:
+        _act("uncall", ctx)
+
+    @step(retry=Retry.constant(max_retries=0, delay=0.0))
+    def tell(self, ctx: Context) -> None:
+        _act("tell", ctx)
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    LOG.clear()
+    FAIL.clear()
+    yield
+    LOG.clear()
+    FAIL.clear()
+
+
+class _Counted(BreakerItems):
+    """Breakers that count their requests."""
+
+    reads = 0
+    writes = 0
+
+    def get(self, saga: str, step: str) -> BreakerState:
+        _Counted.reads += 1
+        return super().get(saga, step)
+
+    def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> bool:
+        _Counted.writes += 1
+        return super().swap(saga, step, before, after)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> type[_Counted]:
+    _Counted.reads = _Counted.writes = 0
+    monkeypatch.setattr("sagas.engine.assembly.BreakerItems", _Counted)
+    return _Counted
+
+
+def _stored(t: Timeline, step: str = "call") -> BreakerState:
+    return BreakerItems(t.deployment.control._tables).get("shaky", step)  # pyright: ignore[reportPrivateUsage]
+
+
+def _opened(t: Timeline) -> str:
+    """A saga whose third failure opened the breaker. It may try again in two seconds."""
+    FAIL["call"] = 3
+    saga_id = t.start("shaky")
+    t.world.deliver("shaky", "book")
+    for _ in range(3):
+        t.clock.time += 2
+        t.world.deliver("shaky", "call")
+    assert t.hidden == [2, 2, 2]
+    assert _stored(t).open_until == t.clock.now() + 30
+    return saga_id
+
+
+def test_opens_postpones_and_closes(timeline: Make) -> None:
+    t = timeline(Shaky)
+    saga_id = _opened(t)
+    journal = t.world.actions(saga_id)
+    t.clock.time += 2
+    t.world.deliver("shaky", "call")
+    assert t.hidden[-1] == 28, "it comes back at the end of the open period"
+    assert t.step("shaky", saga_id, 1)["attempts"] == 3
+    assert t.world.actions(saga_id) == journal
+    t.clock.time += 28
+    t.run()
+    assert t.status("shaky", saga_id) == "COMPLETED"
+    assert LOG == ["book:1", "call:1", "call:2", "call:3", "call:4", "tell:1"]
+    assert _stored(t).closed
+    assert _stored(t).failures == 0
+
+
+def test_a_failing_probe_opens_it_again(timeline: Make) -> None:
+    t = timeline(Shaky)
+    saga_id = _opened(t)
+    FAIL["call"] = 1
+    t.clock.time += 30
+    t.world.deliver("shaky", "call")
+    assert LOG[-1] == "call:4"
+    assert _stored(t).open_until == t.clock.now() + 30
+    t.run()
+    assert t.status("shaky", saga_id) == "COMPLETED"
+    assert LOG.count("call:5") == 1
+
+
+def test_others_wait_for_the_probe(timeline: Make) -> None:
+    t = timeline(Shaky)
+    first = _opened(t)
+    other = t.start("shaky")
+    t.world.deliver("shaky", "book")
+    t.clock.time += 30
+    probe = Message(first, "shaky", "call", 1, False, 2)
+    assert t.deployment.breakers.admit(probe, t.clock.now() + 60) == 0.0
+    t.world.stack.sqs.purge_queue(QueueUrl=t.world.stack.queues["shaky"]["call"])
+    t.deployment.queues.send(Message(other, "shaky", "call", 1, False, 2))
+    t.world.deliver("shaky", "call")
+    assert t.hidden[-1] == 5
+    assert t.step("shaky", other, 1)["attempts"] == 0
+    t.clock.time += 60
+    t.world.deliver("shaky", "call")
+    assert t.step("shaky", other, 1)["attempts"] == 1, "the probe died, so another may try"
+    assert _stored(t).closed
+
+
+@pytest.mark.parametrize("error", [PermanentError("no"), Rejected("declined"), KeyError("unknown")])
+def test_permanent_errors_do_not_count(timeline: Make, counted: type[_Counted], error: Exception) -> None:
+    FAIL["call"] = error
+    t = timeline(Shaky)
+    ids = [t.start("shaky") for _ in range(5)]
+    t.run()
+    assert [t.status("shaky", saga_id) for saga_id in ids] == ["COMPENSATED"] * 5
+    assert _stored(t) == BreakerState()
+    assert counted.writes == 0
+
+
+def test_a_permanent_error_of_the_probe_makes_room_for_another(timeline: Make) -> None:
+    t = timeline(Shaky)
+    first = _opened(t)
+    other = t.start("shaky")
+    t.world.deliver("shaky", "book")
+    FAIL["call"] = PermanentError("no")
+    t.clock.time += 30
+    t.world.deliver("shaky", "call")
+    assert LOG[-1] == "call:4"
+    assert not _stored(t).closed
+    assert _stored(t).probe == ""
+    FAIL.clear()
+    t.run()
+    assert t.status("shaky", first) == "COMPENSATED"
+    assert t.status("shaky", other) == "COMPLETED"
+    assert _stored(t).closed
+
+
+def test_a_success_in_between_begins_the_count_anew(timeline: Make) -> None:
+    t = timeline(Shaky)
+    for _ in range(3):
+        FAIL["call"] = 2
+        saga_id = t.start("shaky")
+        t.run()
+        assert t.status("shaky", saga_id) == "COMPLETED"
+    assert _stored(t).closed
+
+
+def test_an_attempt_that_was_killed_counts(timeline: Make) -> None:
+    t = timeline(Shaky)
+    FAIL["call"] = 2
+    saga_id = t.start("shaky")
+    t.world.deliver("shaky", "book")
+    for _ in range(2):
+        t.world.deliver("shaky", "call")
+        t.clock.time += 2
+    clock = t.clock
+    lease = lease_for(t.deployment.registry.get("shaky"), clock, clock.now() + 10)
+    assert t.deployment.control.claim_step(saga_id, 1, 2, lease, clock.now())
+    clock.time += 20
+    t.world.deliver("shaky", "call")
+    assert "StepLost" in t.world.actions(saga_id)
+    assert _stored(t).open_until == clock.now() + 30
+    t.run()
+    assert t.status("shaky", saga_id) == "COMPLETED"
+
+
+def test_environments_share_it(timeline: Make) -> None:
+    t = timeline(Shaky)
+    _opened(t)
+    step_handler.reset()
+    other = t.start("shaky")
+    t.world.deliver("shaky", "book")
+    t.world.stack.sqs.purge_queue(QueueUrl=t.world.stack.queues["shaky"]["call"])
+    t.deployment.queues.send(Message(other, "shaky", "call", 1, False, 2))
+    t.world.deliver("shaky", "call")
+    assert t.hidden[-1] == 30
+    assert t.step("shaky", other, 1)["attempts"] == 0
+
+
+def test_is_believed_for_a_moment_only(timeline: Make, counted: type[_Counted]) -> None:
+    t = timeline(Shaky)
+    for pause in (0.0, 1.0, 1.0):
+        saga_id = t.start("shaky")
+        t.run()
+        assert t.status("shaky", saga_id) == "COMPLETED"
+        t.clock.time += pause
+    assert (counted.reads, counted.writes) == (1, 0)
+    t.start("shaky")
+    t.run()
+    assert (counted.reads, counted.writes) == (2, 0)
+
+
+def _allow_receives(t: Timeline, count: int) -> None:
+    """Have the step's queue give messages up after so many receives."""
+    url, sqs = t.world.stack.queues["shaky"]["call"], t.world.stack.sqs
+    attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])["Attributes"]
+    policy = json.loads(attributes["RedrivePolicy"]) | {"maxReceiveCount": count}
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": json.dumps(policy)})
+
+
+def test_no_message_dies_however_long_it_stays_open(timeline: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    t = timeline(Shaky)
+    saga_id = _opened(t)
+    _allow_receives(t, 6)
+    monkeypatch.setenv("SAGAS_MAX_RECEIVES", "6")
+    journal, control = t.world.actions(saga_id), t.world.stack.control(saga_id)
+    t.clock.time += 2
+    for _ in range(100):  # as if time stood still: each delivery is one postponement
+        assert t.world.deliver("shaky", "call") == 1
+    assert t.dead_letters("shaky") == 0
+    assert len(t.delayed) > 30
+    assert t.world.actions(saga_id) == journal
+    assert t.world.stack.control(saga_id) == control
+    t.run()
+    assert t.status("shaky", saga_id) == "COMPLETED"
+
+
+def test_a_cancel_does_not_wait_for_it(timeline: Make) -> None:
+    t = timeline(Shaky)
+    saga_id = _opened(t)
+    t.deployment.operations.cancel("shaky", saga_id, "me")
+    t.run()
+    assert t.status("shaky", saga_id) == "CANCELLED"
+    assert LOG[-1] == "unbook:1"
+    assert not _stored(t).closed
+
+
+def test_an_undo_does_not_wait_for_it(timeline: Make) -> None:
+    t = timeline(Shaky)
+    FAIL["tell"] = ValueError("no")
+    done = t.start("shaky")
+    for name in ("book", "call"):
+        t.world.deliver("shaky", name)
+    _opened(t)
+    opened_at = t.clock.now()
+    for name in ("tell", "call", "book"):
+        t.world.deliver("shaky", name, most=10)
+    assert t.status("shaky", done) == "COMPENSATED"
+    assert "uncall:1" in LOG
+    assert t.clock.now() == opened_at
+
+
+def test_a_stale_message_is_dropped_all_the_same(timeline: Make) -> None:
+    t = timeline(Shaky)
+    saga_id = _opened(t)
+    t.world.stack.sqs.purge_queue(QueueUrl=t.world.stack.queues["shaky"]["call"])
+    t.deployment.queues.send(Message(saga_id, "shaky", "call", 1, False, 1))
+    t.world.deliver("shaky", "call")
+    assert t.world.deliver("shaky", "call") == 0
+
+
+def test_the_silence_it_causes_is_excused(timeline: Make) -> None:
+    t = timeline(Shaky)
+    breakers = t.deployment.breakers
+    assert breakers.excused_until("shaky", "book") == breakers.excused_until("shaky", "call") == 0.0
+    _opened(t)
+    t.clock.time += 2
+    assert breakers.excused_until("shaky", "call") == _stored(t).open_until + 900
+    t.run()
+    t.clock.time += 2
+    assert breakers.excused_until("shaky", "call") == _stored(t).closed_at + 900
+    assert breakers.excused_until("nobody", "knows") == 0.0
+
+
+def test_a_breaker_out_of_reach_holds_no_outcome_up(
+    timeline: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> bool:
+        raise Unavailable("DynamoDB: no")
+
+    t = timeline(Shaky)
+    FAIL["call"] = 1
+    monkeypatch.setattr(BreakerItems, "swap", refuse)
+    saga_id = t.start("shaky")
+    t.run()
+    assert t.status("shaky", saga_id) == "COMPLETED"
+    assert "the circuit breaker was not told of an outcome" in caplog.messages
+
+
+# Many environments at once, on an engine whose conditional writes hold.
+
+GATE = threading.Event()
+
+
+class Probed(Saga[Order], name="probed"):
+    """A step that says nothing until it is told to go on."""
+
+    @step(retry=Retry.constant(max_retries=2, delay=60), circuit_breaker=CircuitBreaker(3, 30))
+    def call(self, ctx: Context) -> None:
+        _act("call", ctx)
+        assert GATE.wait(30)
+
+
+class _Mail:
+    """Queues that nobody reads."""
+
+    def send(self, message: Message, delay: float = 0.0) -> None: ...
+
+
+@pytest.fixture
+def environments(monkeypatch: pytest.MonkeyPatch) -> list[Deployment]:
+    """Eight deployments, each with clients and caches of its own, on the emulator."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    GATE.clear()
+    url = emulator().endpoint_url
+    sagas, audit = create_tables(client("dynamodb", url), f"breaker-{uuid4().hex[:8]}")
+    clock = StillClock()
+    # A shard count of its own for each keeps the cache of models from giving all the same connection.
+    settings = [StoreSettings(sagas, audit, shards=n, region=REGION, endpoint_url=url) for n in range(1, 9)]
+    routes = Routes("http://queues", {"probed": {"call": "call"}})
+    logger = logging.getLogger("sagas")
+    return [assemble(Registry([Probed]), each, routes, clock=clock, logger=logger) for each in settings]
+
+
+def _start(deployment: Deployment) -> Message:
+    d = deployment
+    starter = Starter(d.registry, d.control, d.journal, _Mail(), d.clock, d.definitions)
+    saga_id = starter.start("probed", {"item": "train"}).state.saga_id
+    return Message(saga_id, "probed", "call", 0, False, 1, message_id=saga_id)
+
+
+def _first(futures: list[Future[Outcome]], count: int) -> list[Outcome]:
+    """The outcomes of those that are done first."""
+    return [future.result() for _, future in zip(range(count), as_completed(futures, timeout=30), strict=False)]
+
+
+def _handle(deployment: Deployment, message: Message) -> Outcome:
+    config = IdempotencyConfig(event_key_jmespath="[saga_id, index, undo]", lambda_context=cast("Any", LambdaContext()))
+    worker = Worker(deployment.tools, deployment.registry, _Mail())
+    return worker.handle(message, Invocation(deployment.clock.now() + 60, config=config))
+
+
+def test_failures_of_many_environments_add_up(environments: list[Deployment]) -> None:
+    FAIL["call"] = RuntimeError("no")
+    messages = [_start(environment) for environment in environments[:3]]
+    with ThreadPoolExecutor(3) as pool:
+        outcomes = list(pool.map(_handle, environments, messages))
+    assert all(isinstance(outcome, Later) for outcome in outcomes)
+    store = BreakerItems(environments[0].control._tables)  # pyright: ignore[reportPrivateUsage]
+    assert store.get("probed", "call").failures == 3
+    assert not store.get("probed", "call").closed
+
+
+def test_half_open_lets_one_of_many_environments_try(environments: list[Deployment]) -> None:
+    clock: Any = environments[0].clock
+    store = BreakerItems(environments[0].control._tables)  # pyright: ignore[reportPrivateUsage]
+    opened = BreakerState(failures=3, open_until=clock.now() + 30, revision="opened")
+    assert store.swap("probed", "call", BreakerState(), opened)
+    clock.time += 30
+    messages = [_start(environment) for environment in environments]
+    with ThreadPoolExecutor(8) as pool:
+        waiting = [pool.submit(_handle, *pair) for pair in zip(environments, messages, strict=True)]
+        try:
+            postponed = _first(waiting, 7)
+        finally:
+            GATE.set()
+        outcomes = [future.result(30) for future in waiting]
+    assert all(isinstance(outcome, Later) and outcome.until == clock.now() + 5 for outcome in postponed)
+    assert LOG == ["call:1"]
+    assert [type(outcome) for outcome in outcomes].count(Done) == 1
+    assert store.get("probed", "call").closed

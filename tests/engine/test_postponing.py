@@ -1,0 +1,251 @@
+"""Delays of retries, and messages that come back later without wearing out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sagas.authoring.context import Context
+from sagas.authoring.policies import Retry
+from sagas.authoring.saga import Saga
+from sagas.authoring.steps import step
+from sagas.core.times import iso
+from sagas.engine.attempt import lease_for
+from sagas.errors import PermanentError, Rejected
+from sagas.handlers import step as step_handler
+from sagas.messaging.message import Message
+from tests.engine.timeline import Timeline, timeline
+from tests.support.aws import LambdaContext
+from tests.support.sagas import FAIL, LOG, Order
+
+__all__ = ["timeline"]
+
+Make = Callable[..., Timeline]
+
+
+def _act(ctx: Context) -> None:
+    LOG.append(f"call:{ctx.attempt}")
+    trouble = FAIL.get("call")
+    if isinstance(trouble, BaseException):
+        raise trouble
+    if isinstance(trouble, int) and trouble >= ctx.attempt:
+        raise RuntimeError("call fails")
+
+
+class Exponential(Saga[Order], name="exponential"):
+    @step(retry=Retry.exponential(max_retries=5, base_delay=0.2))
+    def call(self, ctx: Context) -> None:
+        _act(ctx)
+
+
+class Linear(Saga[Order], name="linear"):
+    @step(retry=Retry.linear(max_retries=4, base_delay=0.5))
+    def call(self, ctx: Context) -> None:
+        _act(ctx)
+
+
+class Constant(Saga[Order], name="constant"):
+    @step(retry=Retry.constant(max_retries=3, delay=7))
+    def call(self, ctx: Context) -> None:
+        _act(ctx)
+
+
+class Capped(Saga[Order], name="capped"):
+    @step(retry=Retry.exponential(max_retries=5, base_delay=1, max_delay=5))
+    def call(self, ctx: Context) -> None:
+        _act(ctx)
+
+
+class Jittered(Saga[Order], name="jittered"):
+    @step(retry=Retry.exponential(max_retries=4, base_delay=1, jitter="full"))
+    def call(self, ctx: Context) -> None:
+        _act(ctx)
+
+
+class Slow(Saga[Order], name="slow"):
+    @step(retry=Retry.constant(max_retries=1, delay=43_000))
+    def call(self, ctx: Context) -> None:
+        _act(ctx)
+
+
+class Choosy(Saga[Order], name="choosy"):
+    @step(retry=Retry.constant(max_retries=2, delay=0.0, retry_on=(OSError,), give_up_on=(FileNotFoundError,)))
+    def call(self, ctx: Context) -> None:
+        _act(ctx)
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    LOG.clear()
+    FAIL.clear()
+    yield
+    LOG.clear()
+    FAIL.clear()
+
+
+def _entries(t: Timeline, saga_id: str, action: str) -> list[dict[str, Any]]:
+    return [entry for entry in t.world.stack.entries(saga_id) if entry["action"] == action]
+
+
+DELAYS: list[tuple[type[Any], list[float]]] = [
+    (Exponential, [0.2, 0.4, 0.8, 2, 4]),
+    (Linear, [0.5, 1, 2, 2]),
+    (Constant, [7, 7, 7]),
+    (Capped, [1, 2, 4, 5, 5]),
+    (Jittered, [0.5, 1, 2, 4]),
+]
+
+
+@pytest.mark.parametrize(("saga", "delays"), DELAYS)
+def test_delays_are_those_of_the_formula(timeline: Make, saga: type[Any], delays: list[float]) -> None:
+    FAIL["call"] = RuntimeError("no")
+    t = timeline(saga)
+    name = saga.__name__.lower()
+    begun = t.clock.now()
+    saga_id = t.start(name)
+    t.run()
+    assert t.clock.slept == [delay for delay in delays if delay < 1]
+    assert t.hidden == [delay for delay in delays if delay >= 1]
+    expected = [iso(begun + sum(delays[: n + 1])) for n in range(len(delays))]
+    failed = _entries(t, saga_id, "StepFailed")
+    assert [entry["details"].get("next_attempt_at") for entry in failed] == [*expected, None]
+    assert t.step(name, saga_id)["attempts"] == len(delays) + 1 == len(LOG)
+    assert t.status(name, saga_id) == "COMPENSATED"
+
+
+def test_shows_the_next_attempt_and_the_error_while_it_waits(timeline: Make) -> None:
+    FAIL["call"] = 1
+    t = timeline(Constant)
+    saga_id = t.start("constant")
+    t.world.deliver("constant", "call")
+    waiting = t.step("constant", saga_id)
+    assert waiting["status"] == "RETRYING"
+    assert waiting["attempts"] == 1
+    assert waiting["next_attempt_at"] == iso(t.clock.now() + 7)
+    assert waiting["error"] == {"type": "RuntimeError", "message": "call fails"}
+    t.world.deliver("constant", "call")
+    assert LOG == ["call:1"], "a message that comes early changes nothing"
+    t.clock.time += 7
+    t.run()
+    assert t.status("constant", saga_id) == "COMPLETED"
+    assert LOG == ["call:1", "call:2"]
+
+
+def test_a_short_wait_that_would_outlast_the_function_is_left_to_sqs(timeline: Make) -> None:
+    FAIL["call"] = 1
+    t = timeline(Exponential)
+    t.start("exponential")
+    t.world.deliver("exponential", "call", remaining=30.1)
+    assert t.clock.slept == []
+    assert t.hidden == [1]
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [(TimeoutError("again"), 3), (FileNotFoundError("gone"), 1), (ValueError("never"), 1), (PermanentError("no"), 1)],
+)
+def test_retry_on_and_give_up_on(timeline: Make, error: Exception, attempts: int) -> None:
+    FAIL["call"] = error
+    t = timeline(Choosy)
+    saga_id = t.start("choosy")
+    t.run()
+    assert t.step("choosy", saga_id)["attempts"] == attempts
+    assert t.status("choosy", saga_id) == "COMPENSATED"
+
+
+def test_rejected_is_never_retried(timeline: Make) -> None:
+    FAIL["call"] = Rejected("declined")
+    t = timeline(Constant)
+    saga_id = t.start("constant")
+    t.run()
+    assert t.step("constant", saga_id)["attempts"] == 1
+
+
+def test_a_wait_beyond_what_sqs_can_hide_goes_by_copies(timeline: Make) -> None:
+    FAIL["call"] = 1
+    t = timeline(Slow)
+    saga_id = t.start("slow")
+    t.run()
+    assert t.delayed == [(900, 1), (900, 2), (900, 3)]
+    assert t.hidden == [43_000 - 3 * 900]
+    assert t.status("slow", saga_id) == "COMPLETED"
+    assert t.step("slow", saga_id)["attempts"] == 2
+
+
+def test_a_held_lease_postpones_to_its_expiry(timeline: Make) -> None:
+    t = timeline(Constant)
+    saga_id = t.start("constant")
+    saga_type, clock = t.deployment.registry.get("constant"), t.clock
+    lease = lease_for(saga_type, clock, clock.now() + 60)
+    assert t.deployment.control.claim_step(saga_id, 0, 1, lease, clock.now())
+    t.world.deliver("constant", "call")
+    assert t.hidden == [61]
+    assert t.step("constant", saga_id)["attempts"] == 1
+    assert LOG == []
+
+
+def _waiting(t: Timeline, hops: int = 0) -> str:
+    """A saga whose step waits for its second attempt, its message having been copied ``hops`` times."""
+    FAIL["call"] = 1
+    saga_id = t.start("constant")
+    t.world.deliver("constant", "call")
+    t.world.stack.sqs.purge_queue(QueueUrl=t.world.stack.queues["constant"]["call"])
+    message = Message(saga_id, "constant", "call", 0, False, 1)
+    t.deployment.queues.send(replace(message, hops=hops))
+    t.hidden.clear()
+    t.delayed.clear()
+    return saga_id
+
+
+def test_a_message_near_its_last_receive_goes_on_as_a_copy(timeline: Make) -> None:
+    t = timeline(Constant, SAGAS_MAX_RECEIVES="6")
+    saga_id = _waiting(t)
+    for _ in range(9):
+        t.world.deliver("constant", "call")
+    assert t.hidden == [7] * 6
+    assert t.delayed == [(7, 1), (7, 2), (7, 3)]
+    assert t.step("constant", saga_id)["attempts"] == 1
+
+
+@pytest.mark.parametrize(("hops", "delay"), [(3, 7), (100, 100), (1_500, 900)])
+def test_copies_come_back_the_later_the_more_there_were(timeline: Make, hops: int, delay: int) -> None:
+    t = timeline(Constant, SAGAS_MAX_RECEIVES="4")
+    _waiting(t, hops)
+    t.world.deliver("constant", "call")
+    assert t.delayed == [(delay, hops + 1)]
+
+
+def test_too_many_copies_end_in_the_dead_letter_queue_and_can_be_redriven(
+    timeline: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    t = timeline(Constant, SAGAS_MAX_RECEIVES="4")
+    saga_id = _waiting(t, 2_000)
+    for _ in range(t.world.stack.max_receives["constant/call"] + 1):
+        t.world.deliver("constant", "call")
+    assert t.delayed == []
+    assert t.dead_letters("constant") == 1
+    assert "message given up" in caplog.messages
+    assert t.step("constant", saga_id)["attempts"] == 1
+    stack = t.world.stack
+    [letter] = stack.sqs.receive_message(QueueUrl=stack.dead["constant"])["Messages"]
+    stack.sqs.send_message(QueueUrl=stack.queues["constant"]["call"], MessageBody=letter["Body"])
+    t.clock.time += 7
+    t.run()
+    assert t.status("constant", saga_id) == "COMPLETED"
+
+
+def test_what_a_batch_has_no_time_for_is_handed_back_but_not_worn_out(timeline: Make) -> None:
+    t = timeline(Constant, SAGAS_MAX_RECEIVES="4")
+    ids = [t.start("constant") for _ in range(3)]
+    records = t.world.stack.receive("constant", "call", 10)
+    answer = step_handler.handler({"Records": records}, LambdaContext(20))
+    assert answer == {"batchItemFailures": []}, json.dumps(answer)
+    t.world.stack.settle("constant", "call", records, answer)
+    assert len(LOG) == 1
+    t.run()
+    assert [t.status("constant", saga_id) for saga_id in ids] == ["COMPLETED"] * 3
+    assert len(LOG) == 3

@@ -1,0 +1,115 @@
+"""A world whose time moves only when a test says so: SQS's delays are noted down instead of waited for."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sagas.engine.assembly import Deployment
+from sagas.engine.clock import uuid7
+from sagas.messaging.message import Message
+from sagas.messaging.queues import Queues
+from tests.engine.conftest import World
+
+__all__ = ["StillClock", "Timeline", "timeline"]
+
+
+class StillClock:
+    """A clock that stands still until it is moved. It begins at the real time, which moto stamps messages with."""
+
+    def __init__(self) -> None:
+        self.time = round(time.time(), 3)
+        self.dice = 0.5
+        self.slept: list[float] = []
+        self._count = 0
+
+    def now(self) -> float:
+        return round(self.time, 3)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(round(seconds, 3))
+        self.time += seconds
+
+    def chance(self) -> float:
+        return self.dice
+
+    def new_id(self) -> str:
+        return uuid7(self.now(), self._next().to_bytes(10, "big"))
+
+    def new_owner(self) -> str:
+        return f"{round(self.now() * 1000):011x}{self._next():08x}"
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
+
+
+class Timeline:
+    """A world, its clock, and what was asked of SQS: how long messages are to be hidden, or their copies delayed."""
+
+    def __init__(self, world: World, clock: StillClock) -> None:
+        self.world = world
+        self.clock = clock
+        self.hidden: list[int] = []
+        self.delayed: list[tuple[int, int]] = []
+        """Seconds and hops of each message that was sent to arrive later."""
+
+    @property
+    def deployment(self) -> Deployment:
+        return self.world.deployment
+
+    def start(self, name: str) -> str:
+        return self.world.start(name, {"item": "train"})
+
+    def step(self, name: str, saga_id: str, position: int = -1) -> dict[str, Any]:
+        """How a step reads in the API."""
+        return self.world.show(name, saga_id)["steps"][position]
+
+    def status(self, name: str, saga_id: str) -> str:
+        return str(self.world.show(name, saga_id)["status"])
+
+    def run(self, rounds: int = 100) -> None:
+        """Deliver until nothing is left, moving the clock past each delay."""
+        for _ in range(rounds):
+            noted = len(self.hidden), len(self.delayed)
+            if not sum(self.world.deliver(saga, step) for saga, step in self.world.stack.steps()):
+                return
+            asked = [*self.hidden[noted[0] :], *(seconds for seconds, _ in self.delayed[noted[1] :])]
+            self.clock.time += max(asked, default=0)
+        raise AssertionError("messages keep coming")
+
+    def dead_letters(self, name: str) -> int:
+        """How many messages the saga's dead-letter queue has."""
+        url, attribute = self.world.stack.dead[name], "ApproximateNumberOfMessages"
+        answer = self.world.stack.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[attribute])
+        return int(answer["Attributes"][attribute])
+
+
+@pytest.fixture
+def timeline(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timeline]:
+    """Make a timeline for some saga classes."""
+    hide, send = Queues.hide, Queues.send
+    clock = StillClock()
+    made: list[Timeline] = []
+
+    def hide_noting(queues: Queues, message: Message, seconds: float) -> None:
+        made[0].hidden.append(math.ceil(max(seconds, 0.0)))
+        hide(queues, message, 0)
+
+    def send_noting(queues: Queues, message: Message, delay: float = 0.0) -> None:
+        if delay > 0:
+            made[0].delayed.append((math.ceil(delay), message.hops))
+        send(queues, message)
+
+    def make(*classes: type[Any], **environment: str) -> Timeline:
+        made.append(Timeline(world(*classes, **environment), clock))
+        return made[0]
+
+    monkeypatch.setattr("sagas.engine.assembly.SystemClock", lambda: clock)
+    monkeypatch.setattr(Queues, "hide", hide_noting)
+    monkeypatch.setattr(Queues, "send", send_noting)
+    return make
