@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import traceback
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +21,9 @@ from sagas.handlers.telemetry import telemetry
 from sagas.store.listing import Place
 
 __all__ = ["handler", "reset"]
+
+_FRAMES = 5
+_SEQ = re.compile(r"[0-9]{1,9}")
 
 
 @lru_cache(maxsize=1)
@@ -44,11 +49,16 @@ def _add_error_handlers(app: APIGatewayRestResolver) -> None:
 
     def unexpected(error: Exception) -> Response[str]:
         if not isinstance(error, NotFoundError):
-            telemetry().logger.exception("request failed")
+            telemetry().logger.error("request failed", extra={"error": type(error).__name__, "at": _frames(error)})
         return answer_unexpected(error)
 
     app.exception_handler(SagaError)(known)
     app.exception_handler([NotFoundError, Exception])(unexpected)
+
+
+def _frames(error: Exception) -> list[str]:
+    """Where it arose, innermost last. Its text stays out of the log: it may quote what the caller sent."""
+    return [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-_FRAMES:]]
 
 
 def _add_saga_routes(app: APIGatewayRestResolver, deployment: Deployment) -> None:
@@ -140,7 +150,7 @@ def _seq(cursor: str | None) -> int:
     if cursor is None:
         return 0
     place = Place.parse(cursor)
-    if place.sort != "seq" or not place.saga_id.isdigit():
+    if place.sort != "seq" or not _SEQ.fullmatch(place.saga_id):
         raise InvalidRequest("the cursor is not valid", [Problem("query.cursor", "is from another list")])
     return int(place.saga_id)
 

@@ -1,0 +1,133 @@
+"""The handlers on moto, called with API Gateway's and SQS's events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto import mock_aws
+
+from sagas.handlers import api as api_handler
+from sagas.handlers import step as step_handler
+from tests.engine.conftest import World
+from tests.support.aws import LambdaContext, Stack
+from tests.support.sagas import FAIL, LOG
+
+EVENTS = Path(__file__).parents[2] / "events"
+STAGE = "/prod"
+ANN = "arn:aws:iam::123456789012:user/ann"
+
+
+def load(name: str) -> dict[str, Any]:
+    """A sample event."""
+    return json.loads((EVENTS / f"{name}.json").read_text())
+
+
+class Answer:
+    """What the API said."""
+
+    def __init__(self, raw: dict[str, Any]) -> None:
+        self.status: int = raw["statusCode"]
+        multi: dict[str, list[str]] = raw.get("multiValueHeaders") or {}
+        single: dict[str, str] = raw.get("headers") or {}
+        several = {name.lower(): values[0] for name, values in multi.items()}
+        self.headers: dict[str, str] = several | {name.lower(): value for name, value in single.items()}
+        self.body: Any = json.loads(raw["body"])
+
+    @property
+    def code(self) -> str:
+        """The error's code; the answer has the shape of errors."""
+        assert set(self.body) == {"error"}
+        assert set(self.body["error"]) == {"code", "message", "details"}
+        return self.body["error"]["code"]
+
+    @property
+    def paths(self) -> list[str]:
+        """The failing paths of a 422."""
+        details = self.body["error"]["details"]
+        assert all(set(problem) == {"path", "message"} for problem in details)
+        return [problem["path"] for problem in details]
+
+
+def request(method: str, path: str, body: Any = None, *, key: str | None = None, **query: str) -> dict[str, Any]:
+    """A REST API event, from the sample of one. ``body``: text as it is, anything else as JSON."""
+    event = load("api_get_saga")
+    event["resource"] = event["path"] = path
+    event["httpMethod"] = method
+    event["queryStringParameters"] = query or None
+    event["multiValueQueryStringParameters"] = {name: [value] for name, value in query.items()} or None
+    event["body"] = body if body is None or isinstance(body, str) else json.dumps(body)
+    if key is not None:
+        event["headers"]["idempotency-key"] = key
+    event["requestContext"] |= {"path": STAGE + path, "httpMethod": method, "stage": "prod"}
+    event["requestContext"]["identity"]["userArn"] = ANN
+    return event
+
+
+class Site(World):
+    """A deployment with its API."""
+
+    def send(self, event: dict[str, Any]) -> Answer:
+        """Have the API handler answer an event."""
+        return Answer(api_handler.handler(event, LambdaContext()))
+
+    def call(self, method: str, path: str, body: Any = None, *, key: str | None = None, **query: str) -> Answer:
+        """Call the API."""
+        return self.send(request(method, path, body, key=key, **query))
+
+    def begin(self, name: str, body: Any = None) -> str:
+        """Start a saga by the API; return its id."""
+        answer = self.call("POST", f"/sagas/{name}", {"item": "train"} if body is None else body)
+        assert answer.status == 202
+        return answer.body["saga_id"]
+
+    def tables(self) -> tuple[Any, Any]:
+        """Everything in both tables, to see that nothing changed."""
+        names = (self.stack.sagas_table, self.stack.audit_table)
+        sagas, audit = (self.stack.dynamodb.scan(TableName=name)["Items"] for name in names)
+        return sagas, audit
+
+    def waiting(self) -> int:
+        """How many messages there are, hidden ones included."""
+        return sum(self._depth(url) for steps in self.stack.queues.values() for url in steps.values())
+
+    def dead(self, saga: str) -> list[dict[str, Any]]:
+        """The dead letters of a saga type."""
+        answer = self.stack.sqs.receive_message(QueueUrl=self.stack.dead[saga], MaxNumberOfMessages=10)
+        return answer.get("Messages", [])
+
+    def _depth(self, url: str) -> int:
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        found = self.stack.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+        return sum(int(found[name]) for name in names)
+
+
+Make = Callable[..., Site]
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Make a site for some saga classes; keywords go into the environment."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+
+    def make(*classes: type[Any], **environment: str) -> Site:
+        stack = Stack(*classes)
+        for key, value in (stack.environment | environment).items():
+            monkeypatch.setenv(key, value)
+        step_handler.reset()
+        api_handler.reset()
+        return Site(stack)
+
+    LOG.clear()
+    FAIL.clear()
+    with mock_aws():
+        yield make
+    LOG.clear()
+    FAIL.clear()
+    api_handler.reset()
+    step_handler.reset()

@@ -1,0 +1,388 @@
+"""The API: starting, reading, listing, and the saga types."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from sagas.authoring.saga import Saga
+from sagas.authoring.steps import step
+from tests.handlers.conftest import ANN, Make, Site
+from tests.support.sagas import FAIL, LOG, Fatal, Stubborn, Trip
+
+UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+@dataclass(frozen=True)
+class Weight:
+    kilos: float
+
+
+class Weigh(Saga[Weight], name="weigh"):
+    """A number that has two spellings."""
+
+    @step
+    def weigh(self, request: Weight) -> float:
+        return request.kilos
+
+
+def _audit(site: Site, saga_id: str, **query: str) -> Any:
+    return site.call("GET", f"/sagas/trip/{saga_id}/audit", **query).body
+
+
+# Start.
+
+
+def test_start(site: Make) -> None:
+    s = site(Trip)
+    answer = s.call("POST", "/sagas/trip", {"item": "train", "count": 2})
+    saga = answer.body
+    assert answer.status == 202
+    assert UUID7.fullmatch(saga["saga_id"])
+    assert answer.headers["location"] == f"/prod/sagas/trip/{saga['saga_id']}"
+    assert saga["links"]["self"] == answer.headers["location"]
+    assert (saga["name"], saga["status"]) == ("trip", "PENDING")
+    assert saga["request"] == {"item": "train", "count": 2}
+    assert [step["name"] for step in saga["steps"]] == ["book", "pay", "tell"]
+    assert TIME.fullmatch(saga["created_at"])
+    assert s.waiting() == 1
+    assert s.call("GET", f"/sagas/trip/{saga['saga_id']}").body == saga
+
+
+def test_same_key_and_body_is_the_same_saga(site: Make) -> None:
+    s = site(Trip)
+    first = s.call("POST", "/sagas/trip", '{"item": "train", "count": 1}', key="order-1")
+    before = s.tables()
+    bodies = ['{"count":1,"item":"train"}', '{"item":"tr\\u0061in", "count":1}']
+    again = [s.call("POST", "/sagas/trip", body, key="order-1") for body in bodies]
+    assert first.status == 202
+    assert [answer.status for answer in again] == [200] * 2
+    assert all(answer.body == first.body for answer in again)
+    assert all(answer.headers["location"] == first.headers["location"] for answer in again)
+    assert s.tables() == before
+    assert s.waiting() == 1
+
+
+def test_one_and_one_point_nought_are_the_same_body(site: Make) -> None:
+    s = site(Weigh)
+    first = s.call("POST", "/sagas/weigh", '{"kilos": 1}', key="k")
+    again = s.call("POST", "/sagas/weigh", '{"kilos": 1.0}', key="k")
+    assert (first.status, again.status) == (202, 200)
+    assert again.body == first.body
+
+
+def test_same_key_and_body_is_the_same_saga_also_when_it_failed(site: Make) -> None:
+    FAIL["book"] = ValueError("no")
+    s = site(Trip)
+    first = s.call("POST", "/sagas/trip", {"item": "train"}, key="order-1")
+    s.run()
+    again = s.call("POST", "/sagas/trip", {"item": "train"}, key="order-1")
+    assert (again.status, again.body["saga_id"]) == (200, first.body["saga_id"])
+    assert again.body["status"] == "COMPENSATED"
+    assert s.waiting() == 0
+
+
+def test_same_key_with_another_body_is_refused(site: Make) -> None:
+    s = site(Trip)
+    s.call("POST", "/sagas/trip", {"item": "train"}, key="order-1")
+    before = s.tables()
+    answer = s.call("POST", "/sagas/trip", {"item": "plane"}, key="order-1")
+    assert (answer.status, answer.code) == (422, "idempotency_key_reused")
+    assert answer.paths == ["header.Idempotency-Key"]
+    assert s.tables() == before
+
+
+def test_a_refused_start_leaves_a_large_request_as_it_was(site: Make) -> None:
+    s = site(Trip)
+    first = s.call("POST", "/sagas/trip", {"item": "a" * 20_000}, key="order-1")
+    assert s.call("POST", "/sagas/trip", {"item": "b" * 20_000}, key="order-1").status == 422
+    assert s.call("GET", f"/sagas/trip/{first.body['saga_id']}").body["request"] == {"item": "a" * 20_000}
+
+
+def test_keys_belong_to_a_saga_type(site: Make) -> None:
+    s = site(Trip, Fatal)
+    one = s.call("POST", "/sagas/trip", {"item": "x"}, key="k").body["saga_id"]
+    two = s.call("POST", "/sagas/fatal", {"item": "x"}, key="k").body["saga_id"]
+    assert one != two
+    assert uuid.UUID(one).version == 8
+
+
+# Read.
+
+
+def test_a_finished_saga_shows_its_steps(site: Make) -> None:
+    FAIL["pay"] = 1
+    s = site(Trip)
+    saga_id = s.begin("trip", {"item": "train", "count": 4})
+    s.run()
+    saga = s.call("GET", f"/sagas/trip/{saga_id}").body
+    assert saga["status"] == "COMPLETED"
+    assert [step["result"] for step in saga["steps"]] == [{"number": 4}, "paid 4", None]
+    assert [step["attempts"] for step in saga["steps"]] == [1, 2, 1]
+    assert all(TIME.fullmatch(step["started_at"]) and TIME.fullmatch(step["ended_at"]) for step in saga["steps"])
+    assert saga["error"] is None
+    assert {"in_doubt", "cancel_requested_at", "recovery_attempts", "progress", "resolution", "updated_at"} < set(saga)
+
+
+def test_a_failed_saga_shows_why(site: Make) -> None:
+    FAIL["pay"] = ValueError("the bank is shut")
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    s.run()
+    saga = s.call("GET", f"/sagas/trip/{saga_id}").body
+    assert saga["status"] == "COMPENSATED"
+    assert saga["error"] == {"step": "pay", "type": "ValueError", "message": "the bank is shut"}
+    assert [step["status"] for step in saga["steps"]] == ["COMPENSATED", "FAILED", "PENDING"]
+
+
+def test_a_saga_is_found_under_its_own_type_only(site: Make) -> None:
+    s = site(Trip, Fatal)
+    saga_id = s.begin("trip")
+    assert s.call("GET", f"/sagas/fatal/{saga_id}").code == "not_found"
+    assert s.call("GET", f"/sagas/trip/{saga_id.upper()}").status == 200
+
+
+# Audit.
+
+
+def test_the_audit_trail_is_paged_oldest_first(site: Make) -> None:
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    s.run()
+    whole = _audit(s, saga_id)
+    assert [entry["action"] for entry in whole["entries"]] == ["SagaStarted", *["StepCompleted"] * 3]
+    assert [entry["seq"] for entry in whole["entries"]] == [1, 2, 3, 4]
+    assert whole["cursor"] is None
+    assert whole["entries"][0]["actor"] == ANN
+    assert all("attribute_values" not in entry["details"] for entry in whole["entries"])
+    paged, page = list[Any](), _audit(s, saga_id, limit="1")
+    while page["cursor"]:
+        assert len(page["entries"]) == 1
+        paged += page["entries"]
+        page = _audit(s, saga_id, limit="1", cursor=page["cursor"])
+    assert paged + page["entries"] == whole["entries"]
+
+
+def test_the_audit_trail_ends_with_what_is_committed(site: Make) -> None:
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    key = {"saga_id": {"S": saga_id}, "seq": {"N": "1"}}
+    first = s.stack.dynamodb.get_item(TableName=s.stack.audit_table, Key=key)["Item"]
+    s.stack.dynamodb.put_item(TableName=s.stack.audit_table, Item=first | {"seq": {"N": "2"}})
+    assert [entry["seq"] for entry in _audit(s, saga_id)["entries"]] == [1]
+    assert _audit(s, saga_id)["cursor"] is None
+
+
+# Lists.
+
+
+def _ids(answer: Any) -> list[str]:
+    return [saga["saga_id"] for saga in answer.body["sagas"]]
+
+
+def test_lists_newest_first_in_pages(site: Make) -> None:
+    s = site(Trip, Fatal)
+    ids = [s.begin(name) for name in ("trip", "fatal", "trip", "trip", "fatal")]
+    listed = s.call("GET", "/sagas")
+    assert sorted(_ids(listed)) == sorted(ids)
+    times = [saga["created_at"] for saga in listed.body["sagas"]]
+    assert times == sorted(times, reverse=True)
+    page = s.call("GET", "/sagas", limit="2")
+    found = _ids(page)
+    while page.body["cursor"]:
+        page = s.call("GET", "/sagas", limit="2", cursor=page.body["cursor"])
+        found += _ids(page)
+    assert found == _ids(listed)
+    assert set(_ids(s.call("GET", "/sagas", name="fatal"))) == {ids[1], ids[4]}
+
+
+def test_a_filter_makes_pages_short(site: Make) -> None:
+    s = site(Trip)
+    done = s.begin("trip")
+    s.run()
+    ids = [s.begin("trip") for _ in range(3)]
+    assert _ids(s.call("GET", "/sagas", status="COMPLETED")) == [done]
+    page = s.call("GET", "/sagas", status="COMPLETED", limit="2")
+    assert len(_ids(page)) < 2
+    assert page.body["cursor"] is not None
+    rest = s.call("GET", "/sagas", status="COMPLETED", limit="2", cursor=page.body["cursor"])
+    assert _ids(page) + _ids(rest) == [done]
+    assert set(_ids(s.call("GET", "/sagas", status="PENDING"))) == set(ids)
+
+
+def test_attention(site: Make) -> None:
+    FAIL["second"] = ValueError("no")
+    s = site(Fatal, Trip, Stubborn)
+    failed = s.begin("fatal")
+    s.run()
+    stuck = s.begin("stubborn")
+    s.run()
+    s.begin("trip")
+    page = s.call("GET", "/attention")
+    assert _ids(page) == [failed, stuck]
+    assert all(saga["why"] for saga in page.body["sagas"])
+    assert page.body["sagas"][0]["links"]["self"] == f"/prod/sagas/fatal/{failed}"
+    assert _ids(s.call("GET", "/attention", name="stubborn")) == [stuck]
+    first = s.call("GET", "/attention", limit="1")
+    assert _ids(first) == [failed]
+    assert _ids(s.call("GET", "/attention", limit="1", cursor=first.body["cursor"])) == [stuck]
+
+
+# Saga types.
+
+
+def test_definitions(site: Make) -> None:
+    s = site(Trip, Stubborn)
+    found = s.call("GET", "/definitions").body["definitions"]
+    assert [one["name"] for one in found] == ["trip", "stubborn"]
+    trip = s.call("GET", "/definitions/trip").body
+    assert trip == found[0]
+    assert [(step["name"], step["undo"]) for step in trip["steps"]][:2] == [("book", "unbook"), ("pay", "refund")]
+    assert trip["active"] is True
+    assert trip["request"]["$defs"]["Order"]["properties"]["item"] == {"type": "string"}
+
+
+def test_a_disabled_type_takes_no_new_sagas(site: Make) -> None:
+    s = site(Trip, Fatal)
+    running = s.begin("trip")
+    off = s.call("PUT", "/definitions/trip", {"active": False, "reason": "broken"})
+    assert (off.status, off.body["active"], off.body["reason"], off.body["changed_by"]) == (200, False, "broken", ANN)
+    assert TIME.fullmatch(off.body["changed_at"])
+    before = s.tables()
+    refused = s.call("POST", "/sagas/trip", {"item": "x"})
+    assert (refused.status, refused.code) == (503, "disabled")
+    assert int(refused.headers["retry-after"]) >= 1
+    assert s.tables() == before
+    assert s.call("POST", "/sagas/fatal", {"item": "x"}).status == 202
+    s.run()
+    assert s.call("GET", f"/sagas/trip/{running}").body["status"] == "COMPLETED"
+    assert s.call("PUT", "/definitions/trip", {"active": True}).status == 200
+    assert s.call("POST", "/sagas/trip", {"item": "x"}).status == 202
+
+
+# Operations.
+
+
+def test_cancel_before_anything_ran(site: Make) -> None:
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    answer = s.call("DELETE", f"/sagas/trip/{saga_id}")
+    assert (answer.status, answer.body["status"]) == (200, "CANCELLED")
+    assert s.call("DELETE", f"/sagas/trip/{saga_id}").status == 200
+    s.run()
+    assert LOG == []
+    entries = _audit(s, saga_id)["entries"]
+    assert [entry["action"] for entry in entries] == ["SagaStarted", "CancelRequested", "CompensationStarted"]
+    assert entries[1]["actor"] == ANN
+
+
+def test_cancel_undoes_what_was_done(site: Make) -> None:
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    s.deliver("trip", "book")
+    answer = s.call("DELETE", f"/sagas/trip/{saga_id}")
+    assert (answer.status, answer.body["status"]) == (202, "COMPENSATING")
+    assert answer.body["cancel_requested_at"]
+    assert s.call("DELETE", f"/sagas/trip/{saga_id}").status == 202
+    s.run()
+    assert LOG == ["book:1", "unbook:1"]
+    assert s.call("DELETE", f"/sagas/trip/{saga_id}").body["status"] == "CANCELLED"
+
+
+def test_what_is_over_cannot_be_cancelled(site: Make) -> None:
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    s.run()
+    before = s.tables()
+    answer = s.call("DELETE", f"/sagas/trip/{saga_id}")
+    assert (answer.status, answer.code) == (409, "conflict")
+    assert s.tables() == before
+
+
+def test_retry_resumes_a_dead_lettered_saga(site: Make) -> None:
+    FAIL["second"] = ValueError("no")
+    s = site(Stubborn)
+    saga_id = s.begin("stubborn")
+    s.run()
+    assert s.call("GET", f"/sagas/stubborn/{saga_id}").body["status"] == "DEAD_LETTERED"
+    FAIL.clear()
+    answer = s.call("POST", f"/sagas/stubborn/{saga_id}/retry", {"note": "fixed"})
+    assert (answer.status, answer.body["status"]) == (202, "RUNNING")
+    s.run()
+    assert s.call("GET", f"/sagas/stubborn/{saga_id}").body["status"] == "COMPLETED"
+    assert LOG == ["first:1", "second:1", "second:2", "second:3"]
+    assert s.call("POST", f"/sagas/stubborn/{saga_id}/retry").code == "conflict"
+
+
+def test_retry_repeats_failed_undos_only(site: Make) -> None:
+    FAIL["tell"], FAIL["unbook"] = ValueError("no"), ValueError("never")
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    s.run()
+    assert s.call("GET", f"/sagas/trip/{saga_id}").body["status"] == "COMPENSATION_FAILED"
+    FAIL.clear()
+    LOG.clear()
+    assert s.call("POST", f"/sagas/trip/{saga_id}/retry", {"note": "again"}).status == 202
+    s.run()
+    assert LOG == ["unbook:4"]
+    assert s.call("GET", f"/sagas/trip/{saga_id}").body["status"] == "COMPENSATED"
+
+
+@pytest.mark.parametrize("saga_class", [Stubborn, Fatal])
+def test_compensate_gives_up(site: Make, saga_class: type[Any]) -> None:
+    FAIL["second"] = ValueError("no")
+    s = site(saga_class)
+    name = saga_class.__name__.lower()
+    saga_id = s.begin(name)
+    s.run()
+    answer = s.call("POST", f"/sagas/{name}/{saga_id}/compensate", {"note": "enough"})
+    assert (answer.status, answer.body["status"]) == (202, "COMPENSATING")
+    s.run()
+    assert LOG[-1] == "undo_first:1"
+    assert s.call("GET", f"/sagas/{name}/{saga_id}").body["status"] == "COMPENSATED"
+    assert s.call("POST", f"/sagas/{name}/{saga_id}/compensate", {}).code == "conflict"
+
+
+def test_resolve_takes_a_saga_off_the_list(site: Make) -> None:
+    FAIL["second"] = ValueError("no")
+    s = site(Fatal)
+    saga_id = s.begin("fatal")
+    s.run()
+    path = f"/sagas/fatal/{saga_id}/resolve"
+    answer = s.call("POST", path, {"note": "called them", "action": "refunded"})
+    assert answer.status == 200
+    resolution = answer.body["resolution"]
+    assert (resolution["by"], resolution["note"], resolution["action"]) == (ANN, "called them", "refunded")
+    assert TIME.fullmatch(resolution["at"])
+    assert s.call("GET", "/attention").body["sagas"] == []
+    assert s.call("POST", path, {"note": "again"}).code == "conflict"
+
+
+def test_undos_done_by_hand_are_not_repeated(site: Make) -> None:
+    FAIL["tell"] = FAIL["unbook"] = FAIL["refund"] = ValueError("never")
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    s.run()
+    body = {"note": "by hand", "action": "cancelled it", "steps": ["book"]}
+    assert s.call("POST", f"/sagas/trip/{saga_id}/resolve", body).status == 200
+    FAIL.clear()
+    LOG.clear()
+    assert s.call("POST", f"/sagas/trip/{saga_id}/retry").status == 202
+    s.run()
+    assert LOG == ["refund:4"]
+    assert s.call("GET", f"/sagas/trip/{saga_id}").body["status"] == "COMPENSATED"
+
+
+@pytest.mark.parametrize("verb", ["retry", "compensate", "resolve"])
+def test_operations_on_a_saga_that_runs_are_refused(site: Make, verb: str) -> None:
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    before = s.tables()
+    answer = s.call("POST", f"/sagas/trip/{saga_id}/{verb}", {"note": "please"})
+    assert (answer.status, answer.code) == (409, "conflict")
+    assert s.tables() == before

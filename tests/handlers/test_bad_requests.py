@@ -1,0 +1,261 @@
+"""What the API answers to requests that do not fit: one shape, the right code, and nothing is started."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import uuid
+from typing import Any
+
+import pytest
+
+from sagas.handlers import api as api_handler
+from tests.handlers.conftest import Make, Site, request
+from tests.support.aws import LambdaContext
+from tests.support.sagas import LOG, Trip
+
+NOBODY = str(uuid.UUID(int=7))
+
+
+def _refused(site: Site, status: int, code: str, event: dict[str, Any]) -> list[str]:
+    """Send, check the answer and that nothing changed; return the failing paths of a 422."""
+    before, waiting = site.tables(), site.waiting()
+    answer = site.send(event)
+    assert (answer.status, answer.code) == (status, code)
+    assert answer.headers["content-type"] == "application/json"
+    assert "Traceback" not in json.dumps(answer.body)
+    assert site.tables() == before
+    assert site.waiting() == waiting
+    assert LOG == []
+    return answer.paths if status == 422 else []
+
+
+@pytest.mark.parametrize("body", ["", "{", "nonsense", '{"item": NaN}', '{"item": "x"} more', "[" * 100_000, "\ufeff{"])
+def test_a_body_that_is_not_json(site: Make, body: str) -> None:
+    _refused(site(Trip), 400, "malformed_body", request("POST", "/sagas/trip", body))
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe\xfd", b"not base64!"])
+def test_a_body_of_bytes_that_are_not_json(site: Make, data: bytes) -> None:
+    event = request("POST", "/sagas/trip", base64.b64encode(data).decode()) | {"isBase64Encoded": True}
+    _refused(site(Trip), 400, "malformed_body", event)
+
+
+def test_a_body_in_base64_is_read(site: Make) -> None:
+    body = base64.b64encode('{"item": "zürich"}'.encode()).decode()
+    answer = site(Trip).send(request("POST", "/sagas/trip", body) | {"isBase64Encoded": True})
+    assert (answer.status, answer.body["request"]) == (202, {"item": "zürich"})
+
+
+@pytest.mark.parametrize(
+    ("body", "paths"),
+    [
+        ("null", ["$"]),
+        ("[]", ["$"]),
+        ('"train"', ["$"]),
+        ("{}", ["$.item"]),
+        ('{"item": 1}', ["$.item"]),
+        ('{"item": null}', ["$.item"]),
+        ('{"item": "x", "count": "2"}', ["$.count"]),
+        ('{"item": "x", "count": 1.5}', ["$.count"]),
+        ('{"item": "x", "count": true}', ["$.count"]),
+        ('{"item": "x", "colour": "red"}', ["$.colour"]),
+        ('{"item": 1, "count": [], "colour": 1}', ["$.colour", "$.count", "$.item"]),
+        ('{"item": "\\ud800"}', ["$.item"]),
+        ('{"item": "x", "count": 1e400}', ["$.count"]),
+    ],
+)
+def test_a_request_that_does_not_fit(site: Make, body: str, paths: list[str]) -> None:
+    assert sorted(_refused(site(Trip), 422, "invalid_request", request("POST", "/sagas/trip", body))) == paths
+
+
+def test_a_body_that_is_too_large(site: Make) -> None:
+    body = json.dumps({"item": "x" * 300_000})
+    s = site(Trip)
+    _refused(s, 413, "too_large", request("POST", "/sagas/trip", body))
+    encoded = request("POST", "/sagas/trip", base64.b64encode(body.encode()).decode()) | {"isBase64Encoded": True}
+    _refused(s, 413, "too_large", encoded)
+
+
+def test_a_body_that_is_just_not_too_large(site: Make) -> None:
+    body = json.dumps({"item": "x" * (256 * 1024 - 12)})
+    assert len(body) == 256 * 1024
+    assert site(Trip).call("POST", "/sagas/trip", body).status == 202
+
+
+@pytest.mark.parametrize("key", ["", "x" * 257, "a\nb", "a\x00b"])
+def test_an_idempotency_key_that_is_not_usable(site: Make, key: str) -> None:
+    event = request("POST", "/sagas/trip", {"item": "x"}, key=key)
+    assert _refused(site(Trip), 422, "invalid_request", event) == ["header.Idempotency-Key"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/sagas/unknown"),
+        ("GET", f"/sagas/unknown/{NOBODY}"),
+        ("GET", f"/sagas/trip/{NOBODY}"),
+        ("GET", f"/sagas/trip/{NOBODY}/audit"),
+        ("DELETE", f"/sagas/trip/{NOBODY}"),
+        ("POST", f"/sagas/trip/{NOBODY}/retry"),
+        ("POST", f"/sagas/trip/{NOBODY}/compensate"),
+        ("POST", f"/sagas/trip/{NOBODY}/resolve"),
+        ("GET", "/sagas/trip/42"),
+        ("GET", "/sagas/trip/definition"),
+        ("GET", "/sagas/trip/42/audit"),
+        ("DELETE", "/sagas/trip/not-a-uuid"),
+        ("GET", "/definitions/unknown"),
+        ("GET", "/nothing"),
+        ("GET", "/"),
+        ("PATCH", "/sagas/trip"),
+        ("POST", "/sagas"),
+        ("GET", f"/sagas/trip/{NOBODY}/audit/more"),
+    ],
+)
+def test_what_is_not_there(site: Make, method: str, path: str) -> None:
+    body = {"note": "x"} if path.endswith(("retry", "compensate", "resolve")) else None
+    _refused(site(Trip), 404, "not_found", request(method, path, body))
+
+
+def test_an_unknown_saga_type_in_queries(site: Make) -> None:
+    s = site(Trip)
+    _refused(s, 404, "not_found", request("GET", "/sagas", name="unknown"))
+    _refused(s, 404, "not_found", request("PUT", "/definitions/unknown", {"active": False}))
+
+
+def _cursor(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize("path", ["/sagas", "/attention", f"/sagas/trip/{NOBODY}/audit"])
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ({"limit": "0"}, "limit"),
+        ({"limit": "101"}, "limit"),
+        ({"limit": "-1"}, "limit"),
+        ({"limit": "ten"}, "limit"),
+        ({"limit": "1.0"}, "limit"),
+        ({"limit": "٣"}, "limit"),
+        ({"limit": ""}, "limit"),
+        ({"cursor": "nonsense"}, "cursor"),
+        ({"cursor": "é"}, "cursor"),
+        ({"cursor": _cursor('{"sort":"","saga_id":""}')}, "cursor"),
+        ({"cursor": _cursor('{"sort":"\\ud800","saga_id":"x"}')}, "cursor"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_query_parameters_that_do_not_fit(site: Make, path: str, query: dict[str, str], name: str) -> None:
+    assert _refused(site(Trip), 422, "invalid_request", request("GET", path, **query)) == [f"query.{name}"]
+
+
+@pytest.mark.parametrize("seq", ["²", "-1", "1.5", "", "9" * 5000, "x"])
+def test_a_cursor_from_another_list(site: Make, seq: str) -> None:
+    path, cursor = f"/sagas/trip/{NOBODY}/audit", _cursor(json.dumps({"sort": "seq", "saga_id": seq}))
+    assert _refused(site(Trip), 422, "invalid_request", request("GET", path, cursor=cursor)) == ["query.cursor"]
+
+
+def test_a_status_that_there_is_not(site: Make) -> None:
+    event = request("GET", "/sagas", status="running")
+    assert _refused(site(Trip), 422, "invalid_request", event) == ["query.status"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "paths"),
+    [
+        ("retry", {"note": 1}, ["$.note"]),
+        ("retry", {"notes": "x"}, ["$.notes"]),
+        ("retry", [], ["$"]),
+        ("compensate", {"note": None}, ["$.note"]),
+        ("resolve", {}, ["$.note"]),
+        ("resolve", {"note": ""}, ["$.note"]),
+        ("resolve", {"note": "x", "steps": "book"}, ["$.steps"]),
+        ("resolve", {"note": "x", "steps": ["book", "fly"]}, ["$.steps[1]"]),
+        ("resolve", {"note": "x", "steps": [1]}, ["$.steps[0]"]),
+        ("resolve", {"note": 1, "action": 2, "more": 3}, ["$.action", "$.more", "$.note"]),
+    ],
+)
+def test_operations_with_bodies_that_do_not_fit(site: Make, verb: str, body: Any, paths: list[str]) -> None:
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    event = request("POST", f"/sagas/trip/{saga_id}/{verb}", body)
+    assert sorted(_refused(s, 422, "invalid_request", event)) == paths
+
+
+@pytest.mark.parametrize("verb", ["retry", "compensate", "resolve"])
+def test_operations_with_bodies_that_are_not_json(site: Make, verb: str) -> None:
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    _refused(s, 400, "malformed_body", request("POST", f"/sagas/trip/{saga_id}/{verb}", "{"))
+    large = json.dumps({"note": "x" * 300_000})
+    _refused(s, 413, "too_large", request("POST", f"/sagas/trip/{saga_id}/{verb}", large))
+
+
+@pytest.mark.parametrize(
+    ("body", "paths"),
+    [({}, ["$.active"]), ({"active": "no"}, ["$.active"]), ({"active": 0, "why": ""}, ["$.active", "$.why"])],
+)
+def test_definitions_with_bodies_that_do_not_fit(site: Make, body: Any, paths: list[str]) -> None:
+    assert sorted(_refused(site(Trip), 422, "invalid_request", request("PUT", "/definitions/trip", body))) == paths
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/sagas/trip"), ("GET", "/sagas"), ("DELETE", f"/sagas/trip/{NOBODY}")],
+)
+def test_a_store_out_of_reach(
+    site: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], method: str, path: str
+) -> None:
+    s = site(Trip, POWERTOOLS_SERVICE_NAME=f"unreachable-{method}")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{_closed_port()}")
+    api_handler.reset()
+    answer = s.call(method, path, {"item": "secret-train"} if method == "POST" else None)
+    assert (answer.status, answer.code) == (503, "unavailable")
+    assert int(answer.headers["retry-after"]) >= 1
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    assert s.tables() == ([], [])
+    assert "secret-train" not in capsys.readouterr().out
+
+
+def _closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_defect_shows_nothing_of_itself(
+    site: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither to the caller nor, where it quotes the request, in the log."""
+    s = site(Trip, POWERTOOLS_SERVICE_NAME="defect")
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise KeyError("secret-train")
+
+    monkeypatch.setattr("sagas.engine.starter.decode", broken)
+    answer = s.call("POST", "/sagas/trip", {"item": "secret-train"})
+    assert (answer.status, answer.code) == (500, "internal")
+    assert "secret-train" not in json.dumps(answer.body)
+    log = capsys.readouterr().out
+    assert "secret-train" not in log
+    assert "KeyError" in log
+    assert s.tables() == ([], [])
+
+
+def test_the_log_of_a_refused_request_quotes_nothing(site: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    s = site(Trip, POWERTOOLS_SERVICE_NAME="refused")
+    s.call("POST", "/sagas/trip", {"item": 1, "secret-field": "secret-value"})
+    s.call("POST", "/sagas/trip", '{"secret-field": ')
+    s.call("POST", "/sagas/trip", {"item": "secret-value"})
+    log = capsys.readouterr().out
+    assert "secret" not in log
+    assert "InvalidRequest" in log
+
+
+def test_the_handler_answers_and_never_raises(site: Make) -> None:
+    site(Trip)
+    event = request("GET", "/sagas")
+    event["headers"] = event["multiValueHeaders"] = None
+    event["requestContext"] = {}
+    assert api_handler.handler(event, LambdaContext())["statusCode"] == 200

@@ -1,0 +1,101 @@
+"""The API's description of itself is valid OpenAPI 3.1, and describes what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from tests.handlers.conftest import Make
+from tests.support.sagas import Fatal, Trip
+
+_METHODS = {"get", "put", "post", "delete"}
+_TYPES = {"object", "array", "string", "integer", "number", "boolean", "null"}
+
+
+def _described(site: Make) -> dict[str, Any]:
+    answer = site(Trip, Fatal).call("GET", "/openapi.json")
+    assert answer.status == 200
+    return answer.body
+
+
+def _nodes(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        node = cast("dict[str, Any]", value)
+        yield node
+        for member in node.values():
+            yield from _nodes(member)
+    elif isinstance(value, list):
+        for member in cast("list[Any]", value):
+            yield from _nodes(member)
+
+
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    for path, item in document["paths"].items():
+        for method in _METHODS & set(item):
+            yield path, item, item[method]
+
+
+def test_it_has_what_openapi_requires(site: Make) -> None:
+    document = _described(site)
+    assert document["openapi"].startswith("3.1.")
+    assert {"title", "version"} <= set(document["info"])
+    assert set(document) <= {"openapi", "info", "paths", "components", "servers", "security", "tags"}
+    for path, item, operation in _operations(document):
+        assert path.startswith("/")
+        assert operation["responses"]
+        for status, answer in operation["responses"].items():
+            assert status.isdigit()
+            assert answer["description"]
+        parameters = [*item.get("parameters", []), *operation.get("parameters", [])]
+        named = [(parameter["in"], parameter["name"]) for parameter in parameters]
+        assert len(named) == len(set(named))
+        placeholders = {part[1:-1] for part in path.split("/") if part.startswith("{")}
+        assert placeholders == {name for where, name in named if where == "path"}
+        assert all(parameter["required"] for parameter in parameters if parameter["in"] == "path")
+
+
+def test_every_reference_leads_somewhere(site: Make) -> None:
+    document = _described(site)
+    for node in _nodes(document):
+        if "$ref" not in node:
+            continue
+        target: Any = document
+        assert node["$ref"].startswith("#/")
+        for part in node["$ref"][2:].split("/"):
+            target = target[part]
+
+
+def test_every_type_is_one_of_json_schema(site: Make) -> None:
+    document = _described(site)
+    for node in _nodes(document["components"]["schemas"]):
+        kind = node.get("type")
+        if isinstance(kind, str):
+            assert kind in _TYPES
+        if isinstance(node.get("required"), list) and isinstance(node.get("properties"), dict):
+            assert set(node["required"]) <= set(node["properties"])
+
+
+def test_every_call_of_the_contract_is_there(site: Make) -> None:
+    paths = _described(site)["paths"]
+    for name in ("trip", "fatal"):
+        one = f"/sagas/{name}/{{saga_id}}"
+        assert "post" in paths[f"/sagas/{name}"]
+        assert {"get", "delete"} <= set(paths[one])
+        assert "get" in paths[f"{one}/audit"]
+        assert all("post" in paths[f"{one}/{verb}"] for verb in ("retry", "compensate", "resolve"))
+    assert all("get" in paths[path] for path in ("/sagas", "/attention", "/definitions", "/openapi.json"))
+    assert {"get", "put"} <= set(paths["/definitions/{name}"])
+
+
+def test_an_answer_has_the_fields_described(site: Make) -> None:
+    s = site(Trip)
+    schemas = s.call("GET", "/openapi.json").body["components"]["schemas"]
+    saga_id = s.begin("trip")
+    s.run()
+    saga = s.call("GET", f"/sagas/trip/{saga_id}").body
+    [entry, *_] = s.call("GET", f"/sagas/trip/{saga_id}/audit").body["entries"]
+    [summary] = s.call("GET", "/sagas").body["sagas"]
+    definition = s.call("GET", "/definitions/trip").body
+    shown = {"Saga": saga, "Step": saga["steps"][0], "Entry": entry, "Summary": summary, "Definition": definition}
+    for name, value in shown.items():
+        assert set(schemas[name]["required"]) <= set(value) <= set(schemas[name]["properties"])
