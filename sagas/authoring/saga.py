@@ -6,11 +6,12 @@ import dataclasses
 import inspect
 import sys
 from abc import ABCMeta
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from sagas.authoring.building import build
+from sagas.authoring.context import Context, S3Object
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.generics import bindings, has_type_variables
 from sagas.authoring.members import ClassBody, collect
@@ -25,8 +26,6 @@ ReqT = TypeVar("ReqT")
 
 _OPTIONS = "__saga_options__"
 _DEFINITION = "__saga_definition__"
-_LATER_MEMBERS = ("on_orphans",)
-"""Not defined here, but looked for on the class: no name for a step."""
 
 
 def _where(class_name: str, keywords: Mapping[str, Any]) -> str:
@@ -54,8 +53,7 @@ def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
     if _is_base_only(cls, request_type):
         return
     options = SagaOptions(cls.__name__, **given)
-    reserved = (*dir(Saga), *_LATER_MEMBERS)
-    setattr(cls, _DEFINITION, build(cls, options, request_type, members, scope=scope, bound=bound, reserved=reserved))
+    setattr(cls, _DEFINITION, build(cls, options, request_type, members, scope=scope, bound=bound, reserved=dir(Saga)))
 
 
 def _given_options(cls: type[Any]) -> dict[str, Any]:
@@ -159,6 +157,20 @@ class Saga(Generic[ReqT], metaclass=_Meta):
     def create(cls) -> Self:
         """Make the instance that runs the steps, once a function environment. Override it to read configuration."""
         return cls()
+
+    def on_orphans(self, orphans: Sequence[S3Object], ctx: Context) -> Awaitable[None] | None:
+        """Override it to deal with orphaned objects yourself: it is called in place of the action of ``orphans``.
+
+        Called once for each page of the listing that has orphans, never in a dry run. What it leaves in place comes
+        again with the next sweep; so does what it raised over.
+
+        Args:
+            orphans: at most a thousand objects, in the order of their keys. All are old enough, and of sagas that are
+                over.
+            ctx: ``saga``, ``deadline``, ``remaining_time()``, ``logger`` and ``client()`` are as in a step. The
+                orphans are those of many sagas, so ``saga_id`` is empty.
+        """
+        raise NotImplementedError
 
 
 def definition_of(cls: type[Saga[Any]]) -> SagaDefinition:

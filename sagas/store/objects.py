@@ -14,7 +14,7 @@ from sagas.errors import SagaError
 from sagas.store.faults import translated
 from sagas.store.settings import StoreSettings
 
-__all__ = ["PAGE", "Listed", "Objects", "Page", "connect_s3"]
+__all__ = ["GONE", "PAGE", "Listed", "Objects", "Page", "connect_s3"]
 
 PAGE = 1_000
 """Keys S3 lists, and deletes, in one request at most."""
@@ -22,7 +22,8 @@ PAGE = 1_000
 _LARGEST_COPY = 5 * 2**30
 """Bytes S3 copies in one request at most; a larger object is copied in parts."""
 
-_GONE = frozenset({"NoSuchKey", "404"})
+GONE = frozenset({"NoSuchKey", "404"})
+"""What :meth:`Objects.archive` answers when somebody else removed the object meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
