@@ -93,7 +93,7 @@ def _told(step: StepView) -> str:
     undo = step["undo_attempts"] and step["status"].startswith("COMPENSAT")
     number = step["undo_attempts"] if undo else step["attempts"]
     parts = [step["status"], f"attempt {number}" if number > 1 else ""]
-    if step["error"]:
+    if step["error"] and step["status"] != "COMPENSATED":
         parts.append(f"{step['error']['type']}: {plain(step['error']['message'])}")
     if step["next_attempt_at"]:
         parts.append(f"again at {clock_time(step['next_attempt_at'])}")

@@ -94,6 +94,11 @@ class SagaClient:
         places = stack_places(session, stack_name)
         return cls(places.api_url, region=places.region, session=session, places=places)
 
+    @property
+    def region(self) -> str:
+        """The region that calls are signed for."""
+        return self._transport.region
+
     @overload
     def start(self, saga: type[Saga[RequestT]], request: RequestT, *, key: str | None = None) -> SagaView: ...
 
@@ -310,7 +315,7 @@ class SagaClient:
             )
         if name not in places.dead_letter_queues:
             raise NotFound(f"there is no saga named {name!r} here")
-        sqs = connect(self._session, "sqs", self._transport.region, places.endpoint_url)
+        sqs = connect(self._session, "sqs", self.region, places.endpoint_url)
         return DeadLetterQueue(sqs, places.dead_letter_queues[name], places.queues.get(name, {}))
 
 

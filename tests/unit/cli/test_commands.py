@@ -1,0 +1,237 @@
+"""What each command asks for, prints and exits with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, an_error
+
+DEAD = a_saga(
+    "DEAD_LETTERED",
+    steps=[
+        a_step("upload"),
+        a_step("announce", "FAILED", attempts=4, error={"type": "NotFound", "message": "no\n\x1b[31mtopic"}),
+    ],
+    error={"step": "announce", "type": "NotFound", "message": "no\n\x1b[31mtopic"},
+    why="step announce used up its attempts",
+)
+ENTRY: dict[str, Any] = {
+    "saga_id": SAGA_ID, "seq": 1, "at": BEGAN, "saga": "create-zip", "action": "StepFailed", "step": "announce",
+    "attempt": 4, "status": "RUNNING", "actor": "arn:aws:iam::1:user/ann", "correlation_id": SAGA_ID, "trace_id": None,
+    "details": {"error": {"type": "NotFound", "message": "no [topic]"}, "stack_trace": "Traceback"},
+}  # fmt: skip
+DEFINITION: dict[str, Any] = {
+    "name": "create-zip", "version": "1", "description": "", "active": False, "reason": "closed", "changed_by": "ann",
+    "changed_at": BEGAN, "request": {}, "steps": [{"name": "upload"}, {"name": "announce"}],
+}  # fmt: skip
+
+
+class TestStart:
+    def test_reads_a_file(self, api: StubApi, run: Run, tmp_path: Path) -> None:
+        api.will(202, a_saga("PENDING"))
+        (tmp_path / "request.json").write_text('{"keys": ["ü"]}', encoding="utf-8")
+        result = run("start", "create-zip", "--file", "request.json", "--key", "k1")
+        assert result.exit_code == 0, result.output
+        assert result.stdout.splitlines()[0] == f"create-zip {SAGA_ID} PENDING"
+        assert (api.asked[0].body, api.asked[0].headers["Idempotency-Key"]) == ({"keys": ["ü"]}, "k1")
+
+    def test_reads_standard_input(self, api: StubApi, run: Run) -> None:
+        api.will(202, a_saga("PENDING"))
+        result = run("start", "create-zip", "-f", "-", "--json", text="[1]")
+        assert (result.exit_code, json.loads(result.stdout)) == (0, a_saga("PENDING"))
+        assert api.asked[0].body == [1]
+
+    def test_refuses_what_is_not_json(self, api: StubApi, run: Run) -> None:
+        result = run("start", "create-zip", "-f", "-", text="{")
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "is not JSON" in result.stderr
+        assert api.asked == []
+
+    def test_without_a_file_is_wrong_usage(self, run: Run) -> None:
+        assert run("start", "create-zip").exit_code == 2
+        assert run("start", "create-zip", "--file", "missing.json").exit_code == 2
+
+
+class TestWatch:
+    def test_tells_each_change_in_a_line(self, api: StubApi, run: Run) -> None:
+        retrying = a_step("upload", "RETRYING", error={"type": "Timeout", "message": "slow"}, next_attempt_at=BEGAN)
+        api.will(202, a_saga("PENDING", steps=[a_step("upload", "PENDING", attempts=0)]))
+        api.will(200, a_saga("RUNNING", steps=[retrying]))
+        api.will(200, a_saga("COMPLETED", steps=[a_step("upload", attempts=2)]))
+        result = run("start", "create-zip", "-f", "-", "--watch", text="{}")
+        assert result.exit_code == 0, result.output
+        assert result.stdout.splitlines()[:5] == [
+            f"Started create-zip {SAGA_ID}",
+            "09:48:50.216 step upload RETRYING, Timeout: slow, again at 09:48:50.216",
+            "09:48:50.216 saga RUNNING",
+            "09:48:50.216 step upload COMPLETED, attempt 2",
+            "09:48:50.216 saga COMPLETED",
+        ]
+
+    @pytest.mark.parametrize("status", ["COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED", "DEAD_LETTERED"])
+    def test_exits_with_3_at_any_other_end(self, api: StubApi, run: Run, status: str) -> None:
+        api.will(200, a_saga(status))
+        assert run("show", "create-zip", SAGA_ID, "--watch").exit_code == 3
+
+    def test_exits_with_4_when_it_takes_too_long(self, api: StubApi, run: Run) -> None:
+        api.will(200, a_saga("RUNNING"))
+        result = run("show", "create-zip", SAGA_ID, "--watch", "--timeout", "0.2")
+        assert result.exit_code == 4
+        assert "still RUNNING after 0.2 s" in result.stderr
+
+    def test_with_json_only_the_end_is_printed(self, api: StubApi, run: Run) -> None:
+        api.will(202, a_saga("PENDING")).will(200, a_saga("RUNNING")).will(200, DEAD)
+        result = run("start", "create-zip", "-f", "-", "--watch", "--json", text="{}")
+        assert (result.exit_code, json.loads(result.stdout)) == (3, DEAD)
+
+    def test_retry_can_be_watched(self, api: StubApi, run: Run) -> None:
+        api.will(202, a_saga("RUNNING")).will(200, a_saga("COMPLETED"))
+        assert run("retry", "create-zip", SAGA_ID, "--watch").exit_code == 0
+
+
+class TestShow:
+    def test_tells_what_happened_and_what_to_do(self, api: StubApi, run: Run) -> None:
+        api.will(200, DEAD)
+        result = run("show", "create-zip", SAGA_ID)
+        assert result.exit_code == 0, result.output
+        lines = result.stdout.splitlines()
+        assert lines[0] == f"create-zip {SAGA_ID} DEAD_LETTERED"
+        assert lines[1].startswith("started 2026-11-21 09:48:50 UTC")
+        assert lines[4].split() == ["announce", "FAILED", "4", "0.00", "s", "NotFound"]
+        assert f"create-zip {SAGA_ID}, step announce, attempt 4 failed: NotFound: no [31mtopic" in lines
+        assert f"`sagas retry create-zip {SAGA_ID}`" in lines[-1]
+        assert "\x1b" not in result.stdout
+
+    def test_as_json_it_is_what_the_api_says(self, api: StubApi, run: Run) -> None:
+        api.will(200, DEAD)
+        assert json.loads(run("show", "create-zip", SAGA_ID, "--json").stdout) == DEAD
+
+
+class TestLists:
+    def test_list(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [a_saga("COMPLETED")], "cursor": None})
+        result = run("list", "--name", "create-zip")
+        assert SAGA_ID in result.stdout
+        assert "cursor" not in result.stdout
+        assert "why" not in result.stdout
+
+    def test_a_filter_may_leave_pages_empty(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [], "cursor": "two"}).will(200, {"sagas": [a_saga("FAILED")], "cursor": "three"})
+        result = run("list", "--status", "FAILED", "--limit", "1", "--json")
+        assert json.loads(result.stdout) == {"sagas": [a_saga("FAILED")], "cursor": "three"}
+        assert [one.path for one in api.asked] == [
+            "/v1/sagas?status=FAILED&limit=1", "/v1/sagas?status=FAILED&limit=1&cursor=two",
+        ]  # fmt: skip
+
+    def test_one_that_goes_on_says_how(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [a_saga()], "cursor": "abc"})
+        assert run("list", "--limit", "1").stdout.splitlines()[-1] == "There may be more: --cursor abc"
+
+    def test_an_empty_one_says_so(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [], "cursor": None})
+        assert run("list").stdout == "There are no such sagas.\n"
+        assert run("attention").stdout == "No saga needs you.\n"
+
+    def test_attention_says_why(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [DEAD], "cursor": None})
+        assert "step announce used up its attempts" in run("attention").stdout
+
+    def test_audit(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"entries": [ENTRY], "cursor": None})
+        told = run("audit", "create-zip", SAGA_ID).stdout
+        assert "NotFound: no [topic]" in told
+        assert "user/ann" in told
+        assert "Traceback" not in told
+        assert json.loads(run("audit", "create-zip", SAGA_ID, "--json").stdout) == {"entries": [ENTRY]}
+
+    def test_definitions(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"definitions": [DEFINITION]})
+        assert run("definitions").stdout.splitlines()[1].split() == [
+            "create-zip", "1", "disabled", "upload", "->", "announce", "closed",
+        ]  # fmt: skip
+        assert json.loads(run("definitions", "--json").stdout) == {"definitions": [DEFINITION]}
+
+    @pytest.mark.parametrize("arguments", [["--limit", "0"], ["--limit", "101"], ["--status", "DONE"]])
+    def test_wrong_usage(self, run: Run, arguments: list[str]) -> None:
+        assert run("list", *arguments).exit_code == 2
+
+
+class TestOperating:
+    @pytest.mark.parametrize(
+        ("arguments", "method", "path", "body"),
+        [
+            (["cancel"], "DELETE", "", None),
+            (["retry", "--note", "again"], "POST", "/retry", {"note": "again"}),
+            (["compensate"], "POST", "/compensate", {"note": ""}),
+            (
+                ["resolve", "--note", "n", "--action", "a", "--step", "s", "--step", "t"],
+                "POST",
+                "/resolve",
+                {"note": "n", "action": "a", "steps": ["s", "t"]},
+            ),
+        ],
+    )
+    def test_on_one_saga(
+        self, api: StubApi, run: Run, arguments: list[str], method: str, path: str, body: object
+    ) -> None:
+        api.will(202, a_saga("RUNNING"))
+        command, *options = arguments
+        result = run(command, "create-zip", SAGA_ID, *options, "--json")
+        assert (result.exit_code, json.loads(result.stdout)) == (0, a_saga("RUNNING"))
+        (asked,) = api.asked
+        assert (asked.method, asked.path) == (method, f"/v1/sagas/create-zip/{SAGA_ID}{path}")
+        assert asked.body == body
+
+    def test_disable_and_enable(self, api: StubApi, run: Run) -> None:
+        api.will(200, DEFINITION)
+        assert run("disable", "create-zip", "--reason", "closed").stdout == "Starting create-zip is disabled.\n"
+        api.will(200, DEFINITION | {"active": True}).answers.pop(0)
+        assert run("enable", "create-zip").stdout == "Starting create-zip is enabled.\n"
+        assert [one.body for one in api.asked] == [
+            {"active": False, "reason": "closed"}, {"active": True, "reason": ""},
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        "arguments", [["resolve", "create-zip", SAGA_ID], ["disable", "create-zip"], ["cancel", "create-zip"]]
+    )
+    def test_what_must_be_said_must_be_said(self, run: Run, arguments: list[str]) -> None:
+        assert run(*arguments).exit_code == 2
+
+
+class TestErrors:
+    def test_are_one_line(self, api: StubApi, run: Run) -> None:
+        api.will(409, an_error("conflict", "the saga is\nCOMPLETED"))
+        result = run("cancel", "create-zip", SAGA_ID)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr == "sagas: the saga is COMPLETED\n"
+
+    def test_name_the_paths(self, api: StubApi, run: Run) -> None:
+        details = [{"path": "$.keys", "message": "missing"}, {"path": "$.x", "message": "unknown field"}]
+        api.will(422, an_error("invalid_request", "it does not fit", details))
+        result = run("start", "create-zip", "-f", "-", text="{}")
+        assert result.stderr == "sagas: it does not fit; $.keys: missing; $.x: unknown field\n"
+
+    def test_say_when_to_try_again(self, api: StubApi, run: Run) -> None:
+        api.will(503, an_error("disabled", "starting create-zip is disabled"), {"Retry-After": "60"})
+        result = run("start", "create-zip", "-f", "-", text="{}")
+        assert result.stderr == "sagas: starting create-zip is disabled; try again in 60 s\n"
+
+    def test_say_what_may_have_happened(self, api: StubApi, run: Run) -> None:
+        api.will_hang_up()
+        result = run("start", "create-zip", "-f", "-", text="{}")
+        assert result.exit_code == 1
+        assert "it may have taken effect" in result.stderr
+
+    def test_without_a_stack(self, run: Run, tmp_path: Path) -> None:
+        (tmp_path / ".sagas" / "local.json").unlink()
+        result = run("list", "--json")
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr == "sagas: no local stack is running here; `sagas local up` starts one\n"
+
+    def test_a_region_needs_a_stack(self, run: Run) -> None:
+        assert run("list", "--region", "eu-central-1").exit_code == 2

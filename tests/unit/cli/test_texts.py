@@ -1,0 +1,96 @@
+"""Sentences and spans as people read them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from sagas.cli.advice import advice
+from sagas.cli.output import plain
+from sagas.cli.times import between, moment, span
+from sagas.client import SagaView
+from sagas.core.times import epoch
+from tests.unit.client.stub import BEGAN, SAGA_ID, a_saga, a_step
+
+NOW = epoch("2026-11-21T09:49:00.000Z")
+ERROR = {"type": "Timeout", "message": "slow"}
+
+
+def told(status: str, **fields: Any) -> list[str]:
+    return advice(cast("SagaView", a_saga(status, **fields)), NOW)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0.00 s"),
+        (0.123, "0.12 s"),
+        (12.34, "12.3 s"),
+        (60, "1 min"),
+        (125, "2 min 5 s"),
+        (12000, "3 h 20 min"),
+        (86400 * 2 + 3600 * 4, "2 d 4 h"),
+    ],
+)
+def test_spans(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_times() -> None:
+    assert moment(BEGAN) == "2026-11-21 09:48:50 UTC"
+    assert between(BEGAN, "2026-11-21T09:48:51.716Z") == "1.5 s"
+    assert between(None, BEGAN) == between(BEGAN, None) == ""
+
+
+def test_plain_text_does_nothing_to_a_terminal() -> None:
+    assert plain("a\x1b[31m\r\n b\x07") == "a [31m b"
+
+
+def test_a_step_that_is_retried_says_when() -> None:
+    step = a_step("upload", "RETRYING", attempts=2, error=ERROR, next_attempt_at="2026-11-21T09:49:03.000Z")
+    assert told("RUNNING", steps=[step]) == [
+        f"create-zip {SAGA_ID}, step upload, attempt 2 failed: Timeout: slow",
+        "Attempt 3 of step upload is due in 3.0 s (2026-11-21 09:49:03 UTC).",
+    ]
+
+
+def test_an_undo_that_is_retried_says_when() -> None:
+    step = a_step("upload", "COMPENSATING", undo_attempts=1, error=ERROR, next_attempt_at=BEGAN)
+    cause = {"step": "announce", "type": "NotFound", "message": ""}
+    assert told("COMPENSATING", steps=[step, a_step("announce", "FAILED")], error=cause) == [
+        f"create-zip {SAGA_ID}, step announce, attempt 1 failed: NotFound",
+        f"The undo of create-zip {SAGA_ID}, step upload, attempt 1 failed: Timeout: slow",
+        "Attempt 2 of the undo of step upload is due now (2026-11-21 09:48:50 UTC).",
+        "Its completed steps are being undone.",
+    ]
+
+
+def test_a_failed_undo_says_what_can_be_done() -> None:
+    step = a_step("upload", "COMPENSATION_FAILED", undo_attempts=4, error=ERROR)
+    first, last = told("COMPENSATION_FAILED", steps=[step])
+    assert first == f"The undo of create-zip {SAGA_ID}, step upload, attempt 4 failed: Timeout: slow"
+    assert f"`sagas retry create-zip {SAGA_ID}`" in last
+    assert "--step" in last
+
+
+def test_an_undone_step_has_no_error_of_its_undo() -> None:
+    step = a_step("upload", "COMPENSATED", undo_attempts=1, error=ERROR)
+    assert told("COMPENSATED", steps=[step], error={"step": "upload", **ERROR}) == [
+        f"create-zip {SAGA_ID}, step upload, attempt 1 failed: Timeout: slow",
+        "What was done is undone.",
+    ]
+
+
+def test_a_step_in_doubt_is_told() -> None:
+    (line,) = told("FAILED", in_doubt=["upload"])[:1]
+    assert line == f"Whether upload took effect is unknown: look, then `sagas resolve create-zip {SAGA_ID} --note ...`."
+
+
+def test_a_settled_saga_says_who_and_why_and_needs_nothing() -> None:
+    resolution = {"by": "ann", "at": BEGAN, "note": "refunded", "action": "by hand"}
+    assert told("FAILED", resolution=resolution) == ["Settled by ann on 2026-11-21 09:48:50 UTC: refunded (by hand)"]
+
+
+def test_a_completed_saga_needs_no_words() -> None:
+    assert told("COMPLETED") == []

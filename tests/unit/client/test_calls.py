@@ -1,0 +1,203 @@
+"""Each method: what it asks the API for, and what it returns."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
+
+import boto3
+import pytest
+
+from sagas import InvalidRequest, Saga, SagaClient, SagaError, step
+from sagas.errors import NotFound
+from tests.unit.client.stub import SAGA_ID, StubApi, a_saga
+
+ONE = f"/v1/sagas/create-zip/{SAGA_ID}"
+
+
+@dataclass(frozen=True)
+class Order:
+    amount: Decimal
+
+
+class Pay(Saga[Order], name="pay"):
+    @step
+    def take(self, request: Order) -> None: ...
+
+
+def asked(api: StubApi) -> tuple[str, str, object]:
+    (one,) = api.asked
+    return one.method, one.path, one.body
+
+
+class TestStart:
+    def test_by_name_sends_json(self, api: StubApi, client: SagaClient) -> None:
+        api.will(202, a_saga("PENDING"))
+        assert client.start("create-zip", {"keys": ["ü"]})["status"] == "PENDING"
+        assert asked(api) == ("POST", "/v1/sagas/create-zip", {"keys": ["ü"]})
+        assert "Idempotency-Key" not in api.asked[0].headers
+
+    def test_by_class_encodes_the_request(self, api: StubApi, client: SagaClient) -> None:
+        api.will(202, a_saga())
+        client.start(Pay, Order(Decimal("12.50")))
+        assert asked(api) == ("POST", "/v1/sagas/pay", {"amount": "12.50"})
+
+    def test_sends_the_key(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga())
+        client.start("create-zip", {}, key="order 17")
+        assert api.asked[0].headers["Idempotency-Key"] == "order 17"
+
+    @pytest.mark.parametrize("key", ["", "x" * 257, "two\nlines", "schlüssel", " padded"])
+    def test_refuses_a_key_that_no_header_can_carry(self, api: StubApi, client: SagaClient, key: str) -> None:
+        with pytest.raises(InvalidRequest) as refused:
+            client.start("create-zip", {}, key=key)
+        assert [problem.path for problem in refused.value.problems] == ["header.Idempotency-Key"]
+        assert api.asked == []
+
+    def test_refuses_what_is_not_json(self, api: StubApi, client: SagaClient) -> None:
+        with pytest.raises(InvalidRequest, match="not JSON"):
+            client.start("pay", Order(Decimal(1)))
+        with pytest.raises(InvalidRequest, match="not JSON"):
+            client.start("pay", {"amount": float("nan")})
+        assert api.asked == []
+
+    def test_refuses_another_class_of_request(self, api: StubApi, client: SagaClient) -> None:
+        with pytest.raises(InvalidRequest, match="not a valid Order"):
+            client.start(Pay, cast("Order", {"amount": "1"}))
+        assert api.asked == []
+
+
+class TestReading:
+    def test_show(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga())
+        assert client.show("create-zip", SAGA_ID) == a_saga()
+        assert asked(api) == ("GET", ONE, None)
+
+    def test_names_are_quoted(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga())
+        client.show("a/b c", "?x")
+        assert api.asked[0].path == "/v1/sagas/a%2Fb%20c/%3Fx"
+
+    @pytest.mark.parametrize("name", ["", ".", ".."])
+    def test_names_that_lead_elsewhere_do_not_exist(self, api: StubApi, client: SagaClient, name: str) -> None:
+        with pytest.raises(NotFound):
+            client.show(name, SAGA_ID)
+        assert api.asked == []
+
+    def test_list_passes_on_what_is_given(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, {"sagas": [], "cursor": None})
+        assert client.list() == {"sagas": [], "cursor": None}
+        client.list("create-zip", "FAILED", limit=5, cursor="a+b=")
+        assert [one.path for one in api.asked] == [
+            "/v1/sagas?limit=20",
+            "/v1/sagas?name=create-zip&status=FAILED&limit=5&cursor=a%2Bb%3D",
+        ]
+
+    def test_attention(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, {"sagas": [a_saga("FAILED", why="it failed")], "cursor": "next"})
+        page = client.attention("create-zip", limit=1)
+        assert (page["sagas"][0].get("why"), page["cursor"]) == ("it failed", "next")
+        assert api.asked[0].path == "/v1/attention?name=create-zip&limit=1"
+
+    def test_audit_reads_all_pages(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, {"entries": [{"seq": 1}, {"seq": 2}], "cursor": "two"})
+        api.will(200, {"entries": [{"seq": 3}], "cursor": None})
+        assert [entry["seq"] for entry in client.audit("create-zip", SAGA_ID)] == [1, 2, 3]
+        assert [one.path for one in api.asked] == [f"{ONE}/audit?limit=100", f"{ONE}/audit?limit=100&cursor=two"]
+
+    def test_definitions(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, {"definitions": [{"name": "pay"}]})
+        assert client.definitions() == [{"name": "pay"}]
+
+
+class TestOperating:
+    def test_cancel(self, api: StubApi, client: SagaClient) -> None:
+        api.will(202, a_saga("COMPENSATING"))
+        assert client.cancel("create-zip", SAGA_ID)["status"] == "COMPENSATING"
+        assert asked(api) == ("DELETE", ONE, None)
+
+    def test_retry(self, api: StubApi, client: SagaClient) -> None:
+        api.will(202, a_saga("RUNNING"))
+        client.retry("create-zip", SAGA_ID, "topic is back")
+        assert asked(api) == ("POST", f"{ONE}/retry", {"note": "topic is back"})
+
+    def test_compensate(self, api: StubApi, client: SagaClient) -> None:
+        api.will(202, a_saga("COMPENSATING"))
+        client.compensate("create-zip", SAGA_ID)
+        assert asked(api) == ("POST", f"{ONE}/compensate", {"note": ""})
+
+    def test_resolve(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga("FAILED"))
+        client.resolve("create-zip", SAGA_ID, "done", "refunded", ["upload"])
+        assert asked(api) == (
+            "POST", f"{ONE}/resolve", {"note": "done", "action": "refunded", "steps": ["upload"]},
+        )  # fmt: skip
+
+    @pytest.mark.parametrize("active", [True, False])
+    def test_enable_and_disable(self, api: StubApi, client: SagaClient, active: bool) -> None:
+        api.will(200, {"name": "pay", "active": active})
+        changed = client.enable("pay", "why") if active else client.disable("pay", "why")
+        assert changed["active"] is active
+        assert asked(api) == ("PUT", "/v1/definitions/pay", {"active": active, "reason": "why"})
+
+
+class TestSigning:
+    def test_the_callers_credentials_sign(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga())
+        client.show("create-zip", SAGA_ID)
+        authorization = api.asked[0].headers["Authorization"]
+        assert authorization.startswith("AWS4-HMAC-SHA256 Credential=AKIATEST/")
+        assert "/eu-central-1/execute-api/aws4_request" in authorization
+
+    def test_the_region_comes_from_the_url(self, session: boto3.Session) -> None:
+        client = SagaClient("https://abc.execute-api.ap-south-1.amazonaws.com/v1", session=session)
+        assert client.region == "ap-south-1"
+        assert SagaClient("https://sagas.example.com", session=session).region == "eu-central-1"
+        assert SagaClient("https://sagas.example.com", region="us-west-2", session=session).region == "us-west-2"
+
+    def test_without_a_region(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+        with pytest.raises(SagaError, match=r"region of https://sagas\.example\.com is not known"):
+            SagaClient("https://sagas.example.com")
+
+    def test_without_credentials(self, api: StubApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+        with pytest.raises(SagaError, match="no AWS credentials"):
+            SagaClient(api.url, region="eu-central-1").show("create-zip", SAGA_ID)
+
+
+class TestLocal:
+    def test_reads_where_the_stack_is(self, api: StubApi, tmp_path: Path) -> None:
+        api.will(200, a_saga())
+        where: dict[str, Any] = {
+            "api_url": api.url, "region": "us-east-1", "endpoint_url": "http://127.0.0.1:1", "queues": {},
+            "dead_letter_queues": {}, "tables": {},
+        }  # fmt: skip
+        (tmp_path / ".sagas").mkdir()
+        (tmp_path / ".sagas" / "local.json").write_text(json.dumps(where))
+        assert SagaClient.local(tmp_path).show("create-zip", SAGA_ID)["status"] == "COMPLETED"
+
+    def test_says_so_when_none_is_running(self, tmp_path: Path) -> None:
+        with pytest.raises(SagaError, match="no local stack is running"):
+            SagaClient.local(tmp_path)
+
+    @pytest.mark.parametrize("text", ["{", "[]", "{}"])
+    def test_says_so_when_the_file_is_none_of_ours(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / ".sagas").mkdir()
+        (tmp_path / ".sagas" / "local.json").write_text(text)
+        with pytest.raises(SagaError, match=r"local\.json cannot be read"):
+            SagaClient.local(tmp_path)
+
+
+def test_queues_must_be_known(client: SagaClient) -> None:
+    with pytest.raises(SagaError, match="knows the API only"):
+        client.dead_letters("create-zip")

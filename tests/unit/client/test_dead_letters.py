@@ -1,0 +1,122 @@
+"""Dead letters: seen without being taken, and moved back as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, cast
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+from moto import mock_aws
+
+from sagas.client.dead_letters import DeadLetterQueue, Redrive
+from sagas.errors import SagaError, Unavailable
+
+
+@pytest.fixture
+def sqs(session: boto3.Session) -> Generator[Any]:
+    with mock_aws():
+        yield cast("Any", session).client("sqs")
+
+
+class Queues:
+    """A dead-letter queue with two messages of ours and a stranger, and the queues of two steps."""
+
+    def __init__(self, sqs: Any) -> None:
+        self.sqs = sqs
+        self.dead, self.upload, self.announce = (
+            sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("dead", "upload", "announce")
+        )
+        self.queue = DeadLetterQueue(sqs, self.dead, {"upload": self.upload, "announce": self.announce})
+
+    def send(self, saga_id: str, step: str) -> None:
+        named = {"saga": "create-zip", "saga_id": saga_id, "step": step}
+        attributes = {name: {"DataType": "String", "StringValue": value} for name, value in named.items()}
+        body = f'{{"saga_id":"{saga_id}","index":1}}'
+        self.sqs.send_message(QueueUrl=self.dead, MessageBody=body, MessageAttributes=attributes)
+
+    def received(self, url: str) -> list[dict[str, Any]]:
+        answer = self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"])
+        return answer.get("Messages", [])
+
+
+@pytest.fixture
+def queues(sqs: Any) -> Queues:
+    made = Queues(sqs)
+    made.send("one", "upload")
+    made.send("two", "announce")
+    sqs.send_message(QueueUrl=made.dead, MessageBody="hello")
+    return made
+
+
+def test_peeking_tells_whose_they_are_and_leaves_them(queues: Queues) -> None:
+    first, second = queues.queue.peek(100), queues.queue.peek(100)
+    assert {(letter.saga, letter.saga_id, letter.step) for letter in first} == {
+        ("create-zip", "one", "upload"), ("create-zip", "two", "announce"), ("", "", ""),
+    }  # fmt: skip
+    assert {letter.message_id for letter in second} == {letter.message_id for letter in first}
+    assert [letter.receives for letter in second] == [2, 2, 2]
+    assert len(queues.received(queues.dead)) == 3
+
+
+def test_peeking_stops_at_the_limit(queues: Queues) -> None:
+    for number in range(12):
+        queues.send(f"more {number}", "upload")
+    assert len(queues.queue.peek(11)) == 11
+    assert len(queues.queue.peek(100)) == 15
+
+
+def test_moving_one_sagas_leaves_the_others(queues: Queues) -> None:
+    done = queues.queue.move("two")
+    assert ([letter.saga_id for letter in done.moved], done.left) == (["two"], ())
+    (message,) = queues.received(queues.announce)
+    assert message["Body"] == '{"saga_id":"two","index":1}'
+    assert {name: value["StringValue"] for name, value in message["MessageAttributes"].items()} == {
+        "saga": "create-zip", "saga_id": "two", "step": "announce",
+    }  # fmt: skip
+    assert len(queues.received(queues.dead)) == 2
+
+
+def test_moving_all_leaves_what_belongs_nowhere(queues: Queues) -> None:
+    done = queues.queue.move(None)
+    assert {letter.saga_id for letter in done.moved} == {"one", "two"}
+    assert len(queues.received(queues.upload)) == len(queues.received(queues.announce)) == 1
+    assert len(done.left) == 1
+    assert [message["Body"] for message in queues.received(queues.dead)] == ["hello"]
+
+
+def test_a_message_that_cannot_be_sent_stays(queues: Queues) -> None:
+    queues.sqs.delete_queue(QueueUrl=queues.upload)
+    with pytest.raises(SagaError, match="NonExistentQueue"):
+        queues.queue.move("one")
+    assert len(queues.received(queues.dead)) == 3
+
+
+class TestTask:
+    """SQS's own task, which moto does not have."""
+
+    @pytest.fixture
+    def stubbed(self, sqs: Any) -> Generator[Any]:
+        with cast("Any", Stubber(sqs)) as stubber:
+            stubber.add_response("get_queue_attributes", {"Attributes": {"QueueArn": "arn:dead"}})
+            yield stubber
+
+    def test_is_started_for_all_messages(self, stubbed: Any) -> None:
+        stubbed.add_response("start_message_move_task", {"TaskHandle": "handle"}, {"SourceArn": "arn:dead"})
+        assert DeadLetterQueue(stubbed.client, "https://dead", {}).redrive() == Redrive(task="handle")
+
+    def test_is_replaced_by_hand_where_there_is_none(self, stubbed: Any) -> None:
+        stubbed.add_client_error("start_message_move_task", "InvalidAction")
+        stubbed.add_response("receive_message", {})
+        assert DeadLetterQueue(stubbed.client, "https://dead", {}).redrive() == Redrive()
+
+    def test_that_is_refused_is_an_error(self, stubbed: Any) -> None:
+        stubbed.add_client_error("start_message_move_task", "AccessDenied", "not you")
+        with pytest.raises(SagaError, match="SQS: AccessDenied: not you"):
+            DeadLetterQueue(stubbed.client, "https://dead", {}).redrive()
+
+    def test_that_is_throttled_may_be_tried_later(self, stubbed: Any) -> None:
+        stubbed.add_client_error("start_message_move_task", "RequestThrottled")
+        with pytest.raises(Unavailable):
+            DeadLetterQueue(stubbed.client, "https://dead", {}).redrive()

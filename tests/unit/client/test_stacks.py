@@ -1,0 +1,87 @@
+"""Finding a service by the stack it is deployed in."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, cast
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from sagas.client.places import stack_places
+from sagas.errors import SagaError
+
+API = {
+    "Api": {"Type": "AWS::ApiGateway::RestApi", "Metadata": {"sagas": {"part": "api"}}},
+    "Stage": {"Type": "AWS::ApiGateway::Stage", "Properties": {"RestApiId": {"Ref": "Api"}, "StageName": "v1"}},
+    "Nested": {"Type": "AWS::CloudFormation::Stack"},
+    "Gone": {"Type": "AWS::SQS::Queue", "Metadata": {"sagas": {"part": "queue", "saga": "pay", "step": "old"}}},
+}
+QUEUES = {
+    "Take": {"Type": "AWS::SQS::Queue", "Metadata": {"sagas": {"part": "queue", "saga": "pay", "step": "take"}}},
+    "Dead": {"Type": "AWS::SQS::Queue", "Metadata": {"sagas": {"part": "dead_letter_queue", "saga": "pay"}}},
+    "Other": {"Type": "AWS::SQS::Queue"},
+}
+
+
+class StubbedSession:
+    """A session whose CloudFormation answers as it is told."""
+
+    def __init__(self, session: boto3.Session) -> None:
+        self.made: Any = cast("Any", session).client("cloudformation")
+        self.stubber: Any = Stubber(self.made)
+
+    def client(self, service: str, **_options: Any) -> Any:
+        return self.made
+
+    def will_hold(self, stack: str, resources: dict[str, Any], physical_ids: dict[str, str]) -> None:
+        summaries = [
+            {
+                "LogicalResourceId": name,
+                "PhysicalResourceId": physical_ids[name],
+                "ResourceType": resource["Type"],
+                "ResourceStatus": "DELETE_COMPLETE" if name == "Gone" else "CREATE_COMPLETE",
+                "LastUpdatedTimestamp": 0,
+            }
+            for name, resource in resources.items()
+        ]
+        asked = {"StackName": stack}
+        self.stubber.add_response("list_stack_resources", {"StackResourceSummaries": summaries}, asked)
+        template = {"TemplateBody": {"Resources": resources}}
+        # CloudFormation answers with an object where the template is JSON; botocore's model calls it a string.
+        self.stubber.add_response("get_template", template, {**asked, "TemplateStage": "Processed"})
+
+
+def _accept(*_: object) -> None:
+    """Take any answer."""
+
+
+@pytest.fixture
+def stubbed(session: boto3.Session, monkeypatch: pytest.MonkeyPatch) -> Generator[StubbedSession]:
+    stub = StubbedSession(session)
+    monkeypatch.setattr("botocore.stub.validate_parameters", _accept)
+    with stub.stubber:
+        yield stub
+
+
+def test_finds_parts_also_in_nested_stacks(stubbed: StubbedSession) -> None:
+    stubbed.will_hold("shop", API, {"Api": "abc", "Stage": "v1", "Nested": "arn:nested", "Gone": "https://gone"})
+    stubbed.will_hold("arn:nested", QUEUES, {"Take": "https://take", "Dead": "https://dead", "Other": "https://other"})
+    places = stack_places(cast("boto3.Session", stubbed), "shop")
+    assert places.api_url == "https://abc.execute-api.eu-central-1.amazonaws.com/v1"
+    assert (places.queues, places.dead_letter_queues) == ({"pay": {"take": "https://take"}}, {"pay": "https://dead"})
+    assert (places.region, places.endpoint_url) == ("eu-central-1", None)
+
+
+def test_a_stack_of_something_else(stubbed: StubbedSession) -> None:
+    stubbed.will_hold("other", {"Other": QUEUES["Other"]}, {"Other": "https://other"})
+    with pytest.raises(SagaError, match="the stack other holds no saga service"):
+        stack_places(cast("boto3.Session", stubbed), "other")
+
+
+def test_no_such_stack(stubbed: StubbedSession) -> None:
+    message = "Stack with id nope does not exist"
+    stubbed.stubber.add_client_error("list_stack_resources", "ValidationError", message)
+    with pytest.raises(SagaError, match=message):
+        stack_places(cast("boto3.Session", stubbed), "nope")
