@@ -30,12 +30,12 @@ from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
 from sagas.store.breakers import BreakerItems
 from sagas.store.settings import StoreSettings
-from tests.engine.timeline import StillClock, Timeline, timeline
+from tests.engine.timeline import StillClock, Timeline, emulated, timeline
 from tests.support.aws import REGION, LambdaContext, client, create_tables
 from tests.support.engines import emulator
 from tests.support.sagas import FAIL, LOG, Order
 
-__all__ = ["timeline"]
+__all__ = ["emulated", "timeline"]
 
 Make = Callable[..., Timeline]
 
@@ -266,8 +266,11 @@ def _allow_receives(t: Timeline, count: int) -> None:
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": json.dumps(policy)})
 
 
-def test_no_message_dies_however_long_it_stays_open(timeline: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    t = timeline(Shaky)
+@pytest.mark.parametrize("where", ["timeline", "emulated"])
+def test_no_message_dies_however_long_it_stays_open(
+    where: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t: Timeline = request.getfixturevalue(where)(Shaky)
     saga_id = _opened(t)
     _allow_receives(t, 6)
     monkeypatch.setenv("SAGAS_MAX_RECEIVES", "6")
@@ -343,6 +346,21 @@ def test_a_breaker_out_of_reach_holds_no_outcome_up(
     t.run()
     assert t.status("shaky", saga_id) == "COMPLETED"
     assert "the circuit breaker was not told of an outcome" in caplog.messages
+
+
+def test_a_breaker_that_cannot_be_read_keeps_the_message(timeline: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> BreakerState:
+        raise Unavailable("DynamoDB: no")
+
+    t = timeline(Shaky)
+    saga_id = t.start("shaky")
+    t.world.deliver("shaky", "book")
+    with monkeypatch.context() as patched:
+        patched.setattr(BreakerItems, "get", refuse)
+        records = t.world.stack.receive("shaky", "call")
+        answer = step_handler.handler({"Records": records}, LambdaContext())
+    assert [item["itemIdentifier"] for item in answer["batchItemFailures"]] == [records[0]["messageId"]]
+    assert t.step("shaky", saga_id, 1)["attempts"] == 0
 
 
 # Many environments at once, on an engine whose conditional writes hold.

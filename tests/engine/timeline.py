@@ -6,16 +6,20 @@ import math
 import time
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from sagas.engine.assembly import Deployment
 from sagas.engine.clock import uuid7
+from sagas.handlers import step as step_handler
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from tests.engine.conftest import World
+from tests.support.aws import REGION, Stack
+from tests.support.engines import emulator
 
-__all__ = ["StillClock", "Timeline", "timeline"]
+__all__ = ["StillClock", "Timeline", "emulated", "timeline"]
 
 
 class StillClock:
@@ -89,9 +93,8 @@ class Timeline:
         return int(answer["Attributes"][attribute])
 
 
-@pytest.fixture
-def timeline(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timeline]:
-    """Make a timeline for some saga classes."""
+def _noting(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], Timeline]:
+    """Stop the clock and have delays noted; return what makes the timeline of a world."""
     hide, send = Queues.hide, Queues.send
     clock = StillClock()
     made: list[Timeline] = []
@@ -105,11 +108,37 @@ def timeline(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Ca
             made[0].delayed.append((math.ceil(delay), message.hops))
         send(queues, message)
 
-    def make(*classes: type[Any], **environment: str) -> Timeline:
-        made.append(Timeline(world(*classes, **environment), clock))
+    def make(world: World) -> Timeline:
+        made.append(Timeline(world, clock))
         return made[0]
 
     monkeypatch.setattr("sagas.engine.assembly.SystemClock", lambda: clock)
     monkeypatch.setattr(Queues, "hide", hide_noting)
     monkeypatch.setattr(Queues, "send", send_noting)
     return make
+
+
+@pytest.fixture
+def timeline(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timeline]:
+    """Make a timeline for some saga classes, on moto."""
+    make = _noting(monkeypatch)
+    return lambda *classes, **environment: make(world(*classes, **environment))
+
+
+@pytest.fixture
+def emulated(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timeline]:
+    """Make a timeline for some saga classes, on the emulator, which counts receives as SQS does."""
+    url = emulator().endpoint_url
+    given = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION}
+    make = _noting(monkeypatch)
+
+    def deploy(*classes: type[Any], **environment: str) -> Timeline:
+        for key, value in (given | environment).items():
+            monkeypatch.setenv(key, value)
+        stack = Stack(*classes, prefix=f"t{uuid4().hex[:8]}", endpoint_url=url)
+        for key, value in (stack.environment | {"AWS_ENDPOINT_URL": url or ""} | environment).items():
+            monkeypatch.setenv(key, value)
+        step_handler.reset()
+        return make(World(stack))
+
+    return deploy
