@@ -18,11 +18,11 @@ from sagas.engine.attempt import lease_for
 from sagas.errors import PermanentError, Rejected
 from sagas.handlers import step as step_handler
 from sagas.messaging.message import Message
-from tests.engine.timeline import Timeline, timeline
+from tests.engine.timeline import Timeline, emulated, timeline
 from tests.support.aws import LambdaContext
 from tests.support.sagas import FAIL, LOG, Order
 
-__all__ = ["timeline"]
+__all__ = ["emulated", "timeline"]
 
 Make = Callable[..., Timeline]
 
@@ -219,10 +219,11 @@ def test_copies_come_back_the_later_the_more_there_were(timeline: Make, hops: in
     assert t.delayed == [(delay, hops + 1)]
 
 
+@pytest.mark.parametrize("where", ["timeline", "emulated"])
 def test_too_many_copies_end_in_the_dead_letter_queue_and_can_be_redriven(
-    timeline: Make, caplog: pytest.LogCaptureFixture
+    where: str, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    t = timeline(Constant, SAGAS_MAX_RECEIVES="4")
+    t: Timeline = request.getfixturevalue(where)(Constant, SAGAS_MAX_RECEIVES="4")
     saga_id = _waiting(t, 2_000)
     for _ in range(t.world.stack.max_receives["constant/call"] + 1):
         t.world.deliver("constant", "call")
