@@ -1,0 +1,81 @@
+"""The supervisor's task ``sweep``: orphaned objects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from sagas.engine.assembly import Deployment
+from sagas.engine.orphans import SweepReport
+from sagas.engine.sweep import Order, Sweeper, sweeper_of
+from sagas.errors import InvalidRequest, NotFound, Problem
+from sagas.handlers.telemetry import telemetry
+
+__all__ = ["sweep"]
+
+_RESERVE = 20.0
+"""Seconds kept back, of a long invocation, for the page at hand: it takes a second or two, with retries longer."""
+
+_FLAGS = ("now", "dry_run", "force")
+_TEXTS = ("saga", "start_after")
+_NOT_LOGGED = ("sample", "start_after")
+"""Keys of objects: names that somebody's data may have chosen."""
+
+
+def sweep(event: Mapping[str, Any], context: Any, deployment: Deployment) -> dict[str, Any]:
+    """Sweep what is due, or what the event names.
+
+    Args:
+        event: ``{"task": "sweep"}``, and if need be ``saga`` (only this type), ``now`` (whatever the schedule says),
+            ``dry_run``, ``force`` (however many orphans there are) and ``start_after`` (a key).
+        context: Lambda's context.
+        deployment: the parts at work.
+
+    Returns:
+        ``{"swept": [...]}``: a report for each saga type that was due.
+
+    Raises:
+        InvalidRequest: the event does not fit.
+        NotFound: there is no such saga type, or it declares no ``orphans``.
+    """
+    order = _order(event)
+    sweeper = sweeper_of(deployment, os.environ)
+    _check(order, sweeper)
+    remaining = context.get_remaining_time_in_millis() / 1000
+    reports = sweeper.run(order, deployment.clock.now() + max(remaining - _RESERVE, remaining / 2))
+    for report in reports:
+        _tell(report)
+    return {"swept": [asdict(report) for report in reports]}
+
+
+def _order(event: Mapping[str, Any]) -> Order:
+    given = {name: event[name] for name in (*_FLAGS, *_TEXTS) if event.get(name) is not None}
+    wrong = [name for name, value in given.items() if not isinstance(value, bool if name in _FLAGS else str)]
+    if wrong:
+        problems = [Problem(f"$.{name}", f"must be {'true or false' if name in _FLAGS else 'text'}") for name in wrong]
+        raise InvalidRequest("the event does not fit", problems)
+    return Order(**given)
+
+
+def _check(order: Order, sweeper: Sweeper) -> None:
+    if order.saga is None:
+        return
+    named = [definition for definition in sweeper.definitions if definition.name == order.saga]
+    if not named:
+        raise NotFound(f"there is no saga named {order.saga!r} here")
+    if named[0].orphans is None:
+        raise NotFound(f"saga {order.saga!r} declares no orphans to sweep")
+
+
+def _tell(report: SweepReport) -> None:
+    """Log the counts; count in a metric what a person should see."""
+    seen = telemetry()
+    seen.logger.info("swept", extra={k: v for k, v in asdict(report).items() if k not in _NOT_LOGGED})
+    if report.dry_run:
+        return
+    if report.stopped:
+        seen.count("SweepStopped", report.saga)
+    if report.error or report.errors:
+        seen.count("SweepFailed", report.saga)
