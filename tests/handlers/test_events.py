@@ -1,0 +1,101 @@
+"""Every sample event is what a handler takes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from functions.checkout import Checkout
+from functions.create_zip import CreateZip
+from sagas.core.states import SagaState
+from sagas.handlers import step as step_handler
+from sagas.handlers import supervisor
+from tests.handlers.conftest import EVENTS, Make, Site, load
+from tests.support.aws import LambdaContext
+
+SAMPLE = "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17"
+
+
+@pytest.fixture
+def reference(site: Make, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Site]:
+    """The reference sagas' deployment."""
+    monkeypatch.setenv("ZIPS_BUCKET", "zips")
+    monkeypatch.setenv("ANNOUNCE_TOPIC_ARN", "arn:aws:sns:eu-central-1:123456789012:zips")
+    return lambda: site(CreateZip, Checkout)
+
+
+def _stored(site: Site) -> SagaState:
+    """The saga that the samples are about, with its journal."""
+    started = site.deployment.starter.start("create-zip", load("create_zip"))
+    state = replace(started.state, saga_id=SAMPLE, correlation_id=SAMPLE)
+    assert site.deployment.control.create(state, 120.0)
+    [first] = site.deployment.journal.history(started.state.saga_id, up_to=1)
+    site.deployment.journal.put(replace(first, saga_id=SAMPLE, correlation_id=SAMPLE))
+    return state
+
+
+def test_every_event_is_tested_here() -> None:
+    bodies = {"checkout", "checkout_unservable", "create_zip"}
+    api = {"api_audit", "api_cancel", "api_get_saga", "api_list", "api_start_checkout", "api_start_create_zip"}
+    others = {"schedule_recover", "schedule_sweep", "sqs_malformed", "sqs_step"}
+    assert {path.stem for path in EVENTS.iterdir()} == bodies | api | others
+
+
+@pytest.mark.parametrize("name", ["checkout", "create_zip"])
+def test_starts(reference: Callable[[], Site], name: str) -> None:
+    answer = reference().send(load(f"api_start_{name}"))
+    assert (answer.status, answer.body["request"]) == (202, load(name))
+    assert answer.headers["location"] == f"/prod/sagas/{answer.body['name']}/{answer.body['saga_id']}"
+    assert uuid.UUID(answer.body["saga_id"]).version == (8 if name == "checkout" else 7)
+
+
+def test_an_unservable_order_starts_too(reference: Callable[[], Site]) -> None:
+    assert reference().call("POST", "/sagas/checkout", load("checkout_unservable")).status == 202
+
+
+@pytest.mark.parametrize(("name", "status"), [("get_saga", 200), ("audit", 200), ("cancel", 200)])
+def test_calls_about_one_saga(reference: Callable[[], Site], name: str, status: int) -> None:
+    site = reference()
+    assert site.send(load(f"api_{name}")).status == 404
+    _stored(site)
+    assert site.send(load(f"api_{name}")).status == status
+
+
+def test_list(reference: Callable[[], Site]) -> None:
+    site = reference()
+    _stored(site)
+    answer = site.send(load("api_list"))
+    assert answer.status == 200
+    assert set(answer.body) == {"sagas", "cursor"}
+
+
+def test_step(reference: Callable[[], Site]) -> None:
+    """The sources are really there."""
+    site = reference()
+    site.stack.s3.create_bucket(Bucket="sources", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+    for key in load("create_zip")["keys"]:
+        site.stack.s3.put_object(Bucket="sources", Key=key, Body=b"x")
+    _stored(site)
+    assert step_handler.handler(load("sqs_step"), LambdaContext()) == {"batchItemFailures": []}
+    saga = site.show("create-zip", SAMPLE)
+    assert (saga["status"], saga["steps"][0]["status"]) == ("RUNNING", "COMPLETED")
+
+
+def test_malformed(reference: Callable[[], Site]) -> None:
+    site = reference()
+    event = load("sqs_malformed")
+    before = site.tables()
+    failed = step_handler.handler(event, LambdaContext())["batchItemFailures"]
+    assert [item["itemIdentifier"] for item in failed] == [record["messageId"] for record in event["Records"]]
+    assert site.tables() == before
+
+
+@pytest.mark.parametrize("name", ["schedule_recover", "schedule_sweep"])
+def test_ticks(reference: Callable[[], Site], name: str) -> None:
+    reference()
+    supervisor.reset()
+    report = supervisor.handler(load(name), LambdaContext())
+    assert all(value in (0, [], False) for value in report.values())

@@ -1,0 +1,142 @@
+"""The step handler and records that are none of ours: reported failed, nothing lost, the rest of the batch unharmed."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+
+from sagas.handlers import step as step_handler
+from tests.handlers.conftest import Make, Site
+from tests.support.aws import LambdaContext
+from tests.support.sagas import FAIL, LOG, Trip
+
+NOBODY = str(uuid.UUID(int=7))
+GOOD: dict[str, Any] = {"saga_id": NOBODY, "saga": "trip", "step": "book", "index": 0, "undo": False, "dispatch": 1}
+
+
+def _without(name: str) -> dict[str, Any]:
+    return {key: value for key, value in GOOD.items() if key != name}
+
+
+BAD = {
+    "not JSON": "this is not JSON",
+    "empty": "",
+    "deep": "[" * 100_000,
+    "no object": "[1, 2]",
+    "nothing": "{}",
+    **{f"without {name}": json.dumps(_without(name)) for name in GOOD},
+    **{f"{name} of a wrong type": json.dumps(GOOD | {name: [1]}) for name in GOOD},
+    "an index that is no number": json.dumps(GOOD | {"index": True}),
+    "hops of a wrong type": json.dumps(GOOD | {"hops": "1"}),
+    "an id that is no UUID": json.dumps(GOOD | {"saga_id": "42"}),
+    "an unknown saga": json.dumps(GOOD | {"saga": "unknown"}),
+    "an unknown step": json.dumps(GOOD | {"step": "fly"}),
+    "a saga that is not there": json.dumps(GOOD),
+    "a saga that is not there, undone": json.dumps(GOOD | {"undo": True}),
+    "a negative index": json.dumps(GOOD | {"index": -1}),
+    "a huge index": json.dumps(GOOD | {"index": 10**50}),
+}
+
+
+def _put(site: Site, body: str) -> None:
+    """Send a message by hand; SQS takes no empty ones."""
+    site.stack.sqs.send_message(QueueUrl=site.stack.queues["trip"]["book"], MessageBody=body or " ")
+
+
+def _handle(records: list[dict[str, Any]]) -> list[str]:
+    answer = step_handler.handler({"Records": records}, LambdaContext())
+    return [item["itemIdentifier"] for item in answer["batchItemFailures"]]
+
+
+def _wear_out(site: Site) -> None:
+    """Deliver what cannot be handled until its queue gives it up."""
+    url = site.stack.queues["trip"]["book"]
+    for _ in range(site.stack.max_receives["trip/book"] + 2):
+        records = site.stack.receive("trip", "book", 10)
+        failed = _handle(records) if records else []
+        assert failed == [record["messageId"] for record in records]
+        for record in records:
+            site.stack.sqs.change_message_visibility(
+                QueueUrl=url, ReceiptHandle=record["receiptHandle"], VisibilityTimeout=0
+            )
+
+
+@pytest.mark.parametrize("body", BAD.values(), ids=BAD)
+def test_a_bad_record_fails_alone(site: Make, body: str) -> None:
+    s = site(Trip)
+    _put(s, body)
+    [bad] = s.stack.receive("trip", "book")
+    saga_id = s.begin("trip")
+    [good] = s.stack.receive("trip", "book")
+    bad["body"] = body
+    for records in ([bad, good], [bad]):
+        before = s.tables() if len(records) == 1 else None
+        assert _handle(records) == [bad["messageId"]]
+        assert before in (None, s.tables())
+    s.stack.settle("trip", "book", [good], {"batchItemFailures": []})
+    assert s.waiting() == 2
+    s.run()
+    assert s.show("trip", saga_id)["status"] == "COMPLETED"
+    assert LOG == ["book:1", "pay:1", "tell:1"]
+
+
+@pytest.mark.parametrize(
+    "name", ["not JSON", "nothing", "an unknown saga", "an unknown step", "a saga that is not there"]
+)
+def test_a_bad_record_ends_in_the_dead_letter_queue(site: Make, name: str) -> None:
+    s = site(Trip)
+    _put(s, BAD[name])
+    _wear_out(s)
+    assert [letter["Body"] for letter in s.dead("trip")] == [BAD[name]]
+    assert s.waiting() == 0
+    assert s.tables() == ([], [])
+
+
+def test_a_message_for_another_position_than_its_steps_runs_nothing(site: Make) -> None:
+    """Made by hand: the number is the current one, the position is not."""
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    [record] = s.stack.receive("trip", "book")
+    record["body"] = json.dumps(GOOD | {"saga_id": saga_id, "step": "pay", "index": 1})
+    before = s.tables()
+    assert _handle([record]) == [record["messageId"]]
+    assert s.tables() == before
+    assert LOG == []
+
+
+def test_an_empty_batch_is_no_error(site: Make) -> None:
+    site(Trip)
+    assert _handle([]) == []
+    assert step_handler.handler({}, LambdaContext()) == {"batchItemFailures": []}
+
+
+def test_the_log_holds_no_payload_and_no_trace(site: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    FAIL["pay"] = ValueError("secret-text of the error")
+    s = site(Trip, POWERTOOLS_SERVICE_NAME="quiet")
+    s.begin("trip", {"item": "secret-train", "count": 2})
+    _put(s, json.dumps({"saga": "trip", "more": "secret-field"}))
+    _put(s, "secret-body")
+    s.run()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    text = json.dumps(lines)
+    assert "secret" not in text
+    assert "Traceback" not in text
+    assert {"StepCompleted", "StepFailed", "CompensationStarted", "message refused"} <= {
+        line.get("message") for line in lines
+    }
+    assert any(line.get("error") == "ValueError" for line in lines)
+
+
+def test_a_refused_record_is_logged_without_the_keys_of_another(site: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    s = site(Trip, POWERTOOLS_SERVICE_NAME="keys")
+    s.begin("trip")
+    s.run()
+    capsys.readouterr()
+    _put(s, "nonsense")
+    s.deliver("trip", "book")
+    [line] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert line["message"] == "message refused"
+    assert "saga_id" not in line
