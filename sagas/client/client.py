@@ -95,6 +95,11 @@ class SagaClient:
         return cls(places.api_url, region=places.region, session=session, places=places)
 
     @property
+    def api_url(self) -> str:
+        """The API's URL with its stage."""
+        return self._transport.url
+
+    @property
     def region(self) -> str:
         """The region that calls are signed for."""
         return self._transport.region

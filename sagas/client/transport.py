@@ -54,12 +54,12 @@ class Transport:
     """
 
     def __init__(self, api_url: str, region: str | None, session: boto3.Session) -> None:
-        self._url = api_url.rstrip("/")
+        self.url = api_url.rstrip("/")
         self._session: Any = session
-        self.region = _region_of(self._url, region, cast("Any", session).region_name)
+        self.region = _region_of(self.url, region, cast("Any", session).region_name)
         self._http: Any = cast("Any", URLLib3Session)(
             verify=os.environ.get("AWS_CA_BUNDLE") or True,
-            proxies=cast("Any", utils).get_environ_proxies(self._url),
+            proxies=cast("Any", utils).get_environ_proxies(self.url),
             timeout=(_CONNECT_TIMEOUT, _READ_TIMEOUT),
         )
 
@@ -87,7 +87,7 @@ class Transport:
             SagaError: the API refused the caller, or there are no credentials.
         """
         given = {name: str(value) for name, value in (query or {}).items() if value is not None}
-        url = self._url + path + ("?" + urlencode(given, quote_via=quote) if given else "")
+        url = self.url + path + ("?" + urlencode(given, quote_via=quote) if given else "")
         data = b"" if body is None else _json(body)
         extra = {"Content-Type": "application/json"} if data else {}
         answer = self._send(method, url, data, {**extra, **(headers or {})})
@@ -103,12 +103,12 @@ class Transport:
                 return Answer(got.status_code, got.headers, got.content)
             except _UNREACHED as error:
                 if not tries_left:
-                    raise Unavailable(f"the API is out of reach at {self._url}: {type(error).__name__}") from error
+                    raise Unavailable(f"the API is out of reach at {self.url}: {type(error).__name__}") from error
             except (aws.HTTPClientError, aws.ConnectionError) as error:
                 if method != "GET":
-                    raise Ambiguous(f"no answer from {self._url}: {type(error).__name__}") from error
+                    raise Ambiguous(f"no answer from {self.url}: {type(error).__name__}") from error
                 if not tries_left:
-                    raise Unavailable(f"no answer from {self._url}: {type(error).__name__}") from error
+                    raise Unavailable(f"no answer from {self.url}: {type(error).__name__}") from error
         raise AssertionError("unreachable")
 
     def _signed(self, method: str, url: str, data: bytes, headers: dict[str, str]) -> Any:

@@ -18,7 +18,8 @@ Run = Callable[..., Result]
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[StubApi]:
     """A stub that is the local stack of the working directory."""
-    monkeypatch.delenv("SAGAS_STACK", raising=False)
+    for name in ("SAGAS_STACK", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     with serving() as stub:
         where = {"api_url": stub.url, "region": "us-east-1", "endpoint_url": stub.url}

@@ -89,6 +89,15 @@ class TestWatch:
         result = run("start", "create-zip", "-f", "-", "--watch", "--json", text="{}")
         assert (result.exit_code, json.loads(result.stdout)) == (3, DEAD)
 
+    def test_on_a_terminal_the_page_is_redrawn(self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        api.will(202, a_saga("PENDING")).will(200, a_saga("RUNNING")).will(200, DEAD)
+        result = run("start", "create-zip", "-f", "-", "--watch", text="{}")
+        assert result.exit_code == 3, result.output
+        pages = result.stdout.split("started 2026-11-21")
+        assert "RUNNING" in pages[0]
+        assert f"`sagas retry create-zip {SAGA_ID}`" in " ".join(pages[-1].split())
+
     def test_retry_can_be_watched(self, api: StubApi, run: Run) -> None:
         api.will(202, a_saga("RUNNING")).will(200, a_saga("COMPLETED"))
         assert run("retry", "create-zip", SAGA_ID, "--watch").exit_code == 0
