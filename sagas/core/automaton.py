@@ -34,6 +34,7 @@ __all__ = ["TABLE", "Row", "decide"]
 
 S = SagaStatus
 _UNDONE = (S.COMPENSATING, S.COMPENSATED, S.CANCELLED, S.COMPENSATION_FAILED)
+_TURNED = (S.COMPENSATING, S.COMPENSATED, S.CANCELLED)
 _ACTIVE = (S.PENDING, S.RUNNING, S.COMPENSATING)
 
 
@@ -64,11 +65,13 @@ ROWS: tuple[Row, ...] = (
     Row((S.RUNNING,), ev.StepDeadLettered, facts.step_dead_lettered, (S.DEAD_LETTERED,), "exhausted, DEAD_LETTER"),
     Row((S.RUNNING,), ev.SagaFailed, facts.saga_failed, (S.FAILED,), "exhausted, FAIL"),
     Row((S.PENDING, S.RUNNING, S.DEAD_LETTERED), ev.CancelRequested, facts.cancel_requested, ()),
-    Row((S.PENDING, S.RUNNING), ev.CompensationStarted, facts.compensation_started, _UNDONE, "exhausted or cancelled"),
-    Row((S.DEAD_LETTERED, S.FAILED), ev.CompensationStarted, facts.compensation_started, _UNDONE, "given up"),
+    Row((S.PENDING,), ev.CompensationStarted, facts.compensation_started, _TURNED[1:], "cancelled or given up"),
+    Row((S.RUNNING,), ev.CompensationStarted, facts.compensation_started, _TURNED, "exhausted or cancelled"),
+    Row((S.DEAD_LETTERED,), ev.CompensationStarted, facts.compensation_started, _TURNED, "cancelled or given up"),
+    Row((S.FAILED,), ev.CompensationStarted, facts.compensation_started, _TURNED[:2], "given up"),
     Row((S.COMPENSATING,), ev.StepCompensated, facts.step_compensated, _UNDONE, "last undo done"),
-    Row((S.COMPENSATING,), ev.CompensationAttemptFailed, facts.undo_attempt_failed, ()),
-    Row((S.COMPENSATING,), ev.CompensationFailed, facts.undo_failed, _UNDONE, "last undo done"),
+    Row((S.COMPENSATING,), ev.CompensationAttemptFailed, facts.undo_attempt_failed, (S.COMPENSATION_FAILED,)),
+    Row((S.COMPENSATING,), ev.CompensationFailed, facts.undo_failed, (S.COMPENSATION_FAILED,), "an undo failed"),
     Row((S.DEAD_LETTERED,), ev.Redriven, facts.redriven, (S.RUNNING,), "redriven"),
     Row((S.COMPENSATION_FAILED,), ev.Redriven, facts.undos_redriven, _UNDONE, "retried by an operator"),
     Row(_ACTIVE, ev.Recovered, facts.recovered, ()),

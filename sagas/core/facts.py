@@ -7,7 +7,7 @@ from dataclasses import replace
 from sagas.core import events as ev
 from sagas.core.commands import Command, Decision, Send, Write
 from sagas.core.plan import Plan
-from sagas.core.rules import forward, next_undo, out_of_budget, owed, undo_out_of_budget, waits
+from sagas.core.rules import forward, next_undo, out_of_budget, owed, undo_out_of_budget, undoable, waits
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 
 __all__ = [
@@ -219,13 +219,16 @@ def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Dec
 
 
 def undos_redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Decision:
-    """Grant each failed undo a new budget; those that worked, or were done by hand, are not repeated."""
+    """Grant each failed undo a new budget; those that worked, or were done by hand, are not repeated.
+
+    An undo whose code is gone since remains failed.
+    """
     if state.lease is None:
         return Decision(state)
     after = replace(_committed(state), recovery_attempts=0, recovery_exhausted=False, resolution_seq=0)
     for index, step in enumerate(after.steps):
-        if step.status is StepStatus.COMPENSATION_FAILED:
-            fresh = replace(step, status=_undo_pending(step), undo_granted=step.undo_attempts)
+        fresh = replace(step, status=_undo_pending(step), undo_granted=step.undo_attempts)
+        if step.status is StepStatus.COMPENSATION_FAILED and undoable(plan, index, fresh):
             after = after.with_step(index, fresh)
     return _proceed(plan, next_undo(plan, after), now)
 

@@ -28,6 +28,7 @@ __all__ = [
     "owed",
     "patient_until",
     "undo_out_of_budget",
+    "undoable",
     "waits",
 ]
 
@@ -101,7 +102,8 @@ def fence(plan: Plan, state: SagaState, now: float) -> Fact:
     return Recovered(stall=False) if unfit or fact is None else fact
 
 
-def _undoable(plan: Plan, index: int, step: StepState) -> bool:
+def undoable(plan: Plan, index: int, step: StepState) -> bool:
+    """Whether undoing includes this step."""
     if not plan.steps[index].has_undo:
         return False
     started = plan.steps[index].undo_when_started and step.attempts > 0 and step.status in _STARTED
@@ -111,7 +113,7 @@ def _undoable(plan: Plan, index: int, step: StepState) -> bool:
 def next_undo(plan: Plan, state: SagaState) -> SagaState:
     """Point the cursor at the next step to undo, last completed first; end the saga when there is none."""
     for index in reversed(range(len(state.steps))):
-        if _undoable(plan, index, state.steps[index]):
+        if undoable(plan, index, state.steps[index]):
             return replace(
                 state, status=SagaStatus.COMPENSATING, cursor=index, dispatch=state.dispatch + 1, not_before=0.0
             )

@@ -164,7 +164,7 @@ _WITH_STEP = SagaState.with_step
 MISTAKES: list[tuple[str, str, Callable[..., Any], tuple[Any, ...], str]] = [
     ("a pause", "waits", _waits_never, (rules, facts, arrivals), "I1: step 0 runs while"),
     ("a crash", "fence", _fence_tells_nothing, (arrivals,), "I5: the holder's own Recovered"),
-    ("nothing happens", "_undoable", _no, (rules,), "I4: step 0 completed, was not undone"),
+    ("nothing happens", "undoable", _no, (rules,), "I4: step 0 completed, was not undone"),
     ("a crash", "_interrupted", _no, (arrivals,), "I7"),
     ("a cancel", "owed", _owes_nothing_to_a_cancel, (rules, facts, arrivals), "I7"),
     (

@@ -62,3 +62,11 @@ def test_giving_up_does_not_interrupt_an_execution(status: S) -> None:
     busy = T.RUNNING if status is S.RUNNING else T.COMPENSATING
     tired = saga(status, busy, T.PENDING, lease=HELD, recovery_attempts=9)
     assert apply(tired, ev.RecoveryExhausted()).state is tired
+
+
+def test_an_undo_whose_code_is_gone_cannot_be_retried_into_success() -> None:
+    """A deployment removed it after it had failed; the retry then found nothing to undo and said COMPENSATED."""
+    failed = saga(S.COMPENSATION_FAILED, T.COMPENSATION_FAILED, T.FAILED, lease=HELD, attention=NOW)
+    retried = after(failed, ev.Redriven(), by=plan(undo=False))
+    assert retried.status is S.COMPENSATION_FAILED
+    assert retried.attention
