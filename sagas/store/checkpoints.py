@@ -12,7 +12,7 @@ from sagas.store.tables import Tables
 
 __all__ = ["Checkpoint", "Checkpoints", "Standing", "Standings"]
 
-_ASKED = ("saga_id", "saga", "status", "attention")
+_ASKED = ["saga_id", "saga", "status", "attention"]  # PynamoDB takes no tuple
 
 
 @dataclass(frozen=True, slots=True)
