@@ -34,7 +34,8 @@ def _packed(value: Any) -> dict[str, Any]:
         case int() | float():
             return {"N": json.dumps(value)}
         case str():
-            return {"S": value}
+            # An exception's text may hold half a character, as file names do; DynamoDB's strings are UTF-8.
+            return {"S": value.encode(errors="backslashreplace").decode()}
         case dict():
             return {"M": {key: _packed(member) for key, member in cast("dict[str, Any]", value).items()}}
         case list() | tuple():

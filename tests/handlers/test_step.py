@@ -110,6 +110,15 @@ def test_a_message_for_another_position_than_its_steps_runs_nothing(
     assert LOG == []
 
 
+def test_an_error_with_half_a_character_in_it_is_recorded(site: Make) -> None:
+    FAIL["book"] = ValueError("no such file: \udcff")
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    s.run()
+    saga = s.show("trip", saga_id)
+    assert (saga["status"], saga["error"]["message"]) == ("COMPENSATED", "no such file: \\udcff")
+
+
 def test_an_empty_batch_is_no_error(site: Make) -> None:
     site(Trip)
     assert _handle([]) == []

@@ -67,6 +67,15 @@ def test_odd_details_come_back_equal(store: Store, value: Any) -> None:
     assert _stored(store, written) == written
 
 
+def test_half_a_character_does_not_keep_an_error_from_being_recorded(store: Store) -> None:
+    """A file name that is not UTF-8, quoted in the text of an exception."""
+    written = entry(details={"error": {"type": "OSError", "message": "no such file: \udcff"}})
+    store.journal.put(written)
+    found = _stored(store, written)
+    assert found is not None
+    assert found.details == {"error": {"type": "OSError", "message": "no such file: \\udcff"}}
+
+
 def test_a_slot_is_written_once(store: Store) -> None:
     first = entry(payload='"mine"')
     assert store.journal.put(first) is first
