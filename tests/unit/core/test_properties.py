@@ -1,0 +1,363 @@
+"""What holds from any state, odd ones included, whatever events come, repeated and in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from sagas.core import events as ev
+from sagas.core import facts
+from sagas.core.automaton import ROWS, TABLE, decide
+from sagas.core.commands import Decision, Refuse, Run, Write
+from sagas.core.plan import Plan, StepPlan
+from sagas.core.rules import needs_attention, owed
+from sagas.core.states import OVER, DeadLetter, Lease, SagaState, SagaStatus, StepState, StepStatus
+from tests.unit.core.making import BOOM, NOW, S, T
+
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
+SETTINGS = settings(max_examples=200, deadline=None, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
+OPERATORS = (ev.Redriven, ev.Resolved, ev.RetryAsked, ev.CompensateAsked, ev.ResolveAsked, ev.CompensationStarted)
+ABOUT_AN_EXECUTION = (
+    ev.StepCompleted,
+    ev.StepFailed,
+    ev.StepLost,
+    ev.StepCompensated,
+    ev.CompensationAttemptFailed,
+    ev.CompensationFailed,
+)
+
+times = st.sampled_from([0.0, NOW - 50, NOW, NOW + 50])
+counts = st.integers(0, 3)
+leases = st.builds(
+    Lease, st.sampled_from(["mine", "theirs"]), st.sampled_from([NOW - 5, NOW + 5]), st.sampled_from([NOW - 5, NOW + 9])
+)
+policies = st.sampled_from(["COMPENSATE", "FAIL", "DEAD_LETTER"])
+step_plans: Any = st.builds(StepPlan, st.integers(1, 3), policies, st.booleans(), st.integers(1, 3), st.booleans())
+
+BEHIND = [T.COMPLETED]
+AHEAD = [T.PENDING]
+UNDOING = [T.COMPLETED, T.COMPENSATED, T.COMPENSATION_FAILED, T.FAILED, T.RETRYING, T.PENDING]
+AT_CURSOR: dict[SagaStatus, list[StepStatus]] = {
+    S.PENDING: [T.PENDING],
+    S.RUNNING: [T.PENDING, T.RUNNING, T.RETRYING, T.FAILED],
+    S.DEAD_LETTERED: [T.FAILED, T.COMPENSATED],
+    S.FAILED: [T.FAILED, T.COMPENSATED],
+    S.COMPLETED: [T.COMPLETED],
+    S.COMPENSATING: [T.COMPLETED, T.FAILED, T.COMPENSATING],
+}
+STATUSES = [status for status in SagaStatus if status is not S.WAITING]
+
+
+@st.composite
+def steps(draw: st.DrawFn, status: SagaStatus, cursor: int, index: int) -> StepState:
+    if status in (S.COMPENSATED, S.CANCELLED, S.COMPENSATION_FAILED) or (status is S.COMPENSATING and index != cursor):
+        known = UNDOING
+    elif index == cursor:
+        known = AT_CURSOR[status]
+    else:
+        known = BEHIND if index < cursor or status is S.COMPLETED else AHEAD
+    chosen = draw(st.sampled_from(known))
+    attempts = 0 if chosen is T.PENDING else draw(st.integers(1, 4))
+    undo_attempts = draw(st.integers(1, 4)) if chosen is T.COMPENSATING else draw(counts)
+    done = chosen in (T.COMPLETED, T.COMPENSATED) or draw(st.booleans())
+    return StepState(
+        f"step{index}",
+        chosen,
+        attempts,
+        draw(st.integers(0, max(0, attempts - 1))),
+        undo_attempts,
+        draw(st.integers(0, max(0, undo_attempts - 1))),
+        2 + index if done and attempts else 0,
+        draw(st.booleans()) and attempts > 0,
+    )
+
+
+@st.composite
+def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
+    """A plan and a saga in any state it could be written down in, reachable or not."""
+    plans = draw(st.lists(step_plans, min_size=1, max_size=3))
+    status = draw(st.sampled_from(STATUSES))
+    cursor = 0 if status is S.PENDING else draw(st.integers(0, len(plans) - 1))
+    held = draw(st.none() | leases)
+    made = tuple(draw(steps(status, cursor, index)) for index in range(len(plans)))
+    busy = made[cursor].status in (T.RUNNING, T.COMPENSATING)
+    dead = DeadLetter(draw(counts), 0, draw(st.sampled_from("mn"))) if status is S.DEAD_LETTERED else None
+    cancelled = 0.0 if status in (S.COMPLETED, S.FAILED) else draw(st.sampled_from([0.0, NOW - 9]))
+    state = SagaState(
+        "id",
+        "saga",
+        "1",
+        made,
+        status=status,
+        cursor=cursor,
+        seq=draw(st.integers(1, 9)),
+        token=draw(counts),
+        dispatch=draw(st.integers(1, 3)),
+        lease=draw(leases) if busy else held,
+        not_before=draw(times),
+        lost_until=draw(times),
+        cancel_requested_at=cancelled,
+        cancelling=bool(cancelled) and not busy and draw(st.booleans()),
+        rejected=draw(st.booleans()),
+        cause=draw(st.sampled_from(["failure", "cancel", "recovery", "operator"])),
+        recovery_attempts=draw(counts),
+        recovery_exhausted=draw(st.booleans()) and made[cursor].status is not T.RUNNING,
+        dead=dead,
+        updated_at=draw(st.sampled_from([NOW - 500, NOW])),
+    )
+    state = replace(state, attention=NOW - 30 if needs_attention(state) else 0.0)
+    return Plan(tuple(plans), draw(st.integers(0, 2)), 60.0), state
+
+
+failures = st.just(BOOM)
+indices, booleans = st.integers(0, 2), st.booleans()
+EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
+    ev.StepCompleted: st.builds(ev.StepCompleted, indices, counts),
+    ev.StepFailed: st.builds(ev.StepFailed, indices, counts, failures, booleans, booleans, times),
+    ev.StepLost: st.builds(ev.StepLost, indices, counts),
+    ev.StepDeadLettered: st.builds(ev.StepDeadLettered, indices, st.just(DeadLetter(1, 0, "m"))),
+    ev.CompensationStarted: st.builds(
+        ev.CompensationStarted, st.sampled_from(["failure", "cancel", "recovery", "operator"])
+    ),
+    ev.StepCompensated: st.builds(ev.StepCompensated, indices, counts),
+    ev.CompensationAttemptFailed: st.builds(ev.CompensationAttemptFailed, indices, counts, failures, times),
+    ev.CompensationFailed: st.builds(ev.CompensationFailed, indices, counts, failures),
+    ev.CancelRequested: st.just(ev.CancelRequested()),
+    ev.SagaFailed: st.just(ev.SagaFailed()),
+    ev.Recovered: st.builds(ev.Recovered, booleans),
+    ev.RecoveryExhausted: st.just(ev.RecoveryExhausted()),
+    ev.Redriven: st.just(ev.Redriven()),
+    ev.Resolved: st.builds(ev.Resolved, st.just("seen"), st.just("none"), st.sampled_from([(), (0,)])),
+    ev.MessageArrived: st.builds(
+        ev.MessageArrived, indices, booleans, st.integers(1, 4), st.just(0), st.sampled_from("mn"), leases, times
+    ),
+    ev.StallNoticed: st.builds(ev.StallNoticed, leases),
+    ev.CancelAsked: st.just(ev.CancelAsked("somebody")),
+    ev.RetryAsked: st.builds(ev.RetryAsked, leases),
+    ev.CompensateAsked: st.builds(ev.CompensateAsked, leases),
+    ev.ResolveAsked: st.builds(ev.ResolveAsked, leases, st.just("seen"), st.just("none"), st.just(())),
+}
+anything: st.SearchStrategy[Any] = st.one_of(*EVENTS.values())
+sequences = st.lists(st.tuples(anything, st.sampled_from([0.0, 20.0, 100.0])), max_size=12)
+
+
+def likely(state: SagaState, plan: Plan) -> list[ev.Event]:
+    """Events that fit the state: generated ones seldom do."""
+    step = state.current
+    lease = Lease("new", NOW + 900, NOW + 900)
+    found: list[ev.Event] = [ev.MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", lease)]
+    if step is not None and step.status is T.RUNNING:
+        found += [ev.StepCompleted(state.cursor, step.attempts), ev.StepFailed(state.cursor, step.attempts, BOOM)]
+    if step is not None and step.status is T.COMPENSATING:
+        found += [ev.StepCompensated(state.cursor, step.undo_attempts)]
+        found += [ev.CompensationAttemptFailed(state.cursor, step.undo_attempts, BOOM)]
+    fact = owed(plan, state) if state.cursor < len(state.steps) else None
+    return [*found, *([fact] if fact else [])]
+
+
+def check(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decision:
+    """Decide, and check everything that one decision must hold to."""
+    decision = decide(plan, state, event, now)
+    after = decision.state
+    row = TABLE.get((state.status, type(event)))
+    if row is None:
+        assert decision == Decision(state)
+        return decision
+    assert after.status is state.status or after.status in row.targets
+    _check_numbers(state, after, event)
+    if isinstance(event, ev.Fact) and after is state:
+        assert not decision.commands
+    if any(isinstance(command, Refuse) for command in decision.commands):
+        assert after is state
+    if state.over and after is not state:
+        assert isinstance(event, OPERATORS)
+    _check_backward(state, decision, event)
+    return decision
+
+
+def _check_numbers(state: SagaState, after: SagaState, event: ev.Event) -> None:
+    changed = isinstance(event, ev.Fact) and after is not state
+    assert after.seq == state.seq + changed
+    assert after.dispatch >= state.dispatch
+    assert after.lost_until >= state.lost_until
+    claims = after is not state and not isinstance(event, ev.Fact | ev.CancelAsked)
+    assert after.token == state.token + claims
+
+
+def _check_backward(state: SagaState, decision: Decision, event: ev.Event) -> None:
+    back = state.undoing or state.over
+    runs = [command for command in decision.commands if isinstance(command, Run)]
+    assert not (back and any(not run.undo for run in runs))
+    assert not (back and decision.state.status in (S.PENDING, S.RUNNING))
+    for command in decision.commands:
+        if back and isinstance(command, Write):
+            assert not isinstance(command.fact, ev.StepLost | ev.StepDeadLettered | ev.SagaFailed)
+    for was, is_ in zip(state.steps, decision.state.steps, strict=True):
+        assert is_.attempts >= was.attempts
+        if was.status is T.COMPLETED and is_.status is T.RUNNING:
+            raise AssertionError("a completed step runs again")
+
+
+@SETTINGS
+@given(sagas(), anything, times)
+def test_one_event_from_any_state(given_: tuple[Plan, SagaState], event: ev.Event, now: float) -> None:
+    plan, state = given_
+    check(plan, state, event, now)
+
+
+@SETTINGS
+@given(sagas(), sequences, st.data())
+def test_any_events_in_any_order_and_number(
+    given_: tuple[Plan, SagaState], sequence: list[tuple[ev.Event, float]], data: st.DataObject
+) -> None:
+    plan, state = given_
+    turned, now, completed = False, NOW, set[tuple[int, int]]()
+    for event, later in sequence:
+        now += later
+        chosen = event if data.draw(booleans) else data.draw(st.sampled_from(likely(state, plan)))
+        for _ in range(data.draw(st.integers(1, 2))):
+            before, decision = state, check(plan, state, chosen, now)
+            state = decision.state
+            turned = turned or before.undoing or before.over
+            assert not turned or not any(isinstance(c, Run) and not c.undo for c in decision.commands)
+            if isinstance(chosen, ev.StepCompleted) and state is not before:
+                assert (chosen.index, chosen.attempt) not in completed, "a step is committed twice"
+                completed.add((chosen.index, chosen.attempt))
+
+
+@SETTINGS
+@given(sagas(), st.one_of(*(EVENTS[kind] for kind in ABOUT_AN_EXECUTION)))
+def test_a_fact_about_no_execution_under_way_changes_nothing(given_: tuple[Plan, SagaState], event: Any) -> None:
+    plan, state = given_
+    step = state.current
+    forward = isinstance(event, ev.StepCompleted | ev.StepFailed | ev.StepLost)
+    number = step and (step.attempts if forward else step.undo_attempts)
+    busy = step is not None and step.status is (T.RUNNING if forward else T.COMPENSATING)
+    fits = busy and (state.cursor, number) == (event.index, event.attempt) and state.lease is not None
+    decision = decide(plan, state, event, NOW)
+    assert (decision.state is not state) == fits
+    if not fits:
+        assert decision == Decision(state)
+
+
+@SETTINGS
+@given(sagas(), st.one_of(*(strategy for kind, strategy in EVENTS.items() if issubclass(kind, ev.Fact))))
+def test_nobody_journals_without_the_lease(given_: tuple[Plan, SagaState], fact: ev.Fact) -> None:
+    plan, state = given_
+    free = replace(state, lease=None)
+    assert decide(plan, free, fact, NOW) == Decision(free)
+
+
+@SETTINGS
+@given(
+    sagas(), st.one_of(*(EVENTS[kind] for kind in EVENTS if issubclass(kind, ev.Fact) and kind is not ev.SagaFailed))
+)
+def test_a_journaled_fact_stays_valid_when_a_cancel_is_accepted(given_: tuple[Plan, SagaState], fact: ev.Fact) -> None:
+    """SagaFailed is journaled and committed at once, on condition that there is no cancel."""
+    plan, state = given_
+    able = state.status in (S.PENDING, S.RUNNING, S.DEAD_LETTERED) and not state.cancel_requested_at
+    if able and decide(plan, state, fact, NOW).state is not state:
+        cancelled = replace(state, cancel_requested_at=NOW)
+        assert decide(plan, cancelled, fact, NOW).state is not cancelled
+
+
+@SETTINGS
+@given(sagas())
+def test_what_whoever_turns_up_is_told_to_write_fits(given_: tuple[Plan, SagaState]) -> None:
+    plan, state = given_
+    mine = Lease("new", NOW + 9, NOW + 9)
+    message = ev.MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", mine)
+    asked = (ev.RetryAsked(mine), ev.CompensateAsked(mine), ev.ResolveAsked(mine, "seen", "none"))
+    for event in (message, ev.StallNoticed(mine), *asked):
+        decision = decide(plan, state, event, NOW)
+        for command in decision.commands:
+            if isinstance(command, Write):
+                written = decide(plan, decision.state, command.fact, NOW)
+                assert written.state is not decision.state, f"{event} has {command.fact} written, which does not fit"
+
+
+@SETTINGS
+@given(sagas(), st.data())
+def test_once_events_stop_it_is_over_or_waits_for_a_person(given_: tuple[Plan, SagaState], data: st.DataObject) -> None:
+    """Deliver whatever is current, run what is to be run, let time pass when nothing else happens."""
+    plan, state = given_
+    now = NOW
+    for _ in range(400):
+        if state.over or (state.status is S.DEAD_LETTERED and not state.cancel_requested_at):
+            return
+        state, waiting = _live(plan, state, now, data)
+        now += 2_000 * waiting
+    raise AssertionError(f"it goes on for ever: {state}")
+
+
+def _live(plan: Plan, state: SagaState, now: float, data: st.DataObject) -> tuple[SagaState, bool]:
+    lease = Lease("new", now + 100, now + 100)
+    index = min(state.cursor, len(state.steps) - 1)
+    arrived: ev.Event = ev.MessageArrived(index, state.undoing, state.dispatch, 0, "x", lease)
+    if state.lease is not None and data.draw(booleans):
+        arrived = ev.StallNoticed(lease)
+    decision = decide(plan, state, arrived, now)
+    if decision.state is state:
+        return state, True
+    return _obey(plan, decision, now, data), False
+
+
+def _obey(plan: Plan, decision: Decision, now: float, data: st.DataObject) -> SagaState:
+    """Write what is to be written, fail or complete what is to be run, until the lease is free."""
+    while decision.state.lease is not None:
+        state = decision.state
+        command = next(c for c in decision.commands if isinstance(c, Run | Write))
+        fact = command.fact if isinstance(command, Write) else _outcome(command, data)
+        decision = decide(plan, state, fact, now)
+        assert decision.state is not state
+    return decision.state
+
+
+def _outcome(command: Run, data: st.DataObject) -> ev.Fact:
+    good = data.draw(booleans)
+    if good:
+        return (ev.StepCompensated if command.undo else ev.StepCompleted)(command.index, command.attempt)
+    kind = ev.CompensationAttemptFailed if command.undo else ev.StepFailed
+    return kind(command.index, command.attempt, BOOM)
+
+
+def test_every_pair_of_status_and_event_has_one_row_at_most() -> None:
+    pairs = [(source, row.event) for row in ROWS for source in row.sources]
+    assert len(pairs) == len(set(pairs)) == len(TABLE)
+    assert {kind for _, kind in pairs} == set(EVENTS)
+
+
+def test_no_row_leads_back() -> None:
+    for row in ROWS:
+        for source in row.sources:
+            if source is S.COMPENSATING or source in OVER:
+                assert not {S.PENDING, S.RUNNING} & set(row.targets), row
+
+
+def _anybody(state: SagaState, fact: ev.StepFact) -> StepState | None:
+    return state.current
+
+
+def _counts_backward(state: SagaState) -> SagaState:
+    return replace(state, seq=state.seq - 1)
+
+
+MISTAKES: list[tuple[str, Callable[..., Any], Any]] = [
+    ("_running", _anybody, test_a_fact_about_no_execution_under_way_changes_nothing),
+    ("_being_undone", _anybody, test_a_fact_about_no_execution_under_way_changes_nothing),
+    ("_committed", _counts_backward, test_one_event_from_any_state),
+]
+
+
+@pytest.mark.parametrize(("name", "mistake", "test"), MISTAKES)
+def test_a_mistake_is_noticed(
+    name: str, mistake: Callable[..., Any], test: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facts, name, mistake)
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        test()
