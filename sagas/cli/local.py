@@ -13,6 +13,7 @@ from sagas.local.errors import LocalStackError
 from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
 from sagas.local.stack import down as end_stack
 from sagas.local.stack import up as start_stack
+from sagas.local.tick import tick as run_supervisor
 
 __all__ = ["app"]
 
@@ -55,6 +56,22 @@ def down() -> None:
         say(end_stack(Path.cwd()))
     except LocalStackError as error:
         fail(str(error))
+
+
+@app.command()
+def tick(
+    stale_after: Annotated[
+        float | None, typer.Option(min=0, help="Seconds of silence that count as a stall; each saga's own by default.")
+    ] = None,
+) -> None:
+    """Have the supervisor recover once, now."""
+    try:
+        counts = run_supervisor(Path.cwd(), stale_after)
+    except LocalStackError as error:
+        fail(str(error))
+    say(f"{counts['recovered']} recovered, {counts['untouched']} left as they were, {counts['failed']} failed")
+    for saga_id in counts.get("saga_ids", ()):
+        say(saga_id)
 
 
 def _show(description: Description, *, detach: bool = True) -> None:

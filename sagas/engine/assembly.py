@@ -85,7 +85,7 @@ def assemble(
     starter = Starter(registry, control, journal, queues, clock, definitions)
     listing = Listing(tables, settings)
     reader = Reader(registry, control, journal, listing)
-    rescue = Rescue(registry, control, settler, queues, clock)
+    rescue = Rescue(registry, control, settler, queues, clock, breakers)
     recovery = Recovery(registry, control, listing, rescue, clock, logger)
     operations = Operations(reader, control, rescue, clock)
     tools = Tools(control, journal, settler, breakers, Runner(), clock, logger, connect)

@@ -9,6 +9,7 @@ from sagas.core.automaton import decide
 from sagas.core.commands import Decision, Send, Write
 from sagas.core.plan import Plan
 from sagas.core.states import Lease, SagaState
+from sagas.engine.breaker import Breakers
 from sagas.engine.clock import Clock
 from sagas.engine.ports import Postbox
 from sagas.engine.registry import Registry, plan_for
@@ -31,6 +32,7 @@ class Rescue:
     settler: Settler
     postbox: Postbox
     clock: Clock
+    breakers: Breakers
 
     def plan(self, state: SagaState) -> Plan:
         """Return the saga's plan."""
@@ -60,7 +62,21 @@ class Rescue:
         plan = self.plan(state)
         judged = plan if stale_after is None else replace(plan, stale_after=stale_after)
         decision = decide(judged, state, ev.StallNoticed(self.lease()), self.clock.now())
-        return state if decision.state is state else self.carry_out(plan, state, decision, Note(actor=actor))
+        if decision.state is state or self._excused(judged, state, decision):
+            return state
+        return self.carry_out(plan, state, decision, Note(actor=actor))
+
+    def _excused(self, plan: Plan, state: SagaState, decision: Decision) -> bool:
+        """Whether the silence may be an open circuit breaker's doing, which is no stall."""
+        stalled = any(isinstance(c, Write) and c.fact == ev.Recovered(stall=True) for c in decision.commands)
+        return stalled and self.clock.now() < self.excused_until(state) + plan.stale_after
+
+    def excused_until(self, state: SagaState) -> float:
+        """Return until when (epoch seconds) the current step's circuit breaker explains silence; 0 if it does not."""
+        step = state.current
+        if state.undoing or step is None:
+            return 0.0
+        return self.breakers.excused_until(state.saga, step.name)
 
     def carry_out(self, plan: Plan, state: SagaState, decision: Decision, note: Note) -> SagaState | None:
         """Claim, journal what was decided, send what follows; ``None`` if the claim was lost to somebody else."""

@@ -33,6 +33,14 @@ def local_stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
     running.stop()
 
 
+@pytest.fixture(scope="session")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
+    """The sagas on trial, running for the whole session."""
+    running = launch(_project(tmp_path_factory.mktemp("trials")), "python -m tests.e2e.trials.app")
+    yield running
+    running.stop()
+
+
 @pytest.fixture
 def probe(project: Path) -> Generator[Running]:
     """A stack of one queue and one function."""

@@ -12,40 +12,10 @@ from typing import Any
 import pytest
 import urllib3
 
+from tests.e2e.api import Api
 from tests.e2e.stack import REPOSITORY, Running, poll
 
 pytestmark = pytest.mark.e2e
-
-_ENDS = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED", "DEAD_LETTERED")
-
-
-class Api:
-    """The stack's API, as a stranger calls it."""
-
-    def __init__(self, stack: Running) -> None:
-        self.url: str = stack.description["api_url"]
-        self._http = urllib3.PoolManager()
-
-    def call(
-        self, method: str, path: str, body: Any = None, *, raw: bytes | None = None, **headers: str
-    ) -> tuple[int, Any, dict[str, str]]:
-        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        answer = self._http.request(method, self.url + path, body=data, headers=named, timeout=30.0)
-        return answer.status, answer.json(), dict(answer.headers)
-
-    def run(self, name: str, body: Any) -> dict[str, Any]:
-        status, saga, _ = self.call("POST", f"/sagas/{name}", body)
-        assert status == 202, saga
-
-        def ended() -> dict[str, Any] | None:
-            _, now, _ = self.call("GET", f"/sagas/{name}/{saga['saga_id']}")
-            return now if now["status"] in _ENDS else None
-
-        return poll(f"the end of {name}", ended)
-
-    def count(self, name: str) -> int:
-        return len(self.call("GET", f"/sagas?name={name}&limit=100")[1]["sagas"])
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from typing import Any, cast
 from uuid import uuid4
 
@@ -446,3 +447,15 @@ def test_half_open_lets_one_of_many_environments_try(environments: list[Deployme
     assert LOG == ["call:1"]
     assert [type(outcome) for outcome in outcomes].count(Done) == 1
     assert store.get("probed", "call").closed
+
+
+def test_an_open_circuit_is_no_stall(timeline: Make) -> None:
+    t = timeline(Shaky)
+    saga_id = _opened(t)
+    store = BreakerItems(t.deployment.control._tables)
+    known = store.get("shaky", "call")
+    assert store.swap("shaky", "call", known, replace(known, open_until=t.clock.now() + 3600, revision="x"))
+    for _ in range(12):
+        t.clock.time += 300
+        assert t.deployment.recovery.run(10).recovered == []
+    assert t.world.show("shaky", saga_id)["recovery_attempts"] == 0

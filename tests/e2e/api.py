@@ -1,0 +1,60 @@
+"""The API of a local stack, as a stranger calls it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import urllib3
+
+from tests.e2e.stack import Running, poll
+
+__all__ = ["Api"]
+
+_ENDS = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED", "DEAD_LETTERED")
+
+
+class Api:
+    """The stack's API, as a stranger calls it."""
+
+    def __init__(self, stack: Running) -> None:
+        self.url: str = stack.description["api_url"]
+        self._http = urllib3.PoolManager()
+
+    def call(
+        self, method: str, path: str, body: Any = None, *, raw: bytes | None = None, **headers: str
+    ) -> tuple[int, Any, dict[str, str]]:
+        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = self._http.request(method, self.url + path, body=data, headers=named, timeout=30.0)
+        return answer.status, answer.json(), dict(answer.headers)
+
+    def start(self, name: str, body: Any) -> dict[str, Any]:
+        status, saga, _ = self.call("POST", f"/sagas/{name}", body)
+        assert status == 202, saga
+        return saga
+
+    def show(self, saga: dict[str, Any]) -> dict[str, Any]:
+        return self.call("GET", f"/sagas/{saga['name']}/{saga['saga_id']}")[1]
+
+    def wait(self, saga: dict[str, Any], *statuses: str, deadline: float = 30.0) -> dict[str, Any]:
+        """Wait until the saga has one of the statuses; without any, until it is over or waits for a person."""
+        wanted = statuses or _ENDS
+
+        def reached() -> dict[str, Any] | None:
+            now = self.show(saga)
+            return now if now["status"] in wanted else None
+
+        return poll(f"{saga['name']} to be {' or '.join(wanted)}", reached, deadline)
+
+    def run(self, name: str, body: Any) -> dict[str, Any]:
+        return self.wait(self.start(name, body))
+
+    def audit(self, saga: dict[str, Any]) -> list[dict[str, Any]]:
+        return self.call("GET", f"/sagas/{saga['name']}/{saga['saga_id']}/audit?limit=100")[1]["entries"]
+
+    def actions(self, saga: dict[str, Any]) -> list[str]:
+        return [entry["action"] for entry in self.audit(saga)]
+
+    def count(self, name: str) -> int:
+        return len(self.call("GET", f"/sagas?name={name}&limit=100")[1]["sagas"])

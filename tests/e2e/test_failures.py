@@ -1,0 +1,208 @@
+"""Every way a step can fail, on real queues and functions."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.e2e.api import Api
+from tests.e2e.stack import Running, poll, run_sagas
+
+pytestmark = pytest.mark.e2e
+
+
+class Trials:
+    """The stack on trial, its API, and what was executed."""
+
+    def __init__(self, stack: Running) -> None:
+        self.stack = stack
+        self.api = Api(stack)
+        self.sqs = stack.client("sqs")
+        self._dynamodb = stack.client("dynamodb")
+
+    def executed(self, saga: dict[str, Any]) -> list[str]:
+        """What was executed, by name and attempt."""
+        answer = self._dynamodb.query(
+            TableName=self.stack.description["outputs"]["TrialsTable"],
+            KeyConditionExpression="saga_id = :id",
+            ExpressionAttributeValues={":id": {"S": saga["saga_id"]}},
+            ConsistentRead=True,
+        )
+        return sorted(item["what"]["S"] for item in answer["Items"])
+
+    def dead_letters(self, name: str, saga: dict[str, Any]) -> list[dict[str, Any]]:
+        """The saga's messages in the dead-letter queue."""
+        url = self.stack.description["dead_letter_queues"][name]
+        found = self.sqs.receive_message(
+            QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0, MessageAttributeNames=["All"]
+        )
+        of = saga["saga_id"]
+        return [m for m in found.get("Messages", []) if m["MessageAttributes"]["saga_id"]["StringValue"] == of]
+
+    def dead_lettered(self, executions: int = 2) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Run a saga into the dead-letter queue; return it and its dead letter."""
+        saga = self.api.start("waiting", {"mood": "fail", "executions": executions})
+        saga = self.api.wait(saga, "DEAD_LETTERED")
+        (letter,) = poll("the dead letter", lambda: self.dead_letters("waiting", saga))
+        return saga, letter
+
+    def tick(self) -> None:
+        ended = run_sagas(self.stack.project, "local", "tick", "--stale-after", "20")
+        assert ended.returncode == 0, ended.stderr
+
+
+@pytest.fixture
+def on(trials: Running) -> Trials:
+    return Trials(trials)
+
+
+def test_retries_follow_the_formula_and_then_it_is_undone(on: Trials) -> None:
+    saga = on.api.run("compensating", {"mood": "fail"})
+    assert (saga["status"], saga["error"]["step"]) == ("COMPENSATED", "act")
+    assert on.executed(saga) == [f"act:{n}" for n in range(1, 7)] + ["begin:1", "undo_begin:1"]
+    assert saga["steps"][1]["attempts"] == 6
+    failed = [entry for entry in on.api.audit(saga) if entry["action"] == "StepFailed"]
+    assert [entry["attempt"] for entry in failed] == [1, 2, 3, 4, 5, 6]
+    assert all(entry["details"]["error"] == {"type": "RuntimeError", "message": "as was asked for"} for entry in failed)
+
+
+def test_a_retry_may_succeed(on: Trials) -> None:
+    saga = on.api.run("compensating", {"mood": "fail", "executions": 2})
+    assert saga["status"] == "COMPLETED"
+    assert on.executed(saga) == ["act:1", "act:2", "act:3", "begin:1"]
+
+
+def test_rejected_is_undone_at_once(on: Trials) -> None:
+    saga = on.api.run("waiting", {"mood": "reject"})
+    assert saga["status"] == "COMPENSATED"
+    assert on.executed(saga) == ["act:1", "begin:1", "undo_begin:1"]
+
+
+def test_a_failed_undo_waits_for_a_person_and_can_be_retried(on: Trials) -> None:
+    saga = on.api.run("compensating", {"mood": "stubborn", "executions": 2})
+    assert saga["status"] == "COMPLETED"  # the act of a stubborn trial succeeds once its executions are through
+    saga = on.api.run("compensating", {"mood": "stubborn", "executions": 6})
+    assert saga["status"] == "COMPENSATION_FAILED"
+    assert saga["error"]["step"] == "act"
+    failed = next(entry for entry in on.api.audit(saga) if entry["action"] == "CompensationFailed")
+    assert {"error", "attempts", "trace_id", "stack_trace"} <= failed["details"].keys()
+    path = f"/sagas/compensating/{saga['saga_id']}"
+    assert on.api.call("POST", f"{path}/retry", {"note": "again"})[0] == 202
+    on.api.wait(saga, "COMPENSATION_FAILED")
+    assert on.executed(saga)[-4:] == [f"undo_begin:{n}" for n in range(1, 5)]
+    assert on.api.call("POST", f"{path}/resolve", {"action": "refunded by hand"})[0] == 422
+    resolution = {"note": "done by hand", "action": "refunded", "steps": ["begin"]}
+    status, settled, _ = on.api.call("POST", f"{path}/resolve", resolution)
+    assert (status, settled["steps"][0]["status"]) == (200, "COMPENSATED")
+    assert settled["resolution"]["note"] == "done by hand"
+    listed = on.api.call("GET", "/attention?name=compensating&limit=100")[1]["sagas"]
+    assert saga["saga_id"] not in [one["saga_id"] for one in listed]
+    assert on.api.call("POST", f"{path}/resolve", resolution)[0] == 409
+
+
+def test_dead_letters_carry_their_saga_and_wait(on: Trials) -> None:
+    saga, letter = on.dead_lettered()
+    named = {name: value["StringValue"] for name, value in letter["MessageAttributes"].items()}
+    assert named == {"saga": "waiting", "saga_id": saga["saga_id"], "step": "act"}
+    listed = on.api.call("GET", "/attention?name=waiting&limit=100")[1]["sagas"]
+    assert saga["saga_id"] in [one["saga_id"] for one in listed]
+    assert on.executed(saga) == ["act:1", "act:2", "begin:1"]
+
+
+def test_a_dead_letter_moved_back_resumes_the_saga_once(on: Trials) -> None:
+    saga, letter = on.dead_lettered()
+    queue = on.stack.description["queues"]["waiting"]["act"]
+    attributes = {
+        name: {"DataType": "String", "StringValue": value["StringValue"]}
+        for name, value in letter["MessageAttributes"].items()
+    }
+    for _ in range(2):
+        on.sqs.send_message(QueueUrl=queue, MessageBody=letter["Body"], MessageAttributes=attributes)
+    assert on.api.wait(saga, "COMPLETED")["steps"][1]["attempts"] == 3
+    assert on.executed(saga) == ["act:1", "act:2", "act:3", "begin:1"]
+    assert on.api.actions(saga).count("Redriven") == 1
+
+
+def test_an_operator_retries_a_dead_lettered_saga(on: Trials) -> None:
+    saga, _ = on.dead_lettered()
+    status, _, _ = on.api.call("POST", f"/sagas/waiting/{saga['saga_id']}/retry", {"note": "fixed it"})
+    assert status == 202
+    on.api.wait(saga, "COMPLETED")
+    redriven = next(entry for entry in on.api.audit(saga) if entry["action"] == "Redriven")
+    assert redriven["details"]["note"] == "fixed it"
+    status, answer, _ = on.api.call("POST", f"/sagas/waiting/{saga['saga_id']}/retry", {})
+    assert status == 409
+    assert "COMPLETED" in answer["error"]["message"]
+
+
+def test_an_operator_gives_a_dead_lettered_saga_up(on: Trials) -> None:
+    saga, _ = on.dead_lettered()
+    status, _, _ = on.api.call("POST", f"/sagas/waiting/{saga['saga_id']}/compensate", {"note": "not worth it"})
+    assert status == 202
+    assert on.api.wait(saga, "COMPENSATED")["steps"][0]["status"] == "COMPENSATED"
+
+
+def test_an_open_circuit_postpones_and_uses_up_nothing(on: Trials) -> None:
+    saga = on.api.run("breaking", {"mood": "fail", "executions": 3})
+    assert saga["status"] == "COMPLETED"
+    assert on.executed(saga) == ["act:1", "act:2", "act:3", "act:4", "begin:1"]
+    assert on.dead_letters("breaking", saga) == []
+
+
+def test_a_process_that_dies_counts_as_an_attempt(on: Trials) -> None:
+    recovers = on.api.start("dying", {"mood": "exit", "executions": 1})
+    never = on.api.start("dying", {"mood": "exit"})
+
+    def ended(saga: dict[str, Any]) -> Callable[[], bool]:
+        def check() -> bool:
+            on.tick()
+            return on.api.show(saga)["status"] in ("COMPLETED", "COMPENSATED")
+
+        return check
+
+    poll("the one that dies once", ended(recovers), 60)
+    poll("the one that dies for good", ended(never), 90)
+    assert on.api.show(recovers)["status"] == "COMPLETED"
+    assert on.executed(recovers) == ["act:1", "act:2", "begin:1"]
+    gone = on.api.show(never)
+    assert (gone["status"], gone["error"]["type"]) == ("COMPENSATED", "Lost")
+    assert gone["in_doubt"] == ["act"]
+    assert on.executed(never) == ["act:1", "act:2", "begin:1", "undo_begin:1"]
+
+
+def test_five_deliveries_at_once_execute_once(on: Trials) -> None:
+    saga = on.api.run("compensating", {"mood": "calm"})
+    body = {"saga_id": saga["saga_id"], "saga": "compensating", "step": "act", "index": 1, "undo": False, "dispatch": 2}
+    queue = on.stack.description["queues"]["compensating"]["act"]
+    senders = [
+        threading.Thread(target=on.sqs.send_message, kwargs={"QueueUrl": queue, "MessageBody": json.dumps(body)})
+        for _ in range(5)
+    ]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+
+    def drained() -> bool:
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        counts = on.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=names)["Attributes"]
+        return all(int(counts[name]) == 0 for name in names)
+
+    assert poll("late messages to be dropped", drained)
+    assert on.executed(saga) == ["act:1", "begin:1"]
+    assert on.api.show(saga)["status"] == "COMPLETED"
+
+
+def test_cancel_undoes_what_was_done(on: Trials) -> None:
+    saga, _ = on.dead_lettered()
+    path = f"/sagas/waiting/{saga['saga_id']}"
+    status, _, _ = on.api.call("DELETE", path)
+    assert status in (200, 202)
+    assert on.api.wait(saga, "CANCELLED")["steps"][0]["status"] == "COMPENSATED"
+    assert on.api.call("DELETE", path)[0] == 200
+    done = on.api.run("compensating", {"mood": "calm"})
+    assert on.api.call("DELETE", f"/sagas/compensating/{done['saga_id']}")[0] == 409

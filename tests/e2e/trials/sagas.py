@@ -1,0 +1,107 @@
+"""Sagas that fail in every way a function can. What each execution did is an item of a table of their own."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Self
+
+from sagas import CircuitBreaker, Context, Exhausted, Rejected, Retry, Saga, step
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How the second step behaves: ``mood`` is one word; ``executions`` of it that misbehave before it does not."""
+
+    mood: str = "calm"
+    executions: int = 99
+
+
+class Base(Saga[Trial]):
+    """Notes what was executed, and misbehaves as asked."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+
+    @classmethod
+    def create(cls) -> Self:
+        """Take the table from the environment."""
+        return cls(os.environ["TRIALS_TABLE"])
+
+    @step(timeout=3)
+    def begin(self, ctx: Context) -> str:
+        """Do something that can be undone."""
+        self.note(ctx, "begin")
+        return ctx.idempotency_key
+
+    @begin.compensate(retry=Retry.constant(max_retries=1, delay=0.1))
+    def undo_begin(self, request: Trial, begin: str, ctx: Context) -> None:
+        """Undo it, unless the undo is what is on trial."""
+        self.note(ctx, "undo_begin")
+        if request.mood == "stubborn" and ctx.attempt <= request.executions:
+            raise RuntimeError("cannot be undone")
+
+    def note(self, ctx: Context, what: str) -> None:
+        """Record one execution."""
+        item = {
+            "saga_id": {"S": ctx.saga_id},
+            "what": {"S": f"{what}:{ctx.attempt}"},
+            "key": {"S": ctx.idempotency_key},
+        }
+        ctx.client("dynamodb").put_item(TableName=self._table, Item=item)
+
+    def misbehave(self, request: Trial, ctx: Context) -> None:
+        """Fail in the way that is asked for."""
+        if ctx.attempt > request.executions:
+            return
+        if request.mood == "exit":
+            os._exit(7)
+        if request.mood == "reject":
+            raise Rejected("the business says no")
+        if request.mood in ("fail", "stubborn"):
+            raise RuntimeError("as was asked for")
+
+
+class Compensating(Base, name="compensating"):
+    """Exhaustion undoes."""
+
+    @step(retry=Retry.exponential(max_retries=5, base_delay=0.2), timeout=3)
+    def act(self, request: Trial, ctx: Context) -> None:
+        """Misbehave."""
+        self.note(ctx, "act")
+        self.misbehave(request, ctx)
+
+
+class Dying(Base, name="dying", stale_after=timedelta(seconds=30)):
+    """Its process dies; two executions are allowed."""
+
+    @step(retry=Retry.constant(max_retries=1, delay=0.0), timeout=1)
+    def act(self, request: Trial, ctx: Context) -> None:
+        """Misbehave."""
+        self.note(ctx, "act")
+        self.misbehave(request, ctx)
+
+
+class Waiting(Base, name="waiting"):
+    """Exhaustion waits for an operator."""
+
+    @step(retry=Retry.constant(max_retries=1, delay=0.1, on_exhausted=Exhausted.DEAD_LETTER), timeout=3)
+    def act(self, request: Trial, ctx: Context) -> None:
+        """Misbehave."""
+        self.note(ctx, "act")
+        self.misbehave(request, ctx)
+
+
+class Breaking(Base, name="breaking"):
+    """Behind a circuit breaker that opens after two failures."""
+
+    @step(
+        retry=Retry.constant(max_retries=3, delay=0.1),
+        timeout=3,
+        circuit_breaker=CircuitBreaker(failure_threshold=2, open_for=3.0),
+    )
+    def act(self, request: Trial, ctx: Context) -> None:
+        """Misbehave."""
+        self.note(ctx, "act")
+        self.misbehave(request, ctx)
