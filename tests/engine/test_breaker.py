@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -19,7 +20,7 @@ from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.breaker import BreakerState
-from sagas.engine.assembly import Deployment, assemble
+from sagas.engine.assembly import Deployment, assemble, settings_from
 from sagas.engine.attempt import lease_for
 from sagas.engine.outcome import Done, Later, Outcome
 from sagas.engine.registry import Registry
@@ -31,6 +32,7 @@ from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
 from sagas.store.breakers import BreakerItems
 from sagas.store.settings import StoreSettings
+from sagas.store.tables import tables_for
 from tests.engine.timeline import StillClock, Timeline, emulated, timeline
 from tests.support.aws import REGION, LambdaContext, client, create_tables
 from tests.support.engines import emulator
@@ -110,7 +112,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> type[_Counted]:
 
 
 def _stored(t: Timeline, step: str = "call") -> BreakerState:
-    return BreakerItems(t.deployment.control._tables).get("shaky", step)  # pyright: ignore[reportPrivateUsage]
+    return BreakerItems(tables_for(settings_from(os.environ))).get("shaky", step)  # pyright: ignore[reportPrivateUsage]
 
 
 def _opened(t: Timeline) -> str:
