@@ -22,14 +22,9 @@ from tests.unit.core.making import BOOM, NOW, S, T
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
 SETTINGS = settings(max_examples=200, deadline=None, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
 OPERATORS = (ev.Redriven, ev.Resolved, ev.RetryAsked, ev.CompensateAsked, ev.ResolveAsked, ev.CompensationStarted)
-ABOUT_AN_EXECUTION = (
-    ev.StepCompleted,
-    ev.StepFailed,
-    ev.StepLost,
-    ev.StepCompensated,
-    ev.CompensationAttemptFailed,
-    ev.CompensationFailed,
-)
+FORWARD = (ev.StepCompleted, ev.StepFailed, ev.StepLost)
+BACKWARD = (ev.StepCompensated, ev.CompensationAttemptFailed, ev.CompensationFailed)
+FAILURES = (ev.StepFailed, ev.CompensationAttemptFailed, ev.CompensationFailed)
 
 times = st.sampled_from([0.0, NOW - 50, NOW, NOW + 50])
 counts = st.integers(0, 3)
@@ -204,10 +199,13 @@ def _check_backward(state: SagaState, decision: Decision, event: ev.Event) -> No
 
 
 @SETTINGS
-@given(sagas(), anything, times)
-def test_one_event_from_any_state(given_: tuple[Plan, SagaState], event: ev.Event, now: float) -> None:
+@given(sagas(), anything, times, st.data())
+def test_one_event_from_any_state(
+    given_: tuple[Plan, SagaState], event: ev.Event, now: float, data: st.DataObject
+) -> None:
     plan, state = given_
     check(plan, state, event, now)
+    check(plan, state, data.draw(st.sampled_from(likely(state, plan))), now)
 
 
 @SETTINGS
@@ -230,18 +228,28 @@ def test_any_events_in_any_order_and_number(
                 completed.add((chosen.index, chosen.attempt))
 
 
+@st.composite
+def executions(draw: st.DrawFn) -> tuple[Plan, SagaState, Any]:
+    """A saga on its way and a fact about an execution: the one under way, an earlier or later one, another step's."""
+    plan, state = draw(sagas().filter(lambda drawn: drawn[1].status in (S.RUNNING, S.COMPENSATING)))
+    kind: Any = draw(st.sampled_from(FORWARD if state.status is S.RUNNING or draw(booleans) else BACKWARD))
+    step = state.steps[state.cursor]
+    number = step.attempts if kind in FORWARD else step.undo_attempts
+    index, attempt = draw(st.sampled_from([state.cursor, 0])), number + draw(st.sampled_from([0, 0, -1, 1]))
+    return plan, state, kind(index, attempt, *([BOOM] if kind in FAILURES else []))
+
+
 @SETTINGS
-@given(sagas(), st.one_of(*(EVENTS[kind] for kind in ABOUT_AN_EXECUTION)))
-def test_a_fact_about_no_execution_under_way_changes_nothing(given_: tuple[Plan, SagaState], event: Any) -> None:
-    plan, state = given_
-    step = state.current
-    forward = isinstance(event, ev.StepCompleted | ev.StepFailed | ev.StepLost)
-    number = step and (step.attempts if forward else step.undo_attempts)
-    busy = step is not None and step.status is (T.RUNNING if forward else T.COMPENSATING)
-    fits = busy and (state.cursor, number) == (event.index, event.attempt) and state.lease is not None
-    decision = decide(plan, state, event, NOW)
-    assert (decision.state is not state) == fits
-    if not fits:
+@given(executions())
+def test_a_fact_about_no_execution_under_way_changes_nothing(drawn: tuple[Plan, SagaState, Any]) -> None:
+    plan, state, fact = drawn
+    step, forward = state.steps[state.cursor], isinstance(fact, FORWARD)
+    number = step.attempts if forward else step.undo_attempts
+    busy = step.status is (T.RUNNING if forward else T.COMPENSATING) and state.lease is not None
+    decision = decide(plan, state, fact, NOW)
+    if busy and (state.cursor, number) == (fact.index, fact.attempt):
+        assert decision.state is not state
+    else:
         assert decision == Decision(state)
 
 
