@@ -29,7 +29,8 @@ def sweep(event: Mapping[str, Any], context: Any, deployment: Deployment) -> dic
 
     Args:
         event: ``{"task": "sweep"}``, and if need be ``saga`` (only this type), ``now`` (whatever the schedule says),
-            ``dry_run``, ``force`` (however many orphans there are) and ``start_after`` (a key).
+            ``dry_run``, ``force`` (however many orphans there are), ``start_after`` (a key) and ``seconds`` (to take at
+            most).
         context: Lambda's context.
         deployment: the parts at work.
 
@@ -43,8 +44,7 @@ def sweep(event: Mapping[str, Any], context: Any, deployment: Deployment) -> dic
     order = _order(event)
     sweeper = sweeper_of(deployment, os.environ)
     _check(order, sweeper)
-    remaining = context.get_remaining_time_in_millis() / 1000
-    reports = sweeper.run(order, deployment.clock.now() + max(remaining - _RESERVE, remaining / 2))
+    reports = sweeper.run(order, deployment.clock.now() + _budget(event, context))
     for report in reports:
         _tell(report)
     return {"swept": [asdict(report) for report in reports]}
@@ -57,6 +57,16 @@ def _order(event: Mapping[str, Any]) -> Order:
         problems = [Problem(f"$.{name}", f"must be {'true or false' if name in _FLAGS else 'text'}") for name in wrong]
         raise InvalidRequest("the event does not fit", problems)
     return Order(**given)
+
+
+def _budget(event: Mapping[str, Any], context: Any) -> float:
+    """Seconds the sweep may take."""
+    remaining = context.get_remaining_time_in_millis() / 1000
+    budget = max(remaining - _RESERVE, remaining / 2)
+    seconds: Any = event.get("seconds", budget)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
+        raise InvalidRequest("the event does not fit", [Problem("$.seconds", "must be a number above 0")])
+    return min(budget, seconds)
 
 
 def _check(order: Order, sweeper: Sweeper) -> None:

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from botocore.client import BaseClient
+from typer.testing import CliRunner, Result
 
 from sagas import Context, OrphanSweep, Retry, S3Object, Saga, step
+from sagas.cli.main import app
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.core.times import epoch
 from sagas.engine.assembly import Deployment
 from sagas.engine.clock import SystemClock
 from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import Order, Sweeper, sweeper_of
-from sagas.errors import InvalidRequest, NotFound
+from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.handlers.sweeping import sweep
+from sagas.local.errors import LocalStackError
+from sagas.store.objects import Objects, Page
 from tests.engine.conftest import World
 from tests.support.aws import REGION, LambdaContext
 from tests.support.sagas import Order as Request
 from tests.support.sagas import Trip
 
 Make = Callable[..., World]
+Run = Callable[..., Result]
 BUCKET = "zips"
 MIN_AGE = timedelta(hours=48)
 DAY = 24 * 3600.0
@@ -637,11 +644,102 @@ def test_the_task_refuses_what_it_cannot_sweep(desk: Callable[..., Desk], name: 
         sweep({"task": "sweep", "saga": name, "now": True}, LambdaContext(), d.deployment)
 
 
-@pytest.mark.parametrize("wrong", [{"saga": 1}, {"now": "yes"}, {"dry_run": 1}, {"force": []}, {"start_after": 5}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"saga": 1}, {"now": "yes"}, {"dry_run": 1}, {"force": []}, {"start_after": 5}, {"seconds": 0}, {"seconds": "1"}],
+)
 def test_the_task_refuses_what_does_not_fit(desk: Callable[..., Desk], wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as caught:
         sweep({"task": "sweep", **wrong}, LambdaContext(), desk().deployment)
     assert [problem.path for problem in caught.value.problems] == [f"$.{next(iter(wrong))}"]
+
+
+# The command
+
+
+@pytest.fixture
+def command(desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Desk, Run]]:
+    """Make a desk, and ``sagas sweep`` that calls its supervisor's task."""
+
+    def make(*classes: type[Any]) -> tuple[Desk, Run]:
+        d = desk(*classes)
+
+        def invoke(event: dict[str, Any]) -> dict[str, Any]:
+            assert event["task"] == "sweep"
+            try:
+                answer = sweep(json.loads(json.dumps(event)), LambdaContext(), d.deployment)
+            except SagaError as error:
+                raise LocalStackError(str(error)) from error
+            return json.loads(json.dumps(answer))
+
+        monkeypatch.setattr("sagas.cli.sweep.invoke_supervisor", invoke)
+        return d, lambda *options: CliRunner().invoke(app, ["sweep", *options])
+
+    return make
+
+
+def test_the_command_shows_and_then_does(command: Callable[..., tuple[Desk, Run]]) -> None:
+    d, run = command()
+    orphans, stranger = d.orphans(2), d.put("zips/readme.txt")
+    shown = run("zip", "--dry-run")
+    assert shown.exit_code == 0
+    assert "zip: 3 objects under zips/ in zips" in shown.output
+    assert "2  left by sagas that were undone; would be deleted" in shown.output
+    assert all(key in shown.output for key in (*orphans, stranger))
+    assert len(d.keys()) == 3
+    done = run("zip")
+    assert (done.exit_code, d.keys()) == (0, [stranger])
+    assert "2 deleted" in done.output
+
+
+def test_the_command_goes_on_until_the_end(
+    command: Callable[..., tuple[Desk, Run]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagas.store.objects.PAGE", 2)
+    d, run = command()
+    page = Objects.page
+
+    def take_time(self: Objects, prefix: str, start_after: str = "") -> Page:
+        d.clock.ahead += 16
+        return page(self, prefix, start_after)
+
+    monkeypatch.setattr(Objects, "page", take_time)
+    d.owned(3)
+    d.orphans(2)
+    done = run("zip", "--json")
+    report = json.loads(done.stdout)
+    assert done.exit_code == 0
+    assert (report["listed"], report["orphans"], report["deleted"], report["finished"]) == (5, 2, 2, True)
+    assert len(d.keys()) == 3
+
+
+def test_the_command_stops_and_can_be_forced(command: Callable[..., tuple[Desk, Run]]) -> None:
+    d, run = command()
+    d.orphans(20)
+    shown = run("zip", "--dry-run")
+    assert (shown.exit_code, "would stop" in shown.output) == (0, True)
+    stopped = run("zip")
+    assert (stopped.exit_code, len(d.keys())) == (1, 20)
+    assert "20 of 20 objects" in stopped.output
+    assert "--force" in stopped.output
+    assert run("zip", "--force").exit_code == 0
+    assert d.keys() == []
+
+
+@pytest.mark.parametrize(("name", "message"), [("trip", "declares no orphans"), ("gone", "NoSuchBucket")])
+def test_the_command_fails_in_one_line(command: Callable[..., tuple[Desk, Run]], name: str, message: str) -> None:
+    _, run = command(Zip, Gone, Trip)
+    failed = run(name)
+    assert failed.exit_code == 1
+    assert message in failed.stderr
+    assert failed.stderr.startswith("sagas: ")
+    assert failed.stderr.count("\n") == 1
+
+
+def test_the_command_needs_a_local_stack(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    failed = CliRunner().invoke(app, ["sweep", "zip"])
+    assert (failed.exit_code, "no local stack" in failed.output) == (1, True)
 
 
 def _taking(d: Desk, seconds: float) -> Callable[..., None]:
