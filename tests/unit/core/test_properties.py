@@ -236,7 +236,8 @@ def executions(draw: st.DrawFn) -> tuple[Plan, SagaState, Any]:
     step = state.steps[state.cursor]
     number = step.attempts if kind in FORWARD else step.undo_attempts
     index, attempt = draw(st.sampled_from([state.cursor, 0])), number + draw(st.sampled_from([0, 0, -1, 1]))
-    return plan, state, kind(index, attempt, *([BOOM] if kind in FAILURES else []))
+    more: list[Any] = [BOOM] if kind in FAILURES else []
+    return plan, state, kind(index, attempt, *more)
 
 
 @SETTINGS

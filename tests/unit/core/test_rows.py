@@ -1,0 +1,241 @@
+"""Each row of the table by an example."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sagas.core import events as ev
+from sagas.core.commands import Command, Decision, Die, Discard, Postpone, Refuse, Run, Send, Write
+from sagas.core.plan import Plan
+from sagas.core.states import DeadLetter, SagaState, SagaStatus
+from tests.unit.core.making import BOOM, HELD, LAPSED, MINE, NOW, S, T, after, apply, message, plan, saga, step
+
+RUNNING = saga(S.RUNNING, T.RUNNING, T.PENDING, lease=HELD)
+LAST = saga(S.RUNNING, T.COMPLETED, T.RUNNING, cursor=1, lease=HELD)
+DYING = DeadLetter(1, 0, "m")
+WAITING = saga(S.DEAD_LETTERED, T.COMPLETED, T.FAILED, cursor=1, dead=DYING, updated_at=NOW - 60)
+UNDOING = saga(S.COMPENSATING, T.COMPLETED, T.COMPENSATING, cursor=1, lease=HELD, cause="failure")
+DEADLY, FATAL = plan("COMPENSATE", "DEAD_LETTER"), plan("COMPENSATE", "FAIL")
+
+
+def kinds(decision: Decision) -> list[type[Command]]:
+    return [type(command) for command in decision.commands]
+
+
+def writes(decision: Decision) -> list[ev.Fact]:
+    return [command.fact for command in decision.commands if isinstance(command, Write)]
+
+
+# ---- facts
+
+
+def test_a_completed_step_is_followed_by_the_next() -> None:
+    decision = apply(RUNNING, ev.StepCompleted(0, 1))
+    assert (decision.state.cursor, decision.state.steps[0].status) == (1, T.COMPLETED)
+    assert decision.state.steps[0].result_seq == decision.state.seq == 2
+    assert decision.commands == (Send(1, False, 2),)
+
+
+def test_the_last_completed_step_completes_the_saga() -> None:
+    decision = apply(LAST, ev.StepCompleted(1, 1))
+    assert (decision.state.status, decision.state.lease, decision.commands) == (S.COMPLETED, None, ())
+
+
+def test_a_cancel_before_the_last_step_completed_wins() -> None:
+    decision = apply(replace(LAST, cancel_requested_at=NOW), ev.StepCompleted(1, 1))
+    assert decision.state.status is S.RUNNING
+    assert writes(decision) == [ev.CancelRequested()]
+    over = after(decision.state, ev.CancelRequested(), ev.CompensationStarted("cancel"))
+    assert (over.status, over.cursor) == (S.COMPENSATING, 1)
+
+
+def test_a_failed_step_is_tried_again_at_its_time() -> None:
+    decision = apply(RUNNING, ev.StepFailed(0, 1, BOOM, retry_at=NOW + 7))
+    assert decision.state.steps[0].status is T.RETRYING
+    assert decision.commands == (Send(0, False, 1, NOW + 7),)
+
+
+@pytest.mark.parametrize(
+    ("fact", "by", "owed"),
+    [
+        (ev.StepFailed(1, 2, BOOM), plan(), ev.CompensationStarted("failure")),
+        (ev.StepFailed(1, 2, BOOM), FATAL, ev.SagaFailed()),
+        (ev.StepFailed(1, 2, BOOM), DEADLY, ev.StepDeadLettered(1)),
+        (ev.StepFailed(1, 2, BOOM, permanent=True), DEADLY, ev.StepDeadLettered(1)),
+        (ev.StepFailed(1, 2, BOOM, permanent=True, rejected=True), DEADLY, ev.CompensationStarted("failure")),
+        (ev.StepFailed(1, 2, BOOM, permanent=True, rejected=True), FATAL, ev.CompensationStarted("failure")),
+    ],
+)
+def test_an_exhausted_step_is_dealt_with_by_its_policy(fact: ev.Fact, by: Plan, owed: ev.Fact) -> None:
+    exhausted = saga(S.RUNNING, T.COMPLETED, step(T.RUNNING, attempts=2), cursor=1, lease=HELD)
+    decision = apply(exhausted, fact, by=by)
+    assert decision.state.steps[1].status is T.FAILED
+    assert decision.state.error_seq == decision.state.seq
+    assert writes(decision) == [owed]
+
+
+def test_a_lost_attempt_counts_and_is_remembered() -> None:
+    decision = apply(RUNNING, ev.StepLost(0, 1))
+    assert (decision.state.steps[0].status, decision.state.steps[0].lost) == (T.RETRYING, True)
+    again = after(decision.state, message(decision.state))
+    assert not after(again, ev.StepCompleted(0, 2)).steps[0].lost
+
+
+def test_undoing_waits_for_a_lost_attempt_and_leaves_it_in_doubt() -> None:
+    lost = saga(S.RUNNING, step(T.RUNNING, attempts=2), lease=HELD, lost_until=NOW + 20)
+    decision = apply(lost, ev.StepLost(0, 2))
+    assert decision.commands == (Send(0, False, 2, NOW + 20),)
+    waiting = decision.state
+    assert apply(waiting, message(waiting)).commands == (Postpone(NOW + 20),)
+    claimed = after(waiting, message(waiting), now=NOW + 20)
+    over = after(claimed, ev.CompensationStarted("failure"), now=NOW + 20)
+    assert (over.status, over.in_doubt, over.attention) == (S.COMPENSATED, ("step0",), NOW + 20)
+
+
+def test_the_message_of_an_exhausted_step_dies() -> None:
+    exhausted = saga(S.RUNNING, T.COMPLETED, T.FAILED, cursor=1, lease=HELD)
+    dead = after(exhausted, ev.StepDeadLettered(1, DYING), by=DEADLY)
+    assert (dead.status, dead.dead, dead.lease, dead.attention) == (S.DEAD_LETTERED, DYING, None, NOW)
+
+
+def test_a_saga_that_fails_undoes_nothing() -> None:
+    failed = after(saga(S.RUNNING, T.COMPLETED, T.FAILED, cursor=1, lease=HELD), ev.SagaFailed(), by=FATAL)
+    assert (failed.status, failed.steps[0].status, failed.attention) == (S.FAILED, T.COMPLETED, NOW)
+
+
+def test_undoing_goes_backward_one_step_at_a_time() -> None:
+    decision = apply(UNDOING, ev.StepCompensated(1, 1))
+    assert (decision.state.status, decision.state.cursor) == (S.COMPENSATING, 0)
+    assert decision.commands == (Send(0, True, 2),)
+    over = after(decision.state, message(decision.state), ev.StepCompensated(0, 1))
+    assert (over.status, over.attention) == (S.COMPENSATED, 0)
+    assert after(replace(UNDOING, cause="cancel", cursor=1), ev.StepCompensated(1, 1)).cause == "cancel"
+
+
+def test_a_failed_undo_is_tried_again_then_left_and_stops_no_other() -> None:
+    retried = after(UNDOING, ev.CompensationAttemptFailed(1, 1, BOOM, NOW + 3))
+    assert (retried.steps[1].status, retried.not_before) == (T.COMPLETED, NOW + 3)
+    claimed = after(retried, message(retried), now=NOW + 3)
+    failed = after(claimed, ev.CompensationFailed(1, 2, BOOM), now=NOW + 3)
+    assert (failed.steps[1].status, failed.status, failed.cursor) == (T.COMPENSATION_FAILED, S.COMPENSATING, 0)
+    over = after(failed, message(failed), ev.StepCompensated(0, 1), now=NOW + 3)
+    assert over.status is S.COMPENSATION_FAILED
+
+
+def test_failed_undos_alone_are_retried() -> None:
+    failed = saga(S.COMPENSATION_FAILED, T.COMPENSATION_FAILED, T.COMPENSATED, attention=NOW, cause="cancel")
+    again = after(failed, ev.RetryAsked(MINE), ev.Redriven())
+    assert (again.status, again.cursor, again.attention) == (S.COMPENSATING, 0, 0)
+    assert after(again, message(again), ev.StepCompensated(0, 3)).status is S.CANCELLED
+
+
+def test_a_step_that_was_only_started_is_undone_if_it_says_so() -> None:
+    by = plan(started=True)
+    turned = after(
+        saga(S.RUNNING, T.COMPLETED, T.FAILED, cursor=1, lease=HELD), ev.CompensationStarted("failure"), by=by
+    )
+    assert (turned.status, turned.cursor) == (S.COMPENSATING, 1)
+
+
+def test_a_redriven_step_gets_a_new_budget_and_keeps_its_numbers() -> None:
+    again = after(WAITING, ev.RetryAsked(MINE, "fixed"), ev.Redriven("fixed"))
+    assert (again.status, again.steps[1].status, again.steps[1].attempts) == (S.RUNNING, T.RETRYING, 2)
+    decision = apply(again, message(again))
+    assert decision.commands == (Run(1, False, 3),)
+
+
+def test_what_is_settled_leaves_the_list_and_is_not_undone_again() -> None:
+    failed = saga(S.COMPENSATION_FAILED, T.COMPENSATION_FAILED, T.COMPENSATION_FAILED, attention=NOW)
+    settled = after(
+        failed, ev.ResolveAsked(MINE, "paid back", "refund", (0,)), ev.Resolved("paid back", "refund", (0,))
+    )
+    assert (settled.attention, settled.resolution_seq) == (0, settled.seq)
+    again = after(settled, ev.RetryAsked(MINE), ev.Redriven())
+    assert (again.cursor, again.steps[0].status) == (1, T.COMPENSATED)
+
+
+# ---- somebody turns up
+
+
+def test_a_first_message_is_claimed() -> None:
+    started = saga(S.PENDING, T.PENDING)
+    decision = apply(started, message(started))
+    assert decision.commands == (Run(0, False, 1),)
+    assert (decision.state.status, decision.state.lease, decision.state.token) == (S.RUNNING, MINE, 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "given", "commands"),
+    [
+        (RUNNING, {}, (Postpone(HELD.expires_at),)),
+        (saga(S.RUNNING, T.RETRYING, not_before=NOW + 5), {}, (Postpone(NOW + 5),)),
+        (
+            saga(S.RUNNING, T.RETRYING, dispatch=3),
+            {"dispatch": 2},
+            (Discard("a newer message is the saga's current one"),),
+        ),
+        (saga(S.COMPENSATING, T.COMPLETED, lost_until=NOW + 5), {}, (Postpone(NOW + 5),)),
+        (saga(S.COMPLETED, T.COMPLETED), {}, (Discard("the saga is COMPLETED"),)),
+        (WAITING, {}, (Die(),)),
+        (WAITING, {"message_id": "n", "sent_at": NOW - 90}, (Discard("a duplicate of the dead letter"),)),
+        (WAITING, {"message_id": "n", "hops": 1}, (Discard("a newer message is the saga's current one"),)),
+        (WAITING, {"message_id": "n", "sent_at": NOW}, (Write(ev.Redriven()),)),
+    ],
+)
+def test_a_message_is_answered(state: SagaState, given: dict[str, object], commands: tuple[Command, ...]) -> None:
+    assert apply(state, message(state, **given)).commands == commands
+
+
+def test_the_message_of_a_step_that_is_done_makes_sure_of_its_successor() -> None:
+    moved = saga(S.RUNNING, T.COMPLETED, T.PENDING, cursor=1, dispatch=2)
+    assert kinds(apply(moved, message(moved, dispatch=1))) == [Send, Discard]
+
+
+@pytest.mark.parametrize("event", [message(RUNNING), ev.StallNoticed(MINE)])
+def test_an_expired_lease_is_taken_over_with_a_fence(event: ev.Event) -> None:
+    decision = apply(replace(RUNNING, lease=LAPSED), event)
+    assert decision.commands == (Write(ev.StepLost(0, 1)),)
+    assert (decision.state.lease, decision.state.lost_until, decision.state.dispatch) == (MINE, LAPSED.act_until, 2)
+    undone = apply(replace(UNDOING, lease=LAPSED), event)
+    assert writes(undone) == [ev.CompensationAttemptFailed(1, 1, ev.StepLost.failure)]
+
+
+def test_silence_is_a_stall_and_patience_ends() -> None:
+    silent, by = saga(S.RUNNING, T.RETRYING, updated_at=NOW - 500), plan(stale_after=60.0, max_recovery_attempts=0)
+    assert apply(replace(silent, updated_at=NOW - 59), ev.StallNoticed(MINE), by=by).commands == ()
+    noticed = apply(silent, ev.StallNoticed(MINE), by=by)
+    assert writes(noticed) == [ev.Recovered(stall=True)]
+    assert writes(apply(noticed.state, ev.Recovered(stall=True), by=by)) == [ev.RecoveryExhausted()]
+
+
+def test_nobody_interferes_with_a_live_lease() -> None:
+    for event in (ev.StallNoticed(MINE), ev.RetryAsked(MINE), ev.CompensateAsked(MINE)):
+        assert apply(RUNNING, event).state is RUNNING
+
+
+@pytest.mark.parametrize("status", [S.COMPLETED, S.FAILED, S.COMPENSATED, S.COMPENSATION_FAILED])
+def test_what_is_over_cannot_be_cancelled(status: SagaStatus) -> None:
+    assert kinds(apply(saga(status, T.COMPLETED), ev.CancelAsked("me"))) == [Refuse]
+
+
+def test_a_cancel_is_a_flag_until_somebody_holds_the_saga() -> None:
+    flagged = after(RUNNING, ev.CancelAsked("me"))
+    assert (flagged.seq, flagged.lease, flagged.cancel_requested_by) == (RUNNING.seq, HELD, "me")
+    assert kinds(apply(saga(S.RUNNING, T.RETRYING), ev.CancelAsked("me"))) == [Send]
+    assert apply(flagged, ev.CancelAsked("you")).state is flagged
+    assert apply(UNDOING, ev.CancelAsked("me")) == Decision(UNDOING)
+
+
+def test_an_operator_may_give_up() -> None:
+    for given_up in (WAITING, saga(S.FAILED, T.COMPLETED, T.FAILED, cursor=1)):
+        turned = after(given_up, ev.CompensateAsked(MINE), ev.CompensationStarted("operator"))
+        assert (turned.status, turned.cursor, turned.cause) == (S.COMPENSATING, 0, "operator")
+    assert kinds(apply(replace(WAITING, lost_until=NOW + 1), ev.CompensateAsked(MINE))) == [Refuse]
+    assert kinds(apply(saga(S.COMPLETED, T.COMPLETED), ev.CompensateAsked(MINE))) == [Refuse]
+
+
+@pytest.mark.parametrize("state", [RUNNING, UNDOING, saga(S.COMPLETED, T.COMPLETED), saga(S.FAILED, T.FAILED)])
+def test_only_what_waits_or_failed_undoing_can_be_retried(state: SagaState) -> None:
+    assert kinds(apply(state, ev.RetryAsked(MINE))) == [Refuse]
