@@ -8,6 +8,7 @@ from typing import Any
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
@@ -17,6 +18,7 @@ from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.steps import Step
+from sagas.cdk.acknowledge import acknowledge_objects
 from sagas.cdk.alarms import SagaAlarms
 from sagas.cdk.api import ApiFunction, SagaApi
 from sagas.cdk.catalogue import Catalogue
@@ -110,8 +112,14 @@ class SagaService(Construct):
         return self._queues[self._catalogue.definition(saga_class).name].dead_letters
 
     def allow_sweep(self, saga_class: type[Any], bucket: s3.IBucket | s3.BucketBase) -> None:
-        """Let the supervisor list, read and delete objects of ``bucket`` under the saga's prefix, and only there."""
-        allow_sweeping(self.supervisor, bucket, self._catalogue.definition(saga_class).prefix)
+        """Let the supervisor list, read and delete objects of ``bucket`` under the saga's prefix, and only there.
+
+        A saga that declares ``action="archive"`` also lets it write under ``archive/`` before that prefix.
+        """
+        definition = self._catalogue.definition(saga_class)
+        allow_sweeping(self.supervisor, bucket, definition.prefix)
+        if definition.orphans is not None and definition.orphans.action == "archive":
+            self._allow_archiving(bucket, definition.prefix)
 
     @property
     def sagas_table(self) -> dynamodb.Table:
@@ -122,6 +130,15 @@ class SagaService(Construct):
     def audit_table(self) -> dynamodb.Table:
         """The audit table."""
         return self.tables.audit
+
+    def _allow_archiving(self, bucket: s3.IBucket | s3.BucketBase, prefix: str) -> None:
+        """Objects keep their tags. One over 5 GB is copied in parts, which an interrupted copy takes back."""
+        archived = bucket.arn_for_objects(f"archive/{prefix}*")
+        write = ["s3:PutObject", "s3:PutObjectTagging", "s3:AbortMultipartUpload"]
+        tags = iam.PolicyStatement(actions=["s3:GetObjectTagging"], resources=[bucket.arn_for_objects(f"{prefix}*")])
+        for statement in (iam.PolicyStatement(actions=write, resources=[archived]), tags):
+            self.supervisor.add_to_role_policy(statement)
+        acknowledge_objects(self.supervisor, archived, "What is archived keeps its key, which is not known beforehand.")
 
     def _saga_queues(self, saga: SagaDefinition) -> SagaQueues:
         batch_sizes = {step.name: self._catalogue.options(saga, step.name).batch_size for step in saga.steps}
