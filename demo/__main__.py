@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from demo.archive import archive_files
+from demo.letters import redrive
 from demo.shop import buy, fail_to_buy, open_shop
 from demo.show import console, show_books, show_timeline
 from demo.stack import Api, DemoFailed, LocalStack, local_stack
@@ -40,6 +41,13 @@ def _shop(stack: LocalStack, api: Api) -> None:
     console.print("[green]Stock and ledger are as if it had never begun; the audit trail tells that it had.[/]")
 
 
+def _letters(stack: LocalStack, api: Api) -> None:
+    console.rule("A saga waits in the dead-letter queue, and completes when it is redriven")
+    saga, waited = redrive(stack, api)
+    show_timeline(saga, api.audit(saga))
+    console.print(f"[green]{waited}.[/]")
+
+
 def main() -> int:
     """Run the demonstration; return the exit code."""
     begin = time.monotonic()
@@ -50,6 +58,7 @@ def main() -> int:
             console.print(f"Ready after {time.monotonic() - begin:.1f} s: {stack.description['api_url']}")
             _zip(stack, api)
             _shop(stack, api)
+            _letters(stack, api)
     except DemoFailed as error:
         console.print(f"[red]The demonstration failed: {error}[/]")
         return 1

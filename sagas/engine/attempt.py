@@ -119,7 +119,7 @@ class Attempt:
             return False
         claim = self._tools.control.claim_undo if message.undo else self._tools.control.claim_step
         lease = lease_for(self._type, clock, self._deadline)
-        self.state = claim(message.saga_id, message.index, message.dispatch, lease, clock.now())
+        self.state = claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
         return self.state is not None
 
     def execute(self) -> str | None:

@@ -46,7 +46,7 @@ class Operations:
             decision = decide(self.rescue.plan(state), state, ev.CancelAsked(actor), self.clock.now())
             _refuse(decision)
             if decision.state is state:
-                return state
+                return self._begin_undoing(name, saga_id, actor) if state.cancel_requested_at else state
             if self.control.request_cancel(state, decision.state):
                 return self._begin_undoing(name, saga_id, actor)
         raise Unavailable("the saga changes too fast; try again", retry_after=1)

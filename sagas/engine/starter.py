@@ -132,7 +132,7 @@ class Starter:
             state = self._control.get(entry.saga_id) or state
             if state.token == 0 and self._clock.now() - state.created_at > _SURELY_SENT:
                 self._send_first(state)
-            return Started(state, created=False)
+            return Started(state, created=fresh)
         self._send_first(state)
         return Started(state, created=fresh)
 

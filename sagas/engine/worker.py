@@ -17,7 +17,7 @@ from sagas.engine.outcome import Done, Failed, Later, Outcome
 from sagas.engine.ports import Postbox
 from sagas.engine.registry import Registry, SagaType, plan_for
 from sagas.engine.settler import Settled
-from sagas.errors import NotFound
+from sagas.errors import InvalidRequest, NotFound, Problem
 from sagas.messaging.message import Message
 from sagas.store.faults import Fenced
 from sagas.store.idempotency import ClaimRecord
@@ -125,6 +125,7 @@ class Worker:
         state = self._tools.control.get(message.saga_id)
         if state is None:
             raise NotFound(f"there is no saga {message.saga_id}")
+        _check_place(message, state)
         plan = plan_for(saga_type.definition, (step.name for step in state.steps))
         lease = lease_for(saga_type, self._tools.clock, invocation.deadline)
         arrived = MessageArrived(
@@ -192,6 +193,16 @@ class Worker:
         if delay > 0:
             clock.sleep(delay)
         return None
+
+
+def _check_place(message: Message, state: SagaState) -> None:
+    """Refuse a message that names a step of the type which is not the saga's step at that position."""
+    names = [step.name for step in state.steps]
+    if message.index >= len(names) or names[message.index] != message.step:
+        raise InvalidRequest("the message does not fit its saga", [Problem("$.index", "is not this step's position")])
+    current = message.dispatch == state.dispatch and not state.over
+    if current and message.index != min(state.cursor, len(names) - 1):
+        raise InvalidRequest("the message does not fit its saga", [Problem("$.index", "is not the current step's")])
 
 
 def _send(commands: tuple[Command, ...]) -> Send | None:

@@ -101,7 +101,9 @@ def _add_saga_routes(app: APIGatewayRestResolver, deployment: Deployment) -> Non
     def attention() -> Response[str]:
         request = _request(app)
         request.only("name", "limit", "cursor")
-        page = reader.attention(request.text("name"), request.limit(), request.text("cursor"))
+        if name := request.text("name"):
+            deployment.registry.get(name)
+        page = reader.attention(name, request.limit(), request.text("cursor"))
         return answer(200, page | {"sagas": [_linked(request, saga) for saga in page["sagas"]]})
 
     _ = start, audit, show, list_sagas, attention
@@ -131,7 +133,7 @@ def _add_operation_routes(app: APIGatewayRestResolver, deployment: Deployment) -
     @app.post("/sagas/<name>/<saga_id>/resolve")
     def resolve(name: str, saga_id: str) -> Response[str]:
         fields = _request(app).fields(note=str, action=str, steps=list)
-        if not fields.get("note"):
+        if not fields.get("note", "").strip():
             raise InvalidRequest("a resolution needs a note", [Problem("$.note", "missing")])
         steps = tuple(str(step) for step in fields.get("steps", []))
         action, actor = fields.get("action", ""), _request(app).actor

@@ -218,7 +218,7 @@ def _common_paths() -> Json:
         "additionalProperties": False,
     }
     listing = _operation("List sagas", {"200": _page("Summary", "sagas")}, "404 422 503")
-    attention = _operation("Sagas that need a person", {"200": _page("Summary", "sagas")}, "422 503")
+    attention = _operation("Sagas that need a person", {"200": _page("Summary", "sagas")}, "404 422 503")
     definitions = _object({"definitions": {"type": "array", "items": _ref("Definition")}})
     one = _operation("Enable or disable starts", {"200": _ref("Definition")}, "400 404 413 422 503", change)
     return {

@@ -30,6 +30,10 @@ to 15 minutes, so this many take more than 16 days: longer than all retries of a
 keeps any message. What gets there is caught in a loop, or its circuit breaker will not close by itself."""
 
 
+_RECORD_KEYS = ("saga_id", "step", "correlation_id")
+"""What every log line of a record carries, and none of another record."""
+
+
 class _NotNow(SagaError):
     """The record is not done: its queue keeps it."""
 
@@ -53,6 +57,7 @@ class _Records:
 
     def handle(self, record: SQSRecord) -> None:
         """Handle one record; raise to leave it in its queue."""
+        telemetry().logger.remove_keys(_RECORD_KEYS)
         try:
             message = parse_record(record.raw_event)
             self._handle(message)
@@ -64,8 +69,7 @@ class _Records:
             raise
 
     def _handle(self, message: Message) -> None:
-        keys = {"saga_id": message.saga_id, "step": message.step, "correlation_id": message.correlation_id}
-        telemetry().logger.append_keys(**keys)
+        telemetry().logger.append_keys(**{key: getattr(message, key) for key in _RECORD_KEYS})
         if self._begun and not self._time_for(message):
             self._postpone(message, self._deployment.clock.now())
             return

@@ -61,6 +61,8 @@ def _problems(body: Mapping[str, Any]) -> list[Problem]:
         value = body.get(name)
         if type(value) is not kind:
             found.append(Problem(f"$.{name}", "missing" if name not in body else f"must be of type {kind.__name__}"))
+    if not found and (body["index"] < 0 or body["dispatch"] < 1):
+        found.append(Problem("$.index" if body["index"] < 0 else "$.dispatch", "too small"))
     if not found and not _UUID.fullmatch(body["saga_id"]):
         found.append(Problem("$.saga_id", "not a UUID"))
     if type(body.get("hops", 0)) is not int:

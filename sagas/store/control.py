@@ -57,7 +57,9 @@ class ControlItems:
             return False
         return True
 
-    def claim_step(self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float) -> SagaState | None:
+    def claim_step(
+        self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
+    ) -> SagaState | None:
         """Lock the saga, count the attempt and mark the step running, in one conditional update and without a read.
 
         Args:
@@ -66,6 +68,7 @@ class ControlItems:
             dispatch: the number of the message at hand.
             lease: the lease to take.
             now: epoch seconds.
+            name: the step's name, if it is to be checked against the saga's own.
 
         Returns:
             The state after it; ``None`` when the state does not allow it.
@@ -87,9 +90,11 @@ class ControlItems:
             step.attempts.set(step.attempts + 1),
             model.status.set(SagaStatus.RUNNING.value),
         ]
-        return self._claim(saga_id, condition, running, lease)
+        return self._claim(saga_id, self._named(condition, step, name), running, lease)
 
-    def claim_undo(self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float) -> SagaState | None:
+    def claim_undo(
+        self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
+    ) -> SagaState | None:
         """Like :meth:`claim_step` for an undo, which waits until no lost execution can act any more."""
         model = self._tables.control
         step = model.steps[index]
@@ -105,7 +110,11 @@ class ControlItems:
             step.status.set(StepStatus.COMPENSATING.value),
             step.undo_attempts.set((step.undo_attempts | 0) + 1),
         ]
-        return self._claim(saga_id, condition, undoing, lease)
+        return self._claim(saga_id, self._named(condition, step, name), undoing, lease)
+
+    @staticmethod
+    def _named(condition: Any, step: Any, name: str | None) -> Any:
+        return condition if name is None else condition & (step.name == name)
 
     @staticmethod
     def _passed(attribute: Any, now: float) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, cast
 import boto3
 from botocore.config import Config
 
-from sagas.errors import SagaError
+from sagas.errors import TooLarge
 from sagas.store.faults import translated
 from sagas.store.settings import StoreSettings
 
@@ -45,11 +45,11 @@ class Payloads:
         """Store ``payload`` and return its key.
 
         Raises:
-            SagaError: no bucket is configured.
+            TooLarge: no bucket is configured.
             Unavailable: S3 is out of reach.
         """
         if not self._settings.payload_bucket:
-            raise SagaError(f"a payload over {self._settings.payload_limit} bytes needs a payload bucket")
+            raise TooLarge(f"a payload over {self._settings.payload_limit} bytes needs a payload bucket")
         body = payload.encode()
         key = f"payloads/{saga_id}/{seq}/{token}/{hashlib.sha256(body).hexdigest()[:_DIGITS]}"
         with translated():

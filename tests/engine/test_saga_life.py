@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -114,3 +115,20 @@ def test_dead_letter_waits_and_is_redriven(world: Make) -> None:
     assert w.show("stubborn", saga_id)["status"] == "COMPLETED"
     assert LOG[-1] == "second:3"
     assert "Redriven" in w.actions(saga_id)
+
+
+@pytest.mark.parametrize("changed", [{"step": "pay"}, {"index": 1}, {"index": 7}, {"step": "pay", "index": 1}])
+def test_a_message_that_does_not_fit_its_saga_runs_nothing(world: Make, changed: dict[str, Any]) -> None:
+    w = world(Trip)
+    saga_id = w.start("trip", {"item": "train"})
+    (record,) = w.stack.receive("trip", "book")
+    body = json.loads(record["body"]) | changed
+    w.stack.sqs.send_message(QueueUrl=w.stack.queues["trip"]["pay"], MessageBody=json.dumps(body))
+    w.deliver("trip", "pay")
+    assert LOG == []
+    assert w.actions(saga_id) == ["SagaStarted"]
+    w.stack.sqs.change_message_visibility(
+        QueueUrl=w.stack.queues["trip"]["book"], ReceiptHandle=record["receiptHandle"], VisibilityTimeout=0
+    )
+    w.run()
+    assert w.show("trip", saga_id)["status"] == "COMPLETED"

@@ -142,7 +142,6 @@ def test_the_log_holds_no_payload_and_no_trace(site: Make, capsys: pytest.Captur
     assert any(line.get("error") == "ValueError" for line in lines)
 
 
-@pytest.mark.xfail(reason="the step handler's log keys outlive their record", strict=True)
 def test_a_refused_record_is_logged_without_the_keys_of_another(site: Make, capsys: pytest.CaptureFixture[str]) -> None:
     s = site(Trip, POWERTOOLS_SERVICE_NAME="keys")
     s.begin("trip")

@@ -1,0 +1,64 @@
+"""Third act: a step that cannot succeed for now waits in the dead-letter queue, and goes on when it is redriven."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from demo.stack import Api, DemoFailed, LocalStack
+from sagas import SagaClient
+
+__all__ = ["redrive"]
+
+_KEY = "sources/demo/README.md"
+_PATIENCE = 60.0
+
+
+class Topic:
+    """The topic on which archives are announced."""
+
+    def __init__(self, stack: LocalStack) -> None:
+        self._sns = stack.client("sns")
+        self._arn = stack.outputs["AnnounceTopicArn"]
+
+    def remove(self) -> None:
+        """Have every announcement fail."""
+        self._sns.delete_topic(TopicArn=self._arn)
+
+    def restore(self) -> None:
+        """Have announcements succeed again."""
+        self._sns.create_topic(Name=self._arn.rpartition(":")[2])
+
+
+def redrive(stack: LocalStack, api: Api) -> tuple[dict[str, Any], str]:
+    """Run create-zip without its topic, restore the topic, and redrive the dead letter.
+
+    Returns:
+        The completed saga, and a line about how it waited.
+
+    Raises:
+        DemoFailed: it did not wait, or did not complete.
+    """
+    topic, client = Topic(stack), SagaClient.local()
+    topic.remove()
+    try:
+        saga = api.run("create-zip", {"bucket": stack.outputs["ZipsBucket"], "keys": [_KEY]})
+        _wait_for_letter(client, saga["saga_id"])
+    finally:
+        topic.restore()
+    if saga["status"] != "DEAD_LETTERED":
+        raise DemoFailed(f"without its topic, create-zip ended {saga['status']}")
+    waited = f"{saga['error']['step']} failed: {saga['error']['type']}; it waited as {saga['status']} until redriven"
+    client.redrive("create-zip", saga["saga_id"])
+    done = client.wait("create-zip", saga["saga_id"], _PATIENCE, after=saga["updated_at"])
+    if done["status"] != "COMPLETED":
+        raise DemoFailed(f"redriven, create-zip is {done['status']}")
+    return {**done}, waited
+
+
+def _wait_for_letter(client: SagaClient, saga_id: str) -> None:
+    end = time.monotonic() + _PATIENCE
+    while saga_id not in [letter.saga_id for letter in client.dead_letters("create-zip")]:
+        if time.monotonic() > end:
+            raise DemoFailed("the message did not get into the dead-letter queue")
+        time.sleep(0.2)
