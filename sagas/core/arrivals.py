@@ -181,5 +181,7 @@ def resolve_asked(plan: Plan, state: SagaState, event: ev.ResolveAsked, now: flo
         return Decision(state, (Refuse(f"the saga is {state.status}; there is nothing to settle"),))
     if _held(state, now):
         return Decision(state, (Refuse("somebody else is at work on this saga"),))
+    if event.steps and not state.over:
+        return Decision(state, (Refuse(f"the saga is {state.status}: nothing of it was to be undone yet"),))
     fact = ev.Resolved(event.note, event.taken, event.steps)
     return Decision(_claimed(state, event.lease), (Write(fact),))

@@ -161,11 +161,11 @@ class Redriven(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Resolved(Fact):
-    """An operator settled it by hand; ``steps`` were undone by hand."""
+    """An operator settled it by hand; ``steps`` (by name) were undone by hand."""
 
     note: str
     taken: str
-    steps: tuple[int, ...] = ()
+    steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +228,13 @@ class ResolveAsked:
         lease: what would be taken.
         note: why.
         taken: what was done.
-        steps: positions of steps whose undo was done by hand.
+        steps: names of steps whose undo was done by hand.
     """
 
     lease: Lease
     note: str
     taken: str
-    steps: tuple[int, ...] = ()
+    steps: tuple[str, ...] = ()
 
 
 Arrival = MessageArrived | StallNoticed | CancelAsked | RetryAsked | CompensateAsked | ResolveAsked

@@ -276,8 +276,7 @@ def resolved(plan: Plan, state: SagaState, fact: ev.Resolved, now: float) -> Dec
     if state.lease is None or not state.attention:
         return Decision(state)
     after = _committed(state)
-    for index in fact.steps:
-        step = after.steps[index]
-        if step.status is not StepStatus.PENDING:
+    for index, step in enumerate(state.steps):
+        if step.name in fact.steps and step.status is not StepStatus.PENDING:
             after = after.with_step(index, replace(step, status=StepStatus.COMPENSATED, lost=False))
     return _released(replace(after, resolution_seq=after.seq))

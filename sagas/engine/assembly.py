@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sagas.engine.attempt import Tools
@@ -75,6 +75,8 @@ def assemble(
         connect: makes the clients of ``ctx.client``.
     """
     clock = clock or SystemClock()
+    owners = (saga.definition.name for saga in registry if saga.definition.orphans is not None)
+    settings = replace(settings, lasting=settings.lasting | frozenset(owners))
     tables = tables_for(settings)
     control, journal = ControlItems(tables, settings), Journal(tables, Payloads(settings))
     queues = Queues(routes, settings.region, settings.endpoint_url)

@@ -97,8 +97,7 @@ class Operations:
         unknown = [Problem(f"$.steps[{i}]", "no such step") for i, step in enumerate(steps) if step not in names]
         if unknown:
             raise InvalidRequest("unknown steps", unknown)
-        by_hand = tuple(names.index(step) for step in steps)
-        return self._operate(name, saga_id, actor, lambda lease: ev.ResolveAsked(lease, note, action, by_hand))
+        return self._operate(name, saga_id, actor, lambda lease: ev.ResolveAsked(lease, note, action, steps))
 
     def _operate(
         self,
@@ -114,11 +113,12 @@ class Operations:
             decision = decide(plan, state, arrival(self.rescue.lease()), self.clock.now())
             _refuse(decision)
             try:
-                after = self.rescue.carry_out(plan, state, decision, Note(actor=actor, details=dict(details or {})))
+                settled = self.rescue.carry_out(plan, state, decision, Note(actor=actor, details=dict(details or {})))
             except Fenced:
                 continue
-            if after is not None:
-                return after
+            # What a predecessor had begun was finished first: what was asked for is still to be done, or refused.
+            if settled is not None and not settled.adopted:
+                return settled.state
         raise Unavailable("the saga changes too fast; try again", retry_after=1)
 
 

@@ -13,7 +13,7 @@ from sagas.engine.breaker import Breakers
 from sagas.engine.clock import Clock
 from sagas.engine.ports import Postbox
 from sagas.engine.registry import Registry, plan_for
-from sagas.engine.settler import Note, Settler
+from sagas.engine.settler import Note, Settled, Settler
 from sagas.engine.worker import message_for
 from sagas.store.control import ControlItems
 
@@ -64,7 +64,8 @@ class Rescue:
         decision = decide(judged, state, ev.StallNoticed(self.lease()), self.clock.now())
         if decision.state is state or self._excused(judged, state, decision):
             return state
-        return self.carry_out(plan, state, decision, Note(actor=actor))
+        settled = self.carry_out(plan, state, decision, Note(actor=actor))
+        return settled.state if settled else None
 
     def _excused(self, plan: Plan, state: SagaState, decision: Decision) -> bool:
         """Whether the silence may be an open circuit breaker's doing, which is no stall."""
@@ -78,7 +79,7 @@ class Rescue:
             return 0.0
         return self.breakers.excused_until(state.saga, step.name)
 
-    def carry_out(self, plan: Plan, state: SagaState, decision: Decision, note: Note) -> SagaState | None:
+    def carry_out(self, plan: Plan, state: SagaState, decision: Decision, note: Note) -> Settled | None:
         """Claim, journal what was decided, send what follows; ``None`` if the claim was lost to somebody else."""
         write = next(command for command in decision.commands if isinstance(command, Write))
         if not self.control.claim(state, decision.state, plan.stale_after):
@@ -87,4 +88,4 @@ class Rescue:
         for command in settled.commands:
             if isinstance(command, Send):
                 self.postbox.send(message_for(settled.state, command), command.not_before - self.clock.now())
-        return settled.state
+        return settled

@@ -46,10 +46,14 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What was committed last, and what is to be done now that the lease is released."""
+    """What was committed last, and what is to be done now that the lease is released.
+
+    ``adopted``: a predecessor's entry was in the slot and was committed in place of one's own.
+    """
 
     state: SagaState
     commands: tuple[Command, ...]
+    adopted: bool = False
 
 
 class Settler:
@@ -76,10 +80,11 @@ class Settler:
             Unavailable: the store is out of reach.
         """
         settled = self._write(plan, state, fact, note)
+        adopted = settled.adopted
         while pending := _next_fact(settled.commands):
             note = note.follow_up()
             settled = self._write(plan, settled.state, pending, note)
-        return settled
+        return replace(settled, adopted=adopted)
 
     def _write(self, plan: Plan, state: SagaState, fact: ev.Fact, note: Note) -> Settled:
         fact = _addressed(state, fact, note.message)
@@ -90,7 +95,9 @@ class Settler:
         if _ends(state, decision.state) and not _next_fact(decision.commands):
             return self._finish(plan, state, fact, entry, note)
         landed = self._journal.put(entry)
-        return self._commit(plan, state, fact if landed is entry else _fact(landed, state))
+        if landed is entry or landed.token == entry.token:
+            return self._commit(plan, state, fact)
+        return replace(self._commit(plan, state, _fact(landed, state)), adopted=True)
 
     def _superseded(self, plan: Plan, state: SagaState, fact: ev.Fact) -> Settled:
         """The fact no longer fits the state: a cancel came first, so go on with what is owed now."""
@@ -106,7 +113,8 @@ class Settler:
         except CancelWon as won:
             return self._write(plan, won.state, fact, note)
         except Refused:
-            return self._commit(plan, state, _fact(self._journal.occupant(entry), state))
+            settled = self._commit(plan, state, _fact(self._journal.occupant(entry), state))
+            return replace(settled, adopted=True)
         self._observer.committed(state, decision.state, fact)
         return Settled(decision.state, decision.commands)
 

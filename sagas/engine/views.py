@@ -148,6 +148,7 @@ def _resolution(entry: Entry | None) -> dict[str, Any] | None:
         "at": iso(entry.at),
         "note": entry.details.get("note"),
         "action": entry.details.get("action"),
+        "steps": entry.details.get("undone_by_hand", []),
     }
 
 

@@ -1,4 +1,4 @@
-"""The function behind the schedule: recovers what stalls."""
+"""The function behind the schedule: recovers what stalls, sweeps what was left behind."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from sagas.engine.assembly import Deployment, from_environment
 from sagas.errors import InvalidRequest, Problem
+from sagas.handlers.sweeping import sweep
 from sagas.handlers.telemetry import telemetry
 
 __all__ = ["handler", "reset"]
@@ -48,7 +49,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Do one run of a task.
 
     Args:
-        event: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds.
+        event: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds; or ``{"task": "sweep"}``, optionally
+            with what :func:`sagas.handlers.sweeping.sweep` takes.
         context: Lambda's context.
 
     Returns:
@@ -56,13 +58,13 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
     Raises:
         InvalidRequest: the task is unknown, or its arguments do not fit.
+        NotFound: it names a saga type that is not deployed.
     """
     task = event.get("task")
     if task == "recover":
         return _recover(event, context)
     if task == "sweep":
-        telemetry().logger.info("sweeping is not part of this version")
-        return {"swept": 0}
+        return sweep(event, context, _deployment())
     raise InvalidRequest(f"unknown task {task!r}", [Problem("$.task", "must be recover or sweep")])
 
 

@@ -120,6 +120,6 @@ def _other_fact(kind: type[ev.Fact], details: dict[str, Any], index: int) -> ev.
     if kind is ev.Redriven:
         return ev.Redriven(str(details.get("note", "")))
     if kind is ev.Resolved:
-        by_hand = tuple(int(i) for i in details.get("undone_by_hand", ()))
+        by_hand = tuple(str(name) for name in details.get("undone_by_hand", ()))
         return ev.Resolved(str(details.get("note", "")), str(details.get("action", "")), by_hand)
     return kind()

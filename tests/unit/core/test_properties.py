@@ -127,7 +127,7 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.Recovered: st.builds(ev.Recovered, booleans),
     ev.RecoveryExhausted: st.just(ev.RecoveryExhausted()),
     ev.Redriven: st.just(ev.Redriven()),
-    ev.Resolved: st.builds(ev.Resolved, st.just("seen"), st.just("none"), st.sampled_from([(), (0,)])),
+    ev.Resolved: st.builds(ev.Resolved, st.just("seen"), st.just("none"), st.sampled_from([(), ("step0",)])),
     ev.MessageArrived: st.builds(
         ev.MessageArrived, indices, booleans, st.integers(1, 4), st.just(0), st.sampled_from("mn"), leases, times
     ),

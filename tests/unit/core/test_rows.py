@@ -148,9 +148,9 @@ def test_a_redriven_step_gets_a_new_budget_and_keeps_its_numbers() -> None:
 
 def test_what_is_settled_leaves_the_list_and_is_not_undone_again() -> None:
     failed = saga(S.COMPENSATION_FAILED, T.COMPENSATION_FAILED, T.COMPENSATION_FAILED, attention=NOW)
-    settled = after(
-        failed, ev.ResolveAsked(MINE, "paid back", "refund", (0,)), ev.Resolved("paid back", "refund", (0,))
-    )
+    by_hand = (failed.steps[0].name,)
+    asked, fact = ev.ResolveAsked(MINE, "paid back", "refund", by_hand), ev.Resolved("paid back", "refund", by_hand)
+    settled = after(failed, asked, fact)
     assert (settled.attention, settled.resolution_seq) == (0, settled.seq)
     again = after(settled, ev.RetryAsked(MINE), ev.Redriven())
     assert (again.cursor, again.steps[0].status) == (1, T.COMPENSATED)
