@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
+# A test file stays in one process, so that the stack or engine it starts is started once.
+PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test run check lint types imports unit aws e2e synth app format docs clean
@@ -26,7 +28,7 @@ run: $(READY)  ## run the stack here until Ctrl-C
 	@$(BIN)/sagas local up
 
 test: $(READY)  ## the tests
-	@$(BIN)/python -m pytest -q
+	@$(PYTEST)
 
 check: lint types imports unit aws e2e synth  ## the whole gate
 
@@ -41,13 +43,13 @@ imports: $(READY)
 	@$(BIN)/lint-imports --no-logo
 
 unit: $(READY)  ## tests that need nothing
-	@$(BIN)/python -m pytest -q tests/unit tests/handlers
+	@$(PYTEST) tests/unit tests/handlers
 
 aws: $(READY)  ## tests of store, engine and template
-	@$(BIN)/python -m pytest -q tests/store tests/engine tests/cdk
+	@$(PYTEST) tests/store tests/engine tests/faults tests/cdk
 
 e2e: $(READY)  ## tests of the whole stack on the emulator
-	@$(BIN)/python -m pytest -q tests/e2e
+	@$(PYTEST) tests/e2e
 
 synth: $(READY)  ## write the templates to cdk.out, checked by cdk-nag and cfn-lint
 	@$(BIN)/python -m infra.app
