@@ -43,6 +43,8 @@ class Sources:
 class CreateZip(
     Saga[CreateZipRequest],
     name="create-zip",
+    # The upload may take long, its worker's death should not: the heartbeat keeps a short lease alive.
+    lock_expiry=timedelta(seconds=20),
     orphans=OrphanSweep(
         bucket_env="ZIPS_BUCKET",
         prefix="create-zip/",

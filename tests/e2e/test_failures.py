@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -206,3 +209,44 @@ def test_cancel_undoes_what_was_done(on: Trials) -> None:
     assert on.api.call("DELETE", path)[0] == 200
     done = on.api.run("compensating", {"mood": "calm"})
     assert on.api.call("DELETE", f"/sagas/compensating/{done['saga_id']}")[0] == 409
+
+
+def worker_of(on: Trials, saga: dict[str, Any], attempt: int) -> int:
+    """Wait until an attempt is at work; return its process id."""
+
+    def pid() -> int:
+        noted = [what for what in on.executed(saga) if what.startswith("act by ") and what.endswith(f":{attempt}")]
+        return int(noted[0].removeprefix("act by ").partition(":")[0]) if noted else 0
+
+    return poll("the step to be at work", pid)
+
+
+def test_a_killed_worker_is_noticed_as_soon_as_its_lease_is_over(on: Trials) -> None:
+    saga = on.api.start("holding", {"executions": 1})
+    os.kill(worker_of(on, saga, 1), signal.SIGKILL)
+
+    def recovered() -> bool:
+        run_sagas(on.stack.project, "local", "tick", "--stale-after", "5")
+        return on.api.show(saga)["status"] == "COMPLETED"
+
+    assert poll("the saga to be recovered", recovered, 40)
+    assert on.api.show(saga)["steps"][1]["attempts"] == 2
+    assert "StepLost" in on.api.actions(saga)
+
+
+def test_a_step_of_many_lease_lengths_keeps_its_lease_and_hears_of_a_cancel(on: Trials) -> None:
+    saga = on.api.start("holding", {})
+    worker_of(on, saga, 1)
+    begun = time.monotonic()
+
+    def held_for_long() -> bool:
+        run_sagas(on.stack.project, "local", "tick", "--stale-after", "1")
+        return time.monotonic() - begun > 6
+
+    assert poll("three lease lengths to pass", held_for_long)
+    assert on.api.actions(saga) == ["SagaStarted", "StepCompleted"]
+    status, _, _ = on.api.call("DELETE", f"/sagas/holding/{saga['saga_id']}")
+    assert status == 202
+    asked = time.monotonic()
+    assert on.api.wait(saga, "CANCELLED")["steps"][1]["attempts"] == 1
+    assert time.monotonic() - asked < 8

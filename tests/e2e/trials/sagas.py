@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Self
@@ -81,6 +82,20 @@ class Dying(Base, name="dying", stale_after=timedelta(seconds=30)):
         """Misbehave."""
         self.note(ctx, "act")
         self.misbehave(request, ctx)
+
+
+class Holding(Base, name="holding", lock_expiry=timedelta(seconds=2)):
+    """Works for as long as it is let, on a lease that only its heartbeat keeps."""
+
+    @step(retry=Retry.constant(max_retries=2, delay=0.0), timeout=60)
+    def act(self, request: Trial, ctx: Context) -> str:
+        """Work until cancelled; say which process it is."""
+        self.note(ctx, f"act by {os.getpid()}")
+        if ctx.attempt <= request.executions:
+            while ctx.remaining_time() > 0:
+                ctx.raise_if_cancelled()
+                time.sleep(0.05)
+        return "done"
 
 
 class Waiting(Base, name="waiting"):
