@@ -86,7 +86,7 @@ def assemble(
     definitions = Definitions(tables, clock.now)
     starter = Starter(registry, control, journal, queues, clock, definitions)
     listing = Listing(tables, settings)
-    reader = Reader(registry, control, journal, listing)
+    reader = Reader(registry, control, journal, listing, breakers)
     rescue = Rescue(registry, control, settler, queues, clock, breakers)
     recovery = Recovery(registry, control, listing, rescue, clock, logger)
     operations = Operations(reader, control, rescue, clock)

@@ -98,6 +98,18 @@ class Breakers:
         admission = self._change(message.saga, message.step, limits, ask)
         return admission.wait_until if admission else self._clock.now() + _RACE
 
+    def open_until(self, saga: str, step: str) -> float:
+        """Until when (epoch seconds) a step is held back, as far as is known here; 0 when it is not.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        limits = self._limits(saga, step)
+        if limits is None:
+            return 0.0
+        state = self._recent(saga, step, limits)
+        return state.open_until if not state.closed and state.open_until > self._clock.now() else 0.0
+
     def excused_until(self, saga: str, step: str) -> float:
         """Until when (epoch seconds) the silence of a message at that step may be this breaker's doing; 0 for never.
 

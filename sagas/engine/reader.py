@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sagas.core.rules import forward
 from sagas.core.states import SagaState
+from sagas.core.times import iso
+from sagas.engine.breaker import Breakers
 from sagas.engine.registry import Registry
 from sagas.engine.views import audit_view, saga_view, summary_view
 from sagas.errors import NotFound
@@ -29,6 +32,7 @@ class Reader:
     control: ControlItems
     journal: Journal
     listing: Listing
+    breakers: Breakers
 
     def state(self, name: str, saga_id: str) -> SagaState:
         """Return the saga as it is.
@@ -46,7 +50,17 @@ class Reader:
         """Return one saga with its steps, request and results."""
         state = self.state(name, saga_id)
         entries = self.journal.history(saga_id, up_to=state.seq)
-        return saga_view(state, self._with_payloads(entries))
+        return self._held_back(state, saga_view(state, self._with_payloads(entries)))
+
+    def _held_back(self, state: SagaState, view: dict[str, Any]) -> dict[str, Any]:
+        """Say when the next attempt is due if an open circuit breaker puts it off."""
+        step = state.current
+        if step is None or not forward(state) or state.lease is not None:
+            return view
+        until = self.breakers.open_until(state.saga, step.name)
+        if until:
+            view["steps"][state.cursor]["next_attempt_at"] = iso(max(until, state.not_before))
+        return view
 
     def _with_payloads(self, entries: list[Entry]) -> list[Entry]:
         """Load payloads that were stored aside, as long as there is room; beyond that say where they are."""

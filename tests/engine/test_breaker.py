@@ -20,6 +20,7 @@ from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.breaker import BreakerState
+from sagas.core.times import iso
 from sagas.engine.assembly import Deployment, assemble, settings_from
 from sagas.engine.attempt import lease_for
 from sagas.engine.outcome import Done, Later, Outcome
@@ -454,9 +455,11 @@ def test_half_open_lets_one_of_many_environments_try(environments: list[Deployme
 def test_an_open_circuit_is_no_stall(timeline: Make) -> None:
     t = timeline(Shaky)
     saga_id = _opened(t)
-    store = BreakerItems(t.deployment.control._tables)
+    store = BreakerItems(tables_for(settings_from(os.environ)))
     known = store.get("shaky", "call")
     assert store.swap("shaky", "call", known, replace(known, open_until=t.clock.now() + 3600, revision="x"))
+    shown = t.world.show("shaky", saga_id)["steps"]
+    assert iso(t.clock.now() + 3600) in [step["next_attempt_at"] for step in shown]
     for _ in range(12):
         t.clock.time += 300
         assert t.deployment.recovery.run(10).recovered == []
