@@ -1,0 +1,84 @@
+"""The supervisor reads in proportion to what stalls, however many sagas there are."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from sagas.core.states import SagaState, StepState
+from sagas.engine.assembly import Deployment, assemble
+from sagas.engine.clock import uuid7
+from sagas.engine.registry import Registry
+from sagas.messaging.routes import Routes
+from sagas.store.mapping import attributes_of, step_of
+from sagas.store.settings import StoreSettings
+from sagas.store.tables import tables_for
+from tests.support.aws import REGION, client, create_tables
+from tests.support.bench import ManualClock
+from tests.support.engines import emulator
+from tests.support.sagas import Trip
+
+MANY = int(os.environ.get("SAGAS_MANY", "2000"))
+"""Sagas in the table; ``make proof`` has 100,000."""
+STALE = 50
+NAMES = ("book", "pay", "tell")
+
+
+@pytest.fixture
+def url(monkeypatch: pytest.MonkeyPatch) -> str:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    found = emulator().endpoint_url
+    assert found is not None
+    return found
+
+
+def _saga(number: int, updated: float) -> SagaState:
+    saga_id = uuid7(updated, number.to_bytes(10, "big"))
+    steps = tuple(StepState(name) for name in NAMES)
+    return SagaState(saga_id, "trip", "1", steps, saga_id, created_at=updated, updated_at=updated)
+
+
+def _fill(settings: StoreSettings, states: list[SagaState]) -> None:
+    model = tables_for(settings).control
+    with model.batch_write() as batch:
+        for state in states:
+            values = attributes_of(state, settings, 120.0)
+            values["steps"] = [step_of(step) for step in state.steps]
+            present = {name: value for name, value in values.items() if value is not None}
+            batch.save(model(saga_id=state.saga_id, **present))
+
+
+def _deployment(settings: StoreSettings, clock: ManualClock, url: str) -> Deployment:
+    sqs = client("sqs", url)
+    names = {name: f"reads-{name}" for name in NAMES}
+    urls = [sqs.create_queue(QueueName=queue)["QueueUrl"] for queue in names.values()]
+    routes = Routes(urls[0].rsplit("/", 1)[0], {"trip": names})
+    return assemble(Registry([Trip]), settings, routes, clock=clock)
+
+
+def test_requests_are_in_proportion_to_the_stale(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = ManualClock()
+    tables = create_tables(client("dynamodb", url), f"reads{MANY}")
+    settings = StoreSettings(*tables, region=REGION, endpoint_url=url)
+    _fill(settings, [_saga(n, clock.now() - (3600 if n < STALE else 0)) for n in range(MANY)])
+    deployment = _deployment(settings, clock, url)
+    seen: Counter[str] = Counter()
+
+    def count(model: Any, **_: Any) -> None:
+        seen[model.name] += 1
+
+    control: Any = tables_for(settings).control
+    control._get_connection().connection.client.meta.events.register("before-call.dynamodb", count)
+    report = deployment.recovery.run(600.0)
+    assert len(report.recovered) == STALE
+    with capsys.disabled():
+        print(f"\n{MANY} sagas, {STALE} stale: {dict(seen)}")
+    assert seen["Query"] <= settings.shards + STALE / 10
+    assert seen["GetItem"] == STALE
+    assert sum(seen.values()) <= 5 * STALE
+    assert "Scan" not in seen
