@@ -156,8 +156,9 @@ def test_an_open_circuit_postpones_and_uses_up_nothing(on: Trials) -> None:
     assert on.dead_letters("breaking", saga) == []
 
 
-def test_a_process_that_dies_counts_as_an_attempt(on: Trials) -> None:
+def test_a_process_that_dies_or_runs_into_its_timeout_counts_as_an_attempt(on: Trials) -> None:
     recovers = on.api.start("dying", {"mood": "exit", "executions": 1})
+    hangs = on.api.start("dying", {"mood": "hang", "executions": 1})
     never = on.api.start("dying", {"mood": "exit"})
 
     def ended(saga: dict[str, Any]) -> Callable[[], bool]:
@@ -168,7 +169,10 @@ def test_a_process_that_dies_counts_as_an_attempt(on: Trials) -> None:
         return check
 
     poll("the one that dies once", ended(recovers), 60)
+    poll("the one that hangs once", ended(hangs), 90)
     poll("the one that dies for good", ended(never), 90)
+    assert on.api.show(hangs)["status"] == "COMPLETED"
+    assert on.executed(hangs) == ["act:1", "act:2", "begin:1"]
     assert on.api.show(recovers)["status"] == "COMPLETED"
     assert on.executed(recovers) == ["act:1", "act:2", "begin:1"]
     gone = on.api.show(never)

@@ -58,6 +58,9 @@ class Base(Saga[Trial]):
             return
         if request.mood == "exit":
             os._exit(7)
+        if request.mood == "hang":
+            while True:
+                time.sleep(1)
         if request.mood == "reject":
             raise Rejected("the business says no")
         if request.mood in ("fail", "stubborn"):
