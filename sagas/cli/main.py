@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sagas.cli import dead_letters, local, operating, reading, sweep
+from sagas.cli import dead_letters, init, local, operating, reading, sweep
 
 __all__ = ["app", "main"]
 
@@ -17,6 +17,7 @@ app = typer.Typer(
 )
 reading.add_to(app)
 operating.add_to(app)
+app.command()(init.init)
 app.command()(sweep.sweep)
 app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(local.app, name="local")

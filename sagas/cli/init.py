@@ -1,0 +1,95 @@
+"""``sagas init``: a project of one's own, with a first saga that works."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.metadata import version
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+import typer
+
+from sagas.cli.output import fail, say
+
+__all__ = ["init"]
+
+_SUFFIX = ".tmpl"
+"""Of every file of the template, so that no tool takes it for code, tests or settings of this library."""
+
+_HARMLESS = frozenset({".git", ".venv"})
+"""May be there before the project is."""
+
+_NAME = re.compile(r"[a-z](?:[a-z0-9]|-(?=[a-z0-9])){0,39}")
+_RESERVED = frozenset({"lambda-sagas", "sagas"})
+"""The project depends on these, or would hide them."""
+
+
+def init(
+    directory: Annotated[Path, typer.Argument(help="Where to; made if it is not there, and empty if it is.")],
+    name: Annotated[
+        str | None, typer.Option(help="Name of project and stack; that of the directory by default.")
+    ] = None,
+) -> None:
+    """Make a project with a first saga, its tests, and the CDK app that deploys it."""
+    called = _name_from(directory) if name is None else name
+    _require_usable(called, given=name is not None)
+    _require_empty(directory)
+    try:
+        _write(directory, {"{{name}}": called, "{{version}}": version("lambda-sagas")})
+    except OSError as error:
+        fail(f"cannot write to {directory}: {error.strerror}")
+    say(f"{called} is in {directory}. There, in a virtual environment:")
+    say('  pip install ".[dev]"')
+    say("  pytest")
+    say("  sagas local up")
+    say("README.md has the rest.")
+
+
+def _name_from(directory: Path) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-")
+
+
+def _require_usable(name: str, *, given: bool) -> None:
+    advice = "" if given else "; give one by --name"
+    if name in _RESERVED:
+        fail(f'a project cannot be called "{name}"{advice}')
+    if _NAME.fullmatch(name) is None:
+        rule = "1 to 40 characters of a-z, 0-9 and single '-', starting with a letter and not ending with '-'"
+        fail(f'"{name}" cannot be the name of project and stack: {rule}{advice}')
+
+
+def _require_empty(directory: Path) -> None:
+    try:
+        if directory.exists() and not directory.is_dir():
+            fail(f"{directory} is not a directory")
+        if directory.is_dir() and any(entry.name not in _HARMLESS for entry in directory.iterdir()):
+            fail(f"{directory} is not empty")
+    except OSError as error:
+        fail(f"cannot look into {directory}: {error.strerror}")
+
+
+def _write(directory: Path, values: dict[str, str]) -> None:
+    for path, source in _template():
+        target = directory / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = source.read_text(encoding="utf-8")
+        for placeholder, value in values.items():
+            text = text.replace(placeholder, value)
+        with target.open("x", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _template() -> Iterator[tuple[PurePosixPath, Traversable]]:
+    """Yield each file of the template with its path in the project."""
+
+    def below(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, Traversable]]:
+        for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+            if entry.is_dir():
+                yield from below(entry, path / entry.name)
+            elif entry.name.endswith(_SUFFIX):
+                yield path / entry.name.removesuffix(_SUFFIX), entry
+
+    return below(files("sagas.cli") / "template", PurePosixPath())
