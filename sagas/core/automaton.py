@@ -27,7 +27,7 @@ from sagas.core import arrivals, facts
 from sagas.core import events as ev
 from sagas.core.commands import Decision
 from sagas.core.plan import Plan
-from sagas.core.rules import needs_attention
+from sagas.core.rules import has_failed, needs_attention
 from sagas.core.states import OVER, SagaState, SagaStatus
 
 __all__ = ["TABLE", "Row", "decide"]
@@ -62,7 +62,8 @@ ROWS: tuple[Row, ...] = (
     Row((S.RUNNING,), ev.StepCompleted, facts.step_completed, (S.RUNNING, S.COMPLETED), "last step completed"),
     Row((S.RUNNING,), ev.StepFailed, facts.step_failed, (S.RUNNING,)),
     Row((S.RUNNING,), ev.StepLost, facts.step_lost, (S.RUNNING,)),
-    Row((S.RUNNING,), ev.StepDeadLettered, facts.step_dead_lettered, (S.DEAD_LETTERED,), "exhausted, DEAD_LETTER"),
+    Row((S.PENDING,), ev.StepDeadLettered, facts.step_dead_lettered, (S.DEAD_LETTERED,), "code gone"),
+    Row((S.RUNNING,), ev.StepDeadLettered, facts.step_dead_lettered, (S.DEAD_LETTERED,), "exhausted or code gone"),
     Row((S.RUNNING,), ev.SagaFailed, facts.saga_failed, (S.FAILED,), "exhausted, FAIL"),
     Row((S.PENDING, S.RUNNING, S.DEAD_LETTERED), ev.CancelRequested, facts.cancel_requested, ()),
     Row((S.PENDING,), ev.CompensationStarted, facts.compensation_started, _TURNED[1:], "cancelled or given up"),
@@ -114,4 +115,4 @@ def decide(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decisio
 def _noted(state: SagaState, event: ev.Event, now: float) -> SagaState:
     attention = (state.attention or now) if needs_attention(state) else 0.0
     updated = now if isinstance(event, ev.Fact) else state.updated_at
-    return replace(state, attention=attention, updated_at=updated)
+    return replace(state, attention=attention, updated_at=updated, failed=state.failed or has_failed(state))

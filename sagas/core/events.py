@@ -47,6 +47,16 @@ class Failure:
     type: str
     message: str = ""
 
+    @classmethod
+    def code_gone(cls, what: str, saga: str) -> Failure:
+        """The failure of something that the deployed code does not have (any more)."""
+        return cls("CodeGone", f"{what} of saga {saga!r} is not in the deployed code")
+
+    @property
+    def gone(self) -> bool:
+        """Whether there was no code to attempt it with."""
+        return self.type == "CodeGone"
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -97,10 +107,14 @@ class StepLost(StepFact):
 
 @dataclass(frozen=True, slots=True)
 class StepDeadLettered(Fact):
-    """The step is exhausted and waits for an operator; ``message`` is dying."""
+    """The step is exhausted and waits for an operator; ``message`` is dying.
+
+    Or its code is gone: then ``failure`` says so, and no message need die.
+    """
 
     index: int
     message: DeadLetter | None = None
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)

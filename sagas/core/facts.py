@@ -7,7 +7,7 @@ from dataclasses import replace
 from sagas.core import events as ev
 from sagas.core.commands import Command, Decision, Send, Write
 from sagas.core.plan import Plan
-from sagas.core.rules import forward, next_undo, out_of_budget, owed, undo_out_of_budget, undoable, waits
+from sagas.core.rules import forward, gone, next_undo, out_of_budget, owed, undo_out_of_budget, undoable, waits
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 
 __all__ = [
@@ -70,6 +70,13 @@ def _being_undone(state: SagaState, fact: ev.StepFact) -> StepState | None:
     return step if fits and state.lease and step is not None and step.status is StepStatus.COMPENSATING else None
 
 
+def _to_be_undone(state: SagaState, fact: ev.StepFact) -> StepState | None:
+    """The current step, if it waits for its undo, which cannot run."""
+    step = state.current
+    fits = step is not None and state.cursor == fact.index and step.undo_attempts == fact.attempt
+    return step if fits and state.lease and step is not None and step.status is not StepStatus.COMPENSATING else None
+
+
 def _busy(state: SagaState) -> bool:
     """Whether user code may be at work under the lease that is held."""
     step = state.current
@@ -115,17 +122,22 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
     after = after.with_step(fact.index, replace(step, status=status, lost=True))
     if exhausted:
         after = replace(after, error_seq=after.seq)
-    if isinstance(owed(plan, after), ev.StepDeadLettered):
+    dead = owed(plan, after)
+    if isinstance(dead, ev.StepDeadLettered) and not gone(dead):
         return _released(after, send_current(after))
     return _proceed(plan, after, now)
 
 
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
-    """Wait for an operator; the message at hand dies."""
+    """Wait for an operator; the message at hand dies. A step whose code is gone has failed without an attempt."""
     step = state.current
-    if state.lease is None or step is None or step.status is not StepStatus.FAILED or fact.index != state.cursor:
+    fitting = (StepStatus.PENDING, StepStatus.RETRYING) if gone(fact) else (StepStatus.FAILED,)
+    if state.lease is None or step is None or step.status not in fitting or fact.index != state.cursor:
         return Decision(state)
     after = replace(_committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message)
+    if gone(fact):
+        after = after.with_step(fact.index, replace(step, status=StepStatus.FAILED))
+        after = replace(after, error_seq=after.seq, not_before=0.0)
     return _proceed(plan, after, now)
 
 
@@ -147,7 +159,7 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
     """Turn round: from here on only undos run."""
     if state.lease is None or _busy(state) or not _may_turn(state, fact.cause):
         return Decision(state)
-    after = replace(_committed(state), cause=fact.cause, dead=None, rejected=False, resolution_seq=0)
+    after = replace(_committed(state), cause=fact.cause, dead=None, resolution_seq=0)
     return _proceed(plan, next_undo(plan, replace(after, recovery_attempts=0)), now)
 
 
@@ -191,7 +203,7 @@ def _undo_pending(step: StepState) -> StepStatus:
 
 def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: float) -> Decision:
     """Record the failed undo and go on with the others: one failing undo stops no other."""
-    step = _being_undone(state, fact)
+    step = _to_be_undone(state, fact) if fact.failure.gone else _being_undone(state, fact)
     if step is None:
         return Decision(state)
     failed = replace(step, status=StepStatus.COMPENSATION_FAILED)
@@ -219,10 +231,7 @@ def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Dec
 
 
 def undos_redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Decision:
-    """Grant each failed undo a new budget; those that worked, or were done by hand, are not repeated.
-
-    An undo whose code is gone since remains failed.
-    """
+    """Grant each failed undo a new budget; those that worked, or were done by hand, are not repeated."""
     if state.lease is None:
         return Decision(state)
     after = replace(_committed(state), recovery_attempts=0, recovery_exhausted=False, resolution_seq=0)
@@ -240,7 +249,7 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
     stalls = state.recovery_attempts + (1 if fact.stall else 0)
     after = replace(_committed(state), recovery_attempts=stalls, dispatch=state.dispatch + 1)
     fact_owed = owed(plan, after)
-    if isinstance(fact_owed, ev.RecoveryExhausted):
+    if isinstance(fact_owed, ev.RecoveryExhausted) or gone(fact_owed):
         return Decision(after, (Write(fact_owed),))
     if waits(after, fact_owed, now):
         after = replace(after, not_before=max(after.not_before, after.lost_until))

@@ -18,6 +18,7 @@ class StepPlan:
         has_undo: whether it can be undone.
         undo_executions: how many times its undo runs at most, in one budget.
         undo_when_started: undo it also when it failed or its outcome is unknown.
+        gone: the deployed code does not have it.
     """
 
     executions: int = 1
@@ -25,6 +26,7 @@ class StepPlan:
     has_undo: bool = False
     undo_executions: int = 1
     undo_when_started: bool = False
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

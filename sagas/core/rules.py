@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeGuard
 
 from sagas.core.events import (
     CancelRequested,
@@ -10,6 +11,7 @@ from sagas.core.events import (
     CompensationFailed,
     CompensationStarted,
     Fact,
+    Failure,
     Recovered,
     RecoveryExhausted,
     SagaFailed,
@@ -22,6 +24,8 @@ from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 __all__ = [
     "fence",
     "forward",
+    "gone",
+    "has_failed",
     "needs_attention",
     "next_undo",
     "out_of_budget",
@@ -35,6 +39,7 @@ __all__ = [
 _FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING)
 _LONGEST_PATIENCE = 10
 """Doublings at most."""
+_READY = (StepStatus.PENDING, StepStatus.RETRYING)
 _STARTED = (StepStatus.FAILED, StepStatus.RETRYING, StepStatus.RUNNING)
 
 
@@ -49,9 +54,16 @@ def patient_until(state: SagaState, stale_after: float) -> float:
     return quiet + stale_after * 2 ** min(state.recovery_attempts, _LONGEST_PATIENCE)
 
 
+def gone(fact: Fact | None) -> TypeGuard[StepDeadLettered]:
+    """Whether ``fact`` is the end of a step whose code is gone."""
+    return isinstance(fact, StepDeadLettered) and fact.failure is not None
+
+
 def out_of_budget(plan: Plan, state: SagaState) -> bool:
-    """Whether the current step has used up its executions."""
+    """Whether the current step has used up its executions. Of one whose code is gone nobody knows how many it has."""
     step = state.steps[state.cursor]
+    if plan.steps[state.cursor].gone:
+        return False
     return step.attempts - step.granted >= plan.steps[state.cursor].executions
 
 
@@ -70,7 +82,24 @@ def owed(plan: Plan, state: SagaState) -> Fact | None:
         return RecoveryExhausted()
     if forward(state) and state.recovery_exhausted:
         return CompensationStarted("recovery")
-    return _owed_by_exhaustion(plan, state) if forward(state) else None
+    if state.undoing:
+        return _owed_by_missing_undo(plan, state)
+    return _owed_by_missing_step(plan, state) or _owed_by_exhaustion(plan, state) if forward(state) else None
+
+
+def _owed_by_missing_step(plan: Plan, state: SagaState) -> Fact | None:
+    step = state.current
+    if step is None or not plan.steps[state.cursor].gone or step.status not in _READY:
+        return None
+    return StepDeadLettered(state.cursor, failure=Failure.code_gone(f"step {step.name!r}", state.saga))
+
+
+def _owed_by_missing_undo(plan: Plan, state: SagaState) -> Fact | None:
+    step = state.steps[state.cursor]
+    if plan.steps[state.cursor].has_undo or step.status is StepStatus.COMPENSATING:
+        return None
+    failure = Failure.code_gone(f"the undo of step {step.name!r}", state.saga)
+    return CompensationFailed(state.cursor, step.undo_attempts, failure)
 
 
 def _owed_by_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
@@ -103,8 +132,8 @@ def fence(plan: Plan, state: SagaState, now: float) -> Fact:
 
 
 def undoable(plan: Plan, index: int, step: StepState) -> bool:
-    """Whether undoing includes this step."""
-    if not plan.steps[index].has_undo:
+    """Whether undoing includes this step. An undo whose code is gone is included, and fails."""
+    if not plan.steps[index].has_undo and not step.undo:
         return False
     started = plan.steps[index].undo_when_started and step.attempts > 0 and step.status in _STARTED
     return step.status is StepStatus.COMPLETED or started
@@ -121,6 +150,12 @@ def next_undo(plan: Plan, state: SagaState) -> SagaState:
         return replace(state, status=SagaStatus.COMPENSATION_FAILED)
     end = SagaStatus.CANCELLED if state.cause == "cancel" else SagaStatus.COMPENSATED
     return replace(state, status=end)
+
+
+def has_failed(state: SagaState) -> bool:
+    """Whether the saga, as it is, counts as failed: neither cancelled nor rejected, unless an undo failed."""
+    stuck = (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED)
+    return state.status in stuck or (state.status is SagaStatus.COMPENSATED and not state.rejected)
 
 
 def needs_attention(state: SagaState) -> bool:

@@ -62,6 +62,7 @@ class StepState:
         undo_granted: likewise for the undo.
         result_seq: the journal entry that holds its result; 0 when there is none.
         lost: an execution's outcome is unknown and no later one completed.
+        undo: it had an undo when the saga started.
     """
 
     name: str
@@ -72,6 +73,7 @@ class StepState:
     undo_granted: int = 0
     result_seq: int = 0
     lost: bool = False
+    undo: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class SagaState:
         cancel_requested_by: who asked for it.
         cancelling: the cancel was journaled.
         rejected: the failing step was rejected: undo, whatever its policy says.
+        failed: it counts among the failed sagas of its type, whatever became of it since.
         cause: why undoing began (``failure``, ``cancel``, ``recovery``, ``operator``).
         recovery_attempts: stalls since the last progress.
         recovery_exhausted: too many of them: given up.
@@ -147,6 +150,7 @@ class SagaState:
     cancel_requested_by: str = ""
     cancelling: bool = False
     rejected: bool = False
+    failed: bool = False
     cause: str = ""
     recovery_attempts: int = 0
     recovery_exhausted: bool = False

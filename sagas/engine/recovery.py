@@ -20,6 +20,8 @@ __all__ = ["Recovery", "Report"]
 
 SUPERVISOR = "supervisor"
 _LONGEST_LIST = 10_000
+_UNKNOWN_PAUSE = 600.0
+"""Seconds after which a saga is looked at again whose type is not deployed: until then it is in nobody's way."""
 
 
 @dataclass(slots=True)
@@ -115,6 +117,9 @@ class Recovery:
             if state is None:
                 report.untouched += 1
                 return
+            if not self._deployed(place, state):
+                report.failed.append(place.saga_id)
+                return
             after = self.rescue.look_after(state, SUPERVISOR, stale_after)
             if after is None or after is state:
                 self._push(place, state)
@@ -126,6 +131,15 @@ class Recovery:
         except Exception as error:  # noqa: BLE001 - one bad saga must not stop the others, whatever is wrong with it
             self.logger.warning("recovery failed", extra={"saga_id": place.saga_id, "error": type(error).__name__})
             report.failed.append(place.saga_id)
+
+    def _deployed(self, place: Place, state: SagaState) -> bool:
+        """Whether the saga's type is deployed; if not, nobody can say what to do with it."""
+        if state.saga in self.registry:
+            return True
+        fields = {"saga_id": state.saga_id, "saga": state.saga}
+        self.logger.error("the type of a saga in flight is not deployed", extra=fields)
+        self.control.push_due(place.saga_id, place.sort, self.clock.now() + _UNKNOWN_PAUSE)
+        return False
 
     def _push(self, place: Place, state: SagaState) -> None:
         """A saga that lives is looked at again later, on condition that it still is what was seen."""

@@ -11,6 +11,7 @@ from typing import Any
 from sagas.authoring.definition import SagaDefinition, StepDefinition
 from sagas.authoring.saga import definition_of
 from sagas.core.plan import Plan, StepPlan
+from sagas.core.states import StepState
 from sagas.errors import NotFound
 
 __all__ = ["Registry", "SagaType", "plan_for"]
@@ -29,11 +30,10 @@ def _step_plan(step: StepDefinition) -> StepPlan:
 def plan_for(definition: SagaDefinition, names: Iterable[str]) -> Plan:
     """Return the plan of a saga that was started with the steps ``names``.
 
-    A saga keeps its own steps whatever was deployed since. A step whose code is gone gets one execution and no undo;
-    the engine reports it before it would run.
+    A saga keeps its own steps whatever was deployed since. Of a step whose code is gone nothing is known but that.
     """
     known = {step.name: step for step in definition.steps}
-    steps = tuple(_step_plan(known[name]) if name in known else StepPlan() for name in names)
+    steps = tuple(_step_plan(known[name]) if name in known else StepPlan(gone=True) for name in names)
     return Plan(steps, definition.max_recovery_attempts, definition.stale_after.total_seconds())
 
 
@@ -44,9 +44,20 @@ class SagaType:
     definition: SagaDefinition
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def new_steps(self) -> tuple[StepState, ...]:
         """The steps that a new saga takes."""
-        return tuple(step.name for step in self.definition.steps if not step.retired)
+        taken = (step for step in self.definition.steps if not step.retired)
+        return tuple(StepState(step.name, undo=step.undo is not None) for step in taken)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the steps that a new saga takes."""
+        return tuple(step.name for step in self.new_steps)
+
+    def has_code(self, name: str, *, undo: bool) -> bool:
+        """Whether the code of that step, or of its undo, is deployed."""
+        found = next((step for step in self.definition.steps if step.name == name), None)
+        return found is not None and (found.undo is not None or not undo)
 
     def step(self, name: str) -> StepDefinition:
         """Return the step of that name.
@@ -83,6 +94,9 @@ class Registry:
         if found is None:
             raise NotFound(f"there is no saga named {name!r} here")
         return found
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._types
 
     def __iter__(self) -> Any:
         return iter(self._types.values())

@@ -35,7 +35,7 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
     """Return, for each parameter that takes a payload, the journal entry that holds it; 0 where there is none.
 
     Raises:
-        PermanentError: it names a step that this saga was started without.
+        PermanentError: it names a step that this saga was started without, or does not run before.
     """
     results = {step.name: step.result_seq for step in state.steps}
     needed: dict[str, int] = {}
@@ -45,6 +45,8 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
         elif parameter.source is Source.RESULT:
             if parameter.step not in results:
                 raise PermanentError(f"this saga was started without the step {parameter.step!r}")
+            if not results[parameter.step] and not parameter.optional:
+                raise PermanentError(f"in this saga the step {parameter.step!r} has no result yet")
             needed[parameter.name] = results[parameter.step]
     return needed
 

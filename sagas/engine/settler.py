@@ -9,7 +9,7 @@ from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Command, Write
 from sagas.core.plan import Plan
-from sagas.core.rules import owed
+from sagas.core.rules import gone, owed
 from sagas.core.states import DeadLetter, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
@@ -159,8 +159,11 @@ def _next_fact(commands: tuple[Command, ...]) -> ev.Fact | None:
 
 
 def _addressed(state: SagaState, fact: ev.Fact, message: DeadLetter | None) -> ev.Fact:
-    """Name the message that dies. Only the current one may; without it at hand, have it sent anew and die then."""
-    if not isinstance(fact, ev.StepDeadLettered) or fact.message is not None:
+    """Name the message that dies. Only the current one may; without it at hand, have it sent anew and die then.
+
+    A step whose code is gone may have no queue either: none dies.
+    """
+    if not isinstance(fact, ev.StepDeadLettered) or fact.message is not None or gone(fact):
         return fact
     current = message is not None and message.dispatch == state.dispatch
     return replace(fact, message=message) if current else ev.Recovered(stall=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.authoring.codec import content_hash, decode
-from sagas.core.states import SagaState, StepState
+from sagas.core.states import SagaState
 from sagas.engine.clock import Clock
 from sagas.engine.ports import Postbox
 from sagas.engine.registry import Registry, SagaType
@@ -122,7 +122,7 @@ class Starter:
             saga_id=entry.saga_id,
             saga=definition.name,
             version=definition.version,
-            steps=tuple(StepState(name) for name in saga_type.names),
+            steps=saga_type.new_steps,
             correlation_id=entry.correlation_id,
             created_at=entry.at,
             updated_at=entry.at,

@@ -42,8 +42,13 @@ def _why(state: SagaState) -> str:
     """One line for people: why the saga needs one."""
     step = state.current.name if state.current else state.steps[-1].name
     failed = [s.name for s in state.steps if s.status is StepStatus.COMPENSATION_FAILED]
+    gone = [] if state.recovery_exhausted else [s.name for s in state.steps if s.name in failed and _untried(s)]
+    if gone:
+        return f"the code of the undo of {', '.join(gone)} is gone: deploy it again and retry, or undo it by hand"
     if failed:
         return f"the undo of {', '.join(failed)} failed"
+    if state.status is SagaStatus.DEAD_LETTERED and state.dead is None:
+        return f"the code of step {step} is gone: deploy it again and retry, or compensate"
     if state.status is SagaStatus.DEAD_LETTERED:
         return f"step {step} used up its attempts; its message is in the dead-letter queue"
     if state.status is SagaStatus.FAILED:
@@ -53,6 +58,10 @@ def _why(state: SagaState) -> str:
     return f"the outcome of {', '.join(state.in_doubt)} is unknown"
 
 
+def _untried(step: StepState) -> bool:
+    return step.undo_attempts == step.undo_granted
+
+
 @dataclass(frozen=True, slots=True)
 class _History:
     """The journal of one step, by what a reader asks."""
@@ -60,11 +69,15 @@ class _History:
     entries: list[Entry]
 
     def of(self, step: str) -> list[Entry]:
-        return [entry for entry in self.entries if entry.step == step and entry.action in _ENDS]
+        return [entry for entry in self.entries if entry.step == step and (entry.action in _ENDS or _gone(entry))]
+
+
+def _gone(entry: Entry) -> bool:
+    return entry.action == "StepDeadLettered" and "error" in entry.details
 
 
 def _error(entry: Entry | None) -> dict[str, Any] | None:
-    if entry is None or entry.action not in _FAILURES:
+    if entry is None or not (entry.action in _FAILURES or _gone(entry)):
         return None
     error: dict[str, Any] = entry.details.get("error") or {}
     return {"type": error.get("type", "Unknown"), "message": error.get("message", "")}
@@ -79,7 +92,7 @@ def _standing_error(past: list[Entry]) -> Entry | None:
     forward: Entry | None = None
     backward: Entry | None = None
     for entry in past:
-        if entry.action in ("StepFailed", "StepLost", "StepCompleted"):
+        if entry.action in ("StepFailed", "StepLost", "StepDeadLettered", "StepCompleted"):
             forward = entry if entry.action != "StepCompleted" else None
         else:
             backward = entry if entry.action != "StepCompensated" else None

@@ -70,11 +70,10 @@ class Worker:
             What becomes of the message.
 
         Raises:
-            NotFound: no such saga type, step or saga: the message belongs into the dead-letter queue.
+            NotFound: no such saga type or saga: the message belongs into the dead-letter queue.
             Unavailable: the store or a queue is out of reach: the message must come back.
         """
         saga_type = self._registry.get(message.saga)
-        saga_type.step(message.step)
         for _ in range(_ROUNDS):
             try:
                 outcome = self._once(saga_type, message, invocation)
@@ -85,6 +84,8 @@ class Worker:
         return Later(self._tools.clock.now() + _RACE)
 
     def _once(self, saga_type: SagaType, message: Message, invocation: Invocation) -> Outcome | None:
+        if not saga_type.has_code(message.step, undo=message.undo):
+            return self._examine(saga_type, message, invocation)
         attempt = Attempt(self._tools, saga_type, message, invocation.deadline, invocation.trace_id)
         if not self._run(attempt, message, invocation):
             return self._examine(saga_type, message, invocation)

@@ -84,7 +84,10 @@ class _Records:
                 raise _NotNow(reason)
 
     def _time_for(self, message: Message) -> bool:
-        step = self._deployment.registry.get(message.saga).step(message.step)
+        saga_type = self._deployment.registry.get(message.saga)
+        if not saga_type.has_code(message.step, undo=False):
+            return True  # nothing of it will run
+        step = saga_type.step(message.step)
         needed = max(step.timeout, step.undo.timeout if step.undo else 0.0)
         return self._deployment.clock.now() + needed <= self._invocation.deadline
 

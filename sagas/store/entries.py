@@ -64,12 +64,14 @@ def details_of(fact: ev.Fact) -> dict[str, Any]:
         case ev.StepFailed():
             kept = {"error": _error(fact.failure), "permanent": fact.permanent, "rejected": fact.rejected}
             return kept | _next_attempt(fact.retry_at)
-        case ev.StepLost():
-            return {"error": _error(fact.failure)}
+        case (
+            ev.StepLost(failure=failure)
+            | ev.CompensationFailed(failure=failure)
+            | ev.StepDeadLettered(failure=ev.Failure() as failure)
+        ):
+            return {"error": _error(failure)}
         case ev.CompensationAttemptFailed():
             return {"error": _error(fact.failure)} | _next_attempt(fact.retry_at)
-        case ev.CompensationFailed():
-            return {"error": _error(fact.failure)}
         case ev.StepDeadLettered(message=DeadLetter() as dead):
             return {"dispatch": dead.dispatch, "hops": dead.hops, "message_id": dead.message_id}
         case ev.CompensationStarted():
@@ -112,7 +114,7 @@ def _other_fact(kind: type[ev.Fact], details: dict[str, Any], index: int) -> ev.
     if kind is ev.StepDeadLettered:
         known = "message_id" in details
         dead = DeadLetter(int(details["dispatch"]), int(details["hops"]), details["message_id"]) if known else None
-        return ev.StepDeadLettered(index, dead)
+        return ev.StepDeadLettered(index, dead, _failure(details) if "error" in details else None)
     if kind is ev.CompensationStarted:
         return ev.CompensationStarted(str(details.get("cause", "failure")))
     if kind is ev.Recovered:

@@ -17,6 +17,7 @@ __all__ = ["attributes_of", "due_at", "shard_of", "state_of", "step_of"]
 _TIMES = ("not_before", "lost_until", "cancel_requested_at", "attention")
 _PLAIN = (
     "rejected",
+    "failed",
     "cause",
     "cancelling",
     "cancel_requested_by",
@@ -54,6 +55,7 @@ def step_of(step: StepState) -> StepAttribute:
         undo_granted=step.undo_granted or None,
         seq=step.result_seq or None,
         lost=step.lost or None,
+        undo=step.undo or None,
     )
 
 
@@ -125,6 +127,7 @@ def _step_state(item: Any) -> StepState:
         undo_granted=int(item.undo_granted or 0),
         result_seq=int(item.seq or 0),
         lost=bool(item.lost),
+        undo=bool(item.undo),
     )
 
 
@@ -152,6 +155,7 @@ def state_of(item: Any) -> SagaState:
         cancelling=bool(item.cancelling),
         cancel_requested_by=item.cancel_requested_by or "",
         rejected=bool(item.rejected),
+        failed=bool(item.failed),
         cause=item.cause or "",
         recovery_attempts=int(item.recovery_attempts or 0),
         recovery_exhausted=bool(item.recovery_exhausted),

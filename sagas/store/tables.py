@@ -12,6 +12,7 @@ from pynamodb.attributes import (
     MapAttribute,
     NumberAttribute,
     UnicodeAttribute,
+    UnicodeSetAttribute,
 )
 from pynamodb.connection import Connection
 from pynamodb.indexes import GlobalSecondaryIndex, KeysOnlyProjection
@@ -41,6 +42,7 @@ class StepAttribute(MapAttribute[Any, Any]):
     undo_granted = NumberAttribute(null=True)
     seq = NumberAttribute(null=True)
     lost = BooleanAttribute(null=True)
+    undo = BooleanAttribute(null=True)
 
 
 class DeadAttribute(MapAttribute[Any, Any]):
@@ -115,6 +117,7 @@ def _control(settings: StoreSettings) -> type[Model]:
         cancel_requested_by = UnicodeAttribute(null=True)
         cancelling = BooleanAttribute(null=True)
         rejected = BooleanAttribute(null=True)
+        failed = BooleanAttribute(null=True)
         cause = UnicodeAttribute(null=True)
         recovery_attempts = NumberAttribute(null=True)
         recovery_exhausted = BooleanAttribute(null=True)
@@ -161,11 +164,14 @@ def _entry(settings: StoreSettings) -> type[Model]:
 
 def _definition(settings: StoreSettings) -> type[Model]:
     class Definition(Model):
-        """What operators decided about one saga type. Kept beside the sagas, under a key no saga can have."""
+        """What is known of one saga type: whether it takes new sagas. Kept beside the sagas, under a key no saga can
+        have."""
 
         Meta = _meta(settings.sagas_table, settings)
         saga_id = UnicodeAttribute(hash_key=True)
-        active = BooleanAttribute()
+        active = BooleanAttribute(null=True)
+        failures = UnicodeSetAttribute(null=True)
+        disabled_until = UnicodeAttribute(null=True)
         reason = UnicodeAttribute(null=True)
         changed_by = UnicodeAttribute(null=True)
         changed_at = UnicodeAttribute(null=True)

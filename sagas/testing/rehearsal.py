@@ -17,7 +17,7 @@ from sagas.authoring.policies import Retry
 from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Command, Postpone, Run, Send, Write
-from sagas.core.states import DeadLetter, Lease, SagaState, StepState
+from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.core.times import iso
 from sagas.engine.registry import SagaType, plan_for
 from sagas.engine.runner import Runner, inputs_needed, parameters_of
@@ -50,8 +50,7 @@ class Rehearsal:
     runner: Runner = field(default_factory=Runner)
 
     def __post_init__(self) -> None:
-        definition, names = self.definition, SagaType(self.definition).names
-        steps = tuple(StepState(name) for name in names)
+        definition, steps = self.definition, SagaType(self.definition).new_steps
         self.state = SagaState(
             self.saga_id, definition.name, definition.version, steps, self.saga_id, created_at=self.now
         )

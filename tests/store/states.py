@@ -44,7 +44,16 @@ _names = st.text(min_size=1, max_size=20)
 
 def _steps() -> st.SearchStrategy[StepState]:
     return st.builds(
-        StepState, _names, st.sampled_from(StepStatus), _counts, _counts, _counts, _counts, _counts, st.booleans()
+        StepState,
+        _names,
+        st.sampled_from(StepStatus),
+        _counts,
+        _counts,
+        _counts,
+        _counts,
+        _counts,
+        st.booleans(),
+        st.booleans(),
     )
 
 
@@ -70,6 +79,7 @@ def contents(steps: int = 2) -> st.SearchStrategy[Callable[[str], SagaState]]:
         "cancel_requested_by": st.text(max_size=20),
         "cancelling": st.booleans(),
         "rejected": st.booleans(),
+        "failed": st.booleans(),
         "cause": st.sampled_from(["", "failure", "cancel", "recovery", "operator"]),
         "recovery_attempts": _counts,
         "recovery_exhausted": st.booleans(),

@@ -36,11 +36,18 @@ class Case(NamedTuple):
     undo: bool = True
     started: bool = False
     patience: int = 1
+    gone: tuple[int, ...] = ()
+    undo_gone: bool = False
 
     def explore(self, limit: int = LIMIT) -> Report:
         chosen: Any = self.policies
         steps = (StepPlan(self.executions, policy, self.undo, self.undo_executions, self.started) for policy in chosen)
-        return explore(initial(2, self.budget), Moves(Plan(tuple(steps), self.patience, 0.0)), limit)
+        plans = tuple(StepPlan(gone=True) if index in self.gone else plan for index, plan in enumerate(steps))
+        start = initial(2, self.budget)
+        if self.undo_gone:
+            known = tuple(replace(step, undo=True) for step in start.control.steps)
+            start = start._replace(control=replace(start.control, steps=known))
+        return explore(start, Moves(Plan(plans, self.patience, 0.0)), limit)
 
 
 GATE = {
@@ -62,6 +69,10 @@ GATE = {
     "a dead letter given up": Case(Budget(compensate=1, pause=1, retry=1), (DEAD_LETTER, DEAD_LETTER)),
     "a failed saga undone": Case(Budget(compensate=1, pause=1, crash=1), (COMPENSATE, FAIL)),
     "failed undos retried": Case(Budget(retry=1, crash=1)),
+    "the first step's code is gone": Case(Budget(retry=1, crash=1, duplicate=1, cancel=1), gone=(0,)),
+    "the second step's code is gone": Case(Budget(retry=1, crash=1, cancel=1, compensate=1), gone=(1,)),
+    "a step's code is gone, a message too": Case(Budget(loss=2, pause=1, retry=1), gone=(1,)),
+    "the undos' code is gone": Case(Budget(retry=1, crash=1, cancel=1), undo=False, undo_gone=True),
 }
 
 LONG = {

@@ -33,6 +33,7 @@ leases = st.builds(
 )
 policies = st.sampled_from(["COMPENSATE", "FAIL", "DEAD_LETTER"])
 step_plans: Any = st.builds(StepPlan, st.integers(1, 3), policies, st.booleans(), st.integers(1, 3), st.booleans())
+step_plans |= st.just(StepPlan(gone=True))
 
 BEHIND = [T.COMPLETED]
 AHEAD = [T.PENDING]
@@ -69,6 +70,7 @@ def steps(draw: st.DrawFn, status: SagaStatus, cursor: int, index: int) -> StepS
         draw(st.integers(0, max(0, undo_attempts - 1))),
         2 + index if done and attempts else 0,
         draw(st.booleans()) and attempts > 0,
+        draw(st.booleans()),
     )
 
 
@@ -109,13 +111,15 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
     return Plan(tuple(plans), draw(st.integers(0, 2)), 60.0), state
 
 
-failures = st.just(BOOM)
+GONE = ev.Failure.code_gone("step", "saga")
+failures = st.sampled_from([BOOM, GONE])
 indices, booleans = st.integers(0, 2), st.booleans()
 EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.StepCompleted: st.builds(ev.StepCompleted, indices, counts),
     ev.StepFailed: st.builds(ev.StepFailed, indices, counts, failures, booleans, booleans, times),
     ev.StepLost: st.builds(ev.StepLost, indices, counts),
-    ev.StepDeadLettered: st.builds(ev.StepDeadLettered, indices, st.just(DeadLetter(1, 0, "m"))),
+    ev.StepDeadLettered: st.builds(ev.StepDeadLettered, indices, st.just(DeadLetter(1, 0, "m")))
+    | st.builds(ev.StepDeadLettered, indices, st.none(), st.just(GONE)),
     ev.CompensationStarted: st.builds(
         ev.CompensationStarted, st.sampled_from(["failure", "cancel", "recovery", "operator"])
     ),

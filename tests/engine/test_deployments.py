@@ -1,0 +1,442 @@
+"""Sagas in flight while their code changes: they keep their steps, and what has no code is on somebody's list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from sagas.authoring.context import Context
+from sagas.authoring.policies import Retry
+from sagas.authoring.saga import Saga
+from sagas.authoring.steps import step
+from sagas.errors import InvalidRequest, NotFound
+from tests.support.bench import Bench, Death
+from tests.support.sagas import FAIL, LOG, Fatal, Order, Trip
+
+Make = Callable[..., Bench]
+REQUEST = {"item": "train"}
+_FAST = Retry.constant(max_retries=2, delay=0.0)
+
+
+def act(name: str, ctx: Context) -> None:
+    LOG.append(name)
+    trouble = FAIL.get(name)
+    if isinstance(trouble, BaseException):
+        raise trouble
+
+
+class First(Saga[Order], name="change", version="1"):
+    """As it was first."""
+
+    @step(retry=_FAST)
+    def book(self, ctx: Context) -> str:
+        act("book", ctx)
+        return "seat"
+
+    @book.compensate
+    def unbook(self, book: str, ctx: Context) -> None:
+        act("unbook", ctx)
+
+    @step(retry=_FAST)
+    def pay(self, ctx: Context) -> str:
+        act("pay", ctx)
+        return "paid"
+
+    @pay.compensate
+    def refund(self, pay: str, ctx: Context) -> None:
+        act("refund", ctx)
+
+    @step(retry=_FAST)
+    def tell(self, ctx: Context) -> None:
+        act("tell", ctx)
+
+
+class Reordered(Saga[Order], name="change", version="2"):
+    """Other order, one step more; what is told takes what another step returned."""
+
+    @step(retry=_FAST)
+    def pay(self, ctx: Context) -> str:
+        act("pay", ctx)
+        return "paid"
+
+    @pay.compensate
+    def refund(self, pay: str, ctx: Context) -> None:
+        act("refund", ctx)
+
+    @step(retry=_FAST)
+    def insure(self, ctx: Context) -> None:
+        act("insure", ctx)
+
+    @step(retry=_FAST)
+    def book(self, ctx: Context) -> str:
+        act("book", ctx)
+        return "seat"
+
+    @book.compensate
+    def unbook(self, book: str, ctx: Context) -> None:
+        act("unbook", ctx)
+
+    @step(retry=_FAST)
+    def tell(self, ctx: Context) -> None:
+        act("tell", ctx)
+
+
+class WithoutPay(Saga[Order], name="change", version="3"):
+    """The step in the middle was removed."""
+
+    book = First.book
+    unbook = First.unbook
+    tell = First.tell
+
+
+class WithoutUndo(Saga[Order], name="change", version="4"):
+    """Paying cannot be undone any more."""
+
+    book = First.book
+    unbook = First.unbook
+
+    @step(retry=_FAST)
+    def pay(self, ctx: Context) -> str:
+        act("pay", ctx)
+        return "paid"
+
+    tell = First.tell
+
+
+class Retired(Saga[Order], name="change", version="5"):
+    """New sagas are not paid for."""
+
+    book = First.book
+    unbook = First.unbook
+
+    @step(retry=_FAST, retired=True)
+    def pay(self, ctx: Context) -> str:
+        act("pay", ctx)
+        return "paid"
+
+    @pay.compensate
+    def refund(self, pay: str, ctx: Context) -> None:
+        act("refund", ctx)
+
+    tell = First.tell
+
+
+class Demanding(Saga[Order], name="change", version="6"):
+    """Paying needs what telling returns, which comes first now."""
+
+    book = First.book
+    unbook = First.unbook
+
+    @step(retry=_FAST)
+    def tell(self, ctx: Context) -> str:
+        act("tell", ctx)
+        return "told"
+
+    @step(retry=_FAST)
+    def pay(self, tell: str, ctx: Context) -> str:
+        act("pay", ctx)
+        return tell
+
+
+def in_flight(b: Bench, *delivered: str) -> str:
+    """A saga of the first version, some of its steps done."""
+    saga_id = b.start("change", REQUEST)
+    for name in delivered:
+        assert b.deliver("change", name) is not None
+    return saga_id
+
+
+def deployed(b: Bench, saga_class: type[Any]) -> None:
+    b.deployment = b.deploy(saga_class)
+
+
+def names(b: Bench, saga_id: str) -> list[str]:
+    return [step.name for step in b.state(saga_id).steps]
+
+
+def why(b: Bench) -> list[str]:
+    return [saga["why"] for saga in b.deployment.reader.attention(None, 10, None)["sagas"]]
+
+
+# Steps that changed their place.
+
+
+def test_a_saga_in_flight_keeps_its_steps_and_their_order(bench: Make) -> None:
+    b = bench(Reordered)
+    deployed(b, First)
+    old = in_flight(b, "book")
+    deployed(b, Reordered)
+    new = b.start("change", REQUEST)
+    b.run()
+    assert names(b, new) == ["pay", "insure", "book", "tell"]
+    assert names(b, old) == ["book", "pay", "tell"]
+    assert {b.show(saga_id)["status"] for saga_id in (old, new)} == {"COMPLETED"}
+    assert LOG.count("insure") == 1
+
+
+def test_a_saga_in_flight_is_undone_in_its_own_order(bench: Make) -> None:
+    b = bench(First)
+    FAIL["tell"] = RuntimeError()
+    saga_id = in_flight(b, "book")
+    deployed(b, Reordered)
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPENSATED"
+    assert LOG == ["book", "pay", "tell", "tell", "tell", "refund", "unbook"]
+
+
+def test_a_result_that_is_not_there_yet_is_a_permanent_error(bench: Make) -> None:
+    """Nothing is called with a ``None`` that its author ruled out."""
+    b = bench(First)
+    saga_id = in_flight(b, "book")
+    deployed(b, Demanding)
+    b.run()
+    saga = b.show(saga_id)
+    assert (saga["status"], saga["error"]["step"], saga["error"]["type"]) == ("COMPENSATED", "pay", "PermanentError")
+    assert LOG == ["book", "unbook"]
+
+
+def test_the_version_is_that_of_the_start_in_the_saga_and_its_audit(bench: Make) -> None:
+    b = bench(First)
+    saga_id = in_flight(b, "book")
+    deployed(b, Reordered)
+    b.run()
+    assert b.show(saga_id)["version"] == "1"
+    entries, _ = b.deployment.reader.audit("change", saga_id, 100, 0)
+    assert entries[0]["action"] == "SagaStarted"
+    assert entries[0]["details"]["version"] == "1"
+
+
+# Steps whose code is gone.
+
+
+def check_gone(b: Bench, saga_id: str) -> None:
+    saga = b.show(saga_id)
+    assert saga["status"] == "DEAD_LETTERED"
+    text = "step 'pay' of saga 'change' is not in the deployed code"
+    assert saga["error"] == {"step": "pay", "type": "CodeGone", "message": text}
+    assert saga["steps"][1]["error"] == {"type": "CodeGone", "message": text}
+    assert saga["steps"][1]["status"] == "FAILED"
+    assert saga["why"] == "the code of step pay is gone: deploy it again and retry, or compensate"
+    assert why(b) == [saga["why"]]
+    assert b.actions(saga_id)[-1] == "StepDeadLettered"
+    assert "pay" not in LOG
+
+
+def test_a_message_for_a_step_without_code_leads_to_attention(bench: Make) -> None:
+    b = bench(First)
+    saga_id = in_flight(b, "book")
+    deployed(b, WithoutPay)
+    b.run()
+    check_gone(b, saga_id)
+    b.run()
+    b.clock.advance(3600)
+    assert b.recover() == []
+    assert b.actions(saga_id).count("StepDeadLettered") == 1
+
+
+def test_the_step_before_it_finds_its_successor_without_code(bench: Make) -> None:
+    """No message is sent: there may be no queue."""
+    b = bench(First)
+    saga_id = in_flight(b)
+    deployed(b, WithoutPay)
+    assert b.deliver("change", "book") is not None
+    check_gone(b, saga_id)
+    assert b.stack.receive("change", "pay") == []
+
+
+def test_the_supervisor_finds_it_when_the_queue_is_gone_too(bench: Make) -> None:
+    b = bench(First)
+    saga_id = in_flight(b, "book")
+    b.lose_messages()
+    b.stack.queues["change"].pop("pay")
+    deployed(b, WithoutPay)
+    assert b.recover() == []
+    b.clock.advance(600)
+    assert b.recover() == [saga_id]
+    check_gone(b, saga_id)
+
+
+def test_a_first_step_without_code_leads_to_attention(bench: Make) -> None:
+    b = bench(First)
+    saga_id = in_flight(b)
+
+    class WithoutBook(Saga[Order], name="change"):
+        tell = First.tell
+
+    deployed(b, WithoutBook)
+    b.run()
+    saga = b.show(saga_id)
+    assert (saga["status"], saga["error"]["type"]) == ("DEAD_LETTERED", "CodeGone")
+
+
+def test_an_execution_that_was_lost_before_its_code_went(bench: Make) -> None:
+    b = bench(First)
+    saga_id = in_flight(b, "book")
+    FAIL["pay"] = Death()
+    with pytest.raises(Death):
+        b.run()
+    LOG.clear()
+    deployed(b, WithoutPay)
+    b.run()
+    check_gone(b, saga_id)
+    assert b.actions(saga_id)[-2:] == ["StepLost", "StepDeadLettered"]
+
+
+def test_with_the_code_back_a_retry_goes_on(bench: Make) -> None:
+    b = bench(First)
+    saga_id = in_flight(b, "book")
+    deployed(b, WithoutPay)
+    b.run()
+    state = b.deployment.operations.retry("change", saga_id, "too early", "ann")
+    assert state.status.value == "DEAD_LETTERED"
+    check_gone(b, saga_id)
+    deployed(b, First)
+    b.deployment.operations.retry("change", saga_id, "deployed again", "ann")
+    b.run()
+    saga = b.show(saga_id)
+    assert (saga["status"], saga["error"]) == ("COMPLETED", None)
+    assert LOG == ["book", "pay", "tell"]
+    assert why(b) == []
+
+
+def test_without_the_code_it_can_be_undone(bench: Make) -> None:
+    b = bench(First)
+    saga_id = in_flight(b, "book")
+    deployed(b, WithoutPay)
+    b.run()
+    b.deployment.operations.compensate("change", saga_id, "no more", "ann")
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPENSATED"
+    assert LOG == ["book", "unbook"]
+
+
+def test_it_can_be_cancelled(bench: Make) -> None:
+    b = bench(First)
+    saga_id = in_flight(b, "book")
+    deployed(b, WithoutPay)
+    b.deployment.operations.cancel("change", saga_id, "ann")
+    b.run()
+    assert b.show(saga_id)["status"] == "CANCELLED"
+
+
+def test_a_message_for_a_saga_or_step_that_never_was_is_refused(bench: Make) -> None:
+    b = bench(First)
+    deployed(b, WithoutPay)
+    saga_id = in_flight(b)
+    [record] = b.stack.receive("change", "book")
+    record["body"] = record["body"].replace('"book"', '"pay"')
+    with pytest.raises(InvalidRequest, match="does not fit its saga"):
+        b.handle("change", "book", record)
+    record["body"] = record["body"].replace(saga_id, f"{UUID(int=7)}")
+    with pytest.raises(NotFound, match="there is no saga 0"):
+        b.handle("change", "book", record)
+
+
+# Undos whose code is gone.
+
+
+@pytest.mark.parametrize("saga_class", [WithoutPay, WithoutUndo])
+def test_an_undo_without_code_fails_and_the_others_run(bench: Make, saga_class: type[Any]) -> None:
+    b = bench(First)
+    FAIL["tell"] = RuntimeError()
+    saga_id = in_flight(b, "book", "pay")
+    deployed(b, saga_class)
+    b.run()
+    saga = b.show(saga_id)
+    assert saga["status"] == "COMPENSATION_FAILED"
+    assert [step["status"] for step in saga["steps"]] == ["COMPENSATED", "COMPENSATION_FAILED", "FAILED"]
+    text = "the undo of step 'pay' of saga 'change' is not in the deployed code"
+    assert saga["steps"][1]["error"] == {"type": "CodeGone", "message": text}
+    assert why(b) == ["the code of the undo of pay is gone: deploy it again and retry, or undo it by hand"]
+    assert "refund" not in LOG
+
+
+def test_its_message_may_be_under_way(bench: Make) -> None:
+    b = bench(First)
+    FAIL["tell"] = RuntimeError()
+    saga_id = in_flight(b, "book", "pay", "tell")
+    deployed(b, First)
+    while b.state(saga_id).status.value != "COMPENSATING":
+        b.deliver("change", "tell")
+    deployed(b, WithoutPay)
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPENSATION_FAILED"
+    assert LOG[-1] == "unbook"
+
+
+def test_with_its_code_back_a_retry_undoes_it(bench: Make) -> None:
+    b = bench(First)
+    FAIL["tell"] = RuntimeError()
+    saga_id = in_flight(b, "book", "pay")
+    deployed(b, WithoutPay)
+    b.run()
+    deployed(b, First)
+    b.deployment.operations.retry("change", saga_id, "deployed again", "ann")
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPENSATED"
+    assert LOG[-1] == "refund"
+    assert why(b) == []
+
+
+# Retired steps.
+
+
+def test_new_sagas_do_not_take_a_retired_step(bench: Make) -> None:
+    b = bench(First)
+    deployed(b, Retired)
+    saga_id = b.start("change", REQUEST)
+    b.run()
+    assert names(b, saga_id) == ["book", "tell"]
+    assert b.show(saga_id)["status"] == "COMPLETED"
+    assert LOG == ["book", "tell"]
+
+
+def test_sagas_in_flight_run_a_retired_step_and_undo_it(bench: Make) -> None:
+    b = bench(First)
+    first, second = in_flight(b), in_flight(b)
+    deployed(b, Retired)
+    b.run()
+    assert {b.show(saga_id)["status"] for saga_id in (first, second)} == {"COMPLETED"}
+    assert LOG.count("pay") == 2
+    FAIL["tell"] = RuntimeError()
+    deployed(b, First)
+    third = in_flight(b, "book")
+    deployed(b, Retired)
+    LOG.clear()
+    b.run()
+    assert b.show(third)["status"] == "COMPENSATED"
+    assert LOG == ["pay", "tell", "tell", "tell", "refund", "unbook"]
+
+
+# Types that are gone.
+
+
+def test_messages_of_a_type_that_is_gone_are_refused(bench: Make) -> None:
+    b = bench(First)
+    saga_id = in_flight(b)
+    deployed(b, Trip)
+    before = b.state(saga_id)
+    with pytest.raises(NotFound, match="there is no saga named 'change' here"):
+        b.deliver("change", "book")
+    assert b.state(saga_id) == before
+
+
+def test_the_supervisor_counts_them_as_failed_and_goes_on(bench: Make) -> None:
+    b = bench(Fatal, First)
+    gone = in_flight(b)
+    b.clock.advance(1)
+    kept = b.start("fatal", REQUEST)
+    b.lose_messages()
+    deployed(b, Fatal)
+    b.clock.advance(600)
+    report = b.deployment.recovery.run(60.0)
+    assert (report.recovered, report.failed) == ([kept], [gone])
+    assert b.deployment.recovery.run(60.0).failed == []
+    b.clock.advance(3600)
+    assert gone in b.deployment.recovery.run(60.0).failed
+    deployed(b, First)
+    b.clock.advance(3600)
+    assert gone in b.recover()
