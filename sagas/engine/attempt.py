@@ -22,8 +22,10 @@ from sagas.engine.ports import Controls
 from sagas.engine.registry import SagaType, plan_for
 from sagas.engine.runner import Runner, inputs_needed, parameters_of
 from sagas.engine.settler import Note, Settled, Settler
-from sagas.errors import Rejected
+from sagas.errors import Rejected, Unavailable
 from sagas.messaging.message import Message
+from sagas.messaging.report import Report
+from sagas.store.entries import details_of
 from sagas.store.faults import Fenced
 from sagas.store.journal import Journal
 
@@ -31,6 +33,10 @@ __all__ = ["Attempt", "Tools", "failure_of", "lease_for"]
 
 SKEW = 1.0
 """Seconds by which clocks of different machines may differ."""
+PAUSES = (0.2, 1.0)
+"""Seconds between the tries to settle an outcome."""
+ROOM = 5.0
+"""Seconds kept back to send an outcome to its queue, should it not be settled."""
 _LONGEST_MESSAGE = 1_000
 _LONGEST_TRACE = 4_000
 
@@ -91,6 +97,7 @@ class Attempt:
         self.note = Note(trace_id=trace_id, message=dying)
         self.state: SagaState | None = None
         self.settled: Settled | None = None
+        self.report: Report | None = None
 
     @property
     def _step(self) -> StepDefinition:
@@ -156,7 +163,11 @@ class Attempt:
         return context
 
     def _cancel_flag(self) -> bool:
-        state = self._tools.control.get(self._message.saga_id)
+        """Whether a cancel was accepted; while the store is out of reach nobody knows of one."""
+        try:
+            state = self._tools.control.get(self._message.saga_id)
+        except Unavailable:
+            return False
         return state is not None and bool(state.cancel_requested_at)
 
     def complete(self, payload: str | None) -> None:
@@ -164,7 +175,7 @@ class Attempt:
         kind = ev.StepCompensated if self._message.undo else ev.StepCompleted
         fact = kind(self._message.index, self._number)
         note = Note(payload, {}, self.note.actor, self.note.trace_id, self.note.message)
-        self.settled = self._tools.settler.settle(self.plan, self._held, fact, note)
+        self._settle(fact, note)
 
     def fail(self, error: Exception) -> None:
         """Settle the failure."""
@@ -174,6 +185,30 @@ class Attempt:
         if isinstance(fact, ev.CompensationFailed):
             details |= {"attempts": fact.attempt, "trace_id": self.note.trace_id}
         note = Note(None, details, self.note.actor, self.note.trace_id, self.note.message)
+        self._settle(fact, note)
+
+    def _settle(self, fact: ev.StepFact, note: Note) -> None:
+        """Settle an outcome, in several tries while there is time; it stays in ``report`` if all fail.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        clock = self._tools.clock
+        lease = self._held.lease
+        owner, details = lease.owner if lease else "", details_of(fact) | note.details
+        self.report = Report(
+            fact.action, fact.attempt, self._held.token, self._held.seq, owner, details, note.trace_id, note.payload
+        )
+        for pause in PAUSES:
+            began = clock.now()
+            try:
+                self.settled = self._tools.settler.settle(self.plan, self._held, fact, note)
+                return
+            except Unavailable:
+                took = clock.now() - began
+                if clock.now() + pause + took + ROOM > self._deadline:
+                    raise
+            clock.sleep(pause)
         self.settled = self._tools.settler.settle(self.plan, self._held, fact, note)
 
     def _step_failure(self, error: Exception) -> ev.StepFailed:

@@ -95,9 +95,10 @@ class Settler:
         if _ends(state, decision.state) and not _next_fact(decision.commands):
             return self._finish(plan, state, fact, entry, note)
         landed = self._journal.put(entry)
-        if landed is entry or landed.token == entry.token:
+        if landed is entry:
             return self._commit(plan, state, fact)
-        return replace(self._commit(plan, state, _fact(landed, state)), adopted=True)
+        # Also under my own token it is the entry that counts: two deliveries of one outcome may both be at work.
+        return replace(self._commit(plan, state, _fact(landed, state)), adopted=landed.token != entry.token)
 
     def _superseded(self, plan: Plan, state: SagaState, fact: ev.Fact) -> Settled:
         """The fact no longer fits the state: a cancel came first, so go on with what is owed now."""

@@ -16,8 +16,9 @@ from sagas.engine.attempt import Attempt, Tools, lease_for
 from sagas.engine.outcome import Done, Failed, Later, Outcome
 from sagas.engine.ports import Postbox
 from sagas.engine.registry import Registry, SagaType, plan_for
+from sagas.engine.reports import Reports
 from sagas.engine.settler import Settled
-from sagas.errors import InvalidRequest, NotFound, Problem
+from sagas.errors import InvalidRequest, NotFound, Problem, Unavailable
 from sagas.messaging.message import Message
 from sagas.store.faults import Fenced
 from sagas.store.idempotency import ClaimRecord
@@ -62,6 +63,7 @@ class Worker:
         self._tools = tools
         self._registry = registry
         self._postbox = postbox
+        self._reports = Reports(tools, postbox)
 
     def handle(self, message: Message, invocation: Invocation) -> Outcome:
         """Do what the message asks for, or find out why not.
@@ -79,15 +81,28 @@ class Worker:
                 outcome = self._once(saga_type, message, invocation)
             except Fenced:
                 return Later(self._tools.clock.now() + _RACE)
+            except Unavailable:
+                if message.report is None:
+                    raise
+                return self._reports.later(message)
             if outcome is not None:
                 return outcome
         return Later(self._tools.clock.now() + _RACE)
 
     def _once(self, saga_type: SagaType, message: Message, invocation: Invocation) -> Outcome | None:
+        carried = self._reports.commit(saga_type, message)
+        if carried is not None:
+            return self._carry_out(carried, message, invocation, saga_type)
         if not saga_type.has_code(message.step, undo=message.undo):
             return self._examine(saga_type, message, invocation)
         attempt = Attempt(self._tools, saga_type, message, invocation.deadline, invocation.trace_id)
-        if not self._run(attempt, message, invocation):
+        try:
+            claimed = self._run(attempt, message, invocation)
+        except Unavailable:
+            if attempt.report is None or not self._reports.send(message, attempt.report):
+                raise
+            return Done()
+        if not claimed:
             return self._examine(saga_type, message, invocation)
         if attempt.settled is None:
             raise Fenced("the attempt was not settled")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from sagas.errors import InvalidRequest, Problem
+from sagas.messaging.report import Report, problems_of, report_of
 
 __all__ = ["Message", "parse_record"]
 
@@ -33,6 +34,7 @@ class Message:
         receipt: SQS's receipt handle; empty on the way out.
         receives: how often SQS delivered it.
         sent_at: epoch seconds at which it entered its queue; 0 if unknown.
+        report: the outcome of an attempt that is still to be committed.
     """
 
     saga_id: str
@@ -47,12 +49,15 @@ class Message:
     receipt: str = ""
     receives: int = 1
     sent_at: float = 0.0
+    report: Report | None = None
 
     @property
     def body(self) -> str:
         """The message's body, as JSON."""
         names = (*_FIELDS, "hops", "correlation_id")
-        return json.dumps({name: getattr(self, name) for name in names}, separators=(",", ":"))
+        fields = {name: getattr(self, name) for name in names}
+        carried = {"commit": asdict(self.report)} if self.report else {}
+        return json.dumps(fields | carried, separators=(",", ":"))
 
 
 def _problems(body: Mapping[str, Any]) -> list[Problem]:
@@ -67,6 +72,8 @@ def _problems(body: Mapping[str, Any]) -> list[Problem]:
         found.append(Problem("$.saga_id", "not a UUID"))
     if type(body.get("hops", 0)) is not int:
         found.append(Problem("$.hops", "must be of type int"))
+    if not found and "commit" in body:
+        found += problems_of(body["commit"], body["undo"])
     return found
 
 
@@ -95,4 +102,5 @@ def parse_record(record: Mapping[str, Any]) -> Message:
         receipt=str(record.get("receiptHandle", "")),
         receives=int(attributes.get("ApproximateReceiveCount", 1)),
         sent_at=int(attributes.get("SentTimestamp", 0)) / 1000,
+        report=report_of(fields["commit"]) if "commit" in fields else None,
     )
