@@ -8,6 +8,7 @@ from typing import cast
 
 from aws_cdk import RemovalPolicy, Validations
 from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
@@ -38,8 +39,6 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
 
 _TIMEOUT = 29
 """Seconds the gateway waits for its function."""
-_RATE, _BURST = 500, 1000
-"""Calls a second, and at once, that the stage lets through."""
 
 _GATEWAY_MESSAGE = "$context.error.messageString"
 _NO_ENTRY = "the call is not signed, or there is no such path and method"
@@ -59,10 +58,10 @@ _RESPONSES: Mapping[str, tuple[str, str, str]] = {
 _PUSH_LOGS = "arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
 _FINDINGS = {
     "AwsSolutions-APIG2": "The function checks every request against the saga's request type and names the paths.",
-    "AwsSolutions-APIG3": "A web ACL is the account's choice; the API answers IAM-signed calls only.",
-    "AwsSolutions-APIG4": "Every method is authorized by IAM.",
+    "AwsSolutions-APIG3": "A web ACL is the account's choice; the API answers authorized calls only.",
+    "AwsSolutions-APIG4": "Every method is authorized, by IAM unless the user of the construct passes an authorizer.",
     "AwsSolutions-APIG6": "Execution logs would hold request bodies; the access log holds none.",
-    "AwsSolutions-COG4": "Callers are IAM principals, not the users of a user pool.",
+    "AwsSolutions-COG4": "Callers are IAM principals, or whom the authorizer passed in lets through.",
     f"AwsSolutions-IAM4[Policy::{_PUSH_LOGS}]": "API Gateway's role for the whole account; it takes this policy only.",
 }
 
@@ -139,12 +138,16 @@ def _error_template(code: str, message: str) -> str:
 
 def _rest_api(scope: Construct, options: ServiceOptions) -> apigateway.RestApi:
     access_log = logs.LogGroup(
-        scope, "AccessLog", retention=options.log_retention, removal_policy=options.removal_policy
+        scope,
+        "AccessLog",
+        retention=options.log_retention,
+        removal_policy=options.removal_policy,
+        encryption_key=cast("kms.IKey | None", options.encryption_key),
     )
     return apigateway.RestApi(
         scope,
         "Api",
-        default_method_options=apigateway.MethodOptions(authorization_type=apigateway.AuthorizationType.IAM),
+        default_method_options=_authorization(options.authorizer),
         # API Gateway logs through one role for the whole account, so it must outlive this stack.
         cloud_watch_role=True,
         cloud_watch_role_removal_policy=RemovalPolicy.RETAIN,
@@ -152,12 +155,19 @@ def _rest_api(scope: Construct, options: ServiceOptions) -> apigateway.RestApi:
             stage_name="v1",
             tracing_enabled=True,
             metrics_enabled=True,
-            throttling_rate_limit=_RATE,
-            throttling_burst_limit=_BURST,
+            throttling_rate_limit=options.throttling.rate,
+            throttling_burst_limit=options.throttling.burst,
             access_log_destination=apigateway.LogGroupLogDestination(access_log),
             access_log_format=_access_log_format(),
         ),
     )
+
+
+def _authorization(authorizer: apigateway.IAuthorizer | apigateway.Authorizer | None) -> apigateway.MethodOptions:
+    """An authorizer of one's own says itself of which type it is."""
+    if authorizer is None:
+        return apigateway.MethodOptions(authorization_type=apigateway.AuthorizationType.IAM)
+    return apigateway.MethodOptions(authorizer=cast("apigateway.IAuthorizer", authorizer))
 
 
 def _access_log_format() -> apigateway.AccessLogFormat:

@@ -10,13 +10,14 @@ from aws_cdk import Stack, Token
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.authoring.definition import SagaDefinition, StepDefinition
+from sagas.authoring.definition import SagaDefinition
+from sagas.cdk.lanes import Lane
 from sagas.cdk.options import METRICS_NAMESPACE, ServiceOptions
-from sagas.cdk.queues import SagaQueues, base_url, max_receives, visibility_timeout
+from sagas.cdk.queues import SagaQueues, base_url
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
 
-__all__ = ["check_size", "service_environment", "step_environment"]
+__all__ = ["check_size", "lane_environment", "service_environment"]
 
 _LIMIT = 4096
 """Bytes that Lambda allows for all variables of a function together."""
@@ -43,17 +44,27 @@ def service_environment(
         "POWERTOOLS_SERVICE_NAME": options.service,
         "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
         "POWERTOOLS_LOG_LEVEL": options.log_level,
+        **_kept(options),
         **options.environment,
     }
 
 
-def step_environment(saga: SagaDefinition, step: StepDefinition, batch_size: int) -> dict[str, str]:
-    """Variables that tell a step's function which step it is."""
+def _kept(options: ServiceOptions) -> dict[str, str]:
+    """Settings of the store that differ from the library's own."""
+    settings: dict[str, float | None] = {
+        "SAGAS_RETENTION": None if options.retention is None else options.retention.total_seconds(),
+        "SAGAS_PAYLOAD_LIMIT": options.payload_limit,
+    }
+    return {name: f"{value:.0f}" for name, value in settings.items() if value is not None}
+
+
+def lane_environment(lane: Lane) -> dict[str, str]:
+    """Variables that tell the function of a lane which steps it runs, and how its queue is set up."""
     return {
-        "SAGAS_SAGA": saga.name,
-        "SAGAS_STEP": step.name,
-        "SAGAS_MAX_RECEIVES": str(max_receives(step)),
-        "SAGAS_VISIBILITY_TIMEOUT": str(visibility_timeout(step, batch_size)),
+        "SAGAS_SAGA": lane.saga.name,
+        "SAGAS_STEP": lane.names,
+        "SAGAS_MAX_RECEIVES": str(lane.max_receives),
+        "SAGAS_VISIBILITY_TIMEOUT": str(lane.visibility_timeout),
     }
 
 

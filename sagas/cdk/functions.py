@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
 from aws_cdk import CfnResource, Duration, Validations
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_logs as logs
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.authoring.definition import SagaDefinition, StepDefinition
 from sagas.cdk.acknowledge import acknowledge
-from sagas.cdk.environment import check_size, step_environment
-from sagas.cdk.options import FunctionOptions, ServiceOptions
-from sagas.cdk.permissions import allow_one_saga, allow_sending
-from sagas.cdk.queues import SagaQueues, function_timeout
+from sagas.cdk.encryption import allow_key
+from sagas.cdk.environment import check_size, lane_environment
+from sagas.cdk.lanes import Lane
+from sagas.cdk.options import FunctionOptions, Network, ServiceOptions
+from sagas.cdk.permissions import allow_network, allow_one_saga, allow_sending
+from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import Tables
 from sagas.cdk.topology import mark
 
-__all__ = ["Deployable", "SagaFunction", "StepFunction"]
+__all__ = ["Deployable", "LaneFunction", "SagaFunction"]
 
 # Casts to an interface, here and elsewhere: jsii's classes name private parameters otherwise than their interfaces do.
 _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
 
 _FINDINGS = {
-    "AwsSolutions-IAM5[Resource::*]": "X-Ray's write actions have no narrower form.",
+    "AwsSolutions-IAM5[Resource::*]": "X-Ray's write actions, and those for a VPC's interfaces, have no narrower form.",
     "AwsSolutions-L1": "The runtime is the one the layer was fetched for; whoever uses the construct chooses it.",
 }
 
@@ -72,15 +74,9 @@ class SagaFunction(Construct):
     ) -> None:
         super().__init__(scope, id)
         options = shared.options
-        variables = {**environment, **function.environment}
-        check_size(self, variables)
-        log_group = logs.LogGroup(self, "Log", retention=options.log_retention, removal_policy=options.removal_policy)
-        self.role = iam.Role(self, "Role", assumed_by=_LAMBDA)
-        self.role.add_to_policy(
-            iam.PolicyStatement(
-                actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[log_group.log_group_arn]
-            )
-        )
+        log_group = _log_group(self, options)
+        network = function.network or options.network
+        self.role = _role(self, log_group, options, network)
         self.function = lambda_.Function(
             self,
             "Function",
@@ -95,12 +91,49 @@ class SagaFunction(Construct):
             ephemeral_storage_size=function.ephemeral_storage,
             timeout=Duration.seconds(timeout),
             tracing=lambda_.Tracing.ACTIVE,
-            environment=variables,
+            environment=_variables(self, environment, function),
+            reserved_concurrent_executions=function.reserved_concurrency,
             description=description,
             recursive_loop=recursive_loop,
+            vpc=cast("ec2.IVpc | None", network and network.vpc),
+            vpc_subnets=network and network.subnets,
+            security_groups=_security_groups(network),
         )
         acknowledge(Validations.of(self), _FINDINGS)
         _accept_cdk_dependency(self.function)
+
+
+def _log_group(scope: Construct, options: ServiceOptions) -> logs.LogGroup:
+    return logs.LogGroup(
+        scope,
+        "Log",
+        retention=options.log_retention,
+        removal_policy=options.removal_policy,
+        encryption_key=cast("kms.IKey | None", options.encryption_key),
+    )
+
+
+def _role(scope: Construct, log_group: logs.LogGroup, options: ServiceOptions, network: Network | None) -> iam.Role:
+    role = iam.Role(scope, "Role", assumed_by=_LAMBDA)
+    actions = ["logs:CreateLogStream", "logs:PutLogEvents"]
+    role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[log_group.log_group_arn]))
+    allow_key(role, options.encryption_key)
+    if network is not None:
+        allow_network(role)
+    return role
+
+
+def _variables(scope: Construct, environment: Mapping[str, str], function: FunctionOptions) -> dict[str, str]:
+    level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
+    variables = {**environment, **level, **function.environment}
+    check_size(scope, variables)
+    return variables
+
+
+def _security_groups(network: Network | None) -> list[ec2.ISecurityGroup] | None:
+    if network is None or network.security_groups is None:
+        return None
+    return [cast("ec2.ISecurityGroup", group) for group in network.security_groups]
 
 
 def _accept_cdk_dependency(function: lambda_.Function) -> None:
@@ -110,8 +143,8 @@ def _accept_cdk_dependency(function: lambda_.Function) -> None:
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["W3005"]}})
 
 
-class StepFunction(SagaFunction):
-    """The function of one step: it consumes the step's queue, and sends to the queues of its saga."""
+class LaneFunction(SagaFunction):
+    """The function of a lane: it consumes the lane's queue, and sends to the queues of its saga."""
 
     def __init__(
         self,
@@ -119,37 +152,37 @@ class StepFunction(SagaFunction):
         id: str,
         *,
         shared: Deployable,
-        saga: SagaDefinition,
-        step: StepDefinition,
+        lane: Lane,
         queues: SagaQueues,
         tables: Tables,
         environment: Mapping[str, str],
-        function: FunctionOptions,
     ) -> None:
         super().__init__(
             scope,
             id,
             shared=shared,
             handler="sagas.handlers.step.handler",
-            timeout=function_timeout(step, function.batch_size),
-            environment={**environment, **step_environment(saga, step, function.batch_size)},
-            function=function,
-            description=f"Step {step.name} of saga {saga.name}",
+            timeout=lane.timeout,
+            environment={**environment, **lane_environment(lane)},
+            function=lane.options,
+            description=_description(lane),
             # A saga goes from queue to function to queue by design; Lambda would cut the chain at 16 hops.
             recursive_loop=lambda_.RecursiveLoop.ALLOW,
         )
-        mark(self.function, "function", saga=saga.name, step=step.name)
+        mark(self.function, "function", saga=lane.saga.name, step=lane.names)
         allow_one_saga(self.role, tables)
-        allow_sending(self.role, _all_queues(queues))
+        allow_sending(self.role, queues.all)
         self.function.add_event_source(
             event_sources.SqsEventSource(
-                queues.steps[step.name],
-                batch_size=function.batch_size,
-                max_concurrency=function.maximum_concurrency,
+                queues.lanes[lane.id],
+                batch_size=lane.options.batch_size,
+                max_concurrency=lane.options.maximum_concurrency,
                 report_batch_item_failures=True,
             )
         )
 
 
-def _all_queues(queues: SagaQueues) -> Sequence[sqs.Queue]:
-    return [*queues.steps.values(), queues.dead_letters]
+def _description(lane: Lane) -> str:
+    """What the console shows; Lambda takes 256 characters."""
+    what = "Step" if len(lane.steps) == 1 else "Steps"
+    return f"{what} {lane.names.replace(',', ', ')} of saga {lane.saga.name}"[:256]

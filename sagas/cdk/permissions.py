@@ -11,7 +11,7 @@ from aws_cdk import aws_sqs as sqs
 from sagas.cdk.acknowledge import acknowledge_objects
 from sagas.cdk.tables import BY_NAME_INDEX, OPEN_INDEX, Tables
 
-__all__ = ["allow_all_sagas", "allow_one_saga", "allow_sending", "allow_sweeping"]
+__all__ = ["allow_all_sagas", "allow_network", "allow_one_saga", "allow_sending", "allow_sweeping"]
 
 _READ_ITEM = ("dynamodb:GetItem", "dynamodb:BatchGetItem")
 _WRITE_CONTROL = ("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:ConditionCheckItem")
@@ -33,6 +33,13 @@ def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
 def allow_sending(role: iam.Role, queues: Iterable[sqs.IQueue]) -> None:
     """Let a function send to these queues."""
     _allow(role, ["sqs:SendMessage"], [queue.queue_arn for queue in queues])
+
+
+def allow_network(role: iam.Role) -> None:
+    """Let Lambda make the function's network interfaces in a VPC. It checks these before any interface is there."""
+    names = ("CreateNetworkInterface", "DeleteNetworkInterface", "DescribeNetworkInterfaces", "DescribeSubnets")
+    addresses = ("AssignPrivateIpAddresses", "UnassignPrivateIpAddresses")
+    _allow(role, [f"ec2:{name}" for name in (*names, *addresses)], ["*"])
 
 
 def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str) -> None:

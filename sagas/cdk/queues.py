@@ -1,25 +1,21 @@
-"""The queues of one saga: one for each step, and one for the dead letters of them all."""
+"""The queues of one saga: one for each lane, and one for the dead letters of them all."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from typing import cast
 
 from aws_cdk import Duration, Fn
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.authoring.definition import SagaDefinition, StepDefinition
+from sagas.cdk.lanes import Lane
 from sagas.cdk.topology import mark
-from sagas.errors import DefinitionError
 
-__all__ = ["SagaQueues", "base_url", "function_timeout", "max_receives", "visibility_timeout"]
+__all__ = ["SagaQueues", "base_url"]
 
 _RETENTION = Duration.days(14)
-_LAMBDA_MAX = 900
-_SPARE = 10
-"""Seconds a function has beyond its step's timeout, to record the outcome."""
-_SPARE_RECEIVES = 10
-"""Receives that ran no attempt: throttling, a lost lease, an outage of the store."""
 
 
 class SagaQueues(Construct):
@@ -28,75 +24,53 @@ class SagaQueues(Construct):
     Args:
         scope: parent construct.
         id: construct id.
-        definition: the saga.
-        batch_sizes: messages an invocation takes, by step name.
+        lanes: of the saga, at least one.
+        encryption_key: encrypts the messages; a key of SQS's own when absent.
     """
 
-    def __init__(self, scope: Construct, id: str, *, definition: SagaDefinition, batch_sizes: dict[str, int]) -> None:
+    def __init__(
+        self, scope: Construct, id: str, *, lanes: Sequence[Lane], encryption_key: kms.IKey | kms.Key | None
+    ) -> None:
         super().__init__(scope, id)
-        self.dead_letters = _queue(self, "DeadLetters")
-        mark(self.dead_letters, "dead_letter_queue", saga=definition.name)
-        self.steps = {
-            step.name: self._step_queue(definition.name, step, batch_sizes.get(step.name, 1))
-            for step in definition.steps
-        }
+        self._key = encryption_key
+        self.dead_letters = self._queue("DeadLetters")
+        mark(self.dead_letters, "dead_letter_queue", saga=lanes[0].saga.name)
+        self.lanes = {lane.id: self._lane_queue(lane) for lane in lanes}
+        self.steps = {step.name: self.lanes[lane.id] for lane in lanes for step in lane.steps}
 
-    def _step_queue(self, saga: str, step: StepDefinition, batch_size: int) -> sqs.Queue:
-        queue = _queue(
-            self,
-            step.name,
-            visibility_timeout=Duration.seconds(visibility_timeout(step, batch_size)),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=max_receives(step)),
+    @property
+    def all(self) -> list[sqs.Queue]:
+        """Every queue once."""
+        return [*self.lanes.values(), self.dead_letters]
+
+    def _lane_queue(self, lane: Lane) -> sqs.Queue:
+        queue = self._queue(
+            lane.id,
+            visibility_timeout=Duration.seconds(lane.visibility_timeout),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=lane.max_receives),
         )
-        mark(queue, "queue", saga=saga, step=step.name)
+        mark(queue, "queue", saga=lane.saga.name, step=lane.names)
         return queue
 
-
-def function_timeout(step: StepDefinition, batch_size: int = 1) -> int:
-    """Seconds the step's function may run: a whole batch, one message after the other, and some to spare.
-
-    Raises:
-        DefinitionError: that is more than Lambda allows.
-    """
-    longest = max(step.timeout, step.undo.timeout if step.undo else 0.0)
-    seconds = math.ceil(longest) * batch_size + _SPARE
-    if seconds > _LAMBDA_MAX:
-        raise DefinitionError(
-            f"step {step.name}: a batch of {batch_size} with a timeout of {longest:g} s each needs {seconds} s, "
-            f"and Lambda ends a function after {_LAMBDA_MAX} s"
+    def _queue(
+        self,
+        id: str,
+        visibility_timeout: Duration | None = None,
+        dead_letter_queue: sqs.DeadLetterQueue | None = None,
+    ) -> sqs.Queue:
+        return sqs.Queue(
+            self,
+            id,
+            visibility_timeout=visibility_timeout,
+            dead_letter_queue=dead_letter_queue,
+            retention_period=_RETENTION,
+            encryption=sqs.QueueEncryption.KMS if self._key else sqs.QueueEncryption.SQS_MANAGED,
+            encryption_master_key=cast("kms.IKey | None", self._key),
+            enforce_ssl=True,
         )
-    return seconds
-
-
-def visibility_timeout(step: StepDefinition, batch_size: int = 1) -> int:
-    """Seconds a received message stays hidden: six function timeouts, as AWS advises."""
-    return 6 * function_timeout(step, batch_size)
-
-
-def max_receives(step: StepDefinition) -> int:
-    """How often a message may be received before SQS gives it up. The net under the engine's own count of attempts."""
-    executions = max(step.retry.executions, step.undo.retry.executions if step.undo else 0)
-    return min(executions + _SPARE_RECEIVES, 1000)
 
 
 def base_url(queue: sqs.IQueue) -> str:
     """The part of a queue's URL that all queues of the account and region share, without the last slash."""
     parts = Fn.split("/", queue.queue_url)
     return Fn.join("/", [Fn.select(0, parts), "", Fn.select(2, parts), Fn.select(3, parts)])
-
-
-def _queue(
-    scope: Construct,
-    id: str,
-    visibility_timeout: Duration | None = None,
-    dead_letter_queue: sqs.DeadLetterQueue | None = None,
-) -> sqs.Queue:
-    return sqs.Queue(
-        scope,
-        id,
-        visibility_timeout=visibility_timeout,
-        dead_letter_queue=dead_letter_queue,
-        retention_period=_RETENTION,
-        encryption=sqs.QueueEncryption.SQS_MANAGED,
-        enforce_ssl=True,
-    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
@@ -23,10 +25,12 @@ from sagas.cdk.alarms import SagaAlarms
 from sagas.cdk.api import ApiFunction, SagaApi
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import code_asset, packages_of, requirements_of
+from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
-from sagas.cdk.functions import Deployable, StepFunction
+from sagas.cdk.functions import Deployable, LaneFunction
+from sagas.cdk.lanes import Lane
 from sagas.cdk.layer import dependency_layer
-from sagas.cdk.options import FunctionOptions, ServiceOptions
+from sagas.cdk.options import FunctionOptions, Isolation, Network, ServiceOptions, Throttling
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.supervisor import Supervisor
@@ -44,19 +48,29 @@ class SagaService(Construct):
         scope: parent construct.
         id: construct id.
         sagas: the saga classes, at least one; their names must differ.
-        functions: options of single steps' functions, by step (``CreateZip.upload``).
+        functions: options of functions, by step (``CreateZip.upload``), or by saga class for all its steps.
         environment: variables that reach every function, the supervisor included.
+        isolation: ``step`` gives each step a queue, a function and a role of its own; ``saga`` gives all steps of a
+            saga one of each, for cost and cold starts. The longest timeout and the most attempts hold for all then.
         alarm_topic: told when an alarm goes on. An alarm cannot publish to a topic under ``aws/sns``.
-        removal_policy: what becomes of tables and the payload bucket when they leave the stack; DESTROY also lifts the
-            tables' deletion protection.
+        removal_policy: what becomes of tables, bucket and logs when they leave the stack.
+        deletion_protection: whether the tables refuse to be deleted; unless said, they do except with DESTROY.
+        encryption_key: of KMS, for tables, queues, bucket and logs; AWS's own keys when absent. Its policy must leave
+            access to IAM, as those made by the CDK do, and let CloudWatch Logs use it when it is an imported one.
+        network: the VPC all functions run in, the supervisor's and the API's included.
+        authorizer: decides who may call the API, in place of IAM.
+        throttling: what the API lets through.
         architecture: of the functions.
-        runtime: Python of the functions.
-        log_level: of the functions.
+        runtime: of the functions, a Python.
+        log_level: DEBUG, INFO, WARNING, ERROR or CRITICAL.
         log_retention: of all log groups.
+        retention: how long sagas are kept after their end, for good when absent. Those that own objects stay.
+        payload_limit: bytes above which requests and results go to the bucket, 16 KB unless said.
         shards: over how many keys the indexes of the control table are spread. Fixed once sagas exist.
 
     Raises:
-        DefinitionError: no saga, two of one name, options for a step of no saga here, or a limit of Lambda exceeded.
+        DefinitionError: no saga, two of one name, options for a step of no saga here, an option out of range, or
+            a limit of AWS exceeded.
         PackagingError: a dependency cannot be fetched for the functions' platform.
     """
 
@@ -68,39 +82,58 @@ class SagaService(Construct):
         sagas: Sequence[type[Any]],
         functions: Mapping[Any, FunctionOptions] | None = None,
         environment: Mapping[str, str] | None = None,
+        isolation: Isolation = "step",
         alarm_topic: sns.ITopic | sns.TopicBase | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        deletion_protection: bool | None = None,
+        encryption_key: kms.IKey | kms.Key | None = None,
+        network: Network | None = None,
+        authorizer: apigateway.IAuthorizer | apigateway.Authorizer | None = None,
+        throttling: Throttling | None = None,
         architecture: lambda_.Architecture = lambda_.Architecture.ARM_64,
         runtime: lambda_.Runtime = lambda_.Runtime.PYTHON_3_13,
         log_level: str = "INFO",
         log_retention: logs.RetentionDays = logs.RetentionDays.THREE_MONTHS,
+        retention: timedelta | None = None,
+        payload_limit: int | None = None,
         shards: int = 8,
     ) -> None:
         super().__init__(scope, id)
-        self._catalogue = Catalogue(id, sagas, functions or {})
         self._options = ServiceOptions(
-            self.node.path.replace("/", "-"),
-            architecture,
-            runtime,
-            log_level,
-            log_retention,
-            removal_policy,
-            shards,
-            dict(environment or {}),
+            service=self.node.path.replace("/", "-"),
+            architecture=architecture,
+            runtime=runtime,
+            log_level=log_level,
+            log_retention=log_retention,
+            removal_policy=removal_policy,
+            deletion_protection=deletion_protection,
+            shards=shards,
+            retention=retention,
+            payload_limit=payload_limit,
+            environment=dict(environment or {}),
+            encryption_key=encryption_key,
+            network=network,
+            authorizer=authorizer,
+            throttling=throttling or Throttling(),
+            isolation=isolation,
         )
-        self.tables = Tables(self, "Tables", removal_policy=removal_policy)
+        self._catalogue = Catalogue(id, sagas, functions or {}, isolation)
+        let_logs_use(self, encryption_key)
+        self.tables = Tables(self, "Tables", options=self._options)
         self._queues = {saga.name: self._saga_queues(saga) for saga in self._catalogue.sagas}
         self._shared = self._deployable()
-        self._functions = self._step_functions()
+        self._functions = self._lane_functions()
         self.supervisor = self._supervisor().function
         self.api = self._api()
         for saga in self._catalogue.sagas:
             self._add_alarms(saga, alarm_topic)
 
     def function(self, step: AnyStep) -> lambda_.Function:
-        """Return the function that runs a step and its undo, to grant it what the step needs."""
-        saga, name = self._catalogue.locate(step)
-        return self._functions[saga.name, name].function
+        """Return the function that runs a step and its undo, to grant it what the step needs.
+
+        With ``isolation="saga"`` it is the same for all steps of a saga.
+        """
+        return self._functions[self._catalogue.lane_of(step)].function
 
     def queue(self, step: AnyStep) -> sqs.Queue:
         """Return the queue of a step."""
@@ -141,8 +174,8 @@ class SagaService(Construct):
         acknowledge_objects(self.supervisor, archived, "What is archived keeps its key, which is not known beforehand.")
 
     def _saga_queues(self, saga: SagaDefinition) -> SagaQueues:
-        batch_sizes = {step.name: self._catalogue.options(saga, step.name).batch_size for step in saga.steps}
-        return SagaQueues(self, f"{saga.name}-queues", definition=saga, batch_sizes=batch_sizes)
+        lanes, key = self._catalogue.lanes(saga), self._options.encryption_key
+        return SagaQueues(self, f"{saga.name}-queues", lanes=lanes, encryption_key=key)
 
     def _deployable(self) -> Deployable:
         packages = packages_of(saga.saga_class for saga in self._catalogue.sagas)
@@ -155,26 +188,24 @@ class SagaService(Construct):
         )
         return Deployable(code_asset(packages), layer, self._options)
 
-    def _step_functions(self) -> dict[tuple[str, str], StepFunction]:
+    def _lane_functions(self) -> dict[tuple[str, str], LaneFunction]:
         return {
-            (saga.name, step.name): self._step_function(scope, saga, step.name)
+            (saga.name, lane.id): self._lane_function(scope, lane)
             for saga in self._catalogue.sagas
             for scope in [Construct(self, saga.name)]
-            for step in saga.steps
+            for lane in self._catalogue.lanes(saga)
         }
 
-    def _step_function(self, scope: Construct, saga: SagaDefinition, step: str) -> StepFunction:
-        queues = self._queues[saga.name]
-        return StepFunction(
+    def _lane_function(self, scope: Construct, lane: Lane) -> LaneFunction:
+        queues = self._queues[lane.saga.name]
+        return LaneFunction(
             scope,
-            step,
+            lane.id,
             shared=self._shared,
-            saga=saga,
-            step=saga.step(step),
+            lane=lane,
             queues=queues,
             tables=self.tables,
-            environment=service_environment(self.tables, self._options, {saga.name: queues}, [saga]),
-            function=self._catalogue.options(saga, step),
+            environment=service_environment(self.tables, self._options, {lane.saga.name: queues}, [lane.saga]),
         )
 
     def _supervisor(self) -> Supervisor:
@@ -202,7 +233,7 @@ class SagaService(Construct):
         return service_environment(self.tables, self._options, self._queues, self._catalogue.sagas)
 
     def _all_queues(self) -> list[sqs.Queue]:
-        return [queue for own in self._queues.values() for queue in [*own.steps.values(), own.dead_letters]]
+        return [queue for own in self._queues.values() for queue in own.all]
 
     def _add_alarms(self, saga: SagaDefinition, topic: sns.ITopic | sns.TopicBase | None) -> None:
         SagaAlarms(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from aws_cdk import Duration, RemovalPolicy, Validations
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from sagas.cdk.acknowledge import acknowledge
+from sagas.cdk.options import ServiceOptions
 from sagas.cdk.topology import mark
 
 __all__ = ["BY_NAME_INDEX", "OPEN_INDEX", "Tables"]
@@ -22,30 +26,31 @@ _NUMBER = dynamodb.AttributeType.NUMBER
 class Tables(Construct):
     """The stores of one service. Names are left to CloudFormation, so two services never clash."""
 
-    def __init__(self, scope: Construct, id: str, *, removal_policy: RemovalPolicy) -> None:
+    def __init__(self, scope: Construct, id: str, *, options: ServiceOptions) -> None:
         super().__init__(scope, id)
-        self.sagas = self._control_table(removal_policy)
-        self.audit = _table(self, "Audit", "saga_id", removal_policy, sort=("seq", _NUMBER))
-        self.payloads = _payload_bucket(self, removal_policy)
+        self.sagas = _control_table(self, options)
+        self.audit = _table(self, "Audit", "saga_id", options, sort=("seq", _NUMBER))
+        self.payloads = _payload_bucket(self, options)
         mark(self.sagas, "sagas_table")
         mark(self.audit, "audit_table")
-
-    def _control_table(self, removal_policy: RemovalPolicy) -> dynamodb.Table:
-        table = _table(self, "Sagas", "saga_id", removal_policy)
-        _add_index(table, OPEN_INDEX, "open_shard", "due")
-        _add_index(table, BY_NAME_INDEX, "name_shard", "created_at")
-        return table
 
     def index_arn(self, index: str) -> str:
         """The ARN of an index of the control table."""
         return f"{self.sagas.table_arn}/index/{index}"
 
 
+def _control_table(scope: Construct, options: ServiceOptions) -> dynamodb.Table:
+    table = _table(scope, "Sagas", "saga_id", options)
+    _add_index(table, OPEN_INDEX, "open_shard", "due")
+    _add_index(table, BY_NAME_INDEX, "name_shard", "created_at")
+    return table
+
+
 def _table(
     scope: Construct,
     id: str,
     key: str,
-    removal_policy: RemovalPolicy,
+    options: ServiceOptions,
     sort: tuple[str, dynamodb.AttributeType] | None = None,
 ) -> dynamodb.Table:
     return dynamodb.Table(
@@ -54,13 +59,21 @@ def _table(
         partition_key=dynamodb.Attribute(name=key, type=_STRING),
         sort_key=dynamodb.Attribute(name=sort[0], type=sort[1]) if sort else None,
         billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+        encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if options.encryption_key else None,
+        encryption_key=cast("kms.IKey | None", options.encryption_key),
         time_to_live_attribute="expires_at",
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=True
         ),
-        deletion_protection=removal_policy is not RemovalPolicy.DESTROY,
-        removal_policy=removal_policy,
+        deletion_protection=_protected(options),
+        removal_policy=options.removal_policy,
     )
+
+
+def _protected(options: ServiceOptions) -> bool:
+    if options.deletion_protection is not None:
+        return options.deletion_protection
+    return options.removal_policy is not RemovalPolicy.DESTROY
 
 
 def _add_index(table: dynamodb.Table, name: str, partition: str, sort: str) -> None:
@@ -72,14 +85,17 @@ def _add_index(table: dynamodb.Table, name: str, partition: str, sort: str) -> N
     )
 
 
-def _payload_bucket(scope: Construct, removal_policy: RemovalPolicy) -> s3.Bucket:
+def _payload_bucket(scope: Construct, options: ServiceOptions) -> s3.Bucket:
     bucket = s3.Bucket(
         scope,
         "Payloads",
-        encryption=s3.BucketEncryption.S3_MANAGED,
+        encryption=s3.BucketEncryption.KMS if options.encryption_key else s3.BucketEncryption.S3_MANAGED,
+        encryption_key=cast("kms.IKey | None", options.encryption_key),
+        # One data key for many objects: KMS is asked, and paid, far less often.
+        bucket_key_enabled=True if options.encryption_key else None,
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
         enforce_ssl=True,
-        removal_policy=removal_policy,
+        removal_policy=options.removal_policy,
         lifecycle_rules=[s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(1))],
     )
     acknowledge(

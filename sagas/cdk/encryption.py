@@ -1,0 +1,40 @@
+"""A customer's KMS key: who may use it for what the service keeps."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from aws_cdk import ArnFormat, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+__all__ = ["allow_key", "let_logs_use"]
+
+_USES = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
+
+
+def allow_key(role: iam.Role, key: kms.IKey | kms.Key | None) -> None:
+    """Let a function read and write what is encrypted. The key's policy must leave that to IAM, as the CDK's do."""
+    if key is not None:
+        actions = [f"kms:{use}" for use in _USES]
+        role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[key.key_arn]))
+
+
+def let_logs_use(scope: Construct, key: kms.IKey | kms.Key | None) -> None:
+    """Let CloudWatch Logs encrypt log groups of this account and region. An imported key's policy stays as it is."""
+    if key is None:
+        return
+    stack = Stack.of(scope)
+    groups = stack.format_arn(
+        service="logs", resource="log-group", resource_name="*", arn_format=ArnFormat.COLON_RESOURCE_NAME
+    )
+    principal = iam.ServicePrincipal(f"logs.{stack.region}.amazonaws.com")
+    key.add_to_resource_policy(
+        iam.PolicyStatement(
+            actions=["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"],
+            principals=[cast("iam.IPrincipal", principal)],
+            resources=["*"],
+            conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
+        )
+    )

@@ -1,0 +1,86 @@
+"""Lanes: a queue with the function behind it, and the steps that go through them. One a step, or one a saga."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sagas.authoring.definition import SagaDefinition, StepDefinition
+from sagas.cdk.options import FunctionOptions
+from sagas.errors import DefinitionError
+
+__all__ = ["Lane"]
+
+_LAMBDA_MAX = 900
+_SPARE = 10
+"""Seconds a function has beyond its step's timeout, to record the outcome."""
+_SPARE_RECEIVES = 10
+"""Receives that ran no attempt: throttling, a lost lease, an outage of the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Some steps of a saga with one queue and one function.
+
+    Args:
+        id: of its constructs, below those of the saga.
+        saga: whose steps they are.
+        steps: at least one.
+        options: of the function.
+
+    Raises:
+        DefinitionError: the function would run longer than Lambda allows, or too short for a step.
+    """
+
+    id: str
+    saga: SagaDefinition
+    steps: tuple[StepDefinition, ...]
+    options: FunctionOptions
+
+    def __post_init__(self) -> None:
+        if self.options.timeout is None and self.timeout > _LAMBDA_MAX:
+            raise DefinitionError(
+                f"step {self._slowest.name}: a batch of {self.options.batch_size} with a timeout of "
+                f"{_longest(self._slowest):g} s each needs {self.timeout} s, "
+                f"and Lambda ends a function after {_LAMBDA_MAX} s"
+            )
+        if self.timeout < self._needed(1):
+            raise DefinitionError(
+                f"step {self._slowest.name}: the option timeout must be at least {self._needed(1)} s, the step's own "
+                f"{_longest(self._slowest):g} s and {_SPARE} s to record the outcome, not {self.timeout}"
+            )
+
+    @property
+    def names(self) -> str:
+        """The names of the steps, as in ``check,upload``."""
+        return ",".join(step.name for step in self.steps)
+
+    @property
+    def timeout(self) -> int:
+        """Seconds the function may run: by default a whole batch, one message after the other, and some to spare."""
+        return self.options.timeout or self._needed(self.options.batch_size)
+
+    @property
+    def visibility_timeout(self) -> int:
+        """Seconds a received message stays hidden: six function timeouts, as AWS advises."""
+        return 6 * self.timeout
+
+    @property
+    def max_receives(self) -> int:
+        """How often a message may be received before SQS gives it up. The net under the engine's count of attempts."""
+        return min(max(_executions(step) for step in self.steps) + _SPARE_RECEIVES, 1000)
+
+    @property
+    def _slowest(self) -> StepDefinition:
+        return max(self.steps, key=_longest)
+
+    def _needed(self, messages: int) -> int:
+        return math.ceil(_longest(self._slowest)) * messages + _SPARE
+
+
+def _longest(step: StepDefinition) -> float:
+    return max(step.timeout, step.undo.timeout if step.undo else 0.0)
+
+
+def _executions(step: StepDefinition) -> int:
+    return max(step.retry.executions, step.undo.retry.executions if step.undo else 0)
