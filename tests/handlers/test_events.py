@@ -14,7 +14,7 @@ from sagas.core.states import SagaState
 from sagas.handlers import step as step_handler
 from sagas.handlers import supervisor
 from tests.handlers.conftest import EVENTS, Make, Site, load
-from tests.support.aws import LambdaContext
+from tests.support.aws import REGION, LambdaContext
 
 SAMPLE = "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17"
 
@@ -93,9 +93,15 @@ def test_malformed(reference: Callable[[], Site]) -> None:
     assert site.tables() == before
 
 
-@pytest.mark.parametrize("name", ["schedule_recover", "schedule_sweep"])
-def test_ticks(reference: Callable[[], Site], name: str) -> None:
+def test_a_tick_with_nothing_to_recover(reference: Callable[[], Site]) -> None:
     reference()
     supervisor.reset()
-    report = supervisor.handler(load(name), LambdaContext())
-    assert all(value in (0, [], False) for value in report.values())
+    report = supervisor.handler(load("schedule_recover"), LambdaContext())
+    assert all(value in (0, []) for value in report.values())
+
+
+def test_a_tick_with_nothing_to_sweep(reference: Callable[[], Site]) -> None:
+    reference().stack.s3.create_bucket(Bucket="zips", CreateBucketConfiguration={"LocationConstraint": REGION})
+    supervisor.reset()
+    (report,) = supervisor.handler(load("schedule_sweep"), LambdaContext())["swept"]
+    assert (report["saga"], report["listed"], report["finished"], report["error"]) == ("create-zip", 0, True, "")
