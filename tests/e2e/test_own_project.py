@@ -1,0 +1,147 @@
+"""A project of one's own, from the built wheel in a virtual environment that has nothing of this repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import site
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Generator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.api import Api
+from tests.e2e.stack import REPOSITORY, Running, free_port
+
+pytestmark = pytest.mark.e2e
+
+_OURS = ("lambda_sagas-", "_editable_impl_lambda_sagas", "__editable__.lambda_sagas")
+"""How what makes this repository importable is called in our own virtual environment."""
+
+_NOT_INHERITED = ("PYTHON", "AWS_", "SAGAS_", "VIRTUAL_ENV", "PYTEST_")
+
+
+class Installed:
+    """A virtual environment with the wheel, and a project in an empty directory.
+
+    Args:
+        bin: of the virtual environment.
+        directory: of the project.
+    """
+
+    def __init__(self, bin: Path, directory: Path) -> None:
+        self.bin = bin
+        self.directory = directory
+
+    def run(self, program: str, *arguments: str, deadline: float = 90) -> str:
+        """Run a program of the virtual environment in the project; it must succeed. Return what it printed."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
+        ended = subprocess.run(
+            [self.bin / program, *arguments],
+            cwd=self.directory,
+            env=kept,
+            capture_output=True,
+            text=True,
+            timeout=deadline,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy: building writes nothing into the repository."""
+    directory = tmp_path_factory.mktemp("wheel")
+    source = directory / "source"
+    shutil.copytree(REPOSITORY / "sagas", source / "sagas", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
+        shutil.copy(REPOSITORY / name, source)
+    # Where the builder is not installed, pip fetches it.
+    isolation = ["--no-build-isolation", "--no-index"] if find_spec("hatchling") else []
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", *isolation]
+    subprocess.run([*pip, "--wheel-dir", "dist", "./source"], cwd=directory, check=True, timeout=60)
+    (built,) = (directory / "dist").iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[Installed]:
+    """The wheel, unpacked into a new virtual environment beside the packages it needs. Nothing is downloaded."""
+    home = tmp_path_factory.mktemp("own")
+    venv.create(home / "venv", with_pip=False, symlinks=True)
+    one = Installed(home / "venv" / "bin", home / "project")
+    one.directory.mkdir()
+    (packages,) = (home / "venv").glob("lib/python3*/site-packages")
+    _lend_packages(home / "lent", packages)
+    pip = [sys.executable, "-m", "pip", "--python", str(one.bin / "python"), "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True, timeout=60)
+    one.run("sagas", "init", ".", "--name", "first-project")
+    yield one
+    one.run("sagas", "local", "down")
+
+
+def _lend_packages(lent: Path, packages: Path) -> None:
+    """Let a virtual environment import what is installed in ours, but for this repository."""
+    lent.mkdir()
+    for place in site.getsitepackages():
+        for entry in Path(place).iterdir():
+            if not entry.name.startswith(_OURS) and not (lent / entry.name).exists():
+                (lent / entry.name).symlink_to(entry)
+    (packages / "lent.pth").write_text(f"{lent}\n")
+
+
+def test_the_wheel_holds_sagas_only(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    top = {name.partition("/")[0] for name in names}
+    assert {name for name in top if not name.endswith(".dist-info")} == {"sagas"}
+    assert "sagas/py.typed" in names
+    assert not [name for name in names if name.endswith(".pyc")]
+    template = REPOSITORY / "sagas" / "cli" / "template"
+    wanted = {f"sagas/cli/template/{path.relative_to(template)}" for path in template.rglob("*.tmpl")}
+    assert wanted
+    assert wanted <= set(names)
+
+
+def test_nothing_of_the_repository_is_found(installed: Installed) -> None:
+    places = installed.run("python", "-c", "import sagas, sys; print(sagas.__file__, *sys.path)")
+    assert str(REPOSITORY / "sagas") not in places
+    assert str(REPOSITORY) not in places.split()
+
+
+def test_the_project_passes_its_own_tests(installed: Installed) -> None:
+    assert "passed" in installed.run("python", "-m", "pytest", "-q")
+
+
+def test_the_project_runs_here(installed: Installed) -> None:
+    _share_cache(installed.directory)
+    installed.run("sagas", "local", "up", "--port", str(free_port()), "--detach")
+    api = Api(_Detached(installed.directory))
+    event = json.loads((installed.directory / "events" / "trip.json").read_text())
+    done = api.run("trip", event)
+    assert done["status"] == "COMPLETED", done
+    refused = api.run("trip", json.loads((installed.directory / "events" / "trip_too_expensive.json").read_text()))
+    assert refused["status"] == "COMPENSATED", refused
+    assert "COMPLETED" in installed.run("sagas", "list", "--name", "trip")
+    assert "ended" in installed.run("sagas", "local", "down")
+
+
+def _share_cache(project: Path) -> None:
+    """Take packages for Lambda from the repository's cache, so that nothing is fetched twice."""
+    cache = REPOSITORY / ".sagas" / "cache"
+    cache.mkdir(parents=True, exist_ok=True)
+    (project / ".sagas").mkdir()
+    (project / ".sagas" / "cache").symlink_to(cache)
+
+
+class _Detached(Running):
+    """A local stack that stays when the command that started it has ended."""
+
+    def __init__(self, project: Path) -> None:
+        self.project = project
