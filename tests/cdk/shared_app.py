@@ -1,0 +1,19 @@
+"""A CDK app whose saga has one function for all its steps."""
+
+from __future__ import annotations
+
+from sagas.cdk import SagaService
+from tests.cdk.shared_saga import Relay
+
+from aws_cdk import App, Stack  # isort: skip - sagas.cdk names the Node that jsii is to use
+
+
+def main() -> None:
+    """Synthesize to ``CDK_OUTDIR``."""
+    app = App()
+    SagaService(Stack(app, "Shared"), "Sagas", sagas=[Relay], isolation="saga")
+    app.synth()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""``isolation="saga"`` on the emulator: all steps and undos of a saga in one function, behind one queue."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.stack import REPOSITORY, Running, launch, poll
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
+    """A local stack of one saga."""
+    project, cache = tmp_path_factory.mktemp("shared"), REPOSITORY / ".sagas" / "cache"
+    cache.mkdir(parents=True, exist_ok=True)
+    (project / ".sagas").mkdir()
+    (project / ".sagas" / "cache").symlink_to(cache)
+    running = launch(project, "python -m tests.cdk.shared_app")
+    yield running
+    running.stop()
+
+
+def run(stack: Running, request: dict[str, Any]) -> dict[str, Any]:
+    """Start a saga and return it as it is in the end."""
+    url = f"{stack.description['api_url']}/sagas/relay"
+    started = call(urllib.request.Request(url, json.dumps(request).encode(), {"Content-Type": "application/json"}))
+
+    def over() -> dict[str, Any] | None:
+        saga = call(f"{url}/{started['saga_id']}")
+        return saga if saga["status"] in ("COMPLETED", "COMPENSATED") else None
+
+    return poll("the saga's end", over)
+
+
+def call(request: urllib.request.Request | str) -> dict[str, Any]:
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+def test_one_function_runs_all_steps(shared: Running) -> None:
+    saga = run(shared, {})
+    assert saga["status"] == "COMPLETED"
+    assert len({step["result"] for step in saga["steps"]}) == 1
+
+
+def test_one_function_runs_all_undos(shared: Running) -> None:
+    saga = run(shared, {"drop": True})
+    assert [step["status"] for step in saga["steps"]] == ["COMPENSATED", "COMPENSATED", "FAILED"]
