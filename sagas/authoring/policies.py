@@ -203,7 +203,7 @@ class AutoDisable:
     cooldown: timedelta = timedelta(minutes=30)
 
     def __post_init__(self) -> None:
-        _check_count("AutoDisable", "threshold", self.threshold, least=1, most=10_000)
+        _check_count("AutoDisable", "threshold", self.threshold, least=1, most=1_000)
         _check_duration("AutoDisable", "window", self.window)
         _check_duration("AutoDisable", "cooldown", self.cooldown)
 

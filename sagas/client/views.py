@@ -81,7 +81,11 @@ class AuditEntry(TypedDict):
 
 
 class DefinitionView(TypedDict):
-    """A saga type: its steps, the JSON Schema of its request, and whether sagas of it may be started."""
+    """A saga type: its steps, the JSON Schema of its request, and whether sagas of it may be started.
+
+    ``failures`` counts its failed sagas in a row, where that is counted; ``disabled_until`` is there while too many of
+    them have it disabled.
+    """
 
     name: str
     version: str
@@ -90,5 +94,7 @@ class DefinitionView(TypedDict):
     reason: str | None
     changed_by: str | None
     changed_at: str | None
+    failures: int
+    disabled_until: str | None
     request: dict[str, Any]
     steps: list[dict[str, Any]]

@@ -11,7 +11,7 @@ from sagas.engine.attempt import Tools
 from sagas.engine.breaker import Breakers
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.operations import Operations
-from sagas.engine.ports import Observer, Quiet
+from sagas.engine.ports import Quiet, Watcher
 from sagas.engine.reader import Reader
 from sagas.engine.recovery import Recovery
 from sagas.engine.registry import Registry
@@ -19,6 +19,7 @@ from sagas.engine.rescue import Rescue
 from sagas.engine.runner import Runner
 from sagas.engine.settler import Settler
 from sagas.engine.starter import Starter
+from sagas.engine.streaks import Streaks
 from sagas.errors import SagaError
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
@@ -48,6 +49,7 @@ class Deployment:
     operations: Operations
     recovery: Recovery
     definitions: Definitions
+    streaks: Streaks
     breakers: Breakers
     tools: Tools
     clock: Clock
@@ -59,7 +61,7 @@ def assemble(
     routes: Routes,
     *,
     clock: Clock | None = None,
-    observer: Observer | None = None,
+    observer: Watcher | None = None,
     logger: logging.Logger | None = None,
     connect: Callable[[str], Any] | None = None,
 ) -> Deployment:
@@ -70,7 +72,7 @@ def assemble(
         settings: where the store is.
         routes: where the queues are.
         clock: the machine's by default.
-        observer: told of every committed fact.
+        observer: told of every committed fact, and of saga types that keep failing.
         logger: given to steps as ``ctx.logger``.
         connect: makes the clients of ``ctx.client``.
     """
@@ -81,11 +83,11 @@ def assemble(
     control, journal = ControlItems(tables, settings), Journal(tables, Payloads(settings))
     queues = Queues(routes, settings.region, settings.endpoint_url)
     logger = logger or logging.getLogger("sagas")
-    breakers = Breakers(BreakerItems(tables), registry, clock, logger, observer or Quiet())
+    definitions, listing = Definitions(tables, clock.now), Listing(tables, settings)
+    streaks = Streaks(registry, definitions, control, listing, logger, observer or Quiet())
+    breakers = Breakers(BreakerItems(tables), registry, clock, logger, streaks)
     settler = Settler(control, journal, clock, breakers)
-    definitions = Definitions(tables, clock.now)
     starter = Starter(registry, control, journal, queues, clock, definitions)
-    listing = Listing(tables, settings)
     reader = Reader(registry, control, journal, listing, breakers)
     rescue = Rescue(registry, control, settler, queues, clock, breakers)
     recovery = Recovery(registry, control, listing, rescue, clock, logger)
@@ -102,6 +104,7 @@ def assemble(
         operations=operations,
         recovery=recovery,
         definitions=definitions,
+        streaks=streaks,
         breakers=breakers,
         tools=tools,
         clock=clock,
@@ -130,7 +133,7 @@ def settings_from(environment: Mapping[str, str]) -> StoreSettings:
 
 
 def from_environment(
-    environment: Mapping[str, str], observer: Observer | None = None, logger: logging.Logger | None = None
+    environment: Mapping[str, str], observer: Watcher | None = None, logger: logging.Logger | None = None
 ) -> Deployment:
     """Return the parts that a Lambda function's environment describes.
 

@@ -10,7 +10,7 @@ from sagas.messaging.message import Message
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 
-__all__ = ["Controls", "Observer", "Postbox", "Quiet"]
+__all__ = ["Controls", "Observer", "Postbox", "Quiet", "Watcher"]
 
 
 class Controls(Protocol):
@@ -45,8 +45,19 @@ class Observer(Protocol):
         ...
 
 
+class Watcher(Observer, Protocol):
+    """An observer that is also told of saga types that keep failing."""
+
+    def disabled(self, saga: str) -> None:
+        """Starts of a saga type are refused from now on."""
+        ...
+
+
 class Quiet:
-    """An observer that does nothing."""
+    """A watcher that does nothing."""
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
+        """Do nothing."""
+
+    def disabled(self, saga: str) -> None:
         """Do nothing."""

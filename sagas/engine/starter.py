@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -88,8 +89,7 @@ class Starter:
             Unavailable: a table or queue is out of reach. Try again with the same key.
         """
         saga_type = self._registry.get(name)
-        if not self._definitions.get(name).active:
-            raise Disabled(f"starting {name} is disabled", retry_after=60)
+        self._check_active(name)
         decode(request, saga_type.definition.request_type)
         _check_key(key)
         saga_id = id_for_key(name, key) if key else self._clock.new_id()
@@ -99,6 +99,14 @@ class Starter:
             problem = Problem("header.Idempotency-Key", "was used with another body")
             raise KeyReused("this idempotency key was used before, for another request", [problem])
         return self._open(saga_type, landed, fresh=landed is entry)
+
+    def _check_active(self, name: str) -> None:
+        activity = self._definitions.get(name)
+        if not activity.active:
+            raise Disabled(f"starting {name} is disabled", retry_after=60)
+        rest = activity.disabled_until - self._clock.now()
+        if rest > 0:
+            raise Disabled(f"starting {name} is disabled: too many of its sagas failed", retry_after=math.ceil(rest))
 
     def _first_entry(self, saga_type: SagaType, saga_id: str, request: Any, actor: str) -> Entry:
         return Entry(

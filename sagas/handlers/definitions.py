@@ -31,16 +31,20 @@ def _step_view(step: StepDefinition) -> dict[str, Any]:
     }
 
 
-def _view(saga: SagaType, activity: Activity) -> dict[str, Any]:
-    definition = saga.definition
+def _view(saga: SagaType, activity: Activity, failures: int, now: float) -> dict[str, Any]:
+    """Return a saga type as it is shown. ``failures``: its failed sagas in a row."""
+    definition, failing = saga.definition, activity.disabled_until > now
+    automatic = f"{failures} sagas in a row failed" if failing else ""
     return {
         "name": definition.name,
         "version": definition.version,
         "description": definition.description,
-        "active": activity.active,
-        "reason": activity.reason or None,
+        "active": activity.active and not failing,
+        "reason": automatic or activity.reason or None,
         "changed_by": activity.changed_by or None,
         "changed_at": iso(activity.changed_at) if activity.changed_at else None,
+        "failures": failures,
+        "disabled_until": iso(activity.disabled_until) if failing else None,
         "request": json_schema(definition.request_type),
         "steps": [_step_view(step) for step in definition.steps],
     }
@@ -51,7 +55,8 @@ def add_definition_routes(app: APIGatewayRestResolver, deployment: Deployment) -
     definitions, registry = deployment.definitions, deployment.registry
 
     def shown(name: str) -> dict[str, Any]:
-        return _view(registry.get(name), definitions.get(name, fresh=True))
+        saga, activity, now = registry.get(name), definitions.get(name, fresh=True), deployment.clock.now()
+        return _view(saga, activity, deployment.streaks.length(name, activity, now), now)
 
     @app.get("/definitions")
     def list_definitions() -> Response[str]:

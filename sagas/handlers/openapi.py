@@ -111,6 +111,8 @@ def _definition() -> Json:
             "reason": _maybe(_text()),
             "changed_by": _maybe(_text()),
             "changed_at": _maybe(_TIME),
+            "failures": {"type": "integer"},
+            "disabled_until": _maybe(_TIME),
             "request": {"type": "object"},
             "steps": {"type": "array", "items": {"type": "object"}},
         }

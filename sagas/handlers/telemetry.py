@@ -45,6 +45,10 @@ class Telemetry:
         if after.status is not before.status and (after.over or after.attention):
             self.count(f"Saga{after.status.value.title().replace('_', '')}", after.saga)
 
+    def disabled(self, saga: str) -> None:
+        """Count that starts of a saga type are refused from now on."""
+        self.count("SagaTypeDisabled", saga)
+
     def count(self, metric: str, saga: str) -> None:
         """Add one to a metric of a saga type, in CloudWatch's embedded metric format.
 

@@ -1,28 +1,59 @@
-"""What operators decided about saga types: whether they take new sagas."""
+"""Whether saga types take new sagas: what operators decided, and what failures in a row did."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from sagas.core.times import epoch, iso
-from sagas.store.faults import translated
+from sagas.store.faults import Refused, translated
 from sagas.store.tables import Tables
 
-__all__ = ["Activity", "Definitions"]
+__all__ = ["Activity", "Definitions", "FailedSaga"]
 
 _GOOD_FOR = 5.0
 """Seconds for which an answer is kept: a start costs no read of its own."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class FailedSaga:
+    """A saga that failed, and when (epoch seconds)."""
+
+    at: float
+    saga_id: str
+
+    @property
+    def text(self) -> str:
+        """How it is stored: what sorts by time."""
+        return f"{iso(self.at)} {self.saga_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> FailedSaga:
+        """Read what :attr:`text` wrote."""
+        at, _, saga_id = text.partition(" ")
+        return cls(epoch(at), saga_id)
+
+
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Whether a saga type takes new sagas, and who decided so. ``changed_at`` in epoch seconds, 0 for never."""
+    """Whether a saga type takes new sagas, and why not. Times are epoch seconds; 0 means never.
+
+    Args:
+        active: what an operator decided.
+        reason: why.
+        changed_by: who it was.
+        changed_at: when.
+        disabled_until: starts are refused until then because too many sagas failed.
+        failures: failed sagas that may count, oldest first.
+    """
 
     active: bool = True
     reason: str = ""
     changed_by: str = ""
     changed_at: float = 0.0
+    disabled_until: float = 0.0
+    failures: tuple[FailedSaga, ...] = ()
 
 
 class Definitions:
@@ -54,11 +85,10 @@ class Definitions:
                 item = model.get(_key(name), consistent_read=True)
             except model.DoesNotExist:
                 return Activity()
-        changed_at = epoch(item.changed_at) if item.changed_at else 0.0
-        return Activity(bool(item.active), item.reason or "", item.changed_by or "", changed_at)
+        return _activity_of(item)
 
     def put(self, name: str, activity: Activity) -> None:
-        """Store a saga type's activity."""
+        """Store what an operator decided. Failures that were counted are forgotten."""
         item = self._tables.definition(
             saga_id=_key(name),
             active=activity.active,
@@ -69,6 +99,68 @@ class Definitions:
         with translated():
             item.save()
         self._cache.pop(name, None)
+
+    def count_failure(self, name: str, failed: FailedSaga) -> Activity | None:
+        """Add a failed saga, atomically and once however often it is added.
+
+        Returns:
+            The activity after it; ``None`` while starts are refused, when failures do not count.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        model = self._tables.definition
+        return self._update(name, [model.failures.add({failed.text})], self._enabled(failed.at))
+
+    def forget_failures(self, name: str, failures: Iterable[FailedSaga]) -> None:
+        """Remove failed sagas that count no more."""
+        model, texts = self._tables.definition, {failed.text for failed in failures}
+        if texts:
+            self._update(name, [model.failures.delete(texts)], model.saga_id.exists())
+
+    def disable(self, name: str, until: float, last: FailedSaga) -> bool:
+        """Refuse starts until then, unless an operator or somebody else was faster.
+
+        Args:
+            name: the saga type.
+            until: epoch seconds.
+            last: the failed saga that was one too many; it must still count.
+
+        Returns:
+            Whether starts are refused now by this call.
+        """
+        model = self._tables.definition
+        counts = self._enabled(last.at) & model.failures.contains(last.text)
+        if self._update(name, [model.disabled_until.set(iso(until))], counts):
+            return True
+        return self.get(name, fresh=True).disabled_until == round(until, 3)  # my own write, whose answer was lost
+
+    def _enabled(self, now: float) -> Any:
+        model, yes = self._tables.definition, True
+        by_hand = model.active.does_not_exist() | (model.active == yes)
+        return by_hand & (model.disabled_until.does_not_exist() | (model.disabled_until <= iso(now)))
+
+    def _update(self, name: str, actions: list[Any], condition: Any) -> Activity | None:
+        item = self._tables.definition(_key(name))
+        try:
+            with translated():
+                item.update(actions=actions, condition=condition)
+        except Refused:
+            return None
+        finally:
+            self._cache.pop(name, None)
+        return _activity_of(item)
+
+
+def _activity_of(item: Any) -> Activity:
+    return Activity(
+        active=item.active is not False,
+        reason=item.reason or "",
+        changed_by=item.changed_by or "",
+        changed_at=epoch(item.changed_at) if item.changed_at else 0.0,
+        disabled_until=epoch(item.disabled_until) if item.disabled_until else 0.0,
+        failures=tuple(sorted(FailedSaga.parse(text) for text in item.failures or ())),
+    )
 
 
 def _key(name: str) -> str:

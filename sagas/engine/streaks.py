@@ -1,0 +1,126 @@
+"""Failed sagas in a row: a type that keeps failing takes no new sagas for a while.
+
+Only a failure is written down. A success is not: whether there was one is looked up once that matters, which is when
+the failures reach the threshold, or when somebody wants to see their number. So a healthy type costs nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from sagas.authoring.policies import AutoDisable
+from sagas.core.events import Fact
+from sagas.core.states import SagaState, SagaStatus
+from sagas.core.times import iso
+from sagas.engine.ports import Watcher
+from sagas.engine.registry import Registry
+from sagas.errors import SagaError
+from sagas.store.control import ControlItems
+from sagas.store.definitions import Activity, Definitions, FailedSaga
+from sagas.store.listing import Listing
+
+__all__ = ["Streaks"]
+
+_PAGE = 100
+_PAGES = 10
+"""How far back a success is looked for: among the thousand sagas that were started last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streaks:
+    """The failed sagas in a row of each type that declares ``auto_disable``.
+
+    They observe: a saga counts when its failure is committed, once, by whoever commits it.
+
+    Args:
+        registry: tells which types declare it.
+        definitions: the counts, shared by all execution environments.
+        control: the sagas.
+        listing: the sagas of a type.
+        logger: told when a type is disabled.
+        then: the observer to be told next.
+    """
+
+    registry: Registry
+    definitions: Definitions
+    control: ControlItems
+    listing: Listing
+    logger: logging.Logger
+    then: Watcher
+
+    def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
+        """Count a saga that failed, and tell the next observer."""
+        self.then.committed(before, after, fact)
+        policy = self._policy(after.saga) if after.failed and not before.failed else None
+        if policy is None:
+            return
+        try:
+            self._count(after.saga, policy, FailedSaga(after.updated_at, after.saga_id))
+        except SagaError as error:
+            # The failure itself is committed.
+            fields = {"saga": after.saga, "saga_id": after.saga_id, "error": type(error).__name__}
+            self.logger.warning("a failed saga was not counted", extra=fields)
+
+    def length(self, name: str, activity: Activity, now: float) -> int:
+        """Return how many sagas of a type failed in a row.
+
+        Args:
+            name: the saga type.
+            activity: what is stored of it.
+            now: epoch seconds.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        policy = self._policy(name)
+        if policy is None:
+            return 0
+        if activity.disabled_until > now:
+            return len(activity.failures)
+        recent = _recent(policy, activity, now)
+        return len(self._unbroken(name, recent)) if recent else 0
+
+    def _policy(self, name: str) -> AutoDisable | None:
+        return self.registry.get(name).definition.auto_disable if name in self.registry else None
+
+    def _count(self, name: str, policy: AutoDisable, failed: FailedSaga) -> None:
+        activity = self.definitions.count_failure(name, failed)
+        if activity is None:
+            return
+        streak = _recent(policy, activity, failed.at)
+        if len(streak) >= policy.threshold:
+            streak = [*self._unbroken(name, [other for other in streak if other != failed]), failed]
+        self.definitions.forget_failures(name, set(activity.failures) - set(streak))
+        if len(streak) >= policy.threshold:
+            self._disable(name, policy, streak, failed)
+
+    def _disable(self, name: str, policy: AutoDisable, streak: list[FailedSaga], last: FailedSaga) -> None:
+        until = round(last.at + policy.cooldown.total_seconds(), 3)
+        if self.definitions.disable(name, until, last):
+            fields = {"saga": name, "failures": len(streak), "disabled_until": iso(until)}
+            self.logger.warning("the saga type is disabled: its sagas keep failing", extra=fields)
+            self.then.disabled(name)
+
+    def _unbroken(self, name: str, failures: list[FailedSaga]) -> list[FailedSaga]:
+        """Return those failures after which no saga of the type completed."""
+        success = self._last_success(name, failures[0].at) if failures else 0.0
+        return [failed for failed in failures if failed.at > success]
+
+    def _last_success(self, name: str, since: float) -> float:
+        """Return when a saga of the type completed last, in epoch seconds; 0 if none did since."""
+        cursor: str | None = None
+        for _ in range(_PAGES):
+            page = self.listing.by_name([name], _PAGE, cursor)
+            states = self.control.get_many(page.saga_ids).values()
+            ends = [s.updated_at for s in states if s.status is SagaStatus.COMPLETED and s.updated_at >= since]
+            if ends or page.cursor is None:
+                return max(ends, default=0.0)
+            cursor = page.cursor
+        return 0.0
+
+
+def _recent(policy: AutoDisable, activity: Activity, now: float) -> list[FailedSaga]:
+    """The failures within the window, and since starts were refused last, oldest first."""
+    begin = max(now - policy.window.total_seconds(), activity.disabled_until)
+    return [failed for failed in activity.failures if failed.at > begin]

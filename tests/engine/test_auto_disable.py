@@ -1,0 +1,346 @@
+"""Saga types that keep failing take no new sagas for a while; healthy ones pay nothing for it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from botocore.client import BaseClient
+
+from sagas.authoring.context import Context
+from sagas.authoring.policies import AutoDisable, Exhausted, Retry
+from sagas.authoring.saga import Saga
+from sagas.authoring.steps import step
+from sagas.engine.starter import Disabled
+from sagas.errors import Rejected, Unavailable
+from sagas.handlers import api as api_handler
+from sagas.handlers import step as step_handler
+from sagas.store.definitions import Activity
+from tests.engine.conftest import World
+from tests.handlers.conftest import Answer, request
+from tests.support.aws import LambdaContext
+from tests.support.bench import Bench
+from tests.support.sagas import FAIL, LOG, Order, Trip
+
+Make = Callable[..., Bench]
+REQUEST = {"item": "train"}
+POLICY = AutoDisable(threshold=3, window=timedelta(hours=1), cooldown=timedelta(minutes=30))
+_ONCE = Retry.constant(max_retries=0, delay=0.0)
+
+
+def act(name: str, ctx: Context) -> None:
+    LOG.append(name)
+    trouble = FAIL.get(name)
+    if isinstance(trouble, BaseException):
+        raise trouble
+
+
+class Risky(Saga[Order], name="risky", auto_disable=POLICY):
+    """Two steps; the first can be undone."""
+
+    @step(retry=_ONCE)
+    def book(self, ctx: Context) -> str:
+        act("book", ctx)
+        return "seat"
+
+    @book.compensate
+    def unbook(self, book: str, ctx: Context) -> None:
+        act("unbook", ctx)
+
+    @step(retry=_ONCE)
+    def pay(self, ctx: Context) -> None:
+        act("pay", ctx)
+
+
+class Waiting(Saga[Order], name="waiting", auto_disable=AutoDisable(threshold=2)):
+    """Its failure is an operator's business."""
+
+    @step(retry=_ONCE)
+    def book(self, ctx: Context) -> str:
+        act("book", ctx)
+        return "seat"
+
+    @book.compensate(retry=_ONCE)
+    def unbook(self, book: str, ctx: Context) -> None:
+        act("unbook", ctx)
+
+    @step(retry=Retry.constant(max_retries=0, delay=0.0, on_exhausted=Exhausted.DEAD_LETTER))
+    def pay(self, ctx: Context) -> None:
+        act("pay", ctx)
+
+
+class Final(Saga[Order], name="final", auto_disable=AutoDisable(threshold=1)):
+    """Its failure is the end."""
+
+    @step(retry=Retry.constant(max_retries=0, delay=0.0, on_exhausted=Exhausted.FAIL))
+    def pay(self, ctx: Context) -> None:
+        act("pay", ctx)
+
+
+def run(b: Bench, name: str = "risky", error: BaseException | None = None, step_name: str = "pay") -> str:
+    """Run a saga to its end, a second after the one before; return its status."""
+    FAIL.pop(step_name, None)
+    if error is not None:
+        FAIL[step_name] = error
+    b.clock.advance(1)
+    saga_id = b.start(name, REQUEST)
+    b.run()
+    return str(b.show(saga_id)["status"])
+
+
+def fail(b: Bench, times: int, name: str = "risky") -> None:
+    for _ in range(times):
+        run(b, name, RuntimeError())
+
+
+def activity(b: Bench, name: str = "risky") -> Activity:
+    return b.deployment.definitions.get(name, fresh=True)
+
+
+def length(b: Bench, name: str = "risky") -> int:
+    return b.deployment.streaks.length(name, activity(b, name), b.clock.now())
+
+
+def refused(b: Bench, name: str = "risky") -> float:
+    """The seconds after which a refused start may be tried again."""
+    with pytest.raises(Disabled) as caught:
+        b.start(name, REQUEST)
+    return caught.value.retry_after
+
+
+def test_failures_in_a_row_disable_starts_for_the_cooldown(bench: Make, caplog: pytest.LogCaptureFixture) -> None:
+    b = bench(Risky)
+    fail(b, 2)
+    assert length(b) == 2
+    with caplog.at_level(logging.WARNING):
+        fail(b, 1)
+    assert refused(b) == 1800
+    assert "the saga type is disabled: its sagas keep failing" in caplog.messages
+    b.clock.advance(1790)
+    assert refused(b) == 10
+    b.clock.advance(10)
+    assert run(b) == "COMPLETED"
+
+
+def test_those_in_flight_go_on_and_their_failures_do_not_prolong_it(bench: Make) -> None:
+    b = bench(Risky)
+    FAIL["pay"] = RuntimeError()
+    started = [b.start("risky", REQUEST) for _ in range(4)]
+    b.run()
+    assert {b.show(saga_id)["status"] for saga_id in started} == {"COMPENSATED"}
+    assert len(activity(b).failures) == 3
+    assert activity(b).disabled_until == b.clock.now() + 1800
+
+
+def test_after_the_cooldown_the_count_begins_anew(bench: Make) -> None:
+    b = bench(Risky)
+    fail(b, 3)
+    b.clock.advance(1800)
+    fail(b, 2)
+    assert length(b) == 2
+    fail(b, 1)
+    assert refused(b) == 1800
+
+
+def test_a_success_in_between_starts_the_count_anew(bench: Make) -> None:
+    b = bench(Risky)
+    fail(b, 2)
+    run(b)
+    assert length(b) == 0
+    fail(b, 2)
+    assert length(b) == 2
+    assert activity(b).disabled_until == 0
+    fail(b, 1)
+    assert refused(b) == 1800
+
+
+def test_failures_outside_the_window_do_not_count(bench: Make) -> None:
+    b = bench(Risky)
+    for _ in range(5):
+        fail(b, 1)
+        b.clock.advance(2000)
+    assert length(b) == 1
+    fail(b, 2)
+    assert len(activity(b).failures) == 3
+    assert refused(b) == 1800
+
+
+def test_cancelled_and_rejected_sagas_do_not_count(bench: Make) -> None:
+    b = bench(Risky)
+    for _ in range(4):
+        assert run(b, error=Rejected("declined")) == "COMPENSATED"
+        saga_id = b.start("risky", REQUEST)
+        b.deployment.operations.cancel("risky", saga_id, "ann")
+        b.run()
+        assert b.show(saga_id)["status"] == "CANCELLED"
+    assert activity(b) == Activity()
+
+
+def test_an_undo_that_fails_counts_even_of_a_rejected_saga(bench: Make) -> None:
+    b = bench(Waiting)
+    FAIL["unbook"] = RuntimeError()
+    assert run(b, "waiting", Rejected("declined")) == "COMPENSATION_FAILED"
+    assert length(b, "waiting") == 1
+
+
+def test_a_failed_saga_counts_once_whatever_becomes_of_it(bench: Make) -> None:
+    b = bench(Waiting)
+    FAIL["pay"] = RuntimeError()
+    saga_id = b.start("waiting", REQUEST)
+    b.run()
+    assert b.show(saga_id)["status"] == "DEAD_LETTERED"
+    operations = b.deployment.operations
+    operations.retry("waiting", saga_id, "again", "ann")
+    b.run()
+    FAIL["unbook"] = RuntimeError()
+    operations.compensate("waiting", saga_id, "no more", "ann")
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPENSATION_FAILED"
+    FAIL.clear()
+    operations.retry("waiting", saga_id, "again", "ann")
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPENSATED"
+    assert len(activity(b, "waiting").failures) == 1
+
+
+def test_a_redriven_saga_that_completes_is_a_success(bench: Make) -> None:
+    b = bench(Waiting)
+    FAIL["pay"] = RuntimeError()
+    saga_id = b.start("waiting", REQUEST)
+    b.run()
+    assert length(b, "waiting") == 1
+    FAIL.clear()
+    b.clock.advance(1)
+    b.deployment.operations.retry("waiting", saga_id, "again", "ann")
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+    assert length(b, "waiting") == 0
+
+
+def test_a_saga_that_ends_failed_counts(bench: Make) -> None:
+    b = bench(Final)
+    assert run(b, "final", RuntimeError()) == "FAILED"
+    assert refused(b, "final") == 1800
+
+
+def test_an_operator_enables_it_and_clears_the_count(bench: Make) -> None:
+    b = bench(Risky)
+    fail(b, 3)
+    b.deployment.definitions.put("risky", Activity(True, "mended", "ann", b.clock.now()))
+    assert activity(b).failures == ()
+    fail(b, 2)
+    assert run(b) == "COMPLETED"
+
+
+def test_the_cooldown_does_not_undo_what_an_operator_disabled(bench: Make) -> None:
+    b = bench(Risky)
+    fail(b, 3)
+    b.deployment.definitions.put("risky", Activity(False, "closed", "ann", b.clock.now()))
+    b.clock.advance(86_400)
+    assert refused(b) == 60
+
+
+def test_all_environments_count_together(bench: Make) -> None:
+    b = bench(Risky)
+    first, second = b.deployment, b.deploy()
+    for deployment in (first, second, first):
+        b.deployment = deployment
+        fail(b, 1)
+    b.deployment = b.deploy()
+    assert refused(b) == 1800
+
+
+def test_a_store_out_of_reach_while_counting_costs_the_saga_nothing(
+    bench: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    b = bench(Risky)
+
+    def unreachable(*_: object) -> None:
+        raise Unavailable("no")
+
+    monkeypatch.setattr(b.deployment.definitions, "count_failure", unreachable)
+    assert run(b, error=RuntimeError()) == "COMPENSATED"
+    assert "a failed saga was not counted" in caplog.messages
+
+
+# What it costs, and what the API and the metrics say.
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The requests that leave, each with its table or key."""
+    seen: list[tuple[str, str]] = []
+    send = cast("Any", BaseClient)._make_api_call
+
+    def listening(self: Any, operation: str, parameters: dict[str, Any]) -> Any:
+        seen.append((operation, json.dumps(parameters.get("Key", ""))))
+        return send(self, operation, parameters)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", listening)
+    return seen
+
+
+def _names(requests: list[tuple[str, str]]) -> list[str]:
+    return [name for name, _ in requests]
+
+
+def test_a_healthy_type_costs_nothing(bench: Make, requests: list[tuple[str, str]]) -> None:
+    b = bench(Risky)
+    run(b)
+    requests.clear()
+    b.start("risky", REQUEST)
+    assert _names(requests) == ["PutItem", "PutItem", "SendMessage"]
+    assert b.deliver("risky", "book") is not None
+    requests.clear()
+    assert b.deliver("risky", "pay") is not None
+    assert _names(requests) == ["ReceiveMessage", "UpdateItem", "TransactWriteItems", "DeleteMessage"]
+
+
+def test_a_failure_costs_one_write_and_only_where_it_is_declared(bench: Make, requests: list[tuple[str, str]]) -> None:
+    b = bench(Risky, Trip)
+    run(b, error=RuntimeError())
+    assert _about_definitions(requests) == ["GetItem", "UpdateItem"]
+    requests.clear()
+    FAIL["pay"] = RuntimeError()
+    assert run(b, "trip", RuntimeError()) == "COMPENSATED"
+    assert _about_definitions(requests) == ["GetItem"]
+
+
+def _about_definitions(requests: list[tuple[str, str]]) -> list[str]:
+    """The first read is the start's."""
+    return [name for name, key in requests if "definition#" in key]
+
+
+def test_the_api_refuses_says_why_and_enables(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    w = world(Risky)
+    api_handler.reset()
+    FAIL["pay"] = RuntimeError()
+
+    def call(method: str, path: str, body: Any = None) -> Answer:
+        return Answer(api_handler.handler(request(method, path, body), LambdaContext()))
+
+    for _ in range(3):
+        w.start("risky", REQUEST)
+        for queue in ("book", "pay", "book"):
+            w.deliver("risky", queue)
+    metrics = [line for line in capsys.readouterr().out.splitlines() if '"SagaTypeDisabled"' in line]
+    assert len(metrics) == 1
+    answer = call("POST", "/sagas/risky", REQUEST)
+    assert (answer.status, answer.code) == (503, "disabled")
+    assert 1790 < int(answer.headers["retry-after"]) <= 1800
+    shown = call("GET", "/definitions/risky").body
+    assert (shown["active"], shown["failures"], shown["reason"]) == (False, 3, "3 sagas in a row failed")
+    assert shown["disabled_until"]
+    enabled = call("PUT", "/definitions/risky", {"active": True, "reason": "mended"}).body
+    assert (enabled["active"], enabled["failures"], enabled["disabled_until"]) == (True, 0, None)
+    assert call("POST", "/sagas/risky", REQUEST).status == 202
+    FAIL.clear()
+    LOG.clear()
+    api_handler.reset()
+    step_handler.reset()
