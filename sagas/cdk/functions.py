@@ -20,7 +20,7 @@ from sagas.cdk.encryption import allow_key
 from sagas.cdk.environment import check_size, lane_environment
 from sagas.cdk.lanes import Lane
 from sagas.cdk.options import FunctionOptions, Network, ServiceOptions
-from sagas.cdk.permissions import allow_network, allow_one_saga, allow_sending
+from sagas.cdk.permissions import allow_listing, allow_network, allow_one_saga, allow_sending
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import Tables
 from sagas.cdk.topology import mark
@@ -171,6 +171,8 @@ class LaneFunction(SagaFunction):
         )
         mark(self.function, "function", saga=lane.saga.name, step=lane.names)
         allow_one_saga(self.role, tables)
+        if lane.saga.auto_disable is not None:
+            allow_listing(self.role, tables)
         allow_sending(self.role, queues.all)
         self.function.add_event_source(
             event_sources.SqsEventSource(

@@ -11,7 +11,7 @@ from aws_cdk import aws_sqs as sqs
 from sagas.cdk.acknowledge import acknowledge_objects
 from sagas.cdk.tables import BY_NAME_INDEX, OPEN_INDEX, Tables
 
-__all__ = ["allow_all_sagas", "allow_network", "allow_one_saga", "allow_sending", "allow_sweeping"]
+__all__ = ["allow_all_sagas", "allow_listing", "allow_network", "allow_one_saga", "allow_sending", "allow_sweeping"]
 
 _READ_ITEM = ("dynamodb:GetItem", "dynamodb:BatchGetItem")
 _WRITE_CONTROL = ("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:ConditionCheckItem")
@@ -28,6 +28,11 @@ def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
     """Let the API or the supervisor also list sagas, by the two indexes."""
     allow_one_saga(role, tables)
     _allow(role, ["dynamodb:Query"], [tables.index_arn(OPEN_INDEX), tables.index_arn(BY_NAME_INDEX)])
+
+
+def allow_listing(role: iam.Role, tables: Tables) -> None:
+    """Let a function also list the sagas of a type: whoever counts their failures looks for a success in between."""
+    _allow(role, ["dynamodb:Query"], [tables.index_arn(BY_NAME_INDEX)])
 
 
 def allow_sending(role: iam.Role, queues: Iterable[sqs.IQueue]) -> None:
