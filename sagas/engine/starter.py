@@ -138,7 +138,8 @@ class Starter:
         created = self._control.create(state, definition.stale_after.total_seconds())
         if not created:
             state = self._control.get(entry.saga_id) or state
-            if state.token == 0 and self._clock.now() - state.created_at > _SURELY_SENT:
+            # Whose entry it is sends, too: the item may be its own, written by a request that its client repeated.
+            if state.token == 0 and (fresh or self._clock.now() - state.created_at > _SURELY_SENT):
                 self._send_first(state)
             return Started(state, created=fresh)
         self._send_first(state)

@@ -12,7 +12,7 @@ from sagas.errors import SagaError
 from sagas.store.entries import Entry
 from sagas.store.faults import CancelWon, Fenced, Refused, translated
 from sagas.store.journal import Journal
-from sagas.store.mapping import attributes_of, state_of, step_of
+from sagas.store.mapping import attributes_of, shard_of, state_of, step_of
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
@@ -219,13 +219,20 @@ class ControlItems:
         return False
 
     def request_cancel(self, before: SagaState, after: SagaState) -> bool:
-        """Set the cancel flag and nothing else; ``False`` when the state no longer allows it."""
+        """Set the cancel flag; ``False`` when the state no longer allows it.
+
+        A saga that waited for a person is the supervisor's from now on: whoever asked may die before acting on it.
+        """
         model = self._tables.control
-        able = (*_FORWARD, SagaStatus.DEAD_LETTERED.value)
+        waiting = before.status is SagaStatus.DEAD_LETTERED
+        able = (SagaStatus.DEAD_LETTERED.value,) if waiting else _FORWARD
         flag = [
             model.cancel_requested_at.set(iso(after.cancel_requested_at)),
             model.cancel_requested_by.set(after.cancel_requested_by or "unknown"),
         ]
+        if waiting:
+            shard = shard_of(before.saga_id, self._settings.shards)
+            flag += [model.open_shard.set(str(shard)), model.due.set(iso(after.cancel_requested_at))]
         condition = model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
         try:
             with translated():

@@ -52,10 +52,10 @@ def _cancelled_by_condition(error: TransactWriteError) -> bool:
 
 
 def _translate(error: PynamoDBException | ClientError | BotoCoreError) -> SagaError:
-    if isinstance(error, TransactWriteError) and error.cause_response_code == "TransactionCanceledException":
+    code = _code(error)
+    if isinstance(error, TransactWriteError) and code == "TransactionCanceledException":
         refused = _cancelled_by_condition(error)
         return Refused("the transaction's condition failed") if refused else Unavailable("DynamoDB: conflict")
-    code = _code(error)
     if code == _REFUSED:
         return Refused("the condition failed")
     if code is None or code in _UNKNOWN:
@@ -67,7 +67,9 @@ def _code(error: PynamoDBException | ClientError | BotoCoreError) -> str | None:
     if isinstance(error, ClientError):
         answer: dict[str, Any] = getattr(error, "response", {})
         return str(answer.get("Error", {}).get("Code", ""))
-    return error.cause_response_code if isinstance(error, PynamoDBException) else None
+    # Not PynamoDB's own cause_response_code: it fails on a read timeout, whose answer is None.
+    cause = error.cause if isinstance(error, PynamoDBException) else None
+    return _code(cause) if isinstance(cause, ClientError) else None
 
 
 @contextmanager

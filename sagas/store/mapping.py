@@ -60,7 +60,8 @@ def step_of(step: StepState) -> StepAttribute:
 
 
 def _index_keys(state: SagaState, settings: StoreSettings, stale_after: float) -> dict[str, Any]:
-    if state.attention and (state.over or state.status is SagaStatus.DEAD_LETTERED):
+    waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
+    if state.attention and (state.over or waiting):
         return {"open_shard": ATTENTION, "due": iso(state.attention)}
     if state.over:
         return {"open_shard": None, "due": None}

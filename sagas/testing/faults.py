@@ -1,0 +1,261 @@
+"""Crash points: run something once for each AWS request it makes, and have the process die there.
+
+Every request of boto3 and PynamoDB passes through botocore, and there it can fail in each way that a distributed system
+knows: it never leaves, or it takes effect and the answer is lost, and then the process dies, or goes on and retries, or
+lingers while others act. ``crash_points`` goes through all of them::
+
+    def scenario(wire: Wire) -> None:
+        tables = make_tables()              # not counted: no process is running
+        while True:
+            try:
+                with wire.process():        # what one Lambda invocation does
+                    handler(event, context)
+                break
+            except ProcessDied:
+                continue                    # the message is delivered again
+        assert books_balance(tables)
+
+    for trial in crash_points(scenario):
+        assert trial.error is None, trial
+"""
+
+from __future__ import annotations
+
+import random  # noqa: TID251 - which runs to make is no secret
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import combinations
+from typing import Any, TypeVar, cast
+
+__all__ = ["Fault", "Point", "ProcessDied", "Trial", "Wire", "crash_points"]
+
+T = TypeVar("T")
+Answers = Mapping[str, Callable[[str, dict[str, Any]], Any]]
+Plan = tuple["Point", ...]
+
+
+class ProcessDied(BaseException):
+    """The process dies here. Not an ``Exception``: nobody may catch it but whoever starts the next process."""
+
+
+class Fault(StrEnum):
+    """What goes wrong at a request."""
+
+    DIES_BEFORE = "dies before it leaves"
+    DIES_AFTER = "dies after it took effect"
+    NOT_SENT = "cannot connect"
+    NO_ANSWER = "takes effect, the answer is lost"
+    REPEATED = "is sent twice by the client"
+    LATE = "lands after others acted, the process dead"
+    PAUSES = "pauses before it, while others act"
+
+
+DEATHS = (Fault.DIES_BEFORE, Fault.DIES_AFTER)
+LOST_ANSWERS = (Fault.NOT_SENT, Fault.NO_ANSWER, Fault.REPEATED)
+DELAYS = (Fault.LATE, Fault.PAUSES)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where a run is disturbed. ``number``: which request, from 1. ``bound``: how much others do meanwhile."""
+
+    number: int
+    fault: Fault
+    bound: int = 0
+
+    def __str__(self) -> str:
+        others = f" ({self.bound})" if self.bound else ""
+        return f"request {self.number} {self.fault}{others}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run. ``trace``: the requests it made. ``error``: what the scenario raised, if it did."""
+
+    points: Plan
+    trace: tuple[str, ...]
+    error: Exception | None = None
+
+    def __str__(self) -> str:
+        where = ", ".join(map(str, self.points)) or "nothing disturbed"
+        lines = "\n  ".join(self.trace)
+        return f"{where}: {self.error}\n  {lines}"
+
+
+@dataclass(slots=True)
+class Wire:
+    """Listens where botocore sends requests, and disturbs those that were planned.
+
+    Args:
+        answers: functions from operation and parameters to the answer, by service, in place of the real one.
+        others: called with the point at which a process lingers: what other processes do meanwhile.
+        watch: called with name, parameters and answer of each request that succeeded.
+    """
+
+    answers: Answers = field(default_factory=dict[str, Callable[[str, dict[str, Any]], Any]])
+    others: Callable[[Point], None] = lambda point: None
+    watch: Callable[[str, dict[str, Any], Any], None] = lambda name, parameters, answer: None
+    trace: list[str] = field(default_factory=list[str])
+    deaths: int = 0
+    _plan: dict[int, Point] = field(default_factory=dict[int, Point])
+    _running: bool = False
+    _dead: bool = False
+
+    def begin(self, points: Iterable[Point] = ()) -> None:
+        """Forget what was and plan a run."""
+        self._plan = {point.number: point for point in points}
+        self.trace.clear()
+        self.deaths, self._running, self._dead = 0, False, False
+
+    @property
+    def points(self) -> Plan:
+        """Where this run is disturbed."""
+        return tuple(self._plan.values())
+
+    @contextmanager
+    def process(self) -> Generator[None]:
+        """What happens inside is one process's doing: its requests count, and none leaves once it is dead."""
+        before, self._running, self._dead = (self._running, self._dead), True, False
+        try:
+            yield
+        except ProcessDied:
+            self.deaths += 1
+            raise
+        finally:
+            self._running, self._dead = before
+
+    @contextmanager
+    def aside(self) -> Generator[None]:
+        """What happens inside is no process's doing: a look at the world."""
+        before, self._running = self._running, False
+        try:
+            yield
+        finally:
+            self._running = before
+
+    @contextmanager
+    def installed(self) -> Generator[Wire]:
+        """Listen to every client of this Python process."""
+        from botocore.client import BaseClient  # not at the top: sagas.testing loads without botocore
+
+        client = cast("Any", BaseClient)
+        send = client._make_api_call
+
+        def listening(this: Any, operation: str, parameters: dict[str, Any]) -> Any:
+            answer = self.answers.get(this.meta.service_model.service_name)
+            if answer is None:
+                return self.request(operation, parameters, lambda: send(this, operation, parameters))
+            return self.request(operation, parameters, lambda: answer(operation, parameters))
+
+        client._make_api_call = listening
+        try:
+            yield self
+        finally:
+            client._make_api_call = send
+
+    def request(self, name: str, parameters: dict[str, Any], send: Callable[[], T]) -> T:
+        """Do what counts as one request: a step's own effect on the world is one, too.
+
+        Args:
+            name: what to call it in a trace.
+            parameters: given to ``watch``.
+            send: does it.
+        """
+
+        def watched() -> T:
+            answer = send()
+            self.watch(name, parameters, answer)
+            return answer
+
+        if not self._running:
+            return watched()
+        if self._dead:
+            raise ProcessDied
+        self.trace.append(name)
+        point = self._plan.get(len(self.trace))
+        return watched() if point is None else self._disturbed(point, watched)
+
+    def _disturbed(self, point: Point, send: Callable[[], T]) -> T:
+        self.trace[-1] += f"  <-- {point.fault}"
+        if point.fault in DELAYS:
+            self.others(point)
+        if point.fault in (Fault.DIES_AFTER, Fault.NO_ANSWER, Fault.REPEATED, Fault.LATE):
+            with suppress(Exception):  # whatever the answer was, it is lost
+                send()
+        if point.fault in (*DEATHS, Fault.LATE):
+            self._dead = True
+            raise ProcessDied
+        if point.fault in (Fault.PAUSES, Fault.REPEATED):
+            return send()
+        raise _connection_lost()
+
+
+def crash_points(
+    scenario: Callable[[Wire], None],
+    wire: Wire | None = None,
+    *,
+    faults: Sequence[Fault] = DEATHS,
+    bounds: Sequence[int] = (1,),
+    at_once: int = 1,
+    sample: int | None = None,
+    seed: int = 0,
+) -> Iterator[Trial]:
+    """Run ``scenario`` undisturbed, then once for each request and fault.
+
+    Args:
+        scenario: makes its own world, runs processes inside ``wire.process()``, starts them anew when they die, and
+            raises ``Exception`` when what is left of the world is wrong.
+        wire: what it runs on; a new one by default.
+        faults: what goes wrong.
+        bounds: how much others do meanwhile, for faults that let them act.
+        at_once: how many faults a run has. The requests are numbered as they come in the disturbed run.
+        sample: take this many runs at random; all by default.
+        seed: decides which.
+
+    Yields:
+        Each run, the undisturbed one first.
+    """
+    wire = wire or Wire()
+    with wire.installed():
+        first = _try(scenario, wire, ())
+        yield first
+        for points in _plans(len(first.trace), faults, bounds, at_once, sample, seed):
+            yield _try(scenario, wire, points)
+
+
+def _plans(
+    length: int, faults: Sequence[Fault], bounds: Sequence[int], at_once: int, sample: int | None, seed: int
+) -> list[Plan]:
+    # A process that died comes back and makes requests again: the second fault may hit one of those.
+    numbers = range(1, length + 1 + (length // 2 if at_once > 1 else 0))
+    single = [
+        Point(number, fault, bound)
+        for number in numbers
+        for fault in faults
+        for bound in (bounds if fault in DELAYS else (0,))
+    ]
+    plans: list[Plan] = [
+        points for points in combinations(single, at_once) if len({point.number for point in points}) == at_once
+    ]
+    return plans if sample is None or sample >= len(plans) else _chosen(plans, sample, seed)
+
+
+def _chosen(plans: list[Plan], sample: int, seed: int) -> list[Plan]:
+    return random.Random(seed).sample(plans, sample)  # noqa: S311 - which runs to make is no secret
+
+
+def _connection_lost() -> Exception:
+    from botocore.exceptions import ReadTimeoutError  # see installed()
+
+    return ReadTimeoutError(endpoint_url="https://aws.invalid")
+
+
+def _try(scenario: Callable[[Wire], None], wire: Wire, points: Plan) -> Trial:
+    wire.begin(points)
+    try:
+        scenario(wire)
+    except Exception as error:  # noqa: BLE001 - a violation is a result
+        return Trial(points, tuple(wire.trace), error)
+    return Trial(points, tuple(wire.trace))

@@ -1,0 +1,98 @@
+"""Going through scenarios, disturbing each at every request, and counting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sagas.testing.faults import DEATHS, DELAYS, Fault, Plan, Trial, Wire, crash_points
+from tests.faults.invariants import check, unshaken
+from tests.faults.scenarios import SCENARIOS, Scenario
+from tests.faults.world import World
+
+__all__ = ["Figures", "Violation", "explore"]
+
+
+class Violation(Exception):
+    """An invariant does not hold."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """What an exploration came to."""
+
+    scenarios: int = 0
+    runs: int = 0
+    violations: list[tuple[str, Trial]] = field(default_factory=list[tuple[str, Trial]])
+
+    def __str__(self) -> str:
+        return f"{self.scenarios} scenarios, {self.runs} runs, {len(self.violations)} violations"
+
+
+def explore(
+    world: World,
+    names: Iterable[str] | None = None,
+    *,
+    faults: Sequence[Fault] = DEATHS,
+    bounds: Sequence[int] = (1,),
+    at_once: int = 1,
+    sample: int | None = None,
+    stop: bool = False,
+) -> Figures:
+    """Disturb scenarios, all by default.
+
+    Args:
+        world: to run them in.
+        names: which.
+        faults: see :func:`crash_points`.
+        bounds: likewise.
+        at_once: likewise.
+        sample: likewise, for each scenario.
+        stop: at the first violation.
+    """
+    figures = Figures()
+    for name in SCENARIOS if names is None else names:
+        figures.scenarios += 1
+        played = _played(world, SCENARIOS[name])
+        for trial in crash_points(played, world.wire, faults=faults, bounds=bounds, at_once=at_once, sample=sample):
+            figures.runs += 1
+            if trial.error is not None:
+                figures.violations.append((name, trial))
+                if stop:
+                    return figures
+    return figures
+
+
+def _played(world: World, scenario: Scenario) -> Callable[[Wire], None]:
+    """The scenario, checked at its end."""
+    undisturbed: list[tuple[object, ...]] = []
+
+    def play(wire: Wire) -> None:
+        world.reset()
+        scenario.play(world)
+        found = check(world, wire.points)
+        journal = _journal(world)
+        if not wire.points:
+            undisturbed[:] = journal
+        elif unshaken(wire.points) and not world.counted and journal != undisturbed:
+            found.append(f"a repeated request left a trace: {journal} instead of {undisturbed}")
+        found += _ends(world, scenario, wire.points)
+        if found:
+            raise Violation("; ".join(found))
+
+    return play
+
+
+def _journal(world: World) -> list[tuple[object, ...]]:
+    rows = (entry for state in world.states() for entry in world.entries(state.saga_id))
+    return [(row["action"], row["step"], row["attempt"], row["status"]) for row in rows]
+
+
+def _ends(world: World, scenario: Scenario, points: Plan) -> list[str]:
+    """While a process lingers others go on, to the end if it is dead: a cancel may win, or come too late."""
+    lingering = [point for point in points if point.fault in DELAYS]
+    late = {"COMPLETED"} if lingering and "CANCELLED" in scenario.ends else set[str]()
+    cancelled = {"CANCELLED"} if any(point.bound in (3, 4) for point in lingering) else set[str]()
+    allowed = scenario.ends | late | cancelled
+    wrong = [state.status.value for state in world.states() if state.status.value not in allowed]
+    return [f"the saga ended {status}, not one of {sorted(allowed)}" for status in wrong]

@@ -1,0 +1,178 @@
+"""What must hold when all is at rest, whatever was disturbed: read from the tables, the queues and the effects."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from sagas.core.states import SagaState, SagaStatus, StepStatus
+from sagas.engine.registry import SagaType
+from sagas.testing.faults import DELAYS, Fault, Plan
+from tests.faults.world import Began, Effect, Entered, World
+
+__all__ = ["check"]
+
+_REPORTS = frozenset({"StepCompleted", "StepFailed", "StepLost"})
+_UNDO_REPORTS = frozenset({"StepCompensated", "CompensationAttemptFailed", "CompensationFailed"})
+_UNDONE = (SagaStatus.COMPENSATED, SagaStatus.CANCELLED)
+_NEEDY = (SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED, SagaStatus.DEAD_LETTERED)
+_BACKWARD = frozenset({"COMPENSATING", "COMPENSATED", "CANCELLED", "COMPENSATION_FAILED"})
+
+Rows = list[dict[str, Any]]
+
+
+def check(world: World, points: Plan) -> list[str]:
+    """Return what is violated, each in a sentence."""
+    found = list(_queues(world))
+    for state in world.states():
+        entries = world.entries(state.saga_id)
+        saga_type = world.registry.get(state.saga)
+        own = [event for event in world.events if _saga_of(event) == state.saga_id]
+        found += _journal(state, entries, own)
+        found += _end(world, state, entries)
+        found += _steps(state, saga_type, entries)
+        found += _executions(saga_type, entries, own)
+        found += _accounted(state, entries, own)
+        found += _order(own)
+        if not any(point.fault in DELAYS for point in points):
+            found += _no_repetition(own)
+    return found
+
+
+def _saga_of(event: Began | Effect | Entered) -> str:
+    return event.saga_id if isinstance(event, Entered) else event.key.split(":")[0]
+
+
+def _queues(world: World) -> Iterator[str]:
+    if world.mailbox.letters:
+        yield f"{len(world.mailbox.letters)} messages are left in the queues"
+
+
+def _journal(state: SagaState, entries: Rows, own: list[Began | Effect | Entered]) -> Iterator[str]:
+    if [entry["seq"] for entry in entries] != list(range(1, state.seq + 1)):
+        yield f"the journal has entries {[entry['seq'] for entry in entries]}, the saga is at {state.seq}"
+    written = Counter(event.seq for event in own if isinstance(event, Entered))
+    if any(times > 1 for times in written.values()):
+        yield f"an entry was written twice: {[seq for seq, times in written.items() if times > 1]}"
+    tokens = [entry["token"] for entry in entries]
+    if tokens != sorted(tokens):
+        yield f"an entry has a lower token than one before: {tokens}"
+    if entries and entries[-1]["status"] != state.status.value:
+        yield f"the last entry says {entries[-1]['status']}, the saga is {state.status}"
+    turned = False
+    for entry in entries:
+        turned = turned or entry["action"] == "CompensationStarted"
+        if turned and entry["status"] not in _BACKWARD:
+            yield f"entry {entry['seq']} says {entry['status']} after undoing began"
+
+
+def _end(world: World, state: SagaState, entries: Rows) -> Iterator[str]:
+    if not state.over and state.status is not SagaStatus.DEAD_LETTERED:
+        yield f"the saga is left {state.status}"
+    if state.lease is not None:
+        yield "the lease is not free"
+    if state.cancel_requested_at and state.status is SagaStatus.COMPLETED:
+        yield "an accepted cancel ended COMPLETED"
+    if state.status in _NEEDY and not state.attention and not state.resolution_seq:
+        yield f"the saga is {state.status}, and nobody is told"
+    if state.over and state.in_doubt and not state.attention and not state.resolution_seq:
+        yield f"{state.in_doubt} is in doubt, and nobody is told"
+    dead = [letter.message_id for letter in world.mailbox.dead]
+    if state.status is SagaStatus.DEAD_LETTERED and (state.dead is None or state.dead.message_id not in dead):
+        yield f"the saga is DEAD_LETTERED, but its message {state.dead} is not among the dead letters {dead}"
+    for row in world.tables.items(world.settings.audit_table):
+        if "payload_ref" in row and row["payload_ref"]["S"] not in world.objects:
+            yield f"entry {row['seq']} points to a payload that is not there"
+
+
+def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str]:
+    done = Counter(entry["step"] for entry in entries if entry["action"] == "StepCompleted")
+    undone = Counter(entry["step"] for entry in entries if entry["action"] == "StepCompensated")
+    lost = {entry["step"] for entry in entries if entry["action"] == "StepLost"}
+    for step in state.steps:
+        if done[step.name] > 1 or undone[step.name] > 1:
+            yield f"{step.name} was committed {done[step.name]} times, undone {undone[step.name]} times"
+        has_undo = saga_type.step(step.name).undo is not None
+        if state.status is SagaStatus.COMPLETED and (done[step.name], undone[step.name]) != (1, 0):
+            yield f"{step.name} of a COMPLETED saga: completed {done[step.name]}, undone {undone[step.name]} times"
+        if state.status in _UNDONE and has_undo and done[step.name] and not undone[step.name]:
+            yield f"{step.name} of a {state.status} saga was not undone"
+        if step.status in (StepStatus.RUNNING, StepStatus.COMPENSATING):
+            yield f"{step.name} is left {step.status}"
+        known = done[step.name] or undone[step.name] or step.name in state.in_doubt
+        if state.over and step.name in lost and not known and not state.resolution_seq:
+            yield f"an execution of {step.name} was lost, and nothing tells of it"
+
+
+def _executions(saga_type: SagaType, entries: Rows, own: list[Began | Effect | Entered]) -> Iterator[str]:
+    budgets = 1 + sum(entry["action"] == "Redriven" for entry in entries)
+    began: dict[tuple[str, bool], list[Began]] = defaultdict(list)
+    for event in own:
+        if isinstance(event, Began):
+            began[event.name, event.undo].append(event)
+    for (name, undo), runs in began.items():
+        definition = saga_type.step(name)
+        policy = definition.undo.retry if undo and definition.undo else definition.retry
+        what = f"{'the undo of ' if undo else ''}{name}"
+        if len(runs) > policy.executions * budgets:
+            yield f"{what} was executed {len(runs)} times, {policy.executions * budgets} are allowed"
+        if len({run.key for run in runs}) > 1:
+            yield f"{what} was given several idempotency keys"
+        if len({run.attempt_key for run in runs}) < len(runs):
+            yield f"two executions of {what} were given the same number: {[run.attempt for run in runs]}"
+    if len({runs[0].key for runs in began.values()}) < len(began):
+        yield "a step and its undo share an idempotency key"
+
+
+def _accounted(state: SagaState, entries: Rows, own: list[Began | Effect | Entered]) -> Iterator[str]:
+    """Each execution has one entry that says what became of it."""
+    told = Counter(
+        (entry["step"], entry["action"] in _UNDO_REPORTS, entry["attempt"])
+        for entry in entries
+        if entry["action"] in _REPORTS | _UNDO_REPORTS
+    )
+    for event in own:
+        if isinstance(event, Began) and told[event.name, event.undo, event.attempt] != 1:
+            times = told[event.name, event.undo, event.attempt]
+            yield f"execution {event.attempt} of {event.name} (undo: {event.undo}) has {times} entries"
+
+
+def _order(own: list[Began | Effect | Entered]) -> Iterator[str]:
+    """What must not come after what."""
+    turned, open_runs = False, dict[tuple[str, int], Began]()
+    for event in own:
+        match event:
+            case Entered(action="CompensationStarted" | "SagaFailed" as action):
+                turned = turned or action == "CompensationStarted"
+                for run in open_runs.values():
+                    if event.at < run.deadline:
+                        yield f"{action} at {event.at:.0f}, while {run.name} may act until {run.deadline:.0f}"
+            case Entered(action="StepCompleted" | "StepFailed"):
+                open_runs.pop((event.step, event.attempt), None)
+            case Began(undo=False):
+                open_runs[event.name, event.attempt] = event
+            case Effect(undo=False) if turned and event.at <= event.deadline:
+                yield f"{event.name} took effect after undoing began"
+            case _:
+                pass
+
+
+def _no_repetition(own: list[Began | Effect | Entered]) -> Iterator[str]:
+    """While nobody lingers: nothing begins whose result is known, and only the newest message may run anything."""
+    known = set[tuple[str, bool]]()
+    for event in own:
+        match event:
+            case Entered(action="StepCompleted" | "StepCompensated" as action):
+                known.add((event.step, action == "StepCompensated"))
+            case Began() if (event.name, event.undo) in known:
+                yield f"{event.name} (undo: {event.undo}) was repeated, although its result was journaled"
+            case Began() if event.dispatch < event.sent:
+                yield f"message {event.dispatch} ran {event.name}, although {event.sent} was sent"
+            case _:
+                pass
+
+
+def unshaken(points: Plan) -> bool:
+    """Whether the run must leave the same journal as the undisturbed one: its client repeated requests, that is all."""
+    return bool(points) and all(point.fault is Fault.REPEATED for point in points)

@@ -1,0 +1,200 @@
+"""Small sagas whose every effect is a request that can be disturbed, and is on the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from sagas.authoring.context import Context
+from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
+from sagas.authoring.saga import Saga
+from sagas.authoring.steps import step
+from sagas.errors import Rejected
+
+__all__ = ["CLASSES", "STAGE", "Bulky", "Guarded", "Halting", "Order", "Pair", "Parked", "Short", "Stage", "Started"]
+
+_NOW = Retry.constant(max_retries=2, delay=0.0)
+_LATER = Retry.constant(max_retries=2, delay=3.0)
+_PARK = Retry.constant(max_retries=1, delay=3.0, on_exhausted=Exhausted.DEAD_LETTER)
+_HALT = Retry.constant(max_retries=1, delay=3.0, on_exhausted=Exhausted.FAIL)
+LARGE = "x" * 20_000
+
+
+@dataclass(frozen=True)
+class Order:
+    item: str
+
+
+def _nothing(name: str, ctx: Context) -> None:
+    return None
+
+
+@dataclass(slots=True)
+class Stage:
+    """What the sagas' code finds around it. The world sets it for each run.
+
+    Args:
+        fail: by step or undo: how many executions fail before one succeeds.
+        reject: steps that are rejected.
+        perform: does an effect, on the record.
+        during: called inside a step, after its effect.
+    """
+
+    fail: dict[str, int] = field(default_factory=dict[str, int])
+    reject: set[str] = field(default_factory=set[str])
+    perform: Callable[[str, Context], None] = _nothing
+    during: Callable[[str, Context], None] = _nothing
+
+    def act(self, name: str, ctx: Context) -> None:
+        """Have the effect, then fail if that is planned."""
+        self.perform(name, ctx)
+        self.during(name, ctx)
+        if name in self.reject:
+            raise Rejected(f"{name} is refused")
+        if self.fail.get(name, 0) > 0:
+            self.fail[name] -= 1
+            raise RuntimeError(f"{name} fails")
+
+
+STAGE = Stage()
+
+
+class Pair(Saga[Order], name="pair"):
+    """Two steps with undos; retries at once, inside the function."""
+
+    @step(retry=_NOW, timeout=5)
+    def first(self, request: Order, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return request.item
+
+    @first.compensate(retry=_NOW)
+    def undo_first(self, first: str, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+    @step(retry=_LATER, timeout=5)
+    def second(self, first: str, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        return first + "!"
+
+    @second.compensate(retry=_LATER)
+    def undo_second(self, second: str, ctx: Context) -> None:
+        STAGE.act("undo_second", ctx)
+
+
+class Short(Saga[Order], name="short", lock_expiry=timedelta(seconds=10)):
+    """A lease shorter than its holder may act: it can be taken from one that only pauses."""
+
+    @step(retry=_LATER, timeout=5)
+    def first(self, request: Order, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return request.item
+
+    @first.compensate(retry=_LATER)
+    def undo_first(self, first: str, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+    @step(retry=_LATER, timeout=5)
+    def second(self, first: str, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        return first + "!"
+
+    @second.compensate(retry=_LATER)
+    def undo_second(self, second: str, ctx: Context) -> None:
+        STAGE.act("undo_second", ctx)
+
+
+class Halting(Saga[Order], name="halting"):
+    """The second step's exhaustion ends the saga as it is."""
+
+    @step(retry=_NOW, timeout=5)
+    def first(self, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return "done"
+
+    @first.compensate(retry=_NOW)
+    def undo_first(self, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+    @step(retry=_HALT, timeout=5)
+    def second(self, ctx: Context) -> None:
+        STAGE.act("second", ctx)
+
+
+class Parked(Saga[Order], name="parked"):
+    """The second step's exhaustion is an operator's business."""
+
+    @step(retry=_NOW, timeout=5)
+    def first(self, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return "done"
+
+    @first.compensate(retry=_NOW)
+    def undo_first(self, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+    @step(retry=_PARK, timeout=5)
+    def second(self, ctx: Context) -> None:
+        STAGE.act("second", ctx)
+
+
+class Started(Saga[Order], name="started"):
+    """The second step is undone even if nobody knows whether it took effect."""
+
+    @step(retry=_NOW, timeout=5)
+    def first(self, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return "done"
+
+    @first.compensate(retry=_NOW)
+    def undo_first(self, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+    @step(retry=_NOW, timeout=5, undo_when="started")
+    def second(self, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        return "done"
+
+    @second.compensate(retry=_NOW)
+    def undo_second(self, second: str | None, ctx: Context) -> None:
+        STAGE.act("undo_second", ctx)
+
+
+class Bulky(Saga[Order], name="bulky"):
+    """Results too large for a journal entry."""
+
+    @step(retry=_NOW, timeout=5)
+    def first(self, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return LARGE
+
+    @first.compensate(retry=_NOW)
+    def undo_first(self, first: str, ctx: Context) -> None:
+        assert first == LARGE
+        STAGE.act("undo_first", ctx)
+
+    @step(retry=_NOW, timeout=5)
+    def second(self, first: str, ctx: Context) -> str:
+        assert first == LARGE
+        STAGE.act("second", ctx)
+        return first
+
+
+class Guarded(Saga[Order], name="guarded"):
+    """A step behind a circuit breaker."""
+
+    @step(
+        retry=Retry.constant(max_retries=4, delay=0.0),
+        timeout=5,
+        circuit_breaker=CircuitBreaker(failure_threshold=2, open_for=30),
+    )
+    def first(self, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return "done"
+
+    @first.compensate(retry=_NOW)
+    def undo_first(self, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+
+CLASSES: tuple[type[Saga[Order]], ...] = (Pair, Short, Halting, Parked, Started, Bulky, Guarded)

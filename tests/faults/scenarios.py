@@ -1,0 +1,305 @@
+"""The lives of sagas that are disturbed at every request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sagas.authoring.context import Context
+from tests.faults.sagas import STAGE
+from tests.faults.world import World
+
+__all__ = ["SCENARIOS", "Scenario"]
+
+_ALWAYS = 99
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One life. ``ends``: the statuses it may end in, whatever dies; a cancel by others adds CANCELLED."""
+
+    name: str
+    play: Callable[[World], None]
+    ends: frozenset[str]
+
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def _scenario(*ends: str) -> Callable[[Callable[[World], None]], Callable[[World], None]]:
+    def add(play: Callable[[World], None]) -> Callable[[World], None]:
+        name = play.__name__.strip("_")
+        SCENARIOS[name] = Scenario(name, play, frozenset(ends))
+        return play
+
+    return add
+
+
+def _life(world: World, saga: str = "pair") -> None:
+    world.start(saga)
+    world.settle()
+
+
+@_scenario("COMPLETED")
+def _happy(world: World) -> None:
+    _life(world)
+
+
+@_scenario("COMPLETED")
+def _short_lease(world: World) -> None:
+    _life(world, "short")
+
+
+@_scenario("COMPENSATED")
+def _short_lease_undone(world: World) -> None:
+    STAGE.reject = {"second"}
+    _life(world, "short")
+
+
+@_scenario("COMPLETED")
+def _retry_at_once(world: World) -> None:
+    STAGE.fail = {"first": 1}
+    _life(world)
+
+
+@_scenario("COMPLETED")
+def _retry_later(world: World) -> None:
+    STAGE.fail = {"second": 1}
+    _life(world)
+
+
+@_scenario("COMPENSATED")
+def _exhausted_compensate(world: World) -> None:
+    STAGE.fail = {"second": _ALWAYS}
+    _life(world)
+
+
+@_scenario("FAILED")
+def _exhausted_fail(world: World) -> None:
+    STAGE.fail = {"second": _ALWAYS}
+    _life(world, "halting")
+
+
+@_scenario("DEAD_LETTERED")
+def _exhausted_dead_letter(world: World) -> None:
+    STAGE.fail = {"second": _ALWAYS}
+    _life(world, "parked")
+
+
+@_scenario("COMPENSATED")
+def _rejected(world: World) -> None:
+    STAGE.reject = {"second"}
+    _life(world)
+
+
+@_scenario("COMPENSATED")
+def _undo_retried(world: World) -> None:
+    STAGE.reject, STAGE.fail = {"second"}, {"undo_first": 1}
+    _life(world)
+
+
+@_scenario("COMPENSATION_FAILED")
+def _undo_fails(world: World) -> None:
+    STAGE.reject, STAGE.fail = {"second"}, {"undo_first": _ALWAYS}
+    _life(world)
+
+
+@_scenario("COMPENSATED")
+def _undo_retried_by_an_operator(world: World) -> None:
+    STAGE.reject, STAGE.fail = {"second"}, {"undo_first": 3}
+    _life(world)
+    world.operate("retry", "fixed")
+    world.settle()
+
+
+@_scenario("COMPENSATION_FAILED")
+def _undo_settled_by_hand(world: World) -> None:
+    STAGE.reject, STAGE.fail = {"second"}, {"undo_first": _ALWAYS}
+    _life(world)
+    world.operate("resolve", "done by hand", "refunded", ("first",))
+    world.settle()
+
+
+@_scenario("CANCELLED")
+def _cancel_before(world: World) -> None:
+    world.start()
+    world.cancel()
+    world.settle()
+
+
+@_scenario("CANCELLED")
+def _cancel_between(world: World) -> None:
+    world.start()
+    world.steps(1)
+    world.cancel()
+    world.settle()
+
+
+def _cancel_in(world: World, step: str) -> None:
+    asked: list[str] = []
+
+    def during(name: str, ctx: Context) -> None:
+        if name == step and not asked:
+            asked.append(name)
+            world.cancel()
+
+    STAGE.during = during
+
+
+@_scenario("CANCELLED", "COMPLETED")
+def _cancel_during_a_step(world: World) -> None:
+    _cancel_in(world, "first")
+    _life(world)
+
+
+@_scenario("CANCELLED", "COMPLETED")
+def _cancel_during_the_last_step(world: World) -> None:
+    _cancel_in(world, "second")
+    _life(world)
+
+
+@_scenario("COMPENSATED")
+def _cancel_while_undoing(world: World) -> None:
+    STAGE.reject = {"second"}
+    _cancel_in(world, "undo_first")
+    _life(world)
+
+
+@_scenario("CANCELLED")
+def _cancel_dead_lettered(world: World) -> None:
+    STAGE.fail = {"second": _ALWAYS}
+    _life(world, "parked")
+    world.cancel()
+    world.settle()
+
+
+@_scenario("COMPLETED", "DEAD_LETTERED")
+def _redriven(world: World) -> None:
+    STAGE.fail = {"second": 2}
+    _life(world, "parked")
+    world.clock.advance(5.0)
+    world.mailbox.redrive()
+    world.settle()
+
+
+@_scenario("COMPLETED")
+def _retried_by_an_operator_then_redriven(world: World) -> None:
+    STAGE.fail = {"second": 2}
+    _life(world, "parked")
+    world.operate("retry", "fixed")
+    world.settle()
+    world.mailbox.redrive()
+    world.settle()
+
+
+@_scenario("COMPENSATED")
+def _dead_lettered_undone_by_an_operator(world: World) -> None:
+    STAGE.fail = {"second": _ALWAYS}
+    _life(world, "parked")
+    world.operate("compensate", "give up")
+    world.settle()
+
+
+@_scenario("COMPENSATED")
+def _failed_undone_by_an_operator(world: World) -> None:
+    STAGE.fail = {"second": _ALWAYS}
+    _life(world, "halting")
+    world.operate("compensate", "give up")
+    world.settle()
+
+
+@_scenario("FAILED")
+def _failed_settled_by_an_operator(world: World) -> None:
+    STAGE.fail = {"second": _ALWAYS}
+    _life(world, "halting")
+    world.operate("resolve", "seen", "", ())
+    world.settle()
+
+
+@_scenario("COMPLETED")
+def _large_results(world: World) -> None:
+    _life(world, "bulky")
+
+
+@_scenario("COMPENSATED")
+def _large_results_undone(world: World) -> None:
+    STAGE.reject = {"second"}
+    _life(world, "bulky")
+
+
+@_scenario("COMPLETED")
+def _circuit_breaker(world: World) -> None:
+    STAGE.fail = {"first": 2}
+    _life(world, "guarded")
+
+
+@_scenario("COMPENSATED")
+def _undo_when_started(world: World) -> None:
+    STAGE.fail = {"second": _ALWAYS}
+    _life(world, "started")
+
+
+@_scenario("COMPLETED")
+def _message_lost(world: World) -> None:
+    world.start()
+    world.steps(1)
+    world.mailbox.lose()
+    world.settle()
+
+
+@_scenario("COMPENSATED")
+def _message_of_an_undo_lost(world: World) -> None:
+    STAGE.reject = {"second"}
+    world.start()
+    world.steps(2)
+    world.mailbox.lose()
+    world.settle()
+
+
+@_scenario("COMPLETED", "COMPENSATED")
+def _every_message_lost(world: World) -> None:
+    """Patience ends at the sixth stall."""
+    world.start()
+    for _ in range(6):
+        world.steps(1)
+        world.mailbox.lose()
+    world.settle()
+
+
+@_scenario("COMPLETED")
+def _started_twice(world: World) -> None:
+    world.start()
+    world.start()
+    world.settle()
+    world.start()
+    world.settle()
+
+
+@_scenario("COMPLETED")
+def _started_without_a_key(world: World) -> None:
+    world.start(key=None)
+    world.settle()
+
+
+@_scenario("COMPLETED")
+def _every_message_again_and_again(world: World) -> None:
+    STAGE.fail = {"second": 1}
+    world.echo = True
+    _life(world)
+
+
+@_scenario("COMPENSATED")
+def _every_undo_again_and_again(world: World) -> None:
+    STAGE.reject = {"second"}
+    world.echo = True
+    _life(world)
+
+
+@_scenario("COMPLETED")
+def _slow_message_overtaken(world: World) -> None:
+    """The supervisor sends a message anew that was only slow; both arrive, while the retry is due."""
+    STAGE.fail = {"second": 1}
+    world.start()
+    world.steps(1)
+    world.mailbox.delay(400.0)
+    world.settle()

@@ -1,0 +1,100 @@
+"""Every request of every scenario fails in every way. The gate takes all of the short lives and a sample of the long;
+``make proof`` takes all of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+from moto import mock_aws
+
+from sagas.errors import Ambiguous
+from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Wire
+from tests.faults.explore import explore
+from tests.faults.scenarios import SCENARIOS
+from tests.faults.tables import refusal
+from tests.faults.world import World, world
+from tests.support.aws import client, create_tables
+
+Ask = Callable[[str, dict[str, Any]], Any]
+
+SHORT = ("happy", "rejected")
+_BOUNDS = {"deaths": (0,), "lost answers": (0,), "delays": (1, 2, 3, 4, 5)}
+_FAULTS = {"deaths": DEATHS, "lost answers": LOST_ANSWERS, "delays": DELAYS}
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[World]:
+    with world() as one:
+        yield one
+
+
+@pytest.mark.parametrize("kind", _FAULTS)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_whatever_fails_once_nothing_is_lost_or_repeated(made: World, name: str, kind: str) -> None:
+    sample = None if name in SHORT and kind != "delays" else 12
+    figures = explore(made, [name], faults=_FAULTS[kind], bounds=_BOUNDS[kind], sample=sample)
+    assert figures.runs > 10
+    assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_two_deaths_in_a_row(made: World, name: str) -> None:
+    figures = explore(made, [name], at_once=2, sample=150)
+    assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
+
+
+def test_a_lost_answer_is_ambiguous_and_no_other_error(made: World) -> None:
+    """PynamoDB asks a read timeout for its answer, which is None, and falls over it."""
+    made.reset()
+    with made.wire.installed():
+        made.start()
+        (state,) = made.states()
+
+        def lost(operation: str, request: object) -> None:
+            raise ReadTimeoutError(endpoint_url="https://dynamodb")
+
+        with Wire({"dynamodb": lost}).installed(), pytest.raises(Ambiguous):
+            made.deployment.control.get(state.saga_id)
+
+
+@pytest.mark.parametrize("name", ["retried_by_an_operator_then_redriven", "undo_retried", "message_lost"])
+def test_the_tables_in_memory_answer_as_moto_does(made: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request is put to both, in the same order."""
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(variable, "test")
+    compared: list[str] = []
+    with mock_aws():
+        dynamodb = client("dynamodb")
+        create_tables(dynamodb, "faults")
+        send: Ask = dynamodb._make_api_call
+        memory: Ask = made.tables.answer
+
+        def both(operation: str, request: dict[str, Any]) -> Any:
+            compared.append(operation)
+            mine, real = _outcome(memory, operation, request), _outcome(send, operation, request)
+            assert mine == real, (operation, request)
+            if isinstance(mine, str):
+                raise refusal(mine, operation, CancellationReasons=[{"Code": "ConditionalCheckFailed"}])
+            return mine
+
+        made.wire.begin()
+        made.reset()
+        monkeypatch.setitem(cast("dict[str, Any]", made.wire.answers), "dynamodb", both)
+        with made.wire.installed():
+            SCENARIOS[name].play(made)
+    assert len(compared) > 20
+
+
+def _outcome(ask: Ask, operation: str, request: dict[str, Any]) -> Any:
+    """The answer without what is not compared; an error's code."""
+    try:
+        answer = ask(operation, request)
+    except ClientError as error:
+        code: dict[str, Any] = getattr(error, "response", {})
+        return code["Error"]["Code"]
+    kept = {key: answer[key] for key in ("Item", "Items", "Attributes", "Responses", "Count") if key in answer}
+    also: dict[str, Any] = {"UnprocessedKeys": {}} if operation == "BatchGetItem" else {}
+    return kept | also | ({"ScannedCount": kept["Count"]} if "Count" in kept else {})

@@ -1,0 +1,383 @@
+"""One deployment whose every request can be disturbed: the real engine and handler, everything around them in memory.
+
+Time moves only when nothing else can happen. Lambda delivers each message to the real handler, the supervisor comes by
+every minute, clients repeat what got no answer.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, cast
+from unittest.mock import patch
+
+import boto3
+from botocore.exceptions import BotoCoreError
+
+from sagas.authoring.context import Context
+from sagas.core.states import SagaState, SagaStatus
+from sagas.core.times import epoch
+from sagas.engine.assembly import Deployment, assemble
+from sagas.engine.registry import Registry
+from sagas.errors import Conflict, SagaError
+from sagas.handlers import step as step_handler
+from sagas.messaging.routes import Routes
+from sagas.store.settings import StoreSettings
+from sagas.testing.faults import Fault, Point, ProcessDied, Wire
+from tests.faults.mailbox import Letter, Mailbox
+from tests.faults.sagas import CLASSES, STAGE
+from tests.faults.tables import MemoryTables
+from tests.support.aws import REGION, LambdaContext
+from tests.support.bench import ManualClock
+
+__all__ = ["Began", "Effect", "Entered", "World", "world"]
+
+LIFETIME = 40.0
+"""Seconds a function may act."""
+TICK = 60.0
+"""Seconds from one visit of the supervisor to the next."""
+_PATIENCE = 120.0
+"""Seconds an operation or the supervisor may be paused."""
+_START = 1_790_000_000.0
+_BASE = "https://sqs.eu-central-1.amazonaws.com/123456789012"
+_MOST_RECEIVES = 10
+_MOST_EVENTS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """User code began to run."""
+
+    name: str
+    undo: bool
+    attempt: int
+    key: str
+    attempt_key: str
+    invocation: int
+    at: float
+    deadline: float
+    dispatch: int
+    sent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """It took effect."""
+
+    name: str
+    undo: bool
+    attempt: int
+    key: str
+    at: float
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A journal entry was written."""
+
+    saga_id: str
+    seq: int
+    action: str
+    step: str
+    attempt: int
+    status: str
+    at: float
+
+
+Event = Began | Effect | Entered
+
+
+class World:
+    """What there is of AWS, and who acts in it."""
+
+    def __init__(self, classes: tuple[type[Any], ...] = CLASSES) -> None:
+        self.registry = Registry(classes)
+        steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in self.registry}
+        queues = {saga: {step: f"{saga}-{step}" for step in names} for saga, names in steps.items()}
+        self.routes = Routes(_BASE, queues, {saga: f"{saga}-dead" for saga in queues})
+        self.settings = StoreSettings("faults-sagas", "faults-audit", "faults-payloads", shards=2, region=REGION)
+        self.clock = ManualClock(_START)
+        self.tables = MemoryTables()
+        self.mailbox = Mailbox(self.clock, _MOST_RECEIVES)
+        self.objects: dict[str, bytes] = {}
+        answers = {"dynamodb": self.tables.answer, "sqs": self.mailbox.answer, "s3": self._object}
+        self.wire = Wire(answers, self._others, self._watch)
+        self.events: list[Event] = []
+        self.refused: list[str] = []
+        self._deployment: Deployment | None = None
+        self._logger = logging.getLogger("tests.faults")
+        self._logger.addHandler(logging.NullHandler())
+        self._logger.propagate = False
+        self._invocations = count(1)
+        self._handling: list[tuple[int, Letter, float]] = []
+        self._horizon = 0.0
+        self._tick_at = 0.0
+        self._seen: list[Letter] = []
+        self.counted = False
+        """Whether the scenario counted deliveries, of which a repeated request may make more."""
+        self.echo = False
+        """Whether the last three messages are delivered again after each delivery."""
+
+    def reset(self) -> None:
+        """Begin anew, on empty tables."""
+        self.clock = ManualClock(_START)
+        self.mailbox.clock = self.clock
+        self.tables.clear()
+        self.mailbox.clear()
+        self.objects.clear()
+        self.events.clear()
+        self.refused.clear()
+        self._handling.clear()
+        self._seen.clear()
+        self.echo = self.counted = False
+        self._deployment = None
+        self._horizon, self._tick_at = float("inf"), self.clock.now() + TICK
+        STAGE.fail, STAGE.reject = {}, set()
+        STAGE.perform, STAGE.during = self._perform, lambda name, ctx: None
+
+    # What answers, and what is seen.
+
+    def _object(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        if operation == "PutObject":
+            self.objects[request["Key"]] = request["Body"]
+            return {}
+        assert operation == "GetObject", operation
+        return {"Body": io.BytesIO(self.objects[request["Key"]])}
+
+    def _watch(self, name: str, parameters: dict[str, Any], answer: Any) -> None:
+        if name == "PutItem" and parameters["TableName"] == self.settings.audit_table:
+            self._entered(parameters["Item"])
+        if name == "TransactWriteItems":
+            for write in parameters["TransactItems"]:
+                if "Put" in write:
+                    self._entered(write["Put"]["Item"])
+
+    def _entered(self, item: dict[str, Any]) -> None:
+        step, attempt = item.get("step", {}).get("S", ""), int(item.get("attempt", {}).get("N", 0))
+        saga_id, action, status = (item[name]["S"] for name in ("saga_id", "action", "status"))
+        self.events.append(Entered(saga_id, int(item["seq"]["N"]), action, step, attempt, status, self.clock.now()))
+
+    def _perform(self, name: str, ctx: Context) -> None:
+        """The code runs: on the record; its effect is a request of its own."""
+        invocation, letter, deadline = self._handling[-1]
+        undo = ctx.idempotency_key.endswith(":undo")
+        mine = json.loads(letter.body)["dispatch"]
+        known = [json.loads(other.body) for other in [letter, *self.mailbox.letters]]
+        sent = max(body["dispatch"] for body in known if body["saga_id"] == ctx.saga_id)
+        now, key = self.clock.now(), ctx.idempotency_key
+        self.events.append(
+            Began(ctx.step, undo, ctx.attempt, key, ctx.attempt_key, invocation, now, deadline, mine, sent)
+        )
+
+        def take_effect() -> None:
+            self.events.append(Effect(ctx.step, undo, ctx.attempt, key, self.clock.now(), deadline))
+
+        self.wire.request(f"effect {name}", {}, take_effect)
+
+    # Who acts.
+
+    @property
+    def deployment(self) -> Deployment:
+        """The execution environment at hand; after a death it is a new one."""
+        if self._deployment is None:
+            self._deployment = assemble(
+                self.registry, self.settings, self.routes, clock=self.clock, logger=self._logger
+            )
+        return self._deployment
+
+    def _run(self, act: Callable[[], None], limit: float) -> bool:
+        """Run one process; ``False`` if it died. It may be paused until ``limit``."""
+        before, self._horizon = self._horizon, limit
+        try:
+            with self.wire.process():
+                act()
+        except ProcessDied:
+            self._deployment = None
+            return False
+        finally:
+            self._horizon = before
+        return True
+
+    def deliver(self, letter: Letter) -> None:
+        """Lambda: invoke the handler, and delete the message unless it is reported failed."""
+        deadline = self.clock.now() + LIFETIME
+
+        def handle() -> None:
+            answer = step_handler.handler({"Records": [letter.record]}, LambdaContext(LIFETIME))
+            if not answer["batchItemFailures"]:
+                with suppress(BotoCoreError):
+                    self.wire.request("delete message", {}, lambda: self.mailbox.delete(letter))
+
+        self._handling.append((next(self._invocations), letter, deadline))
+        try:
+            with patch.object(step_handler, "_deployment", lambda: self.deployment):
+                self._run(handle, deadline)
+        finally:
+            self._handling.pop()
+
+    def supervise(self) -> None:
+        """The supervisor's visit. One that dies, or finds the tables out of reach, is forgotten."""
+
+        def visit() -> None:
+            with suppress(SagaError):
+                self.deployment.recovery.run(60.0)
+
+        self._run(visit, self.clock.now() + _PATIENCE)
+
+    def call(self, operation: Callable[[Deployment], Any]) -> None:
+        """A client of the API: repeats what got no answer, and accepts a refusal."""
+        for _ in range(8):
+            answered = [False]
+
+            def act(answered: list[bool] = answered) -> None:
+                try:
+                    operation(self.deployment)
+                    answered[0] = True
+                except Conflict as error:
+                    self.refused.append(str(error))
+                    answered[0] = "somebody else" not in str(error) and "may still" not in str(error)
+                except SagaError:
+                    pass
+
+            if self._run(act, self.clock.now() + _PATIENCE) and answered[0]:
+                return
+            self.clock.advance(11.0)
+        raise AssertionError("a client never got an answer")
+
+    def start(self, name: str = "pair", key: str | None = "key") -> None:
+        self.call(lambda deployment: deployment.starter.start(name, {"item": "book"}, key=key))
+
+    def operate(self, operation: str, *arguments: Any) -> None:
+        """Cancel, retry, compensate or resolve every saga there is."""
+        for state in self.states():
+            self.call(
+                lambda deployment, state=state: getattr(deployment.operations, operation)(
+                    state.saga, state.saga_id, *arguments, "ada"
+                )
+            )
+
+    def cancel(self) -> None:
+        self.operate("cancel")
+
+    # What happens by itself.
+
+    def settle(self, most: int = _MOST_EVENTS, strict: bool = True) -> None:
+        """Let things happen until nothing does, or ``most`` of them."""
+        for _ in range(most):
+            if not self.happen():
+                return
+        if strict:
+            raise AssertionError("it never comes to rest: " + ", ".join(map(str, self.events[-8:])))
+
+    def steps(self, most: int) -> None:
+        """Let ``most`` things happen."""
+        self.counted = True
+        self.settle(most, strict=False)
+
+    def happen(self) -> bool:
+        """One delivery, or one visit of the supervisor, whichever is next; ``False`` when all is at rest."""
+        letter = self.mailbox.receive()
+        if letter is not None:
+            self.deliver(letter)
+            if self.echo:
+                self._seen = [*self._seen[-2:], letter]
+                for seen in self._seen:
+                    self.deliver(self.mailbox.again(seen))
+            return True
+        visible = self.mailbox.next_visible
+        if visible is None and all(map(_at_rest, self.states())):
+            return False
+        upcoming = min(self._tick_at, visible or self._tick_at)
+        if upcoming > self._horizon:
+            return False
+        self.clock.advance(max(0.0, upcoming - self.clock.now()))
+        if upcoming == self._tick_at:
+            self._tick_at += TICK
+            self.supervise()
+        return True
+
+    def _others(self, point: Point) -> None:
+        """What others do while a process lingers. By the point's bound:
+
+        1: the same message is delivered a second time; 2: likewise, but when a short lease has expired; 3: a cancel;
+        4: a cancel when a short lease has expired; 5: nothing in particular. A process that is dead by then lingers
+        until all is at rest, one that only pauses as long as it may act.
+        """
+        horizon, dead = self._horizon, point.fault is Fault.LATE
+        before, self._deployment = self._deployment, None
+        self._horizon = float("inf") if dead else horizon - 1.0
+        if point.bound in (2, 4):
+            self.clock.advance(LIFETIME + 2.0 if dead else 11.0)
+        if point.bound in (1, 2) and self._handling:
+            self.deliver(self.mailbox.again(self._handling[-1][1]))
+        if point.bound in (3, 4):
+            self.cancel()
+        self.settle(strict=dead)
+        self._deployment, self._horizon = before, horizon
+
+    def states(self) -> list[SagaState]:
+        """Every saga, as the table has it. Not a process's request."""
+        ids = [item["saga_id"]["S"] for item in self.tables.items(self.settings.sagas_table) if "steps" in item]
+        with self.wire.aside():
+            found = [self.deployment.control.get(saga_id) for saga_id in ids]
+        return [state for state in found if state is not None]
+
+    def entries(self, saga_id: str) -> list[dict[str, Any]]:
+        """A saga's journal, as the table has it."""
+        rows = self.tables.items(self.settings.audit_table)
+        return [
+            {
+                "seq": int(row["seq"]["N"]),
+                "token": int(row["token"]["N"]),
+                "action": row["action"]["S"],
+                "status": row["status"]["S"],
+                "step": row.get("step", {}).get("S"),
+                "attempt": int(row.get("attempt", {}).get("N", 0)),
+                "at": epoch(row["at"]["S"]),
+            }
+            for row in rows
+            if row["saga_id"]["S"] == saga_id
+        ]
+
+
+def _at_rest(state: SagaState) -> bool:
+    parked = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
+    return state.over or parked
+
+
+@contextmanager
+def world() -> Generator[World]:
+    """Make a world. Clients are made once; no request leaves."""
+    clients: dict[str, Any] = {}
+    make = cast("Any", boto3).client
+
+    def client(service: str, **options: Any) -> Any:
+        if service not in clients:
+            clients[service] = make(service, **(options | {"region_name": REGION}))
+        return clients[service]
+
+    environment = {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": REGION,
+        "POWERTOOLS_SERVICE_NAME": "faults",
+        "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
+        "POWERTOOLS_LOG_LEVEL": "CRITICAL",
+        "SAGAS_MAX_RECEIVES": str(_MOST_RECEIVES),
+    }
+    with patch.dict(os.environ, environment), patch.object(boto3, "client", client):
+        step_handler.reset()
+        yield World()
+        step_handler.reset()
+
+
+def sagas_of(events: list[Event]) -> Iterator[str]:
+    """The ids of sagas that have a journal."""
+    yield from {event.saga_id: None for event in events if isinstance(event, Entered)}
