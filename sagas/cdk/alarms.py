@@ -1,4 +1,4 @@
-"""What wakes an operator: alarms by saga type, each saying in its description what to do."""
+"""What wakes an operator: alarms by saga type and service. Each names in its description its section of the runbook."""
 
 from __future__ import annotations
 
@@ -7,24 +7,101 @@ from typing import cast
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from sagas.authoring.definition import SagaDefinition
+from sagas.cdk.lanes import Lane
 from sagas.cdk.options import METRICS_NAMESPACE
+from sagas.cdk.queues import SagaQueues
 
-__all__ = ["SagaAlarms"]
+__all__ = ["RUNBOOK", "Alarms", "SagaAlarms", "ServiceAlarms", "saga_metric"]
+
+RUNBOOK = "docs/runbook.md"
+
+Topic = sns.ITopic | sns.TopicBase | None
+
+_MINUTE = Duration.minutes(1)
+_FEW_MINUTES = Duration.minutes(5)
+_MOST_AGE = 14 * 24 * 3600
+_SPARE_AGE = 900
+"""Seconds a message may wait beyond what its step's own policies explain."""
 
 
-class SagaAlarms(Construct):
+def saga_metric(name: str, saga: str, service: str, period: Duration = _MINUTE) -> cloudwatch.Metric:
+    """A metric that the functions count by saga type."""
+    dimensions = {"saga": saga, "service": service}
+    return cloudwatch.Metric(
+        namespace=METRICS_NAMESPACE, metric_name=name, dimensions_map=dimensions, period=period, statistic="Sum"
+    )
+
+
+class Alarms(Construct):
+    """Alarms that go on when a metric exceeds a threshold. Each watches one metric, as CloudWatch charges by metric.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        topic: told when an alarm goes on.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, topic: Topic) -> None:
+        super().__init__(scope, id)
+        self._topic = topic
+
+    def watch(
+        self,
+        id: str,
+        metric: cloudwatch.Metric,
+        what: str,
+        section: str,
+        *,
+        above: float = 0,
+        periods: int = 1,
+        breaching: int | None = None,
+    ) -> None:
+        """Add an alarm.
+
+        Args:
+            id: construct id.
+            metric: it watches.
+            what: one sentence that says what is wrong.
+            section: of the runbook, as its anchor.
+            above: the threshold.
+            periods: it looks at.
+            breaching: how many of them must exceed the threshold; all when absent.
+        """
+        alarm = cloudwatch.Alarm(
+            self,
+            id,
+            metric=cast("cloudwatch.IMetric", metric),
+            threshold=above,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            evaluation_periods=periods,
+            datapoints_to_alarm=breaching,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description=f"{what} What to do: {RUNBOOK}#{section}",
+        )
+        if self._topic is not None:
+            action = actions.SnsAction(cast("sns.ITopic", self._topic))
+            alarm.add_alarm_action(cast("cloudwatch.IAlarmAction", action))
+
+    def watch_errors(self, id: str, function: lambda_.Function, what: str) -> None:
+        """Watch invocations that crashed or timed out. A step that merely raised is recorded, and no error of these."""
+        metric = function.metric_errors(period=_FEW_MINUTES, statistic="Sum")
+        self.watch(id, metric, f"{what} crashed or timed out.", "function-errors", periods=3, breaching=2)
+
+
+class SagaAlarms(Alarms):
     """Alarms of one saga type.
 
     Args:
         scope: parent construct.
         id: construct id.
-        saga: the saga's name.
+        saga: the saga type.
         service: the service's name, a dimension of its metrics.
-        dead_letters: the saga's dead-letter queue.
+        queues: of the saga.
         topic: told when an alarm goes on.
     """
 
@@ -33,43 +110,60 @@ class SagaAlarms(Construct):
         scope: Construct,
         id: str,
         *,
-        saga: str,
+        saga: SagaDefinition,
         service: str,
-        dead_letters: sqs.Queue,
-        topic: sns.ITopic | sns.TopicBase | None,
+        queues: SagaQueues,
+        topic: Topic,
     ) -> None:
-        super().__init__(scope, id)
-        self._topic = topic
-        self._add(
-            "DeadLetters",
-            dead_letters.metric_approximate_number_of_messages_visible(period=Duration.minutes(1), statistic="Maximum"),
-            f"Saga {saga} has dead letters. Read saga_id and step in the message's attributes, mend the cause, then "
-            "start the queue's DLQ redrive to source.",
+        super().__init__(scope, id, topic=topic)
+        self._saga, self._service, self._queues = saga.name, service, queues
+        letters = queues.dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
+        self.watch(
+            "DeadLetters", letters, f"Saga {saga.name} has dead letters: sagas that wait for you.", "dead-letters"
         )
-        self._add(
-            "CompensationFailed",
-            cloudwatch.Metric(
-                namespace=METRICS_NAMESPACE,
-                metric_name="SagaCompensationFailed",
-                dimensions_map={"saga": saga, "service": service},
-                period=Duration.minutes(1),
-                statistic="Sum",
-            ),
-            f"An undo of saga {saga} failed for good. GET /attention lists it; the audit entry CompensationFailed has "
-            "the error. Mend the cause, then POST .../retry, or undo by hand and POST .../resolve.",
-        )
+        self._count("CompensationFailed", f"An undo of saga {saga.name} failed for good.", "compensation-failed")
+        self._count("Failed", f"A saga {saga.name} failed, and nothing was undone.", "failed")
+        if saga.orphans is not None:
+            self._watch_sweep()
 
-    def _add(self, id: str, metric: cloudwatch.Metric, description: str) -> None:
-        alarm = cloudwatch.Alarm(
-            self,
-            id,
-            metric=cast("cloudwatch.IMetric", metric),
-            threshold=0,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-            evaluation_periods=1,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=description,
+    def add_lane(self, lane: Lane, function: lambda_.Function) -> None:
+        """Watch the queue and the function of a lane."""
+        oldest = self._queues.lanes[lane.id].metric_approximate_age_of_oldest_message(
+            period=_FEW_MINUTES, statistic="Maximum"
         )
-        if self._topic is not None:
-            action = actions.SnsAction(cast("sns.ITopic", self._topic))
-            alarm.add_alarm_action(cast("cloudwatch.IAlarmAction", action))
+        above = min(lane.longest + _SPARE_AGE, _MOST_AGE)
+        where = f"{lane.names} of saga {self._saga}"
+        waits = f"Messages of {where} wait longer than its retries explain."
+        self.watch(f"{lane.id}-Age", oldest, waits, "oldest-message", above=above, periods=2)
+        self.watch_errors(f"{lane.id}-Errors", function, f"The function of {where}")
+
+    def _count(self, status: str, what: str, section: str) -> None:
+        self.watch(status, saga_metric(f"Saga{status}", self._saga, self._service), what, section)
+
+    def _watch_sweep(self) -> None:
+        """A sweep runs every few hours at most: it is seen in the period in which it ran."""
+        for name, what in (("SweepStopped", "found too many orphans and stopped"), ("SweepFailed", "failed")):
+            metric = saga_metric(name, self._saga, self._service, _FEW_MINUTES)
+            self.watch(name, metric, f"The sweep of saga {self._saga} {what}.", "sweep")
+
+
+class ServiceAlarms(Alarms):
+    """Alarms of what all sagas of a service share.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        supervisor: the supervisor's function.
+        api: the API's function.
+        topic: told when an alarm goes on.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, supervisor: lambda_.Function, api: lambda_.Function, topic: Topic
+    ) -> None:
+        super().__init__(scope, id, topic=topic)
+        self.watch_errors("SupervisorErrors", supervisor, "The supervisor")
+        self.watch_errors("ApiErrors", api, "The API's function")
+        # Nobody calls it again before the next tick; a step that is throttled shows in the age of its messages.
+        throttles = supervisor.metric_throttles(period=_FEW_MINUTES, statistic="Sum")
+        self.watch("SupervisorThrottles", throttles, "The supervisor was refused by Lambda.", "throttles", periods=2)

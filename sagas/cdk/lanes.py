@@ -71,6 +71,11 @@ class Lane:
         return min(max(_executions(step) for step in self.steps) + _SPARE_RECEIVES, 1000)
 
     @property
+    def longest(self) -> float:
+        """Seconds a message may be on its way by its step's own policy: all attempts, and the waiting between them."""
+        return max(_all_attempts(step) for step in self.steps)
+
+    @property
     def _slowest(self) -> StepDefinition:
         return max(self.steps, key=_longest)
 
@@ -84,3 +89,8 @@ def _longest(step: StepDefinition) -> float:
 
 def _executions(step: StepDefinition) -> int:
     return max(step.retry.executions, step.undo.retry.executions if step.undo else 0)
+
+
+def _all_attempts(step: StepDefinition) -> float:
+    works = [(step.timeout, step.retry), *([(step.undo.timeout, step.undo.retry)] if step.undo else [])]
+    return max(timeout * retry.executions + retry.longest_wait for timeout, retry in works)

@@ -21,10 +21,11 @@ from constructs import Construct
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.steps import Step
 from sagas.cdk.acknowledge import acknowledge_objects
-from sagas.cdk.alarms import SagaAlarms
+from sagas.cdk.alarms import SagaAlarms, ServiceAlarms
 from sagas.cdk.api import ApiFunction, SagaApi
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import code_asset, packages_of, requirements_of
+from sagas.cdk.dashboard import ServiceDashboard
 from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
 from sagas.cdk.functions import Deployable, LaneFunction
@@ -53,6 +54,7 @@ class SagaService(Construct):
         isolation: ``step`` gives each step a queue, a function and a role of its own; ``saga`` gives all steps of a
             saga one of each, for cost and cold starts. The longest timeout and the most attempts hold for all then.
         alarm_topic: told when an alarm goes on. An alarm cannot publish to a topic under ``aws/sns``.
+        dashboard: whether the service has one in CloudWatch. It costs 3 USD a month beyond the account's first three.
         removal_policy: what becomes of tables, bucket and logs when they leave the stack.
         deletion_protection: whether the tables refuse to be deleted; unless said, they do except with DESTROY.
         encryption_key: of KMS, for tables, queues, bucket and logs; AWS's own keys when absent. Its policy must leave
@@ -84,6 +86,7 @@ class SagaService(Construct):
         environment: Mapping[str, str] | None = None,
         isolation: Isolation = "step",
         alarm_topic: sns.ITopic | sns.TopicBase | None = None,
+        dashboard: bool = True,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
         deletion_protection: bool | None = None,
         encryption_key: kms.IKey | kms.Key | None = None,
@@ -124,9 +127,11 @@ class SagaService(Construct):
         self._shared = self._deployable()
         self._functions = self._lane_functions()
         self.supervisor = self._supervisor().function
-        self.api = self._api()
-        for saga in self._catalogue.sagas:
-            self._add_alarms(saga, alarm_topic)
+        self._api_function = self._answering()
+        self.api = SagaApi(self, "Api", function=self._api_function, options=self._options).rest_api
+        self._add_alarms(alarm_topic)
+        if dashboard:
+            self._add_dashboard()
 
     def function(self, step: AnyStep) -> lambda_.Function:
         """Return the function that runs a step and its undo, to grant it what the step needs.
@@ -218,8 +223,8 @@ class SagaService(Construct):
             environment=self._environment_of_all(),
         )
 
-    def _api(self) -> apigateway.RestApi:
-        function = ApiFunction(
+    def _answering(self) -> ApiFunction:
+        return ApiFunction(
             self,
             "ApiFunction",
             shared=self._shared,
@@ -227,7 +232,6 @@ class SagaService(Construct):
             queues=self._all_queues(),
             environment=self._environment_of_all(),
         )
-        return SagaApi(self, "Api", function=function, options=self._options).rest_api
 
     def _environment_of_all(self) -> dict[str, str]:
         return service_environment(self.tables, self._options, self._queues, self._catalogue.sagas)
@@ -235,12 +239,21 @@ class SagaService(Construct):
     def _all_queues(self) -> list[sqs.Queue]:
         return [queue for own in self._queues.values() for queue in own.all]
 
-    def _add_alarms(self, saga: SagaDefinition, topic: sns.ITopic | sns.TopicBase | None) -> None:
-        SagaAlarms(
-            self,
-            f"{saga.name}-alarms",
-            saga=saga.name,
-            service=self._options.service,
-            dead_letters=self._queues[saga.name].dead_letters,
-            topic=topic,
+    def _add_alarms(self, topic: sns.ITopic | sns.TopicBase | None) -> None:
+        api = self._api_function.function
+        ServiceAlarms(self, "Alarms", supervisor=self.supervisor, api=api, topic=topic)
+        for saga in self._catalogue.sagas:
+            queues, service = self._queues[saga.name], self._options.service
+            alarms = SagaAlarms(self, f"{saga.name}-alarms", saga=saga, service=service, queues=queues, topic=topic)
+            for lane in self._catalogue.lanes(saga):
+                alarms.add_lane(lane, self._functions[saga.name, lane.id].function)
+
+    def _add_dashboard(self) -> None:
+        service, supervisor = self._options.service, self.supervisor
+        dashboard = ServiceDashboard(
+            self, "Dashboard", service=service, api=self.api, supervisor=supervisor, tables=self.tables
         )
+        for saga in self._catalogue.sagas:
+            lanes = self._catalogue.lanes(saga)
+            functions = [(lane.names, self._functions[saga.name, lane.id].function) for lane in lanes]
+            dashboard.add_saga(saga.name, functions, self._queues[saga.name])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest

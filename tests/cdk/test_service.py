@@ -131,7 +131,8 @@ class TestOptions:
             SagaService(stack, "S", sagas=[Slow], alarm_topic=sns.Topic(stack, "Alarms"))
 
         alarms = of_type(render(build), "AWS::CloudWatch::Alarm")
-        assert [len(alarm["Properties"]["AlarmActions"]) for alarm in alarms] == [1, 1]
+        assert alarms
+        assert all(len(alarm["Properties"]["AlarmActions"]) == 1 for alarm in alarms)
 
 
 MAPPING = "AWS::Lambda::EventSourceMapping"

@@ -165,21 +165,6 @@ class TestQueues:
             assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
             assert "ScalingConfig" not in source
 
-    def test_alarms_say_what_to_do(self, of_type: Find) -> None:
-        alarms = of_type("AWS::CloudWatch::Alarm")
-        assert sorted(alarm["MetricName"] for alarm in alarms) == [
-            *["ApproximateNumberOfMessagesVisible"] * 2,
-            *["SagaCompensationFailed"] * 2,
-        ]
-        assert all("redrive" in alarm["AlarmDescription"] or "retry" in alarm["AlarmDescription"] for alarm in alarms)
-
-    def test_alarms_watch_the_metrics_that_functions_write(self, of_type: Find) -> None:
-        functions = of_type("AWS::Lambda::Function")
-        (service,) = {function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] for function in functions}
-        for alarm in of_type("AWS::CloudWatch::Alarm"):
-            if alarm["Namespace"] == "Sagas":
-                assert {"Name": "service", "Value": service} in alarm["Dimensions"]
-
 
 class TestSupervisor:
     def test_ticks(self, of_type: Find) -> None:

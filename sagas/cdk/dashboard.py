@@ -1,0 +1,129 @@
+"""The operators' page in CloudWatch: what starts and ends, how long steps take, what waits, what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from aws_cdk import Duration
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from sagas.cdk.alarms import RUNBOOK, saga_metric
+from sagas.cdk.queues import SagaQueues
+from sagas.cdk.tables import Tables
+
+__all__ = ["ServiceDashboard"]
+
+_PERIOD = Duration.minutes(5)
+_WIDTH = 24
+_HEIGHT = 6
+_ENDS = ("Completed", "Compensated", "Cancelled", "Failed", "CompensationFailed", "DeadLettered")
+
+
+class ServiceDashboard(Construct):
+    """A dashboard: one row for the service, one for each saga type. It has no metric of its own, and so no cost of one.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        service: the service's name, a dimension of its metrics.
+        api: starts are the calls of its ``POST /sagas/{name}``.
+        supervisor: the supervisor's function.
+        tables: of the service.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        service: str,
+        api: apigateway.RestApi,
+        supervisor: lambda_.Function,
+        tables: Tables,
+    ) -> None:
+        super().__init__(scope, id)
+        self._service = service
+        self._dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.hours(12))
+        self._row(
+            _text(f"# Sagas of {service}\nWhat to do when an alarm is on: `{RUNBOOK}`"),
+        )
+        self._row(
+            _graph("Starts and refused calls", _calls(api)),
+            _graph("Supervisor", [supervisor.metric_duration(period=_PERIOD, statistic="Maximum")]),
+            _graph("Units written and read (cost)", _units(tables)),
+        )
+
+    def add_saga(self, saga: str, functions: Sequence[tuple[str, lambda_.Function]], queues: SagaQueues) -> None:
+        """Add a row for a saga type.
+
+        Args:
+            saga: its name.
+            functions: with the names of the steps they run.
+            queues: of the saga.
+        """
+        ends = [saga_metric(f"Saga{end}", saga, self._service, _PERIOD).with_(label=end) for end in _ENDS]
+        durations = [f.metric_duration(period=_PERIOD, statistic="p95", label=name) for name, f in functions]
+        runs = [f.metric_invocations(period=_PERIOD, statistic="Sum", label=name) for name, f in functions]
+        errors = [f.metric_errors(period=_PERIOD, statistic="Sum", label=f"{name} errors") for name, f in functions]
+        self._row(
+            _graph(f"{saga}: ends", ends),
+            _graph(f"{saga}: step duration, 95th percentile", durations),
+            _graph(f"{saga}: step executions and crashes", [*runs, *errors]),
+            _graph(f"{saga}: backlog", _backlog(queues)),
+        )
+
+    def _row(self, *widgets: cloudwatch.GraphWidget | cloudwatch.TextWidget) -> None:
+        """Widgets beside each other, over the whole width."""
+        shown = [cast("cloudwatch.IWidget", widget) for widget in widgets]
+        self._dashboard.add_widgets(*shown)
+
+
+def _text(markdown: str) -> cloudwatch.TextWidget:
+    return cloudwatch.TextWidget(markdown=markdown, width=_WIDTH, height=2)
+
+
+def _graph(title: str, metrics: Iterable[cloudwatch.Metric]) -> cloudwatch.GraphWidget:
+    left = [cast("cloudwatch.IMetric", metric) for metric in metrics]
+    return cloudwatch.GraphWidget(title=title, left=left, width=_WIDTH // 4, height=_HEIGHT)
+
+
+def _calls(api: apigateway.RestApi) -> list[cloudwatch.Metric]:
+    where = {
+        "ApiName": api.rest_api_name,
+        "Stage": api.deployment_stage.stage_name,
+        "Resource": "/sagas/{name}",
+        "Method": "POST",
+    }
+    labels = {"Count": "start calls", "4XXError": "refused", "5XXError": "failed"}
+    return [
+        cloudwatch.Metric(
+            namespace="AWS/ApiGateway",
+            metric_name=name,
+            dimensions_map=where,
+            period=_PERIOD,
+            statistic="Sum",
+            label=label,
+        )
+        for name, label in labels.items()
+    ]
+
+
+def _units(tables: Tables) -> list[cloudwatch.Metric]:
+    named = (("sagas", tables.sagas), ("audit", tables.audit))
+    written = [
+        table.metric_consumed_write_capacity_units(period=_PERIOD, label=f"{name} written") for name, table in named
+    ]
+    read = [table.metric_consumed_read_capacity_units(period=_PERIOD, label=f"{name} read") for name, table in named]
+    return [*written, *read]
+
+
+def _backlog(queues: SagaQueues) -> list[cloudwatch.Metric]:
+    named = [*queues.lanes.items(), ("dead letters", queues.dead_letters)]
+    return [
+        queue.metric_approximate_number_of_messages_visible(period=_PERIOD, statistic="Maximum", label=name)
+        for name, queue in named
+    ]

@@ -1,0 +1,116 @@
+"""What operators see: alarms, each with its section of the runbook, and the dashboard."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import new_class
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack, assertions
+
+from functions.checkout import Checkout
+from sagas import Context, Saga, step
+from sagas.cdk import SagaService
+from sagas.errors import DefinitionError
+
+Template = dict[str, Any]
+Find = Callable[[str], list[Template]]
+ALARM = "AWS::CloudWatch::Alarm"
+RUNBOOK = Path(__file__).resolve().parents[2] / "docs" / "runbook.md"
+
+
+@dataclass(frozen=True)
+class Request:
+    amount: int
+
+
+def saga_of(number: int, steps: int) -> type[Any]:
+    """A saga class with so many steps."""
+
+    def fill(namespace: dict[str, Any]) -> None:
+        namespace["__module__"] = __name__
+        for position in range(steps):
+            namespace[f"step_{position}"] = step(_work)
+
+    return new_class(f"Long{number}", (Saga[Request],), exec_body=fill)
+
+
+def _work(self: Any, ctx: Context) -> None: ...
+
+
+class TestAlarms:
+    def test_by_saga_and_service(self, of_type: Find) -> None:
+        found = sorted((alarm["Namespace"], alarm["MetricName"]) for alarm in of_type(ALARM))
+        assert found == sorted(
+            [
+                *[("AWS/SQS", "ApproximateNumberOfMessagesVisible")] * 2,
+                *[("AWS/SQS", "ApproximateAgeOfOldestMessage")] * 6,
+                *[("Sagas", "SagaCompensationFailed"), ("Sagas", "SagaFailed")] * 2,
+                *[("Sagas", "SweepStopped"), ("Sagas", "SweepFailed")],
+                *[("AWS/Lambda", "Errors")] * 8,
+                ("AWS/Lambda", "Throttles"),
+            ]
+        )
+
+    def test_name_a_section_of_the_runbook(self, of_type: Find) -> None:
+        headings = re.findall(r"^## (.+)$", RUNBOOK.read_text(), re.MULTILINE)
+        anchors = {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+        named = {alarm["AlarmDescription"].partition("docs/runbook.md#")[2] for alarm in of_type(ALARM)}
+        assert named
+        assert named <= anchors
+
+    def test_watch_the_metrics_that_functions_write(self, of_type: Find) -> None:
+        functions = of_type("AWS::Lambda::Function")
+        (service,) = {function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] for function in functions}
+        for alarm in of_type(ALARM):
+            if alarm["Namespace"] == "Sagas":
+                assert {"Name": "service", "Value": service} in alarm["Dimensions"]
+
+    def test_are_quiet_while_nothing_happens(self, of_type: Find) -> None:
+        assert {alarm["TreatMissingData"] for alarm in of_type(ALARM)} == {"notBreaching"}
+
+    def test_messages_may_be_as_old_as_their_step_allows(self, of_type: Find) -> None:
+        ages = [alarm for alarm in of_type(ALARM) if alarm["MetricName"] == "ApproximateAgeOfOldestMessage"]
+        (upload,) = [alarm for alarm in ages if "upload" in alarm["AlarmDescription"]]
+        assert upload["Threshold"] > 900 + 840
+        assert all(alarm["Threshold"] > 900 for alarm in ages)
+
+    def test_watch_one_metric_each(self, of_type: Find) -> None:
+        assert not [alarm for alarm in of_type(ALARM) if "Metrics" in alarm]
+
+
+class TestDashboard:
+    def test_shows_every_saga(self, of_type: Find) -> None:
+        (dashboard,) = of_type("AWS::CloudWatch::Dashboard")
+        body = json.dumps(dashboard["DashboardBody"])
+        for title in ("create-zip: ends", "checkout: backlog", "Supervisor", "Starts and refused calls"):
+            assert title in body
+        for metric in ("SagaCompleted", "Duration", "ApproximateNumberOfMessagesVisible", "ConsumedWriteCapacityUnits"):
+            assert metric in body
+
+    def test_can_be_left_out(self) -> None:
+        stack = Stack(App(), "Test")
+        SagaService(stack, "Shop", sagas=[Checkout], dashboard=False)
+        assertions.Template.from_stack(stack).resource_count_is("AWS::CloudWatch::Dashboard", 0)
+
+
+class TestSize:
+    @pytest.mark.parametrize(("sagas", "steps"), [(1, 40), (5, 8)])
+    def test_the_most_steps_fit_in_a_stack(self, sagas: int, steps: int) -> None:
+        stack = Stack(App(), "Test")
+        SagaService(stack, "Shop", sagas=[saga_of(number, steps) for number in range(sagas)])
+        assert len(assertions.Template.from_stack(stack).to_json()["Resources"]) <= 490
+
+    def test_more_do_not(self) -> None:
+        with pytest.raises(DefinitionError, match=r"41 steps .* do not fit in a stack"):
+            SagaService(Stack(App(), "Test"), "Shop", sagas=[saga_of(0, 41)])
+
+    def test_more_do_with_one_function_a_saga(self) -> None:
+        stack = Stack(App(), "Test")
+        SagaService(stack, "Shop", sagas=[saga_of(number, 25) for number in range(2)], isolation="saga")
+        assertions.Template.from_stack(stack).resource_count_is("AWS::SQS::Queue", 4)
