@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -29,6 +30,7 @@ _STYLES = {
     "RUNNING": "cyan",
     "WAITING": "cyan",
 }
+_BAR = 30
 _TELLING = ("note", "action", "cause", "reason", "fraction", "next_attempt_at")
 """Details of audit entries that a table has room for."""
 
@@ -50,7 +52,17 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
     if saga["cancel_requested_at"]:
         when += f", cancel asked for at {moment(saga['cancel_requested_at'])}"
     lines = [Text(line) for line in advice(saga, now)]
-    return Group(title, Text(when, style="dim"), _steps(saga["steps"]), *lines)
+    return Group(title, Text(when, style="dim"), _steps(saga["steps"]), *_progress(saga), *lines)
+
+
+def _progress(saga: SagaView) -> Iterable[RenderableType]:
+    """A bar for the step that says how far it is, if one does."""
+    told = saga["progress"]
+    if told:
+        bar = Table.grid(padding=(0, 1))
+        share = ProgressBar(total=1.0, completed=told["fraction"], width=_BAR)
+        bar.add_row(told["step"], share, f"{told['fraction']:.0%}", Text(plain(told["message"])))
+        yield bar
 
 
 def _steps(steps: Iterable[StepView]) -> Table:

@@ -80,13 +80,16 @@ class _Lines:
     def change(self, saga: SagaView) -> None:
         for step in saga["steps"]:
             if step["status"] != "PENDING":
-                self._say(saga, f"step {step['name']}", _told(step))
-        self._say(saga, "saga", saga["status"])
+                self._say(f"step {step['name']}", _told(step), saga["updated_at"])
+        if progress := saga["progress"]:
+            far = f"{progress['fraction']:.0%} {plain(progress['message'])}".rstrip()
+            self._say(f"step {progress['step']} is at", far, progress["at"])
+        self._say("saga", saga["status"], saga["updated_at"])
 
-    def _say(self, saga: SagaView, what: str, told: str) -> None:
+    def _say(self, what: str, told: str, at: str) -> None:
         if self._said.get(what) != told:
             self._said[what] = told
-            say(f"{clock_time(saga['updated_at'])} {what} {told}")
+            say(f"{clock_time(at)} {what} {told}")
 
 
 def _told(step: StepView) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-__all__ = ["AuditEntry", "DefinitionView", "ErrorView", "Page", "SagaView", "StepView", "Summary"]
+__all__ = ["AuditEntry", "DefinitionView", "ErrorView", "Page", "ProgressView", "SagaView", "StepView", "Summary"]
 
 
 class ErrorView(TypedDict):
@@ -29,6 +29,15 @@ class StepView(TypedDict):
     next_attempt_at: str | None
 
 
+class ProgressView(TypedDict):
+    """How far the current step says it is: ``fraction`` from 0 to 1, and when it said so."""
+
+    step: str
+    fraction: float
+    message: str
+    at: str
+
+
 class Summary(TypedDict):
     """What lists show of a saga. ``why`` is there while the saga needs a person."""
 
@@ -51,7 +60,7 @@ class SagaView(Summary):
     request: Any
     steps: list[StepView]
     error: ErrorView | None
-    progress: Any
+    progress: ProgressView | None
     resolution: dict[str, Any] | None
     correlation_id: str
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-__all__ = ["OVER", "DeadLetter", "Lease", "SagaState", "SagaStatus", "StepState", "StepStatus"]
+__all__ = ["OVER", "DeadLetter", "Lease", "Progress", "SagaState", "SagaStatus", "StepState", "StepStatus"]
 
 
 class SagaStatus(StrEnum):
@@ -101,6 +101,21 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the current execution says it is.
+
+    Args:
+        fraction: from 0 to 1.
+        message: what it is at.
+        at: epoch seconds at which it said so.
+    """
+
+    fraction: float
+    message: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class SagaState:
     """One saga. Times are epoch seconds; 0 means never.
 
@@ -131,6 +146,7 @@ class SagaState:
         attention: needs a person, since when.
         created_at: start.
         updated_at: last committed change.
+        progress: of the current execution, for people; gone with the next claim or commit.
     """
 
     saga_id: str
@@ -160,6 +176,7 @@ class SagaState:
     attention: float = 0.0
     created_at: float = 0.0
     updated_at: float = 0.0
+    progress: Progress | None = None
 
     @property
     def over(self) -> bool:

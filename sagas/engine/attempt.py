@@ -19,6 +19,7 @@ from sagas.engine.clock import Clock
 from sagas.engine.context import StepContext
 from sagas.engine.heartbeat import Heartbeat
 from sagas.engine.ports import Controls
+from sagas.engine.progress import ProgressReport
 from sagas.engine.registry import SagaType, plan_for
 from sagas.engine.runner import Runner, inputs_needed, parameters_of
 from sagas.engine.settler import Note, Settled, Settler
@@ -136,7 +137,10 @@ class Attempt:
         entries = self._tools.journal.entries(self._message.saga_id, (seq for seq in needed.values() if seq))
         payloads = {name: entries[seq].payload if seq else None for name, seq in needed.items()}
         step, undo, context = self._step, self._message.undo, self._context()
-        with Heartbeat(self._tools.control, self._held, self._lock_expiry, self._tools.clock, context.tell_lost):
+        control, clock, lost = self._tools.control, self._tools.clock, context.tell_lost
+        progress = ProgressReport(control, self._held, clock, lost)
+        context.report = progress.tell
+        with progress, Heartbeat(control, self._held, self._lock_expiry, clock, lost, progress.take):
             return self._tools.runner.run(self._type.definition, step, undo, payloads, context)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -53,6 +54,7 @@ class StepContext:
     report: Callable[[float, str], None] = _ignore
     connect: Callable[[str], Any] = _client
     _cancelled: bool = False
+    _lost: bool = False
     _checked_at: float = field(default=0.0)
 
     @property
@@ -81,7 +83,7 @@ class StepContext:
 
     def tell_lost(self) -> None:
         """Somebody else holds the lease now: whatever this attempt returns will be refused."""
-        self._cancelled = True
+        self._lost = True
 
     @property
     def cancelled(self) -> bool:
@@ -89,12 +91,13 @@ class StepContext:
         now = self.clock.now()
         if not self.undo and not self._cancelled and now - self._checked_at >= _CANCEL_CHECK:
             self._cancelled, self._checked_at = self.check_cancelled(), now
-        return self._cancelled
+        return self._cancelled or self._lost
 
     def raise_if_cancelled(self) -> None:
-        """Raise ``Cancelled`` once a cancel was accepted."""
+        """Raise ``Cancelled`` once a cancel was accepted, or the lease was lost."""
         if self.cancelled:
-            raise Cancelled(f"saga {self.saga_id} was cancelled")
+            lost = "is in other hands: this attempt took too long" if self._lost else "was cancelled"
+            raise Cancelled(f"saga {self.saga_id} {lost}")
 
     def client(self, service: str) -> Any:
         """Return a boto3 client, one a service and environment."""
@@ -105,5 +108,6 @@ class StepContext:
         return object_key(self.prefix, self.saga_id, filename)
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Tell how far the step is, from 0 to 1."""
-        self.report(min(1.0, max(0.0, fraction)), message)
+        """Tell how far the step is, from 0 to 1; what is no number is ignored."""
+        if not math.isnan(fraction):
+            self.report(min(1.0, max(0.0, fraction)), message)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
-from sagas.core.states import SagaState
+from sagas.core.states import Progress, SagaState
 from sagas.engine.clock import Clock
 from sagas.errors import SagaError
 
@@ -20,7 +20,11 @@ _SHORTEST = 0.25
 class Leases(Protocol):
     """What a heartbeat needs of the control items."""
 
-    def extend(self, state: SagaState, expires_at: float) -> bool: ...
+    def extend(self, state: SagaState, expires_at: float, progress: Progress | None = None) -> bool: ...
+
+
+def _nothing() -> Progress | None:
+    return None
 
 
 class Heartbeat:
@@ -35,14 +39,24 @@ class Heartbeat:
         length: seconds a lease lasts.
         clock: tells the time.
         lost: called once when somebody else has taken the lease.
+        news: what the step told of its progress, if it is to be written; it goes with the extension.
     """
 
-    def __init__(self, leases: Leases, state: SagaState, length: float, clock: Clock, lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        leases: Leases,
+        state: SagaState,
+        length: float,
+        clock: Clock,
+        lost: Callable[[], None],
+        news: Callable[[], Progress | None] = _nothing,
+    ) -> None:
         self._leases = leases
         self._state = state
         self._length = length
         self._clock = clock
         self._lost = lost
+        self._news = news
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -66,13 +80,16 @@ class Heartbeat:
             now = self._clock.now()
             if lease is None or now >= lease.act_until:
                 return
-            if not self._extend(min(now + self._length, lease.act_until)):
+            expires_at = min(now + self._length, lease.act_until)
+            held = self._extend(expires_at)
+            if held is False:
                 self._lost()
+            if held is False or (held and expires_at == lease.act_until):
                 return
 
-    def _extend(self, expires_at: float) -> bool:
-        """Extend; an answer that does not come is no loss yet, the next beat tries again."""
+    def _extend(self, expires_at: float) -> bool | None:
+        """Extend; ``None`` if no answer came, which is no loss yet: the next beat tries again."""
         try:
-            return self._leases.extend(self._state, round(expires_at, 3))
+            return self._leases.extend(self._state, round(expires_at, 3), self._news())
         except SagaError:
-            return True
+            return None

@@ -147,10 +147,17 @@ def saga_view(state: SagaState, entries: list[Entry]) -> dict[str, Any]:
         "request": _payload(by_seq.get(1)),
         "steps": [_step_view(state, index, history) for index in range(len(state.steps))],
         "error": {"step": cause.step, **error} if cause is not None and error is not None else None,
-        "progress": None,
+        "progress": _progress(state),
         "resolution": _resolution(by_seq.get(state.resolution_seq)),
         "correlation_id": state.correlation_id,
     }
+
+
+def _progress(state: SagaState) -> dict[str, Any] | None:
+    told, step = state.progress, state.current
+    if told is None or step is None:
+        return None
+    return {"step": step.name, "fraction": told.fraction, "message": told.message, "at": iso(told.at)}
 
 
 def _resolution(entry: Entry | None) -> dict[str, Any] | None:

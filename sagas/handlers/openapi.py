@@ -68,7 +68,7 @@ def _schemas() -> Json:
         "request": {},
         "steps": {"type": "array", "items": {"$ref": "#/components/schemas/Step"}},
         "error": _maybe(_object({"step": _maybe(_text()), "type": _text(), "message": _text()})),
-        "progress": {},
+        "progress": _maybe(_object({"step": _text(), "fraction": {"type": "number"}, "message": _text(), "at": _TIME})),
         "resolution": _maybe({"type": "object"}),
         "correlation_id": _text(),
     }

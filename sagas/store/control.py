@@ -6,13 +6,13 @@ from typing import Any
 
 from pynamodb.transactions import TransactWrite
 
-from sagas.core.states import Lease, SagaState, SagaStatus, StepStatus
+from sagas.core.states import Lease, Progress, SagaState, SagaStatus, StepStatus
 from sagas.core.times import iso
 from sagas.errors import SagaError
 from sagas.store.entries import Entry
 from sagas.store.faults import CancelWon, Fenced, Refused, translated
 from sagas.store.journal import Journal
-from sagas.store.mapping import attributes_of, shard_of, state_of, step_of
+from sagas.store.mapping import attributes_of, progress_of, shard_of, state_of, step_of
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
@@ -263,13 +263,22 @@ class ControlItems:
             return False
         return True
 
-    def extend(self, state: SagaState, expires_at: float) -> bool:
-        """Push the lease's end out to ``expires_at``; ``False`` when the lease is lost."""
+    def extend(self, state: SagaState, expires_at: float, progress: Progress | None = None) -> bool:
+        """Push the lease's end out to ``expires_at``, and note a progress; ``False`` when the lease is lost."""
+        model = self._tables.control
+        noted = [model.progress.set(progress_of(progress))] if progress else []
+        return self._hold(state, [model.lease_expires_at.set(iso(expires_at)), *noted])
+
+    def note_progress(self, state: SagaState, progress: Progress) -> bool:
+        """Note how far the execution is, and nothing else; ``False`` when the lease is lost."""
+        return self._hold(state, [self._tables.control.progress.set(progress_of(progress))])
+
+    def _hold(self, state: SagaState, actions: list[Any]) -> bool:
+        """Change what is no state, as long as nothing was committed under the lease."""
         model, lease = self._tables.control, state.lease
         if lease is None:
             raise SagaError("only a lease that is held can be extended")
-        mine = (model.lease_owner == lease.owner) & (model.token == state.token)
-        actions = [model.lease_expires_at.set(iso(expires_at))]
+        mine = (model.lease_owner == lease.owner) & (model.token == state.token) & (model.seq == state.seq)
         try:
             with translated():
                 model(state.saga_id).update(actions=actions, condition=mine)
@@ -286,12 +295,12 @@ class ControlItems:
         """What an update must set and remove to get from one state to the other.
 
         ``due`` is always among it: claims leave it as it was, so what is stored need not be what ``before`` entails.
-        Writing the value that is there costs nothing in an index.
+        Writing the value that is there costs nothing in an index. A progress is of the execution that has ended.
         """
         model = self._tables.control
         old = attributes_of(before, self._settings, stale_after)
         new = attributes_of(after, self._settings, stale_after)
-        actions: list[Any] = []
+        actions: list[Any] = [model.progress.remove()]
         for index, (was, is_) in enumerate(zip(old.pop("steps"), new.pop("steps"), strict=True)):
             if was != is_:
                 actions.append(model.steps[index].set(step_of(is_)))

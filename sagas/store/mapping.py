@@ -7,12 +7,12 @@ import math
 from typing import Any
 
 from sagas.core.rules import patient_until
-from sagas.core.states import OVER, DeadLetter, Lease, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import OVER, DeadLetter, Lease, Progress, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import DeadAttribute, StepAttribute
 
-__all__ = ["attributes_of", "due_at", "shard_of", "state_of", "step_of"]
+__all__ = ["attributes_of", "due_at", "progress_of", "shard_of", "state_of", "step_of"]
 
 _TIMES = ("not_before", "lost_until", "cancel_requested_at", "attention")
 _PLAIN = (
@@ -138,6 +138,15 @@ def _lease_of(item: Any) -> Lease | None:
     return Lease(item.lease_owner, epoch(item.lease_expires_at), epoch(item.act_until))
 
 
+def progress_of(progress: Progress) -> dict[str, Any]:
+    """Return the stored form of a progress."""
+    return {"fraction": progress.fraction, "message": progress.message, "at": iso(progress.at)}
+
+
+def _progress(stored: dict[str, Any] | None) -> Progress | None:
+    return Progress(float(stored["fraction"]), stored["message"], epoch(stored["at"])) if stored else None
+
+
 def state_of(item: Any) -> SagaState:
     """Return the state that a control item holds."""
     dead = item.dead
@@ -169,4 +178,5 @@ def state_of(item: Any) -> SagaState:
         lost_until=_time(item.lost_until),
         cancel_requested_at=_time(item.cancel_requested_at),
         attention=_time(item.attention),
+        progress=_progress(item.progress),
     )

@@ -125,6 +125,7 @@ def _control(settings: StoreSettings) -> type[Model]:
         error_seq = NumberAttribute(null=True)
         resolution_seq = NumberAttribute(null=True)
         attention = UnicodeAttribute(null=True)
+        progress = DocumentAttribute(null=True)
         created_at = UnicodeAttribute()
         updated_at = UnicodeAttribute()
         open_shard = UnicodeAttribute(null=True)

@@ -1,0 +1,98 @@
+"""How far a step says it is, written now and then beside it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self
+
+from sagas.core.states import Progress, SagaState
+from sagas.engine.clock import Clock
+from sagas.errors import SagaError
+
+__all__ = ["INTERVAL", "Notes", "ProgressReport"]
+
+INTERVAL = 2.0
+"""Seconds from the first word, and between two writes at least: a short step costs nothing."""
+_LONGEST = 200
+
+
+class Notes(Protocol):
+    """What a progress report needs of the control items."""
+
+    def note_progress(self, state: SagaState, progress: Progress) -> bool: ...
+
+
+class ProgressReport:
+    """Keeps the last thing a step told, and writes it from a thread of its own that ends before the handler returns.
+
+    The step never waits for a write, and no failing one fails it. A step that tells nothing starts no thread.
+
+    Args:
+        notes: the control items.
+        state: the claimed saga.
+        clock: tells the time.
+        lost: called when somebody else has taken the lease.
+        interval: seconds between two writes.
+    """
+
+    def __init__(
+        self, notes: Notes, state: SagaState, clock: Clock, lost: Callable[[], None], interval: float = INTERVAL
+    ) -> None:
+        self._notes = notes
+        self._state = state
+        self._clock = clock
+        self._lost = lost
+        self._interval = interval
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._told: Progress | None = None
+        self._taken_at = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def tell(self, fraction: float, message: str) -> None:
+        """Keep what the step says; ``fraction`` from 0 to 1."""
+        with self._lock:
+            if self._stop.is_set():
+                return
+            self._told = Progress(round(fraction, 4), str(message)[:_LONGEST], self._clock.now())
+            if self._thread is None:
+                self._taken_at = time.monotonic()
+                self._thread = threading.Thread(target=self._write, name="sagas-progress", daemon=True)
+                self._thread.start()
+
+    def take(self) -> Progress | None:
+        """Return what is to be written now, if anything is: news, and not too soon after the last."""
+        with self._lock:
+            told, now = self._told, time.monotonic()
+            if told is None or now - self._taken_at < self._interval:
+                return None
+            self._told, self._taken_at = None, now
+            return told
+
+    def _write(self) -> None:
+        while not self._stop.wait(max(self._interval - (time.monotonic() - self._taken_at), self._interval / 10)):
+            progress = self.take()
+            if progress is not None and not self._noted(progress):
+                self._lost()
+                return
+
+    def _noted(self, progress: Progress) -> bool:
+        """Write; what fails is forgotten, the next word may fare better."""
+        try:
+            return self._notes.note_progress(self._state, progress)
+        except SagaError:
+            return True

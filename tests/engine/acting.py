@@ -1,0 +1,54 @@
+"""A saga whose steps do what the test says, for tests of what surrounds a running step."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from sagas.authoring.context import Context
+from sagas.authoring.policies import Retry
+from sagas.authoring.saga import Saga
+from sagas.authoring.steps import step
+from tests.support.sagas import LOG, Order
+
+ACT: list[Callable[[Context], None]] = []
+"""What each execution does, in turn; those after the last do nothing."""
+LEASE = 0.6
+
+
+def act(ctx: Context) -> None:
+    LOG.append(f"{ctx.step}:{ctx.attempt}")
+    if ACT:
+        ACT.pop(0)(ctx)
+
+
+class Acting(Saga[Order], name="acting"):
+    """Its lease lasts as long as its function."""
+
+    @step(retry=Retry.constant(max_retries=2, delay=0.0), timeout=30)
+    def act(self, ctx: Context) -> str:
+        act(ctx)
+        return "done"
+
+    @act.compensate
+    def undo(self, ctx: Context) -> None:
+        act(ctx)
+
+
+class Brief(Acting, name="brief", lock_expiry=timedelta(seconds=LEASE)):
+    """Its lease is far shorter than its function."""
+
+
+def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to be"
+        threading.Event().wait(0.01)  # a poll with a deadline
+
+
+def helpers() -> list[str]:
+    """The library's threads that are alive."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("sagas-")]
