@@ -88,7 +88,7 @@ $(CDK_READY): | $(READY)
 	@echo "Installing the CDK CLI $(CDK_VERSION) into $(CDK_HOME) ..." >&2
 	@mkdir -p $(CDK_HOME)
 	@PATH="$(NODE)/bin:$$PATH" node "$(NODE)/lib/node_modules/npm/bin/npm-cli.js" install --prefix $(CDK_HOME) \
-		--no-save --no-package-lock --no-audit --no-fund --loglevel=error aws-cdk@$(CDK_VERSION) >&2
+		--no-save --no-package-lock --no-audit --no-fund --loglevel=error --fetch-retry-mintimeout=1000 aws-cdk@$(CDK_VERSION) >&2
 	@touch $@
 
 clean:  ## remove what was made, but for the virtual environment

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from localstack_client.config import get_service_endpoint
 
-from tests.e2e.stack import REPOSITORY, Running, launch
+from tests.e2e.stack import REPOSITORY, Running, launch, run_sagas, start
 
 
 def _project(directory: Path) -> Path:
@@ -27,10 +29,27 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def local_stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
-    """The reference stack, running for the whole session."""
-    running = launch(_project(tmp_path_factory.mktemp("stack")), "python -m infra.app")
+    """The reference stack, running for the whole session; at the endpoint that one brings, if there is one."""
+    project, endpoint = _project(tmp_path_factory.mktemp("stack")), _brought_endpoint()
+    if endpoint is not None:
+        yield _deployed(project, endpoint)
+        run_sagas(project, "local", "down")
+        return
+    running = launch(project, "python -m infra.app")
     yield running
     running.stop()
+
+
+def _brought_endpoint() -> str | None:
+    """The URL in SAGAS_E2E_ENDPOINT; for ``localstack``, where LocalStack is by default or LOCALSTACK_HOST says."""
+    given = os.environ.get("SAGAS_E2E_ENDPOINT")
+    return get_service_endpoint("cloudformation") if given == "localstack" else given or None
+
+
+def _deployed(project: Path, endpoint: str) -> Running:
+    running = start(project, "python -m infra.app", "--endpoint", endpoint)
+    assert running.process.wait(timeout=180) == 0, (project / "err.txt").read_text()
+    return running
 
 
 @pytest.fixture(scope="session")

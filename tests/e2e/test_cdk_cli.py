@@ -20,7 +20,8 @@ from tests.e2e.stack import REPOSITORY, free_port
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 _STACK = "Sagas"
-_READY = Path(sys.prefix) / ".installed"
+# What is installed is taken as it is, whatever its time says: other tests are using it.
+_MAKE = ("make", "-s", "-o", f"{sys.prefix}/.installed", f"VENV={sys.prefix}")
 
 _CHANGED = """
 from functions.create_zip import CreateZip
@@ -67,14 +68,13 @@ class Cli:
             arguments: further ones.
         """
         options = f'--no-notices --app "{app}" --output {self._directory}/cdk.out {arguments}'
-        # What is installed is ours, whatever its time says: another test may be using it.
-        command = ["make", "-s", "-o", str(_READY), f"VENV={sys.prefix}", target, f"ARGS={options}"]
-        return self._run(command)
+        return self._run([*_MAKE, target, f"ARGS={options}"])
 
     def bootstrap(self) -> str:
         """Bootstrap the emulator's account."""
         account = self.client("sts").get_caller_identity()["Account"]
-        return self._run([*_cdk(), "bootstrap", "--no-notices", f"aws://{account}/{REGION}"])
+        # Away from the repository's cdk.json: an app would only be synthesized in vain.
+        return self._run([*_cdk(), "bootstrap", "--no-notices", f"aws://{account}/{REGION}"], self._directory)
 
     def synthesize(self, script: str) -> str:
         """Run a CDK app; return the directory it wrote to, so that the CLI need not run it time and again."""
@@ -97,35 +97,37 @@ class Cli:
         functions = self.client("lambda").list_functions()["Functions"]
         return ["CHANGED" in one["Environment"]["Variables"] for one in functions]
 
-    def _run(self, command: list[str]) -> str:
+    def _run(self, command: list[str], directory: Path = REPOSITORY) -> str:
         ended = subprocess.run(
-            command, cwd=REPOSITORY, env=self._environment, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=directory, env=self._environment, capture_output=True, text=True, timeout=120, check=False
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout + ended.stderr
 
 
+def _make(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Make something in our own virtual environment, also when make runs the tests."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(
+        [*_MAKE, *arguments], cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
 def _cdk() -> list[str]:
     """The command that make runs, as it shows it."""
-    shown = subprocess.run(
-        ["make", "-n", "-o", str(_READY), f"VENV={sys.prefix}", "diff"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = re.search(r'PATH="(\S+)/bin:\$PATH" node (\S+/bin/cdk) diff', shown.stdout)
-    assert found is not None, shown.stdout
-    return [f"{found[1]}/bin/node", found[2]]
+    shown = _make("-n", "diff").stdout
+    found = re.search(r'PATH="(\S+)/bin:\$PATH" node (\S+/bin/cdk) diff', shown)
+    assert found is not None, shown
+    return [f"{found[1]}/bin/node", str(REPOSITORY / found[2])]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def installed() -> None:
     """Install the CLI, or take the one that is there. Without npm's registry there is none; in CI that is a failure."""
-    command = ["make", "-s", "-o", str(_READY), f"VENV={sys.prefix}", "cdk-cli"]
-    ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
-    if ended.returncode and not os.environ.get("CI"):
-        pytest.skip(f"the CDK CLI cannot be installed: {ended.stderr.strip()[-300:]}")
+    ended = _make("cdk-cli")
+    reasons = [line for line in ended.stderr.splitlines() if line.startswith("npm error code")]
+    if ended.returncode and reasons and not os.environ.get("CI"):
+        pytest.skip(f"the CDK CLI cannot be installed: {reasons[0]}")
     assert ended.returncode == 0, ended.stderr
 
 
