@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sagas.core.automaton import decide
-from sagas.core.states import DeadLetter, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import DeadLetter, Progress, SagaState, SagaStatus, StepState, StepStatus
 from sagas.errors import SagaError
 from sagas.store.entries import Entry
 from sagas.store.faults import CancelWon, Fenced, Refused
@@ -350,6 +350,20 @@ def test_a_heartbeat_extends_its_own_lease_only(store: Store) -> None:
     assert store.control.get(state.saga_id) == taken
     with pytest.raises(SagaError, match="held"):
         store.control.extend(replace(state, lease=None), NOW)
+
+
+def test_progress_is_noted_by_its_lease_holder_until_the_next_commit(store: Store) -> None:
+    state = _claimed(store)
+    assert state.lease is not None
+    told = Progress(0.25, "half \u00e9", NOW)
+    assert store.control.note_progress(state, told)
+    assert store.control.get(state.saga_id) == replace(state, progress=told)
+    assert store.control.extend(state, state.lease.expires_at, replace(told, fraction=1.0))
+    assert store.control.get(state.saga_id) == replace(state, progress=replace(told, fraction=1.0))
+    after = replace(state, seq=state.seq + 1)
+    store.control.commit(state, after, STALE_AFTER)
+    assert not store.control.note_progress(state, told)
+    assert store.control.get(state.saga_id) == after
 
 
 def test_get_many_returns_those_that_exist(store: Store) -> None:

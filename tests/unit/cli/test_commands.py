@@ -98,6 +98,14 @@ class TestWatch:
         assert "RUNNING" in pages[0]
         assert f"`sagas retry create-zip {SAGA_ID}`" in " ".join(pages[-1].split())
 
+    def test_progress_is_told_in_lines(self, api: StubApi, run: Run) -> None:
+        told = {"step": "check", "fraction": 0.25, "message": "packing \x1b[31m", "at": "2026-11-21T09:48:52.000Z"}
+        busy = a_saga("RUNNING", progress=told)
+        api.will(200, busy).will(200, busy).will(200, a_saga("COMPLETED"))
+        result = run("show", "create-zip", SAGA_ID, "--watch")
+        assert result.exit_code == 0, result.output
+        assert "09:48:52.000 step check is at 25% packing [31m" in result.stdout.splitlines()
+
     def test_retry_can_be_watched(self, api: StubApi, run: Run) -> None:
         api.will(202, a_saga("RUNNING")).will(200, a_saga("COMPLETED"))
         assert run("retry", "create-zip", SAGA_ID, "--watch").exit_code == 0
@@ -115,6 +123,13 @@ class TestShow:
         assert f"create-zip {SAGA_ID}, step announce, attempt 4 failed: NotFound: no [31mtopic" in lines
         assert f"`sagas retry create-zip {SAGA_ID}`" in lines[-1]
         assert "\x1b" not in result.stdout
+
+    def test_progress_is_a_bar(self, api: StubApi, run: Run) -> None:
+        told = {"step": "check", "fraction": 0.5, "message": "packing", "at": "2026-11-21T09:48:52.000Z"}
+        api.will(200, a_saga("RUNNING", progress=told))
+        (bar,) = [one for one in run("show", "create-zip", SAGA_ID).stdout.splitlines() if "50%" in one]
+        assert bar.split()[0] == "check"
+        assert bar.split()[-2:] == ["50%", "packing"]
 
     def test_as_json_it_is_what_the_api_says(self, api: StubApi, run: Run) -> None:
         api.will(200, DEAD)
