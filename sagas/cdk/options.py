@@ -47,8 +47,8 @@ class Throttling:
     burst: int = 1000
 
     def __post_init__(self) -> None:
-        within("Throttling", "rate", self.rate, 1, 10_000)
-        within("Throttling", "burst", self.burst, 1, 5_000)
+        within("Throttling", "rate", self.rate, 1, 1_000_000)
+        within("Throttling", "burst", self.burst, 1, 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class ServiceOptions:
         seconds = None if self.retention is None else self.retention.total_seconds()
         one_of(self.service, "log_level", self.log_level, LOG_LEVELS)
         one_of(self.service, "isolation", self.isolation, ("step", "saga"))
-        within(self.service, "shards", self.shards, 1, 256)
+        within(self.service, "shards", self.shards, 1, 1_024)
         within(self.service, "retention (in seconds)", seconds, 3600, 100 * 366 * 86_400)
         within(self.service, "payload_limit (in bytes)", self.payload_limit, 1_024, 256 * 1024)
 

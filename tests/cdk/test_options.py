@@ -206,7 +206,7 @@ class TestService:
         with pytest.raises(DefinitionError, match=rf"Test-Shop: {option}.* must be"):
             service(**{option: value})
 
-    @pytest.mark.parametrize(("option", "value"), [("rate", 0), ("burst", 5_001)])
+    @pytest.mark.parametrize(("option", "value"), [("rate", 0), ("burst", 0)])
     def test_throttling_refused(self, option: str, value: int) -> None:
         with pytest.raises(DefinitionError, match=f"Throttling: {option} must be"):
             Throttling(**{option: value})
