@@ -1,0 +1,45 @@
+"""Policy checks on what options make of the template: cdk-nag and cfn-lint find nothing there either."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack, Validations
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
+from cdk_nag import AwsSolutionsChecks
+
+from functions.checkout import Checkout
+from functions.create_zip import CreateZip
+from sagas.cdk import FunctionOptions, Network, SagaService
+
+
+def with_key(stack: Stack) -> dict[str, Any]:
+    return {"encryption_key": kms.Key(stack, "Key", enable_key_rotation=True), "retention": timedelta(days=30)}
+
+
+def with_network(stack: Stack) -> dict[str, Any]:
+    vpc = ec2.Vpc(stack, "Vpc", nat_gateways=1, max_azs=2, flow_logs={"All": ec2.FlowLogOptions()})
+    return {"network": Network(vpc)}
+
+
+def with_shared_functions(stack: Stack) -> dict[str, Any]:
+    options = FunctionOptions(batch_size=10, timeout=900, maximum_concurrency=20, reserved_concurrency=20)
+    return {"isolation": "saga", "functions": {CreateZip: options}}
+
+
+@pytest.mark.parametrize("options", [with_key, with_network, with_shared_functions])
+def test_finds_nothing(options: Any, tmp_path: Path) -> None:
+    app = App(outdir=str(tmp_path))
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    stack = Stack(app, "Variant")
+    SagaService(stack, "Shop", sagas=[Checkout, CreateZip], **options(stack))
+    app.synth()
+    command = [str(Path(sys.executable).parent / "cfn-lint"), str(tmp_path / "Variant.template.json")]
+    linted = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert linted.returncode == 0, linted.stdout
