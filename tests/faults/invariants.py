@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from sagas.core.states import SagaState, SagaStatus, StepStatus
@@ -18,6 +19,8 @@ _UNDO_REPORTS = frozenset({"StepCompensated", "CompensationAttemptFailed", "Comp
 _UNDONE = (SagaStatus.COMPENSATED, SagaStatus.CANCELLED)
 _NEEDY = (SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED, SagaStatus.DEAD_LETTERED)
 _BACKWARD = frozenset({"COMPENSATING", "COMPENSATED", "CANCELLED", "COMPENSATION_FAILED"})
+
+_FINAL = frozenset({"COMPLETED", "COMPENSATED", "CANCELLED"})
 
 Rows = list[dict[str, Any]]
 
@@ -60,6 +63,9 @@ def _journal(state: SagaState, entries: Rows, own: list[Began | Effect | Entered
         yield f"an entry has a lower token than one before: {tokens}"
     if entries and entries[-1]["status"] != state.status.value:
         yield f"the last entry says {entries[-1]['status']}, the saga is {state.status}"
+    for entry, following in pairwise(entries):
+        if entry["status"] in _FINAL and following["action"] != "Resolved":
+            yield f"entry {entry['seq']} says {entry['status']}, but {following['action']} followed"
     turned = False
     for entry in entries:
         turned = turned or entry["action"] == "CompensationStarted"

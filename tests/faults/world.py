@@ -314,7 +314,7 @@ class World:
         before, self._deployment = self._deployment, None
         self._horizon = float("inf") if dead else horizon - 1.0
         if point.bound in (2, 4):
-            self.clock.advance(LIFETIME + 2.0 if dead else 11.0)
+            self.clock.advance(11.0)
         if point.bound in (1, 2) and self._handling:
             self.deliver(self.mailbox.again(self._handling[-1][1]))
         if point.bound in (3, 4):

@@ -1,0 +1,22 @@
+"""Each rule, switched off, is missed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults.mutants import MUTANTS, missed
+from tests.faults.world import World, world
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[World]:
+    with world() as one:
+        yield one
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_rule_that_is_switched_off_is_missed(made: World, name: str) -> None:
+    mutant = MUTANTS[name]
+    assert missed(made, mutant).violations, f"nothing tells that rule {mutant.rule} is off"
