@@ -46,6 +46,12 @@ def test_two_deaths_in_a_row(made: World, name: str) -> None:
     assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
 
 
+def test_an_accepted_cancel_outlives_whoever_asked(made: World) -> None:
+    """A dead-lettered saga was on nobody's list but people's: the cancel stayed undone when its process died."""
+    figures = explore(made, ["cancel_dead_lettered"])
+    assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
+
+
 def test_a_lost_answer_is_ambiguous_and_no_other_error(made: World) -> None:
     """PynamoDB asks a read timeout for its answer, which is None, and falls over it."""
     made.reset()
