@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -121,6 +122,13 @@ class Emulator:
 
     def _see_log(self) -> str:
         return f"see {self._files.emulator_log}"
+
+
+def runs_functions_itself(endpoint_url: str) -> bool:
+    """Tell whether an endpoint is the kind of emulator that we embed, which runs functions in its own interpreter."""
+    with suppress(OSError), urllib.request.urlopen(f"{endpoint_url}/_ministack/health", timeout=5) as answer:  # noqa: S310
+        return answer.status == http.HTTPStatus.OK
+    return False
 
 
 def require_free_port(port: int) -> None:

@@ -15,7 +15,7 @@ from sagas.local.deployment import Deployer
 from sagas.local.description import Description, describe
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
-from sagas.local.process import REGION, Emulator, end_process, require_free_port
+from sagas.local.process import REGION, Emulator, end_process, require_free_port, runs_functions_itself
 from sagas.local.synthesis import synthesize
 
 __all__ = ["Settings", "Stopped", "deploy_to_endpoint", "down", "up"]
@@ -116,7 +116,7 @@ def _deploy_to(emulator: Emulator, settings: Settings, files: Files) -> Descript
 
 def _deploy(clients: Clients, settings: Settings, files: Files, *, pid: int | None) -> Description:
     directory = synthesize(settings.app, files)
-    deployer = Deployer(clients, embedded=pid is not None)
+    deployer = Deployer(clients, embedded=pid is not None or runs_functions_itself(clients.endpoint_url))
     account = deployer.account()
     stacks = [deployer.deploy(stack) for stack in read_assembly(directory, account, clients.region)]
     description = describe(clients, stacks, pid)
