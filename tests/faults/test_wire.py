@@ -23,6 +23,9 @@ class Till:
                 with wire.process():
                     self._sell(wire)
                 break
+        self._check()
+
+    def _check(self) -> None:
         if self.taken != 1:
             raise ValueError(f"taken {self.taken} times")
 
