@@ -109,7 +109,8 @@ def _enter_all(places: Places, stack: _Stack) -> None:
             continue
         match names.get("part"):
             case "queue":
-                places.queues.setdefault(names["saga"], {})[names["step"]] = physical_id
+                # Several steps may share a queue.
+                places.queues.setdefault(names["saga"], {}).update(dict.fromkeys(names["step"].split(","), physical_id))
             case "dead_letter_queue":
                 places.dead_letter_queues[names["saga"]] = physical_id
             case "api":

@@ -87,15 +87,20 @@ def _enter(description: Description, part: str, names: dict[str, str], physical_
         case "sagas_table" | "audit_table":
             description.tables[part.removesuffix("_table")] = physical_id
         case "queue":
-            description.queues.setdefault(names["saga"], {})[names["step"]] = physical_id
+            description.queues.setdefault(names["saga"], {}).update(_of_each(names["step"], physical_id))
         case "dead_letter_queue":
             description.dead_letter_queues[names["saga"]] = physical_id
         case "function":
-            description.functions.setdefault(names["saga"], {})[names["step"]] = physical_id
+            description.functions.setdefault(names["saga"], {}).update(_of_each(names["step"], physical_id))
         case "supervisor":
             description.supervisor = physical_id
         case _:
             pass
+
+
+def _of_each(steps: str, physical_id: str) -> dict[str, str]:
+    """Several steps may share a queue and a function."""
+    return dict.fromkeys(steps.split(","), physical_id)
 
 
 def _api_url(endpoint_url: str, deployed: Deployed, api: str) -> str:

@@ -52,3 +52,9 @@ def test_one_function_runs_all_steps(shared: Running) -> None:
 def test_one_function_runs_all_undos(shared: Running) -> None:
     saga = run(shared, {"drop": True})
     assert [step["status"] for step in saga["steps"]] == ["COMPENSATED", "COMPENSATED", "FAILED"]
+
+
+def test_every_step_has_the_one_queue_and_function(shared: Running) -> None:
+    for places in (shared.description["queues"]["relay"], shared.description["functions"]["relay"]):
+        assert len(places) > 1
+        assert len(set(places.values())) == 1
