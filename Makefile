@@ -35,23 +35,22 @@ demo: $(READY)  ## run the reference sagas on real files, here, and check what t
 run: $(READY)  ## run the stack here until Ctrl-C
 	@$(BIN)/sagas local up
 
-test: $(READY)  ## the tests
-	@$(PYTEST)
+test: unit aws e2e  ## the tests, by tier
 
-check: lint types imports unit aws e2e synth  ## the whole gate
+check: lint types imports test synth  ## the whole gate
 
 lint: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
 types: $(READY)
-	@$(BIN)/pyright
+	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 imports: $(READY)
 	@$(BIN)/lint-imports --no-logo
 
 unit: $(READY)  ## tests that need nothing
-	@$(PYTEST) tests/unit tests/handlers
+	@$(PYTEST) tests/unit tests/typing tests/handlers
 
 aws: $(READY)  ## tests of store, engine and template
 	@$(PYTEST) tests/store tests/engine tests/faults tests/cdk

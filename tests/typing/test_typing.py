@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 def test_pyright_accepts_what_is_right_and_reports_what_is_wrong() -> None:
     # in wrong_uses.py an error that is not reported is an unnecessary ignore, which is an error
     names = ("create_zip.py", "right_uses.py", "wrong_uses.py")
-    command = [sys.executable, "-m", "pyright", *(str(HERE / name) for name in names)]
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, *(str(HERE / name) for name in names)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE.parent.parent)
     assert done.returncode == 0, done.stdout + done.stderr
 
