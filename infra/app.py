@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks
 
@@ -16,7 +18,7 @@ def build_app(outdir: str | None = None) -> App:
     Args:
         outdir: where the templates go; by default ``CDK_OUTDIR``, which the CDK CLI sets, or ``cdk.out``.
     """
-    app = App(outdir=outdir)
+    app = App(outdir=outdir or os.environ.get("CDK_OUTDIR") or "cdk.out")
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     ReferenceStack(app, "Sagas")
     return app
