@@ -49,11 +49,6 @@ class SagaType:
         taken = (step for step in self.definition.steps if not step.retired)
         return tuple(StepState(step.name, undo=step.undo is not None) for step in taken)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the steps that a new saga takes."""
-        return tuple(step.name for step in self.new_steps)
-
     def has_code(self, name: str, *, undo: bool) -> bool:
         """Whether the code of that step, or of its undo, is deployed."""
         found = next((step for step in self.definition.steps if step.name == name), None)

@@ -51,10 +51,6 @@ class Queues:
         connect = cast("Any", boto3).client
         return connect("sqs", config=config, **self._where)
 
-    def knows(self, saga: str, step: str) -> bool:
-        """Whether a queue for that step is deployed."""
-        return step in self._routes.queues.get(saga, {})
-
     def send(self, message: Message, delay: float = 0.0) -> None:
         """Send ``message`` to its step's queue.
 
