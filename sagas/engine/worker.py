@@ -73,6 +73,7 @@ class Worker:
 
         Raises:
             NotFound: no such saga type or saga: the message belongs into the dead-letter queue.
+            InvalidRequest: the message does not fit its saga: likewise.
             Unavailable: the store or a queue is out of reach: the message must come back.
         """
         saga_type = self._registry.get(message.saga)
