@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from sagas.cli.output import fail, say
+from sagas.cli.supervising import StaleAfter, show_recovery
+from sagas.client import SagaClient
+from sagas.errors import SagaError
 from sagas.local.description import Description
 from sagas.local.errors import LocalStackError
 from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
 from sagas.local.stack import down as end_stack
 from sagas.local.stack import up as start_stack
-from sagas.local.tick import tick as run_supervisor
 
 __all__ = ["app"]
 
@@ -59,19 +61,12 @@ def down() -> None:
 
 
 @app.command()
-def tick(
-    stale_after: Annotated[
-        float | None, typer.Option(min=0, help="Seconds of silence that count as a stall; each saga's own by default.")
-    ] = None,
-) -> None:
+def tick(stale_after: StaleAfter = None) -> None:
     """Have the supervisor recover once, now."""
     try:
-        counts = run_supervisor(Path.cwd(), stale_after)
-    except LocalStackError as error:
+        show_recovery(SagaClient.local().recover(stale_after))
+    except SagaError as error:
         fail(str(error))
-    say(f"{counts['recovered']} recovered, {counts['untouched']} left as they were, {counts['failed']} failed")
-    for saga_id in counts.get("saga_ids", ()):
-        say(saga_id)
 
 
 def _show(description: Description, *, detach: bool = True) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sagas.cli import dead_letters, init, local, operating, reading, sweep
+from sagas.cli import dead_letters, init, local, operating, reading, supervising
 
 __all__ = ["app", "main"]
 
@@ -17,8 +17,8 @@ app = typer.Typer(
 )
 reading.add_to(app)
 operating.add_to(app)
+supervising.add_to(app)
 app.command()(init.init)
-app.command()(sweep.sweep)
 app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(local.app, name="local")
 

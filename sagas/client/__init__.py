@@ -1,10 +1,20 @@
-"""Sagas from Python, over the HTTP API: start, read, cancel, repair."""
+"""Sagas from Python, over the HTTP API: start, read, cancel, repair; and the supervisor, by hand."""
 
 from __future__ import annotations
 
 from sagas.client.client import SagaClient
 from sagas.client.dead_letters import DeadLetter, Redrive
-from sagas.client.views import AuditEntry, DefinitionView, ErrorView, Page, SagaView, StepView, Summary
+from sagas.client.views import (
+    AuditEntry,
+    DefinitionView,
+    ErrorView,
+    Page,
+    RecoveryView,
+    SagaView,
+    StepView,
+    Summary,
+    SweepView,
+)
 
 __all__ = [
     "AuditEntry",
@@ -12,9 +22,11 @@ __all__ = [
     "DefinitionView",
     "ErrorView",
     "Page",
+    "RecoveryView",
     "Redrive",
     "SagaClient",
     "SagaView",
     "StepView",
     "Summary",
+    "SweepView",
 ]

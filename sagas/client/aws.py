@@ -14,7 +14,10 @@ from sagas.errors import SagaError, Unavailable
 
 __all__ = ["code_of", "connect", "open_session", "translated"]
 
-_TRANSIENT = ("Throttling", "ThrottlingException", "RequestThrottled", "ServiceUnavailable", "InternalFailure")
+_TRANSIENT = (
+    "InternalFailure", "RequestThrottled", "ServiceException", "ServiceUnavailable", "Throttling",
+    "ThrottlingException", "TooManyRequestsException",
+)  # fmt: skip
 
 
 def open_session(region: str | None, profile: str | None) -> boto3.Session:

@@ -1,4 +1,4 @@
-"""The client: each method is one call of the API, or one look at a dead-letter queue."""
+"""The client: each method is one call of the API or of the supervisor, or one look at a dead-letter queue."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from sagas.authoring.saga import Saga, definition_of
 from sagas.client.aws import connect, open_session
 from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Redrive
 from sagas.client.places import Places, local_places, stack_places
+from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
-from sagas.client.views import AuditEntry, DefinitionView, Page, SagaView
+from sagas.client.views import AuditEntry, DefinitionView, Page, RecoveryView, SagaView, SweepView
 from sagas.client.waiting import Wait
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 
@@ -41,8 +42,8 @@ class SagaClient:
         api_url: of the API with its stage, like ``https://abc123.execute-api.eu-central-1.amazonaws.com/v1``.
         region: of the API; read from the URL, or taken from the session, if it is not given.
         session: whose credentials are used; a new one, which takes the environment's, by default.
-        places: where the queues are, for :meth:`dead_letters` and :meth:`redrive`; :meth:`from_stack` and
-            :meth:`local` find them.
+        places: where queues and supervisor are, for :meth:`dead_letters`, :meth:`redrive`, :meth:`recover` and
+            :meth:`sweep`; :meth:`from_stack` and :meth:`local` find them.
 
     Raises:
         SagaError: the region is not known.
@@ -312,12 +313,48 @@ class SagaClient:
         queue = self._dead_letter_queue(name)
         return queue.redrive() if saga_id is None else queue.move(saga_id)
 
+    def recover(self, stale_after: float | None = None) -> RecoveryView:
+        """Have the supervisor look for stalled sagas now, not at its next minute.
+
+        It takes over from dead workers and sends lost messages anew. Sagas that live are left alone.
+
+        Args:
+            stale_after: seconds of silence that count as a stall; each saga type's own by default.
+
+        Raises:
+            SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
+        """
+        return self._supervisor().recover(stale_after)
+
+    def sweep(self, name: str, *, dry_run: bool = False, force: bool = False) -> SweepView:
+        """Have the supervisor sweep the S3 objects that undone sagas of a type left behind, now and to the end.
+
+        The schedule stays as it is. See ``docs/sweep.md`` for what is touched and what never is.
+
+        Args:
+            name: of the type.
+            dry_run: look, and touch nothing.
+            force: go on even where most objects are orphans.
+
+        Returns:
+            What was seen and done. It may have ``stopped`` or met an ``error``.
+
+        Raises:
+            NotFound: there is no such type, or it declares no ``orphans``.
+            SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
+        """
+        return self._supervisor().sweep(name, dry_run=dry_run, force=force)
+
+    def _supervisor(self) -> Supervisor:
+        places = self._places
+        if not places.supervisor:
+            raise SagaError("this client does not know the supervisor; SagaClient.from_stack and SagaClient.local do")
+        return Supervisor(connect_lambda(self._session, self.region, places.endpoint_url), places.supervisor)
+
     def _dead_letter_queue(self, name: str) -> DeadLetterQueue:
         places = self._places
         if not places.dead_letter_queues:
-            raise SagaError(
-                "this client knows the API only; SagaClient.from_stack and SagaClient.local know the queues"
-            )
+            raise SagaError("this client does not know the queues; SagaClient.from_stack and SagaClient.local do")
         if name not in places.dead_letter_queues:
             raise NotFound(f"there is no saga named {name!r} here")
         sqs = connect(self._session, "sqs", self.region, places.endpoint_url)

@@ -1,4 +1,4 @@
-"""Where a service is: its API and its queues, as the local stack's file or CloudFormation describe them."""
+"""Where a service is: its API, queues and supervisor, as the local stack's file or CloudFormation describe them."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Places:
         endpoint_url: of an emulator; ``None`` on AWS.
         queues: URLs by saga and step.
         dead_letter_queues: URLs by saga.
+        supervisor: name of its function; empty if it is not known.
     """
 
     api_url: str = ""
@@ -37,6 +38,7 @@ class Places:
     endpoint_url: str | None = None
     queues: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
+    supervisor: str = ""
 
 
 def local_places(directory: Path) -> Places:
@@ -48,7 +50,7 @@ def local_places(directory: Path) -> Places:
     path = directory / ".sagas" / "local.json"
     try:
         data: dict[str, Any] = json.loads(path.read_text())
-        names = ("api_url", "region", "endpoint_url", "queues", "dead_letter_queues")
+        names = ("api_url", "region", "endpoint_url", "queues", "dead_letter_queues", "supervisor")
         return Places(**{name: data[name] for name in names})
     except FileNotFoundError:
         raise SagaError("no local stack is running here; `sagas local up` starts one") from None
@@ -113,6 +115,8 @@ def _enter_all(places: Places, stack: _Stack) -> None:
                 places.queues.setdefault(names["saga"], {}).update(dict.fromkeys(names["step"].split(","), physical_id))
             case "dead_letter_queue":
                 places.dead_letter_queues[names["saga"]] = physical_id
+            case "supervisor":
+                places.supervisor = physical_id
             case "api":
                 places.api_url = _api_url(
                     physical_id, places.region or "", _stage_of(stack.resources.values(), logical_id)

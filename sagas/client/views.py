@@ -1,10 +1,21 @@
-"""What the API answers, as types. Times are ISO 8601 in UTC; ``None`` means it has not happened."""
+"""What the API and the supervisor answer, as types. Times are ISO 8601 in UTC; ``None`` means it has not happened."""
 
 from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-__all__ = ["AuditEntry", "DefinitionView", "ErrorView", "Page", "ProgressView", "SagaView", "StepView", "Summary"]
+__all__ = [
+    "AuditEntry",
+    "DefinitionView",
+    "ErrorView",
+    "Page",
+    "ProgressView",
+    "RecoveryView",
+    "SagaView",
+    "StepView",
+    "Summary",
+    "SweepView",
+]
 
 
 class ErrorView(TypedDict):
@@ -107,3 +118,40 @@ class DefinitionView(TypedDict):
     disabled_until: str | None
     request: dict[str, Any]
     steps: list[dict[str, Any]]
+
+
+class RecoveryView(TypedDict):
+    """What one look at stalled sagas did.
+
+    ``untouched`` were alive after all, ``failed`` could not be recovered (the log says why), for ``left`` there was no
+    time. ``saga_ids`` names the recovered ones, 100 at most.
+    """
+
+    recovered: int
+    untouched: int
+    failed: int
+    left: int
+    saga_ids: list[str]
+
+
+class SweepView(TypedDict):
+    """What a sweep of one saga type saw and did; its fields are those of ``sagas.engine.orphans.SweepReport``."""
+
+    saga: str
+    prefix: str
+    dry_run: bool
+    action: str
+    bucket: str
+    listed: int
+    orphans: int
+    deleted: int
+    archived: int
+    handled: int
+    unknown: int
+    foreign: int
+    errors: int
+    sample: dict[str, list[str]]
+    finished: bool
+    start_after: str
+    stopped: str
+    error: str

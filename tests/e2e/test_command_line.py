@@ -237,10 +237,35 @@ class TestReading:
         )  # fmt: skip
 
 
-def test_the_stack_describes_its_queues_to_whoever_names_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def named(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The options that name the stack, as in an account."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", desk.stack.description["endpoint_url"])
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    return ["--stack", "Sagas", "--region", desk.stack.description["region"]]
+
+
+class TestSupervising:
+    """As on the local stack, so on one that is named."""
+
+    def test_recovers_now(self, desk: Desk, named: list[str]) -> None:
+        for where in ([], named):
+            report = desk.json("recover", "--stale-after", "3600", *where)
+            assert (report["failed"], report["left"]) == (0, 0)
+
+    def test_sweeps_now(self, desk: Desk, named: list[str]) -> None:
+        for where in ([], named):
+            report = desk.json("sweep", "create-zip", "--dry-run", *where)
+            assert (report["saga"], report["prefix"], report["finished"]) == ("create-zip", "create-zip/", True)
+            refused = desk.sagas("sweep", "checkout", *where)
+            assert (refused.returncode, refused.stdout) == (1, "")
+            # The emulator does not say which error it was, as Lambda does, but only its text.
+            assert refused.stderr.endswith("saga 'checkout' declares no orphans to sweep\n")
+
+
+@pytest.mark.usefixtures("named")
+def test_the_stack_describes_its_queues_to_whoever_names_it(desk: Desk) -> None:
     client = SagaClient.from_stack("Sagas", "us-east-1")
     assert client.api_url == "https://{}.execute-api.us-east-1.amazonaws.com/{}".format(
         *desk.stack.description["api_url"].split("/")[-2:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 from collections import Counter
@@ -25,7 +26,6 @@ from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import Order, Sweeper, sweeper_of
 from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.handlers.sweeping import sweep
-from sagas.local.errors import LocalStackError
 from sagas.store.objects import Objects, Page
 from tests.engine.conftest import World
 from tests.support.aws import REGION, LambdaContext
@@ -657,22 +657,41 @@ def test_the_task_refuses_what_does_not_fit(desk: Callable[..., Desk], wrong: di
 # The command
 
 
+class Lambda:
+    """Lambda with one function, the supervisor of a desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:
+        """Call the function as Lambda does: what it raises is part of the answer."""
+        event = json.loads(Payload)
+        assert (FunctionName, event["task"]) == ("the-supervisor", "sweep")
+        try:
+            answer = sweep(event, LambdaContext(), self._desk.deployment)
+        except SagaError as error:
+            raised = {"errorType": type(error).__name__, "errorMessage": str(error)}
+            return {"FunctionError": "Unhandled", "Payload": io.BytesIO(json.dumps(raised).encode())}
+        return {"Payload": io.BytesIO(json.dumps(answer).encode())}
+
+
 @pytest.fixture
-def command(desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Desk, Run]]:
-    """Make a desk, and ``sagas sweep`` that calls its supervisor's task."""
+def command(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., tuple[Desk, Run]]:
+    """Make a desk, and ``sagas sweep`` that calls its supervisor, found as the local stack's is."""
+    where = {"api_url": "http://127.0.0.1/v1", "region": REGION, "endpoint_url": None, "supervisor": "the-supervisor"}
+    (tmp_path / ".sagas").mkdir()
+    (tmp_path / ".sagas" / "local.json").write_text(json.dumps({**where, "queues": {}, "dead_letter_queues": {}}))
+    monkeypatch.chdir(tmp_path)
 
     def make(*classes: type[Any]) -> tuple[Desk, Run]:
         d = desk(*classes)
 
-        def invoke(event: dict[str, Any]) -> dict[str, Any]:
-            assert event["task"] == "sweep"
-            try:
-                answer = sweep(json.loads(json.dumps(event)), LambdaContext(), d.deployment)
-            except SagaError as error:
-                raise LocalStackError(str(error)) from error
-            return json.loads(json.dumps(answer))
+        def connect(*_: object) -> Lambda:
+            return Lambda(d)
 
-        monkeypatch.setattr("sagas.cli.sweep.invoke_supervisor", invoke)
+        monkeypatch.setattr("sagas.client.client.connect_lambda", connect)
         return d, lambda *options: CliRunner().invoke(app, ["sweep", *options])
 
     return make

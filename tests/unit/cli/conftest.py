@@ -22,7 +22,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[StubApi]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     with serving() as stub:
-        where = {"api_url": stub.url, "region": "us-east-1", "endpoint_url": stub.url}
+        where = {"api_url": stub.url, "region": "us-east-1", "endpoint_url": stub.url, "supervisor": "the-supervisor"}
         (tmp_path / ".sagas").mkdir()
         (tmp_path / ".sagas" / "local.json").write_text(
             json.dumps({**where, "queues": {"create-zip": {}}, "dead_letter_queues": {"create-zip": stub.url}})

@@ -227,6 +227,37 @@ class TestOperating:
         assert run(*arguments).exit_code == 2
 
 
+class TestSupervising:
+    REPORT: dict[str, Any] = {"recovered": 1, "untouched": 2, "failed": 0, "left": 3, "saga_ids": [SAGA_ID]}  # noqa: RUF012
+
+    @pytest.mark.parametrize("command", [["recover"], ["local", "tick"]])
+    def test_recovers_now(self, api: StubApi, run: Run, command: list[str]) -> None:
+        api.will(200, self.REPORT)
+        result = run(*command, "--stale-after", "5")
+        assert result.exit_code == 0, result.output
+        assert result.stdout.splitlines() == [
+            "1 recovered, 2 left as they were, 0 failed, 3 left for the next time", SAGA_ID,
+        ]  # fmt: skip
+        (asked,) = api.asked
+        assert asked.path.endswith("/2015-03-31/functions/the-supervisor/invocations")
+        assert asked.body == {"task": "recover", "stale_after": 5.0}
+
+    def test_as_json(self, api: StubApi, run: Run) -> None:
+        api.will(200, self.REPORT)
+        assert json.loads(run("recover", "--json").stdout) == self.REPORT
+
+    @pytest.mark.parametrize("command", [["recover"], ["local", "tick"], ["sweep", "create-zip"]])
+    def test_that_fails_in_one_line(self, api: StubApi, run: Run, command: list[str]) -> None:
+        api.will(200, {"errorType": "Error", "errorMessage": "out\nof order"}, {"X-Amz-Function-Error": "Unhandled"})
+        result = run(*command)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr == "sagas: the supervisor failed: out of order\n"
+
+    @pytest.mark.parametrize("command", [["recover"], ["local", "tick"]])
+    def test_patience_is_a_number_from_0(self, run: Run, command: list[str]) -> None:
+        assert run(*command, "--stale-after", "-1").exit_code == 2
+
+
 class TestErrors:
     def test_are_one_line(self, api: StubApi, run: Run) -> None:
         api.will(409, an_error("conflict", "the saga is\nCOMPLETED"))

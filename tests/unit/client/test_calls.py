@@ -180,7 +180,7 @@ class TestLocal:
         api.will(200, a_saga())
         where: dict[str, Any] = {
             "api_url": api.url, "region": "us-east-1", "endpoint_url": "http://127.0.0.1:1", "queues": {},
-            "dead_letter_queues": {}, "tables": {},
+            "dead_letter_queues": {}, "supervisor": "", "tables": {},
         }  # fmt: skip
         (tmp_path / ".sagas").mkdir()
         (tmp_path / ".sagas" / "local.json").write_text(json.dumps(where))
@@ -199,5 +199,5 @@ class TestLocal:
 
 
 def test_queues_must_be_known(client: SagaClient) -> None:
-    with pytest.raises(SagaError, match="knows the API only"):
+    with pytest.raises(SagaError, match="does not know the queues"):
         client.dead_letters("create-zip")

@@ -21,6 +21,7 @@ API = {
 QUEUES = {
     "Take": {"Type": "AWS::SQS::Queue", "Metadata": {"sagas": {"part": "queue", "saga": "pay", "step": "take"}}},
     "Dead": {"Type": "AWS::SQS::Queue", "Metadata": {"sagas": {"part": "dead_letter_queue", "saga": "pay"}}},
+    "Watch": {"Type": "AWS::Lambda::Function", "Metadata": {"sagas": {"part": "supervisor"}}},
     "Other": {"Type": "AWS::SQS::Queue"},
 }
 
@@ -67,11 +68,12 @@ def stubbed(session: boto3.Session, monkeypatch: pytest.MonkeyPatch) -> Generato
 
 def test_finds_parts_also_in_nested_stacks(stubbed: StubbedSession) -> None:
     stubbed.will_hold("shop", API, {"Api": "abc", "Stage": "v1", "Nested": "arn:nested", "Gone": "https://gone"})
-    stubbed.will_hold("arn:nested", QUEUES, {"Take": "https://take", "Dead": "https://dead", "Other": "https://other"})
+    inner = {"Take": "https://take", "Dead": "https://dead", "Watch": "shop-Supervisor", "Other": "https://other"}
+    stubbed.will_hold("arn:nested", QUEUES, inner)
     places = stack_places(cast("boto3.Session", stubbed), "shop")
     assert places.api_url == "https://abc.execute-api.eu-central-1.amazonaws.com/v1"
     assert (places.queues, places.dead_letter_queues) == ({"pay": {"take": "https://take"}}, {"pay": "https://dead"})
-    assert (places.region, places.endpoint_url) == ("eu-central-1", None)
+    assert (places.region, places.endpoint_url, places.supervisor) == ("eu-central-1", None, "shop-Supervisor")
 
 
 def test_a_stack_of_something_else(stubbed: StubbedSession) -> None:

@@ -1,0 +1,97 @@
+"""``sagas recover | sweep``: what the supervisor does by itself, now."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sagas.cli.output import emit, fail, plain, say
+from sagas.cli.reading import Name
+from sagas.cli.target import Target, on_target
+from sagas.client import RecoveryView, SweepView
+
+__all__ = ["StaleAfter", "add_to", "show_recovery"]
+
+StaleAfter = Annotated[
+    float | None, typer.Option(min=0, help="Seconds of silence that count as a stall; each saga's own by default.")
+]
+_DONE = {"delete": "deleted", "archive": "archived and deleted", "report": "reported", "on_orphans": "handled"}
+_MEANING = {
+    "orphans": "left by sagas that were undone",
+    "unknown": "of sagas that do not exist here; never touched",
+    "foreign": "whose key no saga of this type made; never touched",
+    "errors": "not dealt with",
+}
+
+
+@on_target
+def recover(target: Target, stale_after: StaleAfter = None) -> None:
+    """Have the supervisor recover stalled sagas now, not at its next minute."""
+    report = target.client().recover(stale_after)
+    if target.as_json:
+        emit(report)
+    else:
+        show_recovery(report)
+
+
+def show_recovery(report: RecoveryView) -> None:
+    """Print what a recovery did."""
+    left = f", {report['left']} left for the next time" if report["left"] else ""
+    say(f"{report['recovered']} recovered, {report['untouched']} left as they were, {report['failed']} failed{left}")
+    for saga_id in report["saga_ids"]:
+        say(saga_id)
+
+
+@on_target
+def sweep(
+    target: Target,
+    name: Name,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and touch nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Go on even where most objects are orphans.")] = False,
+) -> None:
+    """Sweep the S3 objects that undone sagas of a type left behind, once, now."""
+    report = target.client().sweep(name, dry_run=dry_run, force=force)
+    if target.as_json:
+        emit(report)
+    else:
+        _show(report)
+    _judge(report)
+
+
+def _show(report: SweepView) -> None:
+    say(f"{report['saga']}: {report['listed']} objects under {report['prefix']} in {report['bucket']}")
+    for kind, meaning in _MEANING.items():
+        if report[kind] or kind == "orphans":
+            say(f"{kind:8} {report[kind]:6}  {meaning}{_what_became(kind, report)}")
+        for key in report["sample"].get(kind, ()):
+            say(f"         {plain(key)}")
+
+
+def _what_became(kind: str, report: SweepView) -> str:
+    if kind != "orphans" or not report["orphans"]:
+        return ""
+    done = _DONE.get(report["action"], report["action"])
+    if report["dry_run"]:
+        return f"; would be {done}"
+    if report["action"] == "report":
+        return f"; {done}"
+    return f"; {max(report['deleted'], report['handled'])} {done}"
+
+
+def _judge(report: SweepView) -> None:
+    """End with exit code 1 when something was left that should not be."""
+    if report["error"]:
+        fail(f"the sweep of {report['saga']} failed: {report['error']}")
+    if report["stopped"] and report["dry_run"]:
+        typer.echo(f"sagas: a sweep would stop: {report['stopped']}; --force would go on", err=True)
+    elif report["stopped"] and report["action"] != "report":
+        fail(f"stopped: {report['stopped']}; look with --dry-run, and --force goes on")
+    if report["errors"]:
+        fail(f"{report['errors']} objects could not be dealt with")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    app.command("recover")(recover)
+    app.command("sweep")(sweep)

@@ -1,0 +1,152 @@
+"""The supervisor, called by hand: recover now, sweep now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from sagas.client.aws import code_of, translated
+from sagas.client.views import RecoveryView, SweepView
+from sagas.errors import InvalidRequest, NotFound, SagaError
+
+__all__ = ["Supervisor", "connect_lambda"]
+
+_LONGEST_CALL = 310
+"""Seconds to wait for an answer: a little more than the function's own timeout."""
+_SWEEP_SECONDS = 15.0
+"""How long one call may sweep; what is left is the next call's, so that a long sweep can be interrupted."""
+_COUNTS = ("listed", "orphans", "deleted", "archived", "handled", "unknown", "foreign", "errors")
+_KINDS = ("orphans", "unknown", "foreign", "errors")
+_MOST_SHOWN = 100
+_DENIED = ("AccessDeniedException", "AccessDenied")
+_RAISED: Mapping[str, type[SagaError]] = {"NotFound": NotFound, "InvalidRequest": InvalidRequest}
+
+
+def connect_lambda(session: boto3.Session, region: str, endpoint_url: str | None) -> Any:
+    """Return a boto3 client of Lambda that waits as long as the supervisor may take, and calls it once.
+
+    Args:
+        session: whose credentials are used.
+        region: of the function.
+        endpoint_url: of an emulator; ``None`` on AWS.
+    """
+    config = Config(
+        connect_timeout=5, read_timeout=_LONGEST_CALL, tcp_keepalive=True, retries={"total_max_attempts": 1}
+    )
+    return cast("Any", session).client("lambda", region_name=region, endpoint_url=endpoint_url, config=config)
+
+
+class Supervisor:
+    """Calls the supervisor of a service.
+
+    Args:
+        client: of Lambda, as :func:`connect_lambda` makes it.
+        function: name of the supervisor's function.
+    """
+
+    def __init__(self, client: Any, function: str) -> None:
+        self._client = client
+        self._function = function
+
+    def recover(self, stale_after: float | None) -> RecoveryView:
+        """Recover stalled sagas, once.
+
+        Args:
+            stale_after: seconds of silence that count as a stall; each saga type's own by default.
+
+        Raises:
+            Unavailable: Lambda is out of reach or throttles.
+            SagaError: the caller may not invoke the function, or the function failed.
+        """
+        given = {} if stale_after is None else {"stale_after": stale_after}
+        return cast("RecoveryView", self._call({"task": "recover", **given}))
+
+    def sweep(self, name: str, *, dry_run: bool, force: bool) -> SweepView:
+        """Sweep one saga type to the end, in as many calls as it takes; return one report for all.
+
+        Args:
+            name: of the saga type.
+            dry_run: look, and touch nothing.
+            force: go on however many orphans there are.
+
+        Raises:
+            NotFound: there is no such type, or it declares no ``orphans``.
+            Unavailable: Lambda is out of reach or throttles.
+            SagaError: the caller may not invoke the function, or the function failed or gets nowhere.
+        """
+        total: SweepView | None = None
+        event = {"task": "sweep", "now": True, "seconds": _SWEEP_SECONDS, "saga": name}
+        while True:
+            place = {"start_after": total["start_after"] if total else "", "dry_run": dry_run, "force": force}
+            swept = self._call(event | place).get("swept")
+            if not swept:
+                raise SagaError("the supervisor swept nothing")
+            report: SweepView = swept[0]
+            moved = any(report[count] for count in ("listed", "deleted"))
+            total = _together(total, report)
+            if report["finished"] or report["error"] or (report["stopped"] and not report["dry_run"]):
+                return total
+            if not moved:
+                raise SagaError("the supervisor had no time to sweep")
+
+    def _call(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        with translated("Lambda"):
+            try:
+                called = self._client.invoke(FunctionName=self._function, Payload=json.dumps(event).encode())
+            except ClientError as error:
+                if code_of(error) not in _DENIED:
+                    raise
+                raise _refused(error, self._function) from error
+            answer = _read(called["Payload"].read())
+        if "FunctionError" in called:
+            raise _failed(answer)
+        return answer
+
+
+def _read(payload: bytes) -> dict[str, Any]:
+    try:
+        answer: Any = json.loads(payload)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise SagaError("the supervisor's answer cannot be read: this is another function")
+    return cast("dict[str, Any]", answer)
+
+
+def _refused(error: ClientError, function: str) -> SagaError:
+    told: dict[str, Any] = getattr(error, "response", {}).get("Error", {})
+    return SagaError(
+        f"you may not call the supervisor; it takes lambda:InvokeFunction on {function}: {told.get('Message', '')}"
+    )
+
+
+def _failed(answer: Mapping[str, Any]) -> SagaError:
+    """What the function raised, where that is the caller's to mend; else that it failed."""
+    message = str(answer.get("errorMessage") or "it gave no reason")
+    raised = _RAISED.get(str(answer.get("errorType")))
+    return raised(message) if raised else SagaError(f"the supervisor failed: {message}")
+
+
+def _together(total: SweepView | None, report: SweepView) -> SweepView:
+    """Both as one: counts and examples of both, and the state of the later."""
+    if total is None:
+        return report
+    sums = {count: total[count] + report[count] for count in _COUNTS}
+    both = report | sums | {"sample": _samples(total, report), "stopped": total["stopped"] or report["stopped"]}
+    return cast("SweepView", both)
+
+
+def _samples(total: SweepView, report: SweepView) -> dict[str, list[str]]:
+    """The examples of both, the first ones first, a hundred at most."""
+    left, samples = _MOST_SHOWN, cast("dict[str, list[str]]", {})
+    for kind in _KINDS:
+        found = [*total["sample"].get(kind, ()), *report["sample"].get(kind, ())][:left]
+        left -= len(found)
+        if found:
+            samples[kind] = found
+    return samples

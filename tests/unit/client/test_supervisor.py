@@ -1,0 +1,149 @@
+"""The supervisor called by hand: what is asked of Lambda, and what its answers mean."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Generator
+from typing import Any, cast
+
+import boto3
+import pytest
+from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+from botocore.stub import Stubber
+
+from sagas import SagaClient
+from sagas.client.places import Places
+from sagas.client.supervisor import Supervisor, connect_lambda
+from sagas.errors import InvalidRequest, NotFound, SagaError, Unavailable
+
+NAME = "shop-Supervisor"
+RECOVERED: dict[str, Any] = {"recovered": 1, "untouched": 2, "failed": 0, "left": 0, "saga_ids": ["a"]}
+
+
+@pytest.fixture
+def stubber(session: boto3.Session) -> Generator[Any]:
+    """Lambda that answers as it is told."""
+    with cast("Any", Stubber)(connect_lambda(session, "eu-central-1", None)) as stub:
+        yield stub
+        stub.assert_no_pending_responses()
+
+
+@pytest.fixture
+def supervisor(stubber: Any) -> Supervisor:
+    return Supervisor(stubber.client, NAME)
+
+
+def _will(stubber: Any, event: Any, answer: Any, **further: Any) -> None:
+    asked = {"FunctionName": NAME, "Payload": json.dumps(event).encode()}
+    payload = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+    stubber.add_response("invoke", {"Payload": io.BytesIO(payload), "StatusCode": 200, **further}, asked)
+
+
+def _report(**fields: Any) -> dict[str, Any]:
+    counts = dict.fromkeys(("listed", "orphans", "deleted", "archived", "handled", "unknown", "foreign", "errors"), 0)
+    named: dict[str, Any] = {
+        "saga": "zip",
+        "prefix": "zips/",
+        "dry_run": False,
+        "action": "delete",
+        "bucket": "zips",
+        "sample": {},
+    }
+    return {**counts, **named, "finished": True, "start_after": "", "stopped": "", "error": "", **fields}
+
+
+def _sweep_event(start_after: str = "") -> dict[str, Any]:
+    fixed = {"task": "sweep", "now": True, "seconds": 15.0, "saga": "zip"}
+    return {**fixed, "start_after": start_after, "dry_run": False, "force": False}
+
+
+def test_recovers_each_type_by_its_own_patience(stubber: Any, supervisor: Supervisor) -> None:
+    _will(stubber, {"task": "recover"}, RECOVERED)
+    assert supervisor.recover(None) == RECOVERED
+
+
+def test_recovers_with_the_patience_given(stubber: Any, supervisor: Supervisor) -> None:
+    _will(stubber, {"task": "recover", "stale_after": 0.0}, RECOVERED)
+    assert supervisor.recover(0.0) == RECOVERED
+
+
+def test_sweeps_to_the_end_and_adds_up(stubber: Any, supervisor: Supervisor) -> None:
+    first = _report(listed=3, orphans=1, deleted=1, sample={"orphans": ["k1"]}, finished=False, start_after="k3")
+    _will(stubber, _sweep_event(), {"swept": [first]})
+    _will(stubber, _sweep_event("k3"), {"swept": [_report(listed=2, orphans=1, sample={"orphans": ["k4"]})]})
+    assert supervisor.sweep("zip", dry_run=False, force=False) == _report(
+        listed=5, orphans=2, deleted=1, sample={"orphans": ["k1", "k4"]}
+    )
+
+
+def test_a_sweep_that_gets_nowhere_ends(stubber: Any, supervisor: Supervisor) -> None:
+    _will(stubber, _sweep_event(), {"swept": [_report(finished=False)]})
+    with pytest.raises(SagaError, match="no time to sweep"):
+        supervisor.sweep("zip", dry_run=False, force=False)
+
+
+def test_whoever_may_not_call_it_is_told_what_it_takes(stubber: Any, supervisor: Supervisor) -> None:
+    message = "User: arn:aws:iam::1:user/ann is not authorized to perform: lambda:InvokeFunction"
+    stubber.add_client_error("invoke", "AccessDeniedException", message, 403)
+    with pytest.raises(SagaError, match=rf"takes lambda:InvokeFunction on {NAME}: {message}") as caught:
+        supervisor.recover(None)
+    assert type(caught.value) is SagaError
+
+
+@pytest.mark.parametrize(("raised", "error"), [("NotFound", NotFound), ("InvalidRequest", InvalidRequest)])
+def test_what_the_caller_can_mend_is_raised_as_it_was(
+    stubber: Any, supervisor: Supervisor, raised: str, error: type[SagaError]
+) -> None:
+    answer = {"errorType": raised, "errorMessage": "there is no saga named 'zip' here"}
+    _will(stubber, _sweep_event(), answer, FunctionError="Unhandled")
+    with pytest.raises(error, match=r"^there is no saga named 'zip' here$"):
+        supervisor.sweep("zip", dry_run=False, force=False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (
+            {"errorType": "Sandbox.Timedout", "errorMessage": "Task timed out after 300.00 seconds"},
+            "failed: Task timed",
+        ),
+        ({}, "failed: it gave no reason"),
+        (b"not json", "cannot be read"),
+        ([1], "cannot be read"),
+    ],
+)
+def test_a_function_that_fails(stubber: Any, supervisor: Supervisor, answer: Any, message: str) -> None:
+    _will(stubber, {"task": "recover"}, answer, FunctionError="Unhandled")
+    with pytest.raises(SagaError, match=message):
+        supervisor.recover(None)
+
+
+@pytest.mark.parametrize("code", ["TooManyRequestsException", "ServiceException"])
+def test_throttled_or_out_of_order_it_is_worth_another_try(stubber: Any, supervisor: Supervisor, code: str) -> None:
+    stubber.add_client_error("invoke", code, "later")
+    with pytest.raises(Unavailable, match=code):
+        supervisor.recover(None)
+
+
+@pytest.mark.parametrize("error", [ConnectTimeoutError, ReadTimeoutError])
+def test_out_of_reach(error: type[Exception]) -> None:
+    class Away:
+        def invoke(self, **_: Any) -> Any:
+            raise cast("Any", error)(endpoint_url="https://lambda")
+
+    with pytest.raises(Unavailable, match=f"Lambda is out of reach: {error.__name__}"):
+        Supervisor(Away(), NAME).recover(None)
+
+
+def test_it_is_called_once_and_waited_for(session: boto3.Session) -> None:
+    config = connect_lambda(session, "eu-central-1", None).meta.config
+    assert config.retries["total_max_attempts"] == 1
+    assert config.read_timeout > 300
+
+
+def test_a_client_that_knows_the_api_only(session: boto3.Session) -> None:
+    client = SagaClient("https://127.0.0.1/v1", session=session, places=Places("https://127.0.0.1/v1"))
+    for call in (client.recover, lambda: client.sweep("zip")):
+        with pytest.raises(SagaError, match="does not know the supervisor"):
+            call()
