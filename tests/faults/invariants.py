@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Protocol
 
 from sagas.core.states import SagaState, SagaStatus, StepStatus
-from sagas.engine.registry import SagaType
+from sagas.engine.registry import Registry, SagaType
 from sagas.testing.faults import DELAYS, Fault, Plan
-from tests.faults.world import Began, Effect, Entered, World
+from tests.faults.mailbox import Letter
+from tests.faults.world import Began, Effect, Entered, Event, Rows, World
 
-__all__ = ["check"]
+__all__ = ["Remains", "check", "check_rest"]
 
 _REPORTS = frozenset({"StepCompleted", "StepFailed", "StepLost"})
 _UNDO_REPORTS = frozenset({"StepCompensated", "CompensationAttemptFailed", "CompensationFailed"})
@@ -22,37 +23,58 @@ _BACKWARD = frozenset({"COMPENSATING", "COMPENSATED", "CANCELLED", "COMPENSATION
 
 _FINAL = frozenset({"COMPLETED", "COMPENSATED", "CANCELLED"})
 
-Rows = list[dict[str, Any]]
+class Remains(Protocol):
+    """What is there when all is at rest."""
+
+    @property
+    def registry(self) -> Registry: ...
+    @property
+    def letters(self) -> Sequence[Letter]: ...
+    @property
+    def dead_letters(self) -> Sequence[Letter]: ...
+    @property
+    def events(self) -> Sequence[Event]: ...
+
+    def states(self) -> list[SagaState]: ...
+    def entries(self, saga_id: str) -> Rows: ...
+    def lost_payloads(self) -> list[str]: ...
 
 
 def check(world: World, points: Plan) -> list[str]:
     """Return what is violated, each in a sentence."""
-    found = list(_queues(world))
+    found = check_rest(world)
     for state in world.states():
-        entries = world.entries(state.saga_id)
-        saga_type = world.registry.get(state.saga)
-        own = [event for event in world.events if _saga_of(event) == state.saga_id]
-        found += _journal(state, entries, own)
-        found += _end(world, state, entries)
-        found += _steps(state, saga_type, entries)
-        found += _executions(saga_type, entries, own)
-        found += _accounted(state, entries, own)
+        own = _own(world, state)
         found += _order(own)
         if not any(point.fault in DELAYS for point in points):
             found += _no_repetition(own)
     return found
 
 
-def _saga_of(event: Began | Effect | Entered) -> str:
+def check_rest(remains: Remains) -> list[str]:
+    """Return what is wrong with what is there when all is at rest, each in a sentence."""
+    found = [f"{len(remains.letters)} messages are left in the queues"] if remains.letters else []
+    found += [f"entry {entry} points to a payload that is not there" for entry in remains.lost_payloads()]
+    for state in remains.states():
+        entries, own = remains.entries(state.saga_id), _own(remains, state)
+        saga_type = remains.registry.get(state.saga)
+        found += _journal(state, entries, own)
+        found += _end(remains, state)
+        found += _steps(state, saga_type, entries)
+        found += _executions(saga_type, entries, own)
+        found += _accounted(state, entries, own)
+    return found
+
+
+def _own(remains: Remains, state: SagaState) -> list[Event]:
+    return [event for event in remains.events if _saga_of(event) == state.saga_id]
+
+
+def _saga_of(event: Event) -> str:
     return event.saga_id if isinstance(event, Entered) else event.key.split(":")[0]
 
 
-def _queues(world: World) -> Iterator[str]:
-    if world.mailbox.letters:
-        yield f"{len(world.mailbox.letters)} messages are left in the queues"
-
-
-def _journal(state: SagaState, entries: Rows, own: list[Began | Effect | Entered]) -> Iterator[str]:
+def _journal(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]:
     if [entry["seq"] for entry in entries] != list(range(1, state.seq + 1)):
         yield f"the journal has entries {[entry['seq'] for entry in entries]}, the saga is at {state.seq}"
     written = Counter(event.seq for event in own if isinstance(event, Entered))
@@ -73,7 +95,7 @@ def _journal(state: SagaState, entries: Rows, own: list[Began | Effect | Entered
             yield f"entry {entry['seq']} says {entry['status']} after undoing began"
 
 
-def _end(world: World, state: SagaState, entries: Rows) -> Iterator[str]:
+def _end(remains: Remains, state: SagaState) -> Iterator[str]:
     if not state.over and state.status is not SagaStatus.DEAD_LETTERED:
         yield f"the saga is left {state.status}"
     if state.lease is not None:
@@ -84,12 +106,9 @@ def _end(world: World, state: SagaState, entries: Rows) -> Iterator[str]:
         yield f"the saga is {state.status}, and nobody is told"
     if state.over and state.in_doubt and not state.attention and not state.resolution_seq:
         yield f"{state.in_doubt} is in doubt, and nobody is told"
-    dead = [letter.message_id for letter in world.mailbox.dead]
+    dead = [letter.message_id for letter in remains.dead_letters]
     if state.status is SagaStatus.DEAD_LETTERED and (state.dead is None or state.dead.message_id not in dead):
         yield f"the saga is DEAD_LETTERED, but its message {state.dead} is not among the dead letters {dead}"
-    for row in world.tables.items(world.settings.audit_table):
-        if "payload_ref" in row and row["payload_ref"]["S"] not in world.objects:
-            yield f"entry {row['seq']} points to a payload that is not there"
 
 
 def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str]:
@@ -111,7 +130,7 @@ def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str
             yield f"an execution of {step.name} was lost, and nothing tells of it"
 
 
-def _executions(saga_type: SagaType, entries: Rows, own: list[Began | Effect | Entered]) -> Iterator[str]:
+def _executions(saga_type: SagaType, entries: Rows, own: list[Event]) -> Iterator[str]:
     budgets = 1 + sum(entry["action"] == "Redriven" for entry in entries)
     began: dict[tuple[str, bool], list[Began]] = defaultdict(list)
     for event in own:
@@ -131,7 +150,7 @@ def _executions(saga_type: SagaType, entries: Rows, own: list[Began | Effect | E
         yield "a step and its undo share an idempotency key"
 
 
-def _accounted(state: SagaState, entries: Rows, own: list[Began | Effect | Entered]) -> Iterator[str]:
+def _accounted(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]:
     """Each execution has one entry that says what became of it."""
     told = Counter(
         (entry["step"], entry["action"] in _UNDO_REPORTS, entry["attempt"])
@@ -144,7 +163,7 @@ def _accounted(state: SagaState, entries: Rows, own: list[Began | Effect | Enter
             yield f"execution {event.attempt} of {event.name} (undo: {event.undo}) has {times} entries"
 
 
-def _order(own: list[Began | Effect | Entered]) -> Iterator[str]:
+def _order(own: list[Event]) -> Iterator[str]:
     """What must not come after what."""
     turned, open_runs = False, dict[tuple[str, int], Began]()
     for event in own:
@@ -164,7 +183,7 @@ def _order(own: list[Began | Effect | Entered]) -> Iterator[str]:
                 pass
 
 
-def _no_repetition(own: list[Began | Effect | Entered]) -> Iterator[str]:
+def _no_repetition(own: list[Event]) -> Iterator[str]:
     """While nobody lingers: nothing begins whose result is known, and only the newest message may run anything."""
     known = set[tuple[str, bool]]()
     for event in own:

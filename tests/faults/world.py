@@ -10,7 +10,7 @@ import io
 import json
 import logging
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -36,7 +36,7 @@ from tests.faults.tables import MemoryTables
 from tests.support.aws import REGION, LambdaContext
 from tests.support.bench import ManualClock
 
-__all__ = ["Began", "Effect", "Entered", "World", "world"]
+__all__ = ["Began", "Effect", "Entered", "ENVIRONMENT", "Event", "Rows", "World", "rows_of", "world"]
 
 LIFETIME = 40.0
 """Seconds a function may act."""
@@ -48,6 +48,16 @@ _START = 1_790_000_000.0
 _BASE = "https://sqs.eu-central-1.amazonaws.com/123456789012"
 _MOST_RECEIVES = 10
 _MOST_EVENTS = 400
+ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": REGION,
+    "POWERTOOLS_SERVICE_NAME": "faults",
+    "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
+    "POWERTOOLS_LOG_LEVEL": "CRITICAL",
+    "SAGAS_MAX_RECEIVES": str(_MOST_RECEIVES),
+}
+"""What the functions find in their environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +102,7 @@ class Entered:
 
 
 Event = Began | Effect | Entered
+Rows = list[dict[str, Any]]
 
 
 class World:
@@ -329,22 +340,41 @@ class World:
             found = [self.deployment.control.get(saga_id) for saga_id in ids]
         return [state for state in found if state is not None]
 
-    def entries(self, saga_id: str) -> list[dict[str, Any]]:
+    def entries(self, saga_id: str) -> Rows:
         """A saga's journal, as the table has it."""
+        return rows_of(self.tables.items(self.settings.audit_table), saga_id)
+
+    def lost_payloads(self) -> list[str]:
+        """The entries whose payload is stored aside, but is not there."""
         rows = self.tables.items(self.settings.audit_table)
-        return [
-            {
-                "seq": int(row["seq"]["N"]),
-                "token": int(row["token"]["N"]),
-                "action": row["action"]["S"],
-                "status": row["status"]["S"],
-                "step": row.get("step", {}).get("S"),
-                "attempt": int(row.get("attempt", {}).get("N", 0)),
-                "at": epoch(row["at"]["S"]),
-            }
-            for row in rows
-            if row["saga_id"]["S"] == saga_id
-        ]
+        return [row["seq"]["N"] for row in rows if "payload_ref" in row and row["payload_ref"]["S"] not in self.objects]
+
+    @property
+    def letters(self) -> list[Letter]:
+        """The messages in the queues."""
+        return self.mailbox.letters
+
+    @property
+    def dead_letters(self) -> list[Letter]:
+        """The messages in the dead-letter queues."""
+        return self.mailbox.dead
+
+
+def rows_of(items: Iterable[dict[str, Any]], saga_id: str) -> Rows:
+    """Return what is to be checked of a saga's journal entries, given the audit table's items."""
+    return [
+        {
+            "seq": int(row["seq"]["N"]),
+            "token": int(row["token"]["N"]),
+            "action": row["action"]["S"],
+            "status": row["status"]["S"],
+            "step": row.get("step", {}).get("S"),
+            "attempt": int(row.get("attempt", {}).get("N", 0)),
+            "at": epoch(row["at"]["S"]),
+        }
+        for row in items
+        if row["saga_id"]["S"] == saga_id
+    ]
 
 
 def _at_rest(state: SagaState) -> bool:
@@ -363,16 +393,7 @@ def world() -> Generator[World]:
             clients[service] = make(service, **(options | {"region_name": REGION}))
         return clients[service]
 
-    environment = {
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": REGION,
-        "POWERTOOLS_SERVICE_NAME": "faults",
-        "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
-        "POWERTOOLS_LOG_LEVEL": "CRITICAL",
-        "SAGAS_MAX_RECEIVES": str(_MOST_RECEIVES),
-    }
-    with patch.dict(os.environ, environment), patch.object(boto3, "client", client):
+    with patch.dict(os.environ, ENVIRONMENT), patch.object(boto3, "client", client):
         step_handler.reset()
         yield World()
         step_handler.reset()

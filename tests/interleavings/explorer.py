@@ -1,0 +1,108 @@
+"""Going through every order in which things can happen, each moment once."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.faults.invariants import check_rest
+from tests.faults.sagas import STAGE
+from tests.interleavings.moves import Moves
+from tests.interleavings.remains import Remains
+from tests.interleavings.replay import Replay
+from tests.interleavings.snapshot import Snapshot
+from tests.interleavings.watch import Violation
+
+__all__ = ["Exploration", "Story", "explore"]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is explored.
+
+    Args:
+        saga: the saga type.
+        budget: how often each disturbance may happen.
+        fail: by step or undo: how many executions fail.
+        reject: steps that are rejected.
+    """
+
+    saga: type
+    budget: Mapping[str, int]
+    fail: Mapping[str, int] = field(default_factory=dict[str, int])
+    reject: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Exploration:
+    """What came of it."""
+
+    moments: int = 0
+    moves: int = 0
+    runs: int = 0
+    seconds: float = 0.0
+    complete: bool = True
+    ends: Counter[str] = field(default_factory=Counter[str])
+    violations: list[tuple[str, list[str]]] = field(default_factory=list[tuple[str, list[str]]])
+
+    def __str__(self) -> str:
+        ends = ", ".join(f"{status} {count}" for status, count in sorted(self.ends.items()))
+        cut = "" if self.complete else " (cut short)"
+        return (
+            f"{self.moments:>8} moments{cut}, {self.moves:>8} moves, {self.runs} runs of the code, "
+            f"{len(self.violations)} violations, {self.seconds:.0f} s; ends: {ends}"
+        )
+
+
+def explore(story: Story, *, stop: bool = False, most: int = 10_000_000) -> Exploration:
+    """Go through all of a story's orders, breadth first, so that what is found is found in its shortest form.
+
+    Args:
+        story: what may happen.
+        stop: at the first violation.
+        most: moments after which to give up.
+    """
+    began, found = time.monotonic(), Exploration()
+    STAGE.fail, STAGE.reject = dict(story.fail), set(story.reject)
+    replay = Replay(story.saga)
+    with replay.installed():
+        _walk(Moves(replay, story.budget), found, stop, most)
+    found.runs, found.seconds = replay.runs, time.monotonic() - began
+    return found
+
+
+def _walk(moves: Moves, found: Exploration, stop: bool, most: int) -> None:
+    first = moves.begin(1_790_000_000.0)
+    came: dict[Snapshot, tuple[Snapshot, str] | None] = {first: None}
+    level = [first]
+    while level:
+        coming: list[Snapshot] = []
+        for at in level:
+            quiet = True
+            for what, after in moves.of(at):
+                found.moves += 1
+                quiet = False
+                if isinstance(after, Violation):
+                    found.violations.append((str(after), [*_way(came, at), what]))
+                elif after not in came:
+                    came[after] = (at, what)
+                    coming.append(after)
+            if quiet:
+                found.ends[moves.item(at.tables)["status"]["S"]] += 1
+                for wrong in check_rest(Remains(moves.replay, moves.shelf[at.tables], at)):
+                    found.violations.append((wrong, _way(came, at)))
+            if (found.violations and stop) or len(came) > most:
+                found.moments, found.complete = len(came), False
+                return
+        level = coming
+    found.moments = len(came)
+
+
+def _way(came: dict[Snapshot, tuple[Snapshot, str] | None], at: Snapshot) -> list[str]:
+    way: list[str] = []
+    while (step := came[at]) is not None:
+        at, what = step
+        way.append(what)
+    return way[::-1]

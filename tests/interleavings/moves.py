@@ -1,0 +1,348 @@
+"""What can happen next: somebody's request lands, a message is delivered, a process dies, time passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from sagas.core.times import epoch
+from tests.faults.mailbox import Letter
+from tests.interleavings.replay import LOST, Answer, History, Process, Replay, Request
+from tests.interleavings.snapshot import Actor, Execution, Mail, Shelf, Snapshot
+from tests.interleavings.watch import Violation, wrong_start, wrong_write
+
+__all__ = ["DISTURBANCES", "Move", "Moves"]
+
+DISTURBANCES = (
+    "crash",  # a process dies
+    "late",  # a process dies, the request it was making lands whenever it likes
+    "lost",  # a request gets no answer, whether it took effect or not
+    "repeat",  # a client sends a request twice
+    "duplicate",  # a message is delivered although it was delivered before
+    "loss",  # a message is forgotten
+    "pause",  # time passes while processes are at something
+    "visit",  # the supervisor comes before its time
+    "cancel",  # somebody cancels
+    "retry",  # an operator grants another budget
+    "compensate",  # an operator gives up
+    "redrive",  # an operator redrives the dead letters
+)
+_OPERATIONS = {"cancel": "cancel {id}", "retry": "retry {id} again", "compensate": "compensate {id} enough"}
+WORKERS = 2
+"""How many messages are handled at once."""
+TICK = 60.0
+_MOST_RECEIVES = 10
+
+
+class Move(NamedTuple):
+    """Something that can happen. ``after`` is where it leads, or what is wrong with it."""
+
+    what: str
+    after: Snapshot | Violation
+
+
+class Moves:
+    """Finds what can happen next.
+
+    Args:
+        replay: runs the processes.
+        budget: how often each disturbance may happen; those not named never do.
+    """
+
+    def __init__(self, replay: Replay, budget: Mapping[str, int]) -> None:
+        self.replay = replay
+        self.shelf = Shelf()
+        self._processes: list[Process] = []
+        self._numbers: dict[Any, int] = {}
+        self._histories: list[tuple[int, Answer, float] | None] = [None]
+        self._requests: dict[Actor, Request | None] = {}
+        self._budget = tuple(budget.get(name, 0) for name in DISTURBANCES)
+        self.saga_id = ""
+
+    # Where it begins.
+
+    def begin(self, now: float) -> Snapshot:
+        """The moment after the saga was started."""
+        nothing = frozenset[Execution]()
+        at = Snapshot(self.shelf.empty, Mail(), now, now + TICK, (), (), self._budget, nothing)
+        at = self._spawned(at, Process("start", now))
+        while at.actors:
+            at = self._landed(at, at.actors[0])
+        [item] = self.shelf[at.tables].items(self.replay.settings.sagas_table)
+        self.saga_id = item["saga_id"]["S"]
+        return at
+
+    # Processes.
+
+    def _number_of(self, process: Process) -> int:
+        key = (process.kind, process.at, process.number, process.letter and process.letter.receipt)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._processes)
+            self._processes.append(process)
+        return self._numbers[key]
+
+    def _told(self, history: int, answer: Answer, now: float) -> int:
+        key = (history, answer, now)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._histories)
+            self._histories.append(key)
+        return self._numbers[key]
+
+    def process(self, actor: Actor) -> Process:
+        """What an actor was started for."""
+        return self._processes[actor.process]
+
+    def request(self, actor: Actor) -> Request | None:
+        """What an actor asks for next."""
+        if actor not in self._requests:
+            history, known = self._past(actor)
+            self._requests[actor] = self.replay.next(self.process(actor), history, known)
+        return self._requests[actor]
+
+    def _past(self, actor: Actor) -> tuple[History, tuple[Request, ...]]:
+        answers: list[tuple[Answer, float]] = []
+        known: list[Request] = []
+        number = actor.history
+        while (told := self._histories[number]) is not None:
+            number, answer, now = told
+            answers.append((answer, now))
+            asked = self._requests[Actor(actor.process, number)]
+            assert asked is not None
+            known.append(asked)
+        return tuple(reversed(answers)), tuple(reversed(known))
+
+    def _spawned(self, at: Snapshot, process: Process) -> Snapshot:
+        return self._with(at, Actor(self._number_of(process), 0))
+
+    def _with(self, at: Snapshot, actor: Actor) -> Snapshot:
+        """Add an actor, unless it has ended already."""
+        request = self.request(actor)
+        if request is None:
+            return at
+        if request.name == "effect":
+            execution = Execution(**request.parameters)
+            wrong_start(execution, at.begun)
+            at = at._replace(begun=at.begun | {execution})
+        return at._replace(actors=tuple(sorted((*at.actors, actor))))
+
+    def _without(self, at: Snapshot, actor: Actor) -> Snapshot:
+        left = list(at.actors)
+        left.remove(actor)
+        return at._replace(actors=tuple(left))
+
+    def _workers(self, at: Snapshot) -> int:
+        return sum(self.process(actor).kind == "worker" for actor in at.actors)
+
+    # What a request does.
+
+    def _effective(self, at: Snapshot, request: Request, actor: Actor | None) -> tuple[Snapshot, Answer]:
+        """Carry a request out."""
+        if request.service == "dynamodb":
+            number, answer = self.shelf.answer(request, at.tables)
+            if number != at.tables:
+                letter = self.process(actor).letter if actor else None
+                wrong_write(self.replay.settings, self.shelf[at.tables], self.shelf[number], letter)
+            return at._replace(tables=number), answer
+        if request.name == "effect":
+            if actor is not None:
+                self._check_effect(at, request, self.process(actor))
+            return at, Answer()
+        mail, answer = at.mail.answer(request, at.now)
+        return at._replace(mail=mail), answer
+
+    def _check_effect(self, at: Snapshot, request: Request, process: Process) -> None:
+        entries = self.shelf[at.tables].items(self.replay.settings.audit_table)
+        turned = any(entry["action"]["S"] in ("CompensationStarted", "SagaFailed") for entry in entries)
+        if turned and not request.parameters["undo"] and at.now <= process.deadline:
+            raise Violation(f"{request.parameters['name']} takes effect after undoing began")
+
+    def _landed(self, at: Snapshot, actor: Actor, answer: Answer | None = None, times: int = 1) -> Snapshot:
+        """The actor's request is carried out ``times`` times, and it gets the last answer, or ``answer``."""
+        request = self.request(actor)
+        assert request is not None
+        after, got = at, Answer()
+        for _ in range(times):
+            after, got = self._effective(after, request, actor)
+        told = self._told(actor.history, answer or got, at.now)
+        return self._with(self._without(after, actor), Actor(actor.process, told))
+
+    # What may happen.
+
+    def of(self, at: Snapshot) -> Iterator[Move]:
+        """Everything that can happen at a moment; nothing when all is at rest."""
+        for what, act in self._all(at):
+            try:
+                yield Move(what, act())
+            except Violation as violation:
+                yield Move(what, violation)
+
+    def _all(self, at: Snapshot) -> Iterator[tuple[str, Any]]:
+        for actor in at.actors:
+            if self._commutes(at, actor):
+                yield from self._by_actor(at, actor)
+                return
+        for actor in dict.fromkeys(at.actors):
+            yield from self._by_actor(at, actor)
+        for request in dict.fromkeys(at.airborne):
+            yield f"{request.name} lands at last", lambda request=request: self._touchdown(at, request)
+        yield from self._deliveries(at)
+        yield from self._visits(at)
+        yield from self._by_people(at)
+        yield from self._time(at)
+
+    def _commutes(self, at: Snapshot, actor: Actor) -> bool:
+        """Whether an actor's request cannot tell, and nobody can tell, what others did before it.
+
+        Then nothing is missed by carrying it out at once. A message may be sent at once because it may be delivered
+        later; entries that are read as a step's input never change. Only as long as no time passes meanwhile.
+        """
+        request = self.request(actor)
+        assert request is not None
+        if request.name == "BatchGetItem":
+            return self.shelf.answer(request, at.tables)[1].text.count('"seq"') == request.key.count('"seq"')
+        return request.service in ("sqs", "lambda") and self._timeless(at)
+
+    def _timeless(self, at: Snapshot) -> bool:
+        return not at.budget[DISTURBANCES.index("pause")]
+
+    def _spent(self, at: Snapshot, name: str) -> Snapshot | None:
+        """The same moment with one disturbance less to come; ``None`` if there is none left."""
+        place = DISTURBANCES.index(name)
+        if not at.budget[place]:
+            return None
+        return at._replace(budget=(*at.budget[:place], at.budget[place] - 1, *at.budget[place + 1 :]))
+
+    def _by_actor(self, at: Snapshot, actor: Actor) -> Iterator[tuple[str, Any]]:
+        request = self.request(actor)
+        assert request is not None
+        who = f"{self.process(actor)}: {request.name}"
+        yield who, lambda: self._landed(at, actor)
+        if spent := self._spent(at, "crash"):
+            yield f"{who}: dies before", lambda: self._without(spent, actor)
+        real = request.service in ("dynamodb", "sqs")
+        if real and (spent_late := self._spent(at, "late")):
+            airborne = (*spent_late.airborne, request)
+            yield f"{who}: dies, it is in the air", lambda: self._without(spent_late, actor)._replace(airborne=airborne)
+        if real and (spent_lost := self._spent(at, "lost")):
+            yield f"{who}: the answer is lost", lambda: self._landed(spent_lost, actor, LOST)
+            yield f"{who}: cannot be sent", lambda: self._landed(spent_lost, actor, LOST, 0)
+        if real and (spent_repeat := self._spent(at, "repeat")):
+            yield f"{who}: is sent twice", lambda: self._landed(spent_repeat, actor, None, 2)
+
+    def _fused(self, at: Snapshot, what: str, act: Callable[[], Snapshot]) -> Iterator[tuple[str, Any]]:
+        """Start a process and carry out its first request in one go: nobody can tell when a process was started."""
+        if not self._timeless(at):
+            yield what, act
+            return
+        try:
+            after = act()
+        except Violation as violation:
+            yield what, partial(_again, violation)
+            return
+        new = next((actor for actor in after.actors if actor.history == 0 and actor not in at.actors), None)
+        if new is None:
+            yield what, act
+            return
+        for first, move in self._by_actor(after, new):
+            yield f"{what}; {first}", move
+
+    def _touchdown(self, at: Snapshot, request: Request) -> Snapshot:
+        left = list(at.airborne)
+        left.remove(request)
+        return self._effective(at._replace(airborne=tuple(left)), request, None)[0]
+
+    def _deliveries(self, at: Snapshot) -> Iterator[tuple[str, Any]]:
+        room = self._workers(at) < WORKERS
+        for letter in at.mail.opened:
+            visible = letter.visible_at <= at.now
+            which = f"message {letter.message_id}"
+            if visible and room:
+                yield from self._fused(at, f"{which} is delivered", lambda letter=letter: self._delivered(at, letter.message_id))
+            if visible and room and (spent := self._spent(at, "duplicate")):
+                yield f"{which} is delivered twice", lambda letter=letter, spent=spent: self._twice(spent, letter)
+            if not visible and room and letter.receives and not self._timeless(at) and (spent := self._spent(at, "duplicate")):
+                yield f"{which} again", lambda letter=letter, spent=spent: self._delivered(spent, letter.message_id)
+            if visible and (spent_loss := self._spent(at, "loss")):
+                mail = at.mail.without(letter.message_id)
+                yield f"{which} is lost", lambda spent=spent_loss, mail=mail: spent._replace(mail=mail)
+
+    def _twice(self, at: Snapshot, letter: Letter) -> Snapshot:
+        """Both deliveries may wait before their first request, so that this stands for one at any time."""
+        return self._delivered(self._delivered(at, letter.message_id), letter.message_id)
+
+    def _delivered(self, at: Snapshot, message_id: str) -> Snapshot:
+        at = at._replace(mail=at.mail.receive(message_id, at.now))
+        letter = next(letter for letter in at.mail.opened if letter.message_id == message_id)
+        if letter.receives > _MOST_RECEIVES:
+            return at._replace(mail=at.mail.bury(message_id))
+        return self._spawned(at, Process("worker", at.now, letter))
+
+    def _visits(self, at: Snapshot) -> Iterator[tuple[str, Any]]:
+        if any(self.process(actor).kind.startswith("supervisor") for actor in at.actors):
+            return
+        if at.tick <= at.now:
+            later = at._replace(tick=at.tick + TICK)
+            yield from self._fused(at, "the supervisor comes", lambda: self._visited(later, "supervisor"))
+        elif spent := self._spent(at, "visit"):
+            yield from self._fused(at, "the supervisor comes early", lambda: self._visited(spent, "supervisor, impatient"))
+
+    def _visited(self, at: Snapshot, kind: str) -> Snapshot:
+        number = sum(at.budget) + 1  # a nonce of its own for each
+        return self._spawned(at, Process(kind, at.now, number=number))
+
+    def _by_people(self, at: Snapshot) -> Iterator[tuple[str, Any]]:
+        for name, kind in _OPERATIONS.items():
+            if spent := self._spent(at, name):
+                process = Process(kind.format(id=self.saga_id), at.now, number=50 + sum(at.budget))
+                yield from self._fused(at, f"somebody asks for {name}", lambda spent=spent, process=process: self._spawned(spent, process))
+        if at.mail.dead and (spent_redrive := self._spent(at, "redrive")):
+            yield "the dead letters are redriven", lambda: spent_redrive._replace(mail=at.mail.redrive(at.now))
+
+    # Time.
+
+    def _time(self, at: Snapshot) -> Iterator[tuple[str, Any]]:
+        idle = not at.actors and not at.airborne and all(letter.visible_at > at.now for letter in at.mail.opened)
+        if idle and at.tick > at.now:
+            if not self._at_rest(at):
+                coming = min([at.tick, *(letter.visible_at for letter in at.mail.opened)])
+                yield "time passes", lambda: self._later(at, coming)
+            return
+        if spent := self._spent(at, "pause"):
+            coming = min((moment for moment in self._moments(at) if moment > at.now), default=0.0)
+            if coming:
+                yield f"{coming - at.now:.0f} s pass", lambda: self._later(spent, coming)
+
+    def _moments(self, at: Snapshot) -> Iterator[float]:
+        """When something begins to be possible, or ends."""
+        yield at.tick
+        yield from (letter.visible_at for letter in at.mail.opened)
+        yield from (self.process(actor).deadline for actor in at.actors)
+        item = self.item(at.tables)
+        for name in ("lease_expires_at", "act_until", "not_before", "lost_until"):
+            if name in item:
+                yield epoch(item[name]["S"])
+
+    def _later(self, at: Snapshot, now: float) -> Snapshot:
+        """Time passes; processes that are over time are stopped."""
+        alive = tuple(actor for actor in at.actors if self.process(actor).deadline > now)
+        return at._replace(now=now, actors=alive)
+
+    def item(self, tables: int) -> dict[str, Any]:
+        """The saga's control item."""
+        rows = self.shelf[tables].items(self.replay.settings.sagas_table)
+        return next((row for row in rows if "steps" in row), {})
+
+    def _at_rest(self, at: Snapshot) -> bool:
+        if at.mail.letters:
+            return False
+        item = self.item(at.tables)
+        parked = item["status"]["S"] == "DEAD_LETTERED" and "cancel_requested_at" not in item
+        return parked or item["status"]["S"] in _OVER
+
+
+def _again(violation: Violation) -> Snapshot:
+    raise violation
+
+
+_OVER = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")

@@ -1,0 +1,59 @@
+"""What is there when all is at rest, for the invariants that hold then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sagas.core.states import SagaState
+from sagas.engine.registry import Registry
+from tests.faults.mailbox import Letter
+from tests.faults.tables import MemoryTables
+from tests.faults.world import Began, Event, Rows, rows_of
+from tests.interleavings.replay import Replay
+from tests.interleavings.snapshot import Snapshot
+
+__all__ = ["Remains"]
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """A last moment. ``tables``: their content."""
+
+    replay: Replay
+    tables: MemoryTables
+    last: Snapshot
+
+    @property
+    def registry(self) -> Registry:
+        """The saga type."""
+        return self.replay.registry
+
+    @property
+    def letters(self) -> list[Letter]:
+        """The messages in the queues."""
+        return self.last.mail.opened
+
+    @property
+    def dead_letters(self) -> list[Letter]:
+        """The messages in the dead-letter queue."""
+        return self.last.mail.buried
+
+    @property
+    def events(self) -> list[Event]:
+        """The executions that were begun. Their order is looked at as they begin."""
+        return [Began(*execution, 0, 0.0, 0.0, 0, 0) for execution in self.last.begun]
+
+    def states(self) -> list[SagaState]:
+        """The saga, as the store reads it."""
+        with self.replay.asking(self.tables):
+            [row] = [row for row in self.tables.items(self.replay.settings.sagas_table) if "steps" in row]
+            state = self.replay.deployment.control.get(row["saga_id"]["S"])
+        return [state] if state is not None else []
+
+    def entries(self, saga_id: str) -> Rows:
+        """Its journal."""
+        return rows_of(self.tables.items(self.replay.settings.audit_table), saga_id)
+
+    def lost_payloads(self) -> list[str]:
+        """None: no payload here is large."""
+        return []

@@ -1,0 +1,245 @@
+"""One process of the real code, as a function from the answers it got so far to its next request.
+
+Whatever a process does follows from what it was started for, the answers it got and the time at which each came. So it
+can be put where it was by running it anew on those answers, and it is run once for each such history, not once for
+each order of everybody's requests that leads there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, cast
+from unittest.mock import patch
+
+from botocore.client import BaseClient
+from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
+
+from sagas.authoring.context import Context
+from sagas.engine.assembly import Deployment, assemble
+from sagas.engine.clock import uuid7
+from sagas.engine.registry import Registry
+from sagas.errors import SagaError
+from sagas.handlers import step as step_handler
+from sagas.messaging.routes import Routes
+from sagas.store.settings import StoreSettings
+from tests.faults.mailbox import Letter
+from tests.faults.sagas import STAGE
+from tests.faults.tables import MemoryTables
+from tests.support.aws import REGION, LambdaContext
+
+__all__ = ["LIFETIME", "LOST", "Answer", "History", "Process", "Replay", "Request"]
+
+LIFETIME = 40.0
+"""Seconds a function may act."""
+_BASE = "https://sqs.eu-central-1.amazonaws.com/123456789012"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What a process was started for, and when (epoch seconds).
+
+    Args:
+        kind: ``worker``, ``supervisor``, or an operation of the API.
+        at: when it was started.
+        letter: the message a worker was given.
+        number: tells processes of one kind and time apart.
+    """
+
+    kind: str
+    at: float
+    letter: Letter | None = None
+    number: int = 0
+
+    @property
+    def deadline(self) -> float:
+        """When it is stopped, whatever it is at."""
+        return self.at + LIFETIME
+
+    def __str__(self) -> str:
+        if self.letter is None:
+            return self.kind
+        body = json.loads(self.letter.body)
+        undo = "undo of " if body["undo"] else ""
+        return f"worker {self.letter.message_id}/{self.letter.receives} ({undo}{body['step']}, {body['dispatch']})"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a process asks for next. ``key``: the same for the same request."""
+
+    service: str
+    name: str
+    key: str
+    parameters: dict[str, Any] = field(compare=False, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What it got: JSON text, or the JSON text of botocore's error answer, or no answer at all."""
+
+    text: str = "null"
+    error: str = ""
+
+    def give(self, name: str) -> Any:
+        """Return it, or raise it, as botocore does."""
+        if self == LOST:
+            raise ReadTimeoutError(endpoint_url="https://aws.invalid")
+        if self.error:
+            raise ClientError(json.loads(self.error), name)
+        return json.loads(self.text)
+
+
+LOST = Answer(error="lost")
+History = tuple[tuple[Answer, float], ...]
+
+
+class _Reached(BaseException):
+    """The process is where its history ends. Not an ``Exception``: nobody may catch it."""
+
+
+class _Clock:
+    """Stands at the time of the latest answer."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.seed = 0
+        self._count = 0
+
+    def begin(self, process: Process) -> None:
+        letter = process.letter
+        self.time, self._count = process.at, 0
+        self.seed = 100 * process.number if letter is None else int(letter.message_id[8:]) * 100 + letter.receives * 10
+
+    def now(self) -> float:
+        return round(self.time, 3)
+
+    def sleep(self, seconds: float) -> None:
+        """Time is passed by the explorer alone."""
+
+    def chance(self) -> float:
+        return 0.5
+
+    def new_id(self) -> str:
+        self._count += 1
+        return uuid7(self.time, (self.seed + self._count).to_bytes(10, "big"))
+
+    def new_owner(self) -> str:
+        self._count += 1
+        return f"{round(self.time * 1000):011x}{self.seed + self._count:012x}"
+
+
+class Replay:
+    """Runs processes of one deployment on given answers.
+
+    Args:
+        saga: the one saga type there is.
+    """
+
+    def __init__(self, saga: type[Any]) -> None:
+        self.registry = Registry((saga,))
+        definition = next(iter(self.registry)).definition
+        self.name = definition.name
+        queues = {self.name: {step.name: f"{self.name}-{step.name}" for step in definition.steps}}
+        self.settings = StoreSettings("one-sagas", "one-audit", "one-payloads", shards=1, region=REGION)
+        self._clock = _Clock()
+        self._logger = logging.getLogger("tests.interleavings")
+        self._logger.addHandler(logging.NullHandler())
+        self._logger.propagate = False
+        self._routes = Routes(_BASE, queues, {self.name: f"{self.name}-dead"})
+        self.deployment = self._deploy()
+        self._history: History = ()
+        self._asked: list[Request] = []
+        self._kinds: dict[str, Callable[[Process], Any]] = {
+            "worker": self._work,
+            "supervisor": lambda process: self.deployment.recovery.run(60.0),
+            "supervisor, impatient": lambda process: self.deployment.recovery.run(60.0, stale_after=0.0),
+            "start": lambda process: self.deployment.starter.start(self.name, {"item": "book"}, key="key"),
+        }
+        self.runs = 0
+        self._tables: MemoryTables | None = None
+
+    @contextmanager
+    def installed(self) -> Generator[None]:
+        """Have every client of this Python process ask here."""
+        client = cast("Any", BaseClient)
+
+        def listening(this: Any, operation: str, parameters: dict[str, Any]) -> Any:
+            return self._request(this.meta.service_model.service_name, operation, parameters)
+
+        STAGE.perform, STAGE.during = self._perform, lambda name, ctx: None
+        with (
+            patch.object(client, "_make_api_call", listening),
+            patch.object(step_handler, "_deployment", lambda: self.deployment),
+        ):
+            yield
+
+    @contextmanager
+    def asking(self, tables: MemoryTables) -> Generator[None]:
+        """Have requests answered by these tables: a look at them, no process's doing."""
+        self._tables = tables
+        try:
+            yield
+        finally:
+            self._tables = None
+
+    def _deploy(self) -> Deployment:
+        """An execution environment, which remembers nothing yet."""
+        return assemble(self.registry, self.settings, self._routes, clock=self._clock, logger=self._logger)
+
+    def next(self, process: Process, history: History, known: tuple[Request, ...]) -> Request | None:
+        """Return the next request of a process; ``None`` when it has ended.
+
+        Args:
+            process: which.
+            history: the answers it got so far.
+            known: the requests they answered: the process must make them again, or it depends on something else.
+        """
+        self.runs += 1
+        self._history, self._asked = history, []
+        self._clock.begin(process)
+        self.deployment = self._deploy()
+        try:
+            with suppress(SagaError):
+                self._kinds.get(process.kind, self._operate)(process)
+        except _Reached:
+            pass
+        if tuple(self._asked[: len(known)]) != known:
+            raise AssertionError(f"{process} is not determined by its answers: {self._asked} instead of {known}")
+        return self._asked[len(history)] if len(self._asked) > len(history) else None
+
+    def _work(self, process: Process) -> None:
+        """Lambda: invoke the handler, and delete the message unless it is reported failed."""
+        letter = cast("Letter", process.letter)
+        answer = step_handler.handler({"Records": [letter.record]}, LambdaContext(LIFETIME))
+        if not answer["batchItemFailures"]:
+            with suppress(BotoCoreError):
+                self._request("lambda", "delete message", {"message_id": letter.message_id})
+
+    def _operate(self, process: Process) -> None:
+        """An operation on the saga there is: ``cancel``, ``retry`` or ``compensate``, and its further arguments."""
+        operation, saga_id, *arguments = process.kind.split()
+        getattr(self.deployment.operations, operation)(self.name, saga_id, *arguments, "ada")
+
+    def _perform(self, name: str, ctx: Context) -> None:
+        undo = ctx.idempotency_key.endswith(":undo")
+        keys = {"key": ctx.idempotency_key, "attempt_key": ctx.attempt_key}
+        self._request("code", "effect", {"name": ctx.step, "undo": undo, "attempt": ctx.attempt, **keys})
+        if ctx.attempt <= STAGE.fail.get(name, 0):
+            raise RuntimeError(f"{name} fails")
+
+    def _request(self, service: str, name: str, parameters: dict[str, Any]) -> Any:
+        if self._tables is not None:
+            return self._tables.answer(name, parameters)
+        position = len(self._asked)
+        if position > len(self._history):
+            raise _Reached  # it is over, and cleans up
+        key = json.dumps([name, parameters], sort_keys=True)
+        self._asked.append(Request(service, name, key, parameters))
+        if position == len(self._history):
+            raise _Reached
+        answer, self._clock.time = self._history[position]
+        return answer.give(name)

@@ -1,0 +1,110 @@
+"""What must not happen at any moment, told from two contents of the tables: before a write and after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from sagas.store.settings import StoreSettings
+from tests.faults.mailbox import Letter
+from tests.faults.tables import MemoryTables
+from tests.interleavings.snapshot import Execution
+
+__all__ = ["Violation", "wrong_start", "wrong_write"]
+
+_TAKEN = ("RUNNING", "COMPENSATING")
+
+
+class Violation(Exception):
+    """Something happened that must not."""
+
+
+def wrong_start(execution: Execution, begun: frozenset[Execution]) -> None:
+    """Look at user code that begins.
+
+    Raises:
+        Violation: another execution had the same number, or another key.
+    """
+    for other in begun:
+        same = (other.name, other.undo) == (execution.name, execution.undo)
+        if same and other.attempt_key == execution.attempt_key:
+            raise Violation(f"two executions have the number {execution.attempt_key}")
+        if same and other.key != execution.key:
+            raise Violation(f"{execution.name} was given the keys {other.key} and {execution.key}")
+
+
+def wrong_write(settings: StoreSettings, before: MemoryTables, after: MemoryTables, letter: Letter | None) -> None:
+    """Look at a write.
+
+    Args:
+        settings: the tables' names.
+        before: the tables before it.
+        after: the tables after it.
+        letter: the message at hand, if the writer has one.
+
+    Raises:
+        Violation: it breaks a rule that holds for each write by itself.
+    """
+    entries = _journal(after, settings.audit_table)
+    for seq, entry in _journal(before, settings.audit_table).items():
+        if entries.get(seq) != entry:
+            raise Violation(f"entry {seq}, {entry['action']['S']}, was replaced")
+    old, new = _item(before, settings.sagas_table), _item(after, settings.sagas_table)
+    if old != new:
+        for wrong in (*_pointer(old, new, entries), *_claim(old, new, entries, letter)):
+            raise Violation(wrong)
+
+
+def _journal(tables: MemoryTables, name: str) -> dict[int, dict[str, Any]]:
+    return {int(row["seq"]["N"]): row for row in tables.tables.get(name, {}).values()}
+
+
+def _item(tables: MemoryTables, name: str) -> dict[str, Any]:
+    return next((row for row in tables.tables.get(name, {}).values() if "steps" in row), {})
+
+
+def _number(item: dict[str, Any], name: str) -> int:
+    return int(item.get(name, {}).get("N", 0))
+
+
+def _pointer(old: dict[str, Any], new: dict[str, Any], entries: dict[int, dict[str, Any]]) -> Iterator[str]:
+    seq, moved = _number(new, "seq"), _number(new, "seq") - _number(old, "seq")
+    if not new:
+        yield "the control item is gone"
+    if old and moved not in (0, 1):
+        yield f"the pointer moved by {moved}"
+    if seq not in entries:
+        yield f"the pointer is at entry {seq}, which is not there"
+    elif moved and entries[seq]["status"] != new["status"]:
+        yield f"entry {seq} says {entries[seq]['status']['S']}, the saga is {new['status']['S']}"
+    for name in ("token", "dispatch"):
+        if _number(new, name) < _number(old, name):
+            yield f"the {name} went back"
+
+
+def _claim(
+    old: dict[str, Any], new: dict[str, Any], entries: dict[int, dict[str, Any]], letter: Letter | None
+) -> Iterator[str]:
+    """An execution is counted: it is about to begin."""
+    for was, step in zip(_steps(old), _steps(new), strict=False):
+        name = step["name"]["S"]
+        forward = _number(step, "attempts") > _number(was, "attempts")
+        undo = _number(step, "undo_attempts") > _number(was, "undo_attempts")
+        if not forward and not undo:
+            continue
+        done = "StepCompleted" if forward else "StepCompensated"
+        if any(entry["action"]["S"] == done and entry["step"]["S"] == name for entry in entries.values()):
+            yield f"{name} is executed again (undo: {undo}), although its result was journaled"
+        if "lease_owner" in old:
+            yield f"{name} is claimed while another holds the lease"
+        if forward and "cancel_requested_at" in old:
+            yield f"{name} is claimed after a cancel was accepted"
+        if forward and any(entry["action"]["S"] == "CompensationStarted" for entry in entries.values()):
+            yield f"{name} is claimed after undoing began"
+        if letter is not None and json.loads(letter.body)["dispatch"] != _number(old, "dispatch"):
+            yield f"a stale message runs {name}"
+
+
+def _steps(item: dict[str, Any]) -> list[dict[str, Any]]:
+    return [step["M"] for step in item.get("steps", {}).get("L", [])]
