@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from aws_cdk import Acknowledgment, Stack, Validations
+from aws_cdk import Acknowledgment, Names, Reference, Stack, Tokenization, Validations
 from aws_cdk import aws_iam as iam
 
 __all__ = ["acknowledge", "acknowledge_objects"]
@@ -32,15 +32,27 @@ def acknowledge_objects(role: iam.IGrantable, object_arn: str, reason: str) -> N
     """
     principal = role.grant_principal
     if isinstance(principal, iam.Role):
-        shown = _as_shown(Stack.of(principal).resolve(object_arn))
+        shown = _as_shown(Stack.of(principal).resolve(object_arn), _foreign(Stack.of(principal), object_arn))
         acknowledge(Validations.of(principal), {f"AwsSolutions-IAM5[Resource::{shown}]": reason})
 
 
-def _as_shown(arn: Any) -> str:
+def _foreign(stack: Stack, arn: str) -> str | None:
+    """The parameter by which a nested stack will know a resource of another stack."""
+    for token in Tokenization.reverse_string(arn).tokens if stack.nested_stack_parent else ():
+        if Reference.is_reference(token):
+            reference = cast("Reference", token)
+            if Stack.of(reference.target) != stack:
+                return f"<referenceto{Names.node_unique_id(reference.target.node)}{reference.display_name}>"
+    return None
+
+
+def _as_shown(arn: Any, parameter: str | None) -> str:
     """A CloudFormation value the way cdk-nag writes it in the id of a finding."""
     match arn:
         case {"Fn::Join": [_, parts]}:
-            return "".join(_as_shown(part) for part in parts)
+            return "".join(_as_shown(part, parameter) for part in parts)
+        case {"Fn::GetAtt": [_, _]} if parameter:
+            return parameter
         case {"Fn::GetAtt": [str(logical_id), str(attribute)]}:
             return f"<{logical_id}.{attribute}>"
         case {"Ref": str(name)}:

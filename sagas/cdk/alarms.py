@@ -16,7 +16,7 @@ from sagas.cdk.lanes import Lane
 from sagas.cdk.options import METRICS_NAMESPACE
 from sagas.cdk.queues import SagaQueues
 
-__all__ = ["RUNBOOK", "Alarms", "SagaAlarms", "ServiceAlarms", "saga_metric"]
+__all__ = ["RUNBOOK", "Alarms", "LaneAlarms", "SagaAlarms", "ServiceAlarms", "saga_metric"]
 
 RUNBOOK = "docs/runbook.md"
 
@@ -93,8 +93,34 @@ class Alarms(Construct):
         self.watch(id, metric, f"{what} crashed or timed out.", "function-errors", periods=3, breaching=2)
 
 
-class SagaAlarms(Alarms):
-    """Alarms of one saga type.
+class LaneAlarms(Alarms):
+    """Alarms of lanes of one saga type.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        queues: of the saga.
+        topic: told when an alarm goes on.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, queues: SagaQueues, topic: Topic) -> None:
+        super().__init__(scope, id, topic=topic)
+        self._queues = queues
+
+    def add_lane(self, lane: Lane, function: lambda_.Function) -> None:
+        """Watch the queue and the function of a lane."""
+        oldest = self._queues.lanes[lane.id].metric_approximate_age_of_oldest_message(
+            period=_FEW_MINUTES, statistic="Maximum"
+        )
+        above = min(lane.longest + _SPARE_AGE, _MOST_AGE)
+        where = f"{lane.names} of saga {lane.saga.name}"
+        waits = f"Messages of {where} wait longer than its retries explain."
+        self.watch(f"{lane.id}-Age", oldest, waits, "oldest-message", above=above, periods=2)
+        self.watch_errors(f"{lane.id}-Errors", function, f"The function of {where}")
+
+
+class SagaAlarms(LaneAlarms):
+    """Alarms of one saga type, and of lanes of it.
 
     Args:
         scope: parent construct.
@@ -115,8 +141,8 @@ class SagaAlarms(Alarms):
         queues: SagaQueues,
         topic: Topic,
     ) -> None:
-        super().__init__(scope, id, topic=topic)
-        self._saga, self._service, self._queues = saga.name, service, queues
+        super().__init__(scope, id, queues=queues, topic=topic)
+        self._saga, self._service = saga.name, service
         letters = queues.dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
         self.watch(
             "DeadLetters", letters, f"Saga {saga.name} has dead letters: sagas that wait for you.", "dead-letters"
@@ -125,17 +151,6 @@ class SagaAlarms(Alarms):
         self._count("Failed", f"A saga {saga.name} failed, and nothing was undone.", "failed")
         if saga.orphans is not None:
             self._watch_sweep()
-
-    def add_lane(self, lane: Lane, function: lambda_.Function) -> None:
-        """Watch the queue and the function of a lane."""
-        oldest = self._queues.lanes[lane.id].metric_approximate_age_of_oldest_message(
-            period=_FEW_MINUTES, statistic="Maximum"
-        )
-        above = min(lane.longest + _SPARE_AGE, _MOST_AGE)
-        where = f"{lane.names} of saga {self._saga}"
-        waits = f"Messages of {where} wait longer than its retries explain."
-        self.watch(f"{lane.id}-Age", oldest, waits, "oldest-message", above=above, periods=2)
-        self.watch_errors(f"{lane.id}-Errors", function, f"The function of {where}")
 
     def _count(self, status: str, what: str, section: str) -> None:
         self.watch(status, saga_metric(f"Saga{status}", self._saga, self._service), what, section)

@@ -11,13 +11,13 @@ from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.functions import Deployable, SagaFunction
 from sagas.cdk.options import FunctionOptions, ServiceOptions
 from sagas.cdk.permissions import allow_all_sagas, allow_sending
+from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import Tables
 from sagas.cdk.topology import mark
 
@@ -76,7 +76,7 @@ class ApiFunction(SagaFunction):
         *,
         shared: Deployable,
         tables: Tables,
-        queues: Iterable[sqs.IQueue],
+        queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
     ) -> None:
         super().__init__(

@@ -12,11 +12,16 @@ from sagas.cdk.lanes import Lane
 from sagas.cdk.options import FunctionOptions, Isolation
 from sagas.errors import DefinitionError
 
-__all__ = ["Catalogue"]
+__all__ = ["SHARED", "Catalogue"]
 
-_MOST_STEPS = 40
-"""With a queue and a function each, all the steps that a stack's 500 resources have room for, beside the API's."""
-_SHARED = "steps"
+_MOST_LANES = 40
+"""With about nine resources each, all the lanes that a stack's 500 have room for, beside the API's."""
+_MOST_OF_A_SAGA = 100
+"""Steps with a function each. At this size the templates of its nested stacks come to 0.9 of the 1 MB there is."""
+_MOST_OF_A_SERVICE = 200
+"""Such steps: CloudFormation takes 2,500 resources in a stack and those nested in it, and ten policies a role."""
+SHARED = "steps"
+"""The lane of all steps of a saga."""
 _WHOLE_SAGA = ""
 
 
@@ -30,8 +35,8 @@ class Catalogue:
         isolation: ``step`` gives each step a queue and a function of its own, ``saga`` all steps of a saga together.
 
     Raises:
-        DefinitionError: no saga, two of one name, more steps than a stack has room for, options for a step of none of
-            them or for a step without a function of its own.
+        DefinitionError: no saga, two of one name, too many steps, options for a step of none of them or for a step
+            without a function of its own.
     """
 
     def __init__(
@@ -71,13 +76,18 @@ class Catalogue:
     def lanes(self, saga: SagaDefinition) -> list[Lane]:
         """Return the queues and functions a saga has: one for each step, or one for them all."""
         if self._isolation == "saga":
-            return [Lane(_SHARED, saga, tuple(saga.steps), self._options_of(saga, _WHOLE_SAGA))]
+            return [Lane(SHARED, saga, tuple(saga.steps), self._options_of(saga, _WHOLE_SAGA))]
         return [Lane(step.name, saga, (step,), self._options_of(saga, step.name)) for step in saga.steps]
+
+    @property
+    def too_many(self) -> bool:
+        """Whether there are more queues and functions than a stack has room for."""
+        return sum(len(self.lanes(saga)) for saga in self.sagas) > _MOST_LANES
 
     def lane_of(self, step: Step[..., Any]) -> tuple[str, str]:
         """Return the saga's name and the id of the lane a step goes through."""
         saga, name = self.locate(step)
-        return saga.name, _SHARED if self._isolation == "saga" else name
+        return saga.name, SHARED if self._isolation == "saga" else name
 
     def _options_of(self, saga: SagaDefinition, step: str) -> FunctionOptions:
         whole = self._options.get((saga.name, _WHOLE_SAGA), FunctionOptions())
@@ -96,11 +106,21 @@ class Catalogue:
         return saga.name, name
 
     def _require_room(self) -> None:
+        """What not even nested stacks make room for."""
+        if self._isolation == "saga":
+            return
+        for saga in self.sagas:
+            if len(saga.steps) > _MOST_OF_A_SAGA:
+                raise DefinitionError(
+                    f"{self._service}: saga {saga.name} has {len(saga.steps)} steps. With a function each "
+                    f"{_MOST_OF_A_SAGA} are the most, as each must be permitted to send to all the others and a "
+                    'template has a megabyte; use isolation="saga"'
+                )
         steps = sum(len(saga.steps) for saga in self.sagas)
-        if self._isolation == "step" and steps > _MOST_STEPS:
+        if steps > _MOST_OF_A_SERVICE:
             raise DefinitionError(
-                f"{self._service}: {steps} steps with a queue and a function each do not fit in a stack, which takes "
-                f'{_MOST_STEPS}; use isolation="saga", or split the sagas over services in several stacks'
+                f"{self._service}: its sagas have {steps} steps. With a function each, {_MOST_OF_A_SERVICE} are what "
+                'CloudFormation can change at a time; use isolation="saga", or several services in several stacks'
             )
 
     def _require_distinct_names(self) -> None:

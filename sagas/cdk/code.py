@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 
+from aws_cdk import Stack
 from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
 
 from sagas.cdk.staging import built_once, copy_files, digest_of, names_under, source_files
 from sagas.errors import DefinitionError
 
-__all__ = ["code_asset", "packages_of", "requirements_of"]
+__all__ = ["CodeAssets", "packages_of", "requirements_of"]
 
 
 def packages_of(saga_classes: Iterable[type]) -> list[ModuleType]:
@@ -32,14 +34,24 @@ def packages_of(saga_classes: Iterable[type]) -> list[ModuleType]:
     return list(packages.values())
 
 
-def code_asset(packages: Sequence[ModuleType]) -> lambda_.AssetCode:
-    """Stage the packages in one directory and make it a Lambda asset."""
-    files: dict[str, Path] = {}
-    for package in packages:
-        files |= _files_of(package)
-    digest = digest_of(files)
-    directory = built_once(f"code-{digest}", lambda target: copy_files(files, target))
-    return lambda_.Code.from_asset(str(directory.resolve()), asset_hash=digest)
+class CodeAssets:
+    """The packages staged in one directory, as the Lambda asset of as many stacks as want it."""
+
+    def __init__(self, packages: Sequence[ModuleType]) -> None:
+        files: dict[str, Path] = {}
+        for package in packages:
+            files |= _files_of(package)
+        self._digest = digest_of(files)
+        directory = built_once(f"code-{self._digest}", lambda target: copy_files(files, target))
+        self._directory = directory.resolve()
+        self._made: dict[str, lambda_.AssetCode] = {}
+
+    def of(self, scope: Construct) -> lambda_.AssetCode:
+        """Return the asset for functions in the stack of ``scope``: the CDK wants an object for each stack."""
+        stack = Stack.of(scope).node.addr
+        if stack not in self._made:
+            self._made[stack] = lambda_.Code.from_asset(str(self._directory), asset_hash=self._digest)
+        return self._made[stack]
 
 
 def requirements_of(packages: Sequence[ModuleType]) -> list[Path]:

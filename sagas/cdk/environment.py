@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aws_cdk import Stack, Token
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
+from sagas.cdk.catalogue import SHARED
 from sagas.cdk.lanes import Lane
 from sagas.cdk.options import METRICS_NAMESPACE, ServiceOptions
 from sagas.cdk.queues import SagaQueues, base_url
@@ -24,11 +24,16 @@ _LIMIT = 4096
 
 
 def service_environment(
-    tables: Tables, options: ServiceOptions, queues: Mapping[str, SagaQueues], sagas: Sequence[SagaDefinition]
+    scope: Construct,
+    tables: Tables,
+    options: ServiceOptions,
+    queues: Mapping[str, SagaQueues],
+    sagas: Sequence[SagaDefinition],
 ) -> dict[str, str]:
     """Variables of a function that deals with ``sagas``.
 
     Args:
+        scope: of the function.
         tables: of the service.
         options: of the service.
         queues: the queues the function may send to, by saga name.
@@ -40,7 +45,7 @@ def service_environment(
         "SAGAS_PAYLOAD_BUCKET": tables.payloads.bucket_name,
         "SAGAS_SHARDS": str(options.shards),
         "SAGAS_CLASSES": _compact([_class_path(saga.saga_class) for saga in sagas]),
-        "SAGAS_QUEUES": Stack.of(tables).to_json_string(_queue_names(queues)),
+        "SAGAS_QUEUES": Stack.of(scope).to_json_string(_routes(scope, queues, options)),
         "POWERTOOLS_SERVICE_NAME": options.service,
         "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
         "POWERTOOLS_LOG_LEVEL": options.log_level,
@@ -78,17 +83,22 @@ def check_size(scope: Construct, environment: Mapping[str, str]) -> None:
     if size > _LIMIT:
         raise DefinitionError(
             f"{scope.node.path}: its environment variables take about {size} bytes and Lambda allows {_LIMIT}; "
-            "split the sagas over several services, or give the function fewer variables"
+            "with nested_stacks=True the names of queues take no room there; or give the function fewer variables"
         )
 
 
-def _queue_names(queues: Mapping[str, SagaQueues]) -> dict[str, object]:
-    any_queue: sqs.Queue = next(iter(queues.values())).dead_letters
-    return {
-        "base": base_url(any_queue),
-        "queues": {saga: {name: q.queue_name for name, q in own.steps.items()} for saga, own in queues.items()},
-        "dead_letter": {saga: own.dead_letters.queue_name for saga, own in queues.items()},
-    }
+def _routes(scope: Construct, queues: Mapping[str, SagaQueues], options: ServiceOptions) -> dict[str, object]:
+    """What :class:`sagas.messaging.routes.Routes` reads."""
+    any_queues = next(iter(queues.values()))
+    base, shared = base_url(any_queues.near(scope)), options.isolation == "saga"
+    if any_queues.derived:
+        return {"base": base, "token": any_queues.token(scope), **({"shared": SHARED} if shared else {})}
+    return {"base": base, "queues": {saga: _names(own, shared) for saga, own in queues.items()}}
+
+
+def _names(queues: SagaQueues, shared: bool) -> str | dict[str, str]:
+    names = {step: queue.queue_name for step, queue in queues.steps.items()}
+    return next(iter(names.values())) if shared else names
 
 
 def _class_path(saga_class: type) -> str:

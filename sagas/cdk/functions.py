@@ -16,6 +16,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from sagas.cdk.acknowledge import acknowledge
+from sagas.cdk.code import CodeAssets
 from sagas.cdk.encryption import allow_key
 from sagas.cdk.environment import check_size, lane_environment
 from sagas.cdk.lanes import Lane
@@ -38,9 +39,15 @@ _FINDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Deployable:
-    """What all functions of a service share: code, layer and options."""
+    """What all functions of a service share.
 
-    code: lambda_.AssetCode
+    Args:
+        code: of the sagas.
+        layer: of dependencies.
+        options: of the service.
+    """
+
+    code: CodeAssets
     layer: lambda_.LayerVersion
     options: ServiceOptions
 
@@ -80,7 +87,7 @@ class SagaFunction(Construct):
         self.function = lambda_.Function(
             self,
             "Function",
-            code=shared.code,
+            code=shared.code.of(self),
             layers=[shared.layer],
             handler=handler,
             runtime=options.runtime,
@@ -173,7 +180,7 @@ class LaneFunction(SagaFunction):
         allow_one_saga(self.role, tables)
         if lane.saga.auto_disable is not None:
             allow_listing(self.role, tables)
-        allow_sending(self.role, queues.all)
+        allow_sending(self.role, [queues])
         self.function.add_event_source(
             event_sources.SqsEventSource(
                 queues.lanes[lane.id],

@@ -6,13 +6,15 @@ from collections.abc import Iterable
 
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
-from aws_cdk import aws_sqs as sqs
 
 from sagas.cdk.acknowledge import acknowledge_objects
+from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import BY_NAME_INDEX, OPEN_INDEX, Tables
 
 __all__ = ["allow_all_sagas", "allow_listing", "allow_network", "allow_one_saga", "allow_sending", "allow_sweeping"]
 
+_STATEMENT = 20
+"""Queues in a statement."""
 _READ_ITEM = ("dynamodb:GetItem", "dynamodb:BatchGetItem")
 _WRITE_CONTROL = ("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:ConditionCheckItem")
 
@@ -35,9 +37,12 @@ def allow_listing(role: iam.Role, tables: Tables) -> None:
     _allow(role, ["dynamodb:Query"], [tables.index_arn(BY_NAME_INDEX)])
 
 
-def allow_sending(role: iam.Role, queues: Iterable[sqs.IQueue]) -> None:
-    """Let a function send to these queues."""
-    _allow(role, ["sqs:SendMessage"], [queue.queue_arn for queue in queues])
+def allow_sending(role: iam.Role, queues: Iterable[SagaQueues]) -> None:
+    """Let a function send to the queues of all steps of these sagas. To dead-letter queues only SQS itself sends."""
+    arns = [arn for own in queues for arn in own.arns(role)]
+    # The CDK moves whole statements to further policies when one grows beyond what IAM takes.
+    for start in range(0, len(arns), _STATEMENT):
+        _allow(role, ["sqs:SendMessage"], arns[start : start + _STATEMENT])
 
 
 def allow_network(role: iam.Role) -> None:

@@ -5,62 +5,99 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from aws_cdk import Duration, Fn
+from aws_cdk import Duration, Fn, Stack
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from sagas.cdk.homes import TOKEN, Home, token_of
 from sagas.cdk.lanes import Lane
 from sagas.cdk.topology import mark
+from sagas.messaging.routes import derived_name
 
 __all__ = ["SagaQueues", "base_url"]
 
 _RETENTION = Duration.days(14)
+_DEAD_LETTERS = "dead-letters"
+"""No step is called like this: its name would be no identifier."""
+_ARN = "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}:"
+"""To be substituted, which takes a third of the room that joining takes. There may be thousands."""
 
 
-class SagaQueues(Construct):
+class SagaQueues:
     """Queues of one saga. All take encrypted connections only and keep messages for 14 days.
 
     Args:
-        scope: parent construct.
-        id: construct id.
-        lanes: of the saga, at least one.
+        service: the construct of the service.
+        homes: the places of the saga's lanes.
         encryption_key: encrypts the messages; a key of SQS's own when absent.
     """
 
-    def __init__(
-        self, scope: Construct, id: str, *, lanes: Sequence[Lane], encryption_key: kms.IKey | kms.Key | None
-    ) -> None:
-        super().__init__(scope, id)
+    def __init__(self, service: Construct, homes: Sequence[Home], encryption_key: kms.IKey | kms.Key | None) -> None:
         self._key = encryption_key
-        self.dead_letters = self._queue("DeadLetters")
-        mark(self.dead_letters, "dead_letter_queue", saga=lanes[0].saga.name)
-        self.lanes = {lane.id: self._lane_queue(lane) for lane in lanes}
-        self.steps = {step.name: self.lanes[lane.id] for lane in lanes for step in lane.steps}
+        self._saga = homes[0].saga.name
+        self.derived = homes[0].token is not None
+        self._homes = homes
+        self._service = service
+        scopes = [Construct(home.scope, home.part("queues")) for home in homes]
+        self.dead_letters = self._queue(scopes[0], "DeadLetters", self._derived(homes[0], _DEAD_LETTERS))
+        mark(self.dead_letters, "dead_letter_queue", saga=self._saga)
+        placed = [(home, scope, lane) for home, scope in zip(homes, scopes, strict=True) for lane in home.lanes]
+        self.lanes = {lane.id: self._lane_queue(home, scope, lane) for home, scope, lane in placed}
+        self.steps = {step.name: self.lanes[lane.id] for _, _, lane in placed for step in lane.steps}
 
-    @property
-    def all(self) -> list[sqs.Queue]:
-        """Every queue once."""
-        return [*self.lanes.values(), self.dead_letters]
+    def arns(self, scope: Construct) -> list[str]:
+        """Return the ARNs of the lanes' queues, for a permission in the stack of ``scope``.
 
-    def _lane_queue(self, lane: Lane) -> sqs.Queue:
+        Where names are derived, so are these: a stack can pass no more than 200 values on to another.
+        """
+        if not self.derived:
+            return [queue.queue_arn for queue in self.lanes.values()]
+        names = [derived_name(self._saga, lane, f"${{{TOKEN}}}") for lane in self.lanes]
+        variables = None if self._home_at(scope) else {TOKEN: self.token(scope)}
+        return [Fn.sub(f"{_ARN}{name}", variables) for name in names]
+
+    def token(self, scope: Construct) -> str:
+        """Return what all derived names of the service end in, as it is known in the stack of ``scope``."""
+        home = self._home_at(scope)
+        return home.token if home and home.token else token_of(self._service)
+
+    def near(self, scope: Construct) -> sqs.Queue:
+        """Return one of the queues, if there is one from the stack of ``scope``."""
+        home = self._home_at(scope)
+        return self.lanes[home.lanes[0].id] if home else self.dead_letters
+
+    def _home_at(self, scope: Construct) -> Home | None:
+        here = Stack.of(scope)
+        return next((home for home in self._homes if Stack.of(home.scope) is here), None)
+
+    def _derived(self, home: Home, queue: str) -> str | None:
+        """A name, where CloudFormation is not to choose it."""
+        return derived_name(self._saga, queue, home.token) if home.token else None
+
+    def _lane_queue(self, home: Home, scope: Construct, lane: Lane) -> sqs.Queue:
         queue = self._queue(
+            scope,
             lane.id,
+            self._derived(home, lane.id),
             visibility_timeout=Duration.seconds(lane.visibility_timeout),
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=lane.max_receives),
         )
-        mark(queue, "queue", saga=lane.saga.name, step=lane.names)
+        mark(queue, "queue", saga=self._saga, step=lane.names)
         return queue
 
     def _queue(
         self,
+        scope: Construct,
         id: str,
+        name: str | None,
         visibility_timeout: Duration | None = None,
         dead_letter_queue: sqs.DeadLetterQueue | None = None,
     ) -> sqs.Queue:
         return sqs.Queue(
-            self,
+            scope,
             id,
+            queue_name=name,
             visibility_timeout=visibility_timeout,
             dead_letter_queue=dead_letter_queue,
             retention_period=_RETENTION,

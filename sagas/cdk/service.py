@@ -21,14 +21,15 @@ from constructs import Construct
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.steps import Step
 from sagas.cdk.acknowledge import acknowledge_objects
-from sagas.cdk.alarms import SagaAlarms, ServiceAlarms
+from sagas.cdk.alarms import LaneAlarms, SagaAlarms, ServiceAlarms
 from sagas.cdk.api import ApiFunction, SagaApi
 from sagas.cdk.catalogue import Catalogue
-from sagas.cdk.code import code_asset, packages_of, requirements_of
+from sagas.cdk.code import CodeAssets, packages_of, requirements_of
 from sagas.cdk.dashboard import ServiceDashboard
 from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
 from sagas.cdk.functions import Deployable, LaneFunction
+from sagas.cdk.homes import Home, homes_of
 from sagas.cdk.lanes import Lane
 from sagas.cdk.layer import dependency_layer
 from sagas.cdk.options import FunctionOptions, Isolation, Network, ServiceOptions, Throttling
@@ -53,6 +54,8 @@ class SagaService(Construct):
         environment: variables that reach every function, the supervisor included.
         isolation: ``step`` gives each step a queue, a function and a role of its own; ``saga`` gives all steps of a
             saga one of each, for cost and cold starts. The longest timeout and the most attempts hold for all then.
+        nested_stacks: whether each saga has a stack of its own, nested in this one. When absent, beyond 40 functions of
+            steps: a stack takes 500 resources. Going from one to the other makes new queues and functions.
         alarm_topic: told when an alarm goes on. An alarm cannot publish to a topic under ``aws/sns``.
         dashboard: whether the service has one in CloudWatch. It costs 3 USD a month beyond the account's first three.
         removal_policy: what becomes of tables, bucket and logs when they leave the stack.
@@ -85,6 +88,7 @@ class SagaService(Construct):
         functions: Mapping[Any, FunctionOptions] | None = None,
         environment: Mapping[str, str] | None = None,
         isolation: Isolation = "step",
+        nested_stacks: bool | None = None,
         alarm_topic: sns.ITopic | sns.TopicBase | None = None,
         dashboard: bool = True,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
@@ -123,7 +127,9 @@ class SagaService(Construct):
         self._catalogue = Catalogue(id, sagas, functions or {}, isolation)
         let_logs_use(self, encryption_key)
         self.tables = Tables(self, "Tables", options=self._options)
-        self._queues = {saga.name: self._saga_queues(saga) for saga in self._catalogue.sagas}
+        nested = self._catalogue.too_many if nested_stacks is None else nested_stacks
+        self._homes = {saga.name: self._saga_homes(saga, nested) for saga in self._catalogue.sagas}
+        self._queues = {name: SagaQueues(self, homes, encryption_key) for name, homes in self._homes.items()}
         self._shared = self._deployable()
         self._functions = self._lane_functions()
         self.supervisor = self._supervisor().function
@@ -178,9 +184,8 @@ class SagaService(Construct):
             self.supervisor.add_to_role_policy(statement)
         acknowledge_objects(self.supervisor, archived, "What is archived keeps its key, which is not known beforehand.")
 
-    def _saga_queues(self, saga: SagaDefinition) -> SagaQueues:
-        lanes, key = self._catalogue.lanes(saga), self._options.encryption_key
-        return SagaQueues(self, f"{saga.name}-queues", lanes=lanes, encryption_key=key)
+    def _saga_homes(self, saga: SagaDefinition, nested: bool) -> list[Home]:
+        return homes_of(self, saga, self._catalogue.lanes(saga), nested=nested)
 
     def _deployable(self) -> Deployable:
         packages = packages_of(saga.saga_class for saga in self._catalogue.sagas)
@@ -191,14 +196,15 @@ class SagaService(Construct):
             runtime=self._options.runtime,
             requirements=requirements_of(packages),
         )
-        return Deployable(code_asset(packages), layer, self._options)
+        return Deployable(CodeAssets(packages), layer, self._options)
 
     def _lane_functions(self) -> dict[tuple[str, str], LaneFunction]:
         return {
-            (saga.name, lane.id): self._lane_function(scope, lane)
-            for saga in self._catalogue.sagas
-            for scope in [Construct(self, saga.name)]
-            for lane in self._catalogue.lanes(saga)
+            (saga, lane.id): self._lane_function(scope, lane)
+            for saga, homes in self._homes.items()
+            for home in homes
+            for scope in [Construct(home.scope, home.steps)]
+            for lane in home.lanes
         }
 
     def _lane_function(self, scope: Construct, lane: Lane) -> LaneFunction:
@@ -210,7 +216,7 @@ class SagaService(Construct):
             lane=lane,
             queues=queues,
             tables=self.tables,
-            environment=service_environment(self.tables, self._options, {lane.saga.name: queues}, [lane.saga]),
+            environment=service_environment(scope, self.tables, self._options, {lane.saga.name: queues}, [lane.saga]),
         )
 
     def _supervisor(self) -> Supervisor:
@@ -219,7 +225,7 @@ class SagaService(Construct):
             "Supervisor",
             shared=self._shared,
             tables=self.tables,
-            queues=self._all_queues(),
+            queues=self._queues.values(),
             environment=self._environment_of_all(),
         )
 
@@ -229,24 +235,26 @@ class SagaService(Construct):
             "ApiFunction",
             shared=self._shared,
             tables=self.tables,
-            queues=self._all_queues(),
+            queues=self._queues.values(),
             environment=self._environment_of_all(),
         )
 
     def _environment_of_all(self) -> dict[str, str]:
-        return service_environment(self.tables, self._options, self._queues, self._catalogue.sagas)
-
-    def _all_queues(self) -> list[sqs.Queue]:
-        return [queue for own in self._queues.values() for queue in own.all]
+        return service_environment(self, self.tables, self._options, self._queues, self._catalogue.sagas)
 
     def _add_alarms(self, topic: sns.ITopic | sns.TopicBase | None) -> None:
         api = self._api_function.function
         ServiceAlarms(self, "Alarms", supervisor=self.supervisor, api=api, topic=topic)
-        for saga in self._catalogue.sagas:
-            queues, service = self._queues[saga.name], self._options.service
-            alarms = SagaAlarms(self, f"{saga.name}-alarms", saga=saga, service=service, queues=queues, topic=topic)
-            for lane in self._catalogue.lanes(saga):
-                alarms.add_lane(lane, self._functions[saga.name, lane.id].function)
+        for home in (home for homes in self._homes.values() for home in homes):
+            alarms = self._alarms_at(home, topic)
+            for lane in home.lanes:
+                alarms.add_lane(lane, self._functions[home.saga.name, lane.id].function)
+
+    def _alarms_at(self, home: Home, topic: sns.ITopic | sns.TopicBase | None) -> LaneAlarms:
+        id, saga, queues = home.part("alarms"), home.saga, self._queues[home.saga.name]
+        if not home.first:
+            return LaneAlarms(home.scope, id, queues=queues, topic=topic)
+        return SagaAlarms(home.scope, id, saga=saga, service=self._options.service, queues=queues, topic=topic)
 
     def _add_dashboard(self) -> None:
         service, supervisor = self._options.service, self.supervisor

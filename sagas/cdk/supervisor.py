@@ -9,12 +9,12 @@ from aws_cdk import Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.cdk.functions import Deployable, SagaFunction
 from sagas.cdk.options import FunctionOptions
 from sagas.cdk.permissions import allow_all_sagas, allow_sending
+from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import Tables
 from sagas.cdk.topology import mark
 
@@ -35,7 +35,7 @@ class Supervisor(SagaFunction):
         *,
         shared: Deployable,
         tables: Tables,
-        queues: Iterable[sqs.IQueue],
+        queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
     ) -> None:
         super().__init__(

@@ -144,5 +144,6 @@ def from_environment(
     if missing:
         raise SagaError(f"the environment lacks {', '.join(missing)}")
     registry = Registry.load(environment["SAGAS_CLASSES"])
-    routes = Routes.parse(environment["SAGAS_QUEUES"])
+    steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
+    routes = Routes.parse(environment["SAGAS_QUEUES"], steps)
     return assemble(registry, settings_from(environment), routes, observer=observer, logger=logger)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sagas.local.errors import LocalStackError
+from sagas.local.nested import flattened
 
 __all__ = ["Asset", "Stack", "read_assembly"]
 
@@ -82,7 +83,16 @@ def _in_order(artifacts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 def _stack(directory: Path, artifact: str, properties: Any, places: dict[str, str]) -> Stack:
     template: dict[str, Any] = json.loads((directory / properties["templateFile"]).read_text())
     assets = tuple(_assets(directory, directory / f"{artifact}.assets.json", places))
-    return Stack(properties.get("stackName", artifact), template, assets)
+    flat = flattened(template, lambda url: _nested_template(url, assets))
+    return Stack(properties.get("stackName", artifact), flat, assets)
+
+
+def _nested_template(url: Any, assets: Iterable[Asset]) -> dict[str, Any]:
+    named = str(url)
+    for asset in assets:
+        if asset.key in named:
+            return json.loads(asset.path.read_text())
+    raise LocalStackError(f"a nested stack's template is none of the app's files: {named}")
 
 
 def _assets(directory: Path, listing: Path, places: dict[str, str]) -> Iterator[Asset]:

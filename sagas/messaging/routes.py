@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import dataclass, field
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sagas.errors import NotFound
 
-__all__ = ["Routes"]
+__all__ = ["Routes", "derived_name"]
+
+_ROOM = 64
+"""Characters of a derived name before its token. SQS takes 80 in all."""
+_UNFIT = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def derived_name(saga: str, queue: str, token: str) -> str:
+    """Return the name of a queue that is derived rather than written down.
+
+    Args:
+        saga: the saga's name.
+        queue: the step's name, or what else the queue is for.
+        token: tells the services of an account and region apart; at most 15 characters.
+    """
+    plain = _UNFIT.sub("_", f"{saga}-{queue}")
+    if plain != f"{saga}-{queue}" or len(plain) > _ROOM:
+        digest = hashlib.sha256(f"{saga}-{queue}".encode()).hexdigest()[:8]
+        plain = f"{plain[: _ROOM - 9]}-{digest}"
+    return f"{plain}-{token}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,18 +40,33 @@ class Routes:
     Args:
         base: what every queue's URL begins with, without a slash at the end.
         queues: queue names by saga and step.
-        dead_letter: names of the dead-letter queues by saga.
     """
 
     base: str
     queues: dict[str, dict[str, str]]
-    dead_letter: dict[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
-    def parse(cls, text: str) -> Routes:
-        """Read the routes from the JSON in a function's environment."""
+    def parse(cls, text: str, steps: Mapping[str, Collection[str]] | None = None) -> Routes:
+        """Read the routes from the JSON in a function's environment.
+
+        Lambda allows 4 KB for all variables of a function. So a queue that all steps of a saga share is named once, and
+        where there are many queues only the token is there from which their names are derived.
+
+        Args:
+            text: ``{"base", "queues": {saga: {step: name} or name}}``, or ``{"base", "token"}``, with ``"shared"``
+                when all steps of a saga have the queue of that name.
+            steps: names of the steps deployed, by saga.
+        """
         data: dict[str, Any] = json.loads(text)
-        return cls(data["base"], data["queues"], data.get("dead_letter", {}))
+        known = steps or {}
+        if "token" in data:
+            token, shared = data["token"], data.get("shared")
+            return cls(
+                data["base"],
+                {saga: {s: derived_name(saga, shared or s, token) for s in names} for saga, names in known.items()},
+            )
+        named = {saga: _by_step(names, known.get(saga, ())) for saga, names in data["queues"].items()}
+        return cls(data["base"], named)
 
     def queue(self, saga: str, step: str) -> str:
         """Return the URL of a step's queue.
@@ -45,3 +82,7 @@ class Routes:
     def by_arn(self, arn: str) -> str:
         """Return the URL of the queue with that ARN."""
         return f"{self.base}/{arn.rsplit(':', 1)[-1]}"
+
+
+def _by_step(names: dict[str, str] | str, steps: Collection[str]) -> dict[str, str]:
+    return dict.fromkeys(steps, names) if isinstance(names, str) else names

@@ -9,10 +9,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from aws_cdk import App, Stack
 
 import functions
 from sagas.cdk import layer
-from sagas.cdk.code import code_asset, packages_of, requirements_of
+from sagas.cdk.code import CodeAssets, packages_of, requirements_of
 from sagas.cdk.layer import PackagingError, build_layer, pinned_requirements
 from sagas.cdk.staging import built_once, copy_files, digest_of, source_files
 from sagas.errors import DefinitionError
@@ -107,7 +108,8 @@ class TestCode:
             (package / "__init__.py").write_text("x = 1\n")
         (tmp_path / "two" / "shop" / "__pycache__").mkdir()
         (tmp_path / "two" / "shop" / "__pycache__" / "x.pyc").write_bytes(b"by-product")
-        one, two = (code_asset([module("shop", tmp_path / name / "shop")]) for name in ("one", "two"))
+        scope = Stack(App(), "Test")
+        one, two = (CodeAssets([module("shop", tmp_path / name / "shop")]).of(scope) for name in ("one", "two"))
         assert one.path == two.path
 
     def test_requirements_lie_in_the_package(self, tmp_path: Path) -> None:
@@ -126,7 +128,9 @@ class TestCode:
         lonely.__file__ = str(tmp_path / "lonely_saga.py")
         lonely.Lonely = type("Lonely", (), {"__module__": "lonely_saga"})
         monkeypatch.setitem(sys.modules, "lonely_saga", lonely)
-        assert names_in(Path(code_asset(packages_of([lonely.Lonely])).path)) == {"lonely_saga.py"}
+        assert names_in(Path(CodeAssets(packages_of([lonely.Lonely])).of(Stack(App(), "Test")).path)) == {
+            "lonely_saga.py"
+        }
 
 
 class TestStaging:

@@ -112,7 +112,7 @@ class World:
         self.registry = Registry(classes)
         steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in self.registry}
         queues = {saga: {step: f"{saga}-{step}" for step in names} for saga, names in steps.items()}
-        self.routes = Routes(_BASE, queues, {saga: f"{saga}-dead" for saga in queues})
+        self.routes = Routes(_BASE, queues)
         self.settings = StoreSettings("faults-sagas", "faults-audit", "faults-payloads", shards=2, region=REGION)
         self.clock = ManualClock(_START)
         self.tables = MemoryTables()

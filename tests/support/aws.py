@@ -105,8 +105,7 @@ class Stack:
         names = {
             saga: {step: url.rsplit("/", 1)[1] for step, url in steps.items()} for saga, steps in self.queues.items()
         }
-        dead = {saga: url.rsplit("/", 1)[1] for saga, url in self.dead.items()}
-        routes = {"base": first.rsplit("/", 1)[0], "queues": names, "dead_letter": dead}
+        routes = {"base": first.rsplit("/", 1)[0], "queues": names}
         return {
             "SAGAS_TABLE": self.sagas_table,
             "SAGAS_AUDIT_TABLE": self.audit_table,

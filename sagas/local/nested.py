@@ -1,0 +1,155 @@
+"""Nested stacks, for an emulator that has none: their resources become the outer template's own.
+
+Each logical id gets a prefix made from that of its stack, so that it stays the same from one deployment to the next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+__all__ = ["flattened"]
+
+_NESTED = "AWS::CloudFormation::Stack"
+_VARIABLE = re.compile(r"\$\{([^!}][^}]*)\}")
+_SECTIONS = ("Conditions", "Mappings")
+
+Template = dict[str, Any]
+
+
+def flattened(template: Template, load: Callable[[Any], Template]) -> Template:
+    """Return a template without nested stacks that makes the same resources.
+
+    Args:
+        template: it stays as it is.
+        load: returns the template behind a ``TemplateURL``.
+    """
+    stacks = {id: one for id, one in template["Resources"].items() if one["Type"] == _NESTED}
+    if not stacks:
+        return template
+    inner = {
+        id: _Inner(id, stack, flattened(load(stack["Properties"]["TemplateURL"]), load)) for id, stack in stacks.items()
+    }
+    own = {id: one for id, one in template["Resources"].items() if id not in stacks}
+    for one in inner.values():
+        own |= one.section("Resources")
+    merged = {**template, "Resources": own}
+    for section in _SECTIONS:
+        parts = [template.get(section, {}), *(one.section(section) for one in inner.values())]
+        merged |= {section: {id: value for part in parts for id, value in part.items()}} if any(parts) else {}
+    return _Outer(inner).rewritten(merged)
+
+
+class _Inner:
+    """A nested stack's template, in words of the outer one.
+
+    Args:
+        id: of the nested stack in the outer template.
+        stack: its resource there.
+        template: its own, without nested stacks.
+    """
+
+    def __init__(self, id: str, stack: Template, template: Template) -> None:
+        self._prefix = f"N{hashlib.sha256(id.encode()).hexdigest()[:8]}"
+        self._template = template
+        self._needs: list[str] = _as_list(stack.get("DependsOn", []))
+        given = stack["Properties"].get("Parameters", {})
+        defaults = {name: one.get("Default", "") for name, one in template.get("Parameters", {}).items()}
+        self._values: Template = {**defaults, **given}
+        self.ids = [self._renamed(name) for name in template["Resources"]]
+
+    def section(self, name: str) -> Template:
+        """Return a section of the template, its ids prefixed."""
+        found = {self._renamed(id): self._rewritten(one) for id, one in self._template.get(name, {}).items()}
+        if name == "Resources" and self._needs:
+            for one in found.values():
+                one["DependsOn"] = [*_as_list(one.get("DependsOn", [])), *self._needs]
+        return found
+
+    def output(self, name: str) -> Any:
+        """Return what an output is, in the outer template's words."""
+        return self._rewritten(self._template["Outputs"][name]["Value"])
+
+    def _renamed(self, id: str) -> str:
+        return f"{self._prefix}{id}"
+
+    def _known(self, id: str) -> str:
+        """The id in the outer template, unless it is a pseudo parameter."""
+        return id if id.startswith("AWS::") else self._renamed(id)
+
+    def _rewritten(self, value: Any) -> Any:
+        match value:
+            case {"Ref": str(name)} if len(value) == 1:
+                return self._values[name] if name in self._values else {"Ref": self._known(name)}
+            case {"Fn::GetAtt": [str(id), attribute]}:
+                return {"Fn::GetAtt": [self._renamed(id), attribute]}
+            case {"Fn::Sub": str(text)}:
+                return self._substituted(text, {})
+            case {"Fn::Sub": [str(text), variables]}:
+                return self._substituted(text, self._rewritten(variables))
+            case {"Fn::If": [str(condition), *branches]}:
+                return {"Fn::If": [self._renamed(condition), *self._rewritten(branches)]}
+            case {"Fn::FindInMap": [str(mapping), *keys]}:
+                return {"Fn::FindInMap": [self._renamed(mapping), *self._rewritten(keys)]}
+            case dict():
+                return {key: self._entry(key, one) for key, one in cast("Template", value).items()}
+            case list():
+                return [self._rewritten(one) for one in cast("list[Any]", value)]
+            case _:
+                return value
+
+    def _entry(self, key: str, value: Any) -> Any:
+        if key == "DependsOn":
+            return [self._renamed(id) for id in _as_list(value)]
+        # In a policy a Condition is an object; where it is a name, it is one of the template's.
+        if key == "Condition" and isinstance(value, str):
+            return self._renamed(value)
+        return self._rewritten(value)
+
+    def _substituted(self, text: str, variables: Mapping[str, Any]) -> Template:
+        """A substitution names ids in its text. What a parameter stands for becomes a variable."""
+        named = dict(variables)
+
+        def replace(found: re.Match[str]) -> str:
+            name, dot, attribute = found[1].partition(".")
+            if name in named and not dot:
+                return found[0]
+            if name in self._values and not dot:
+                named[name] = self._values[name]
+                return found[0]
+            return f"${{{self._known(name)}{dot}{attribute}}}"
+
+        changed = _VARIABLE.sub(replace, text)
+        return {"Fn::Sub": [changed, named] if named else changed}
+
+
+class _Outer:
+    """What the outer template says of nested stacks, and they of each other."""
+
+    def __init__(self, inner: Mapping[str, _Inner]) -> None:
+        self._inner = inner
+
+    def rewritten(self, value: Any) -> Any:
+        """Return a part of the template that speaks of the resources instead of the stacks."""
+        match value:
+            case {"Fn::GetAtt": [str(id), str(attribute)]} if id in self._inner:
+                return self.rewritten(self._inner[id].output(attribute.removeprefix("Outputs.")))
+            case {"Ref": str(id)} if id in self._inner:
+                return {"Ref": "AWS::StackId"}
+            case dict():
+                return {key: self._entry(key, one) for key, one in cast("Template", value).items()}
+            case list():
+                return [self.rewritten(one) for one in cast("list[Any]", value)]
+            case _:
+                return value
+
+    def _entry(self, key: str, value: Any) -> Any:
+        if key != "DependsOn":
+            return self.rewritten(value)
+        return [needed for id in _as_list(value) for needed in (self._inner[id].ids if id in self._inner else [id])]
+
+
+def _as_list(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)

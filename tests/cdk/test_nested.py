@@ -1,0 +1,237 @@
+"""Services too large for one stack: each saga in nested stacks of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import new_class
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack, Validations
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
+from cdk_nag import AwsSolutionsChecks
+
+from functions.checkout import Checkout
+from functions.create_zip import CreateZip
+from sagas import Context, Saga, step
+from sagas.cdk import FunctionOptions, SagaService
+from sagas.errors import DefinitionError
+from sagas.local.assembly import read_assembly
+from tests.cdk.test_permissions import pairs
+
+Template = dict[str, Any]
+Templates = dict[str, Template]
+MOST_RESOURCES = 500
+MOST_OUTPUTS = 200
+MOST_BYTES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Request:
+    amount: int
+
+
+def _work(self: Any, ctx: Context) -> None: ...
+
+
+def saga_of(number: int, steps: int) -> type[Any]:
+    """A saga class with so many steps."""
+
+    def fill(namespace: dict[str, Any]) -> None:
+        namespace["__module__"] = __name__
+        for position in range(steps):
+            namespace[f"step_{position}"] = step(_work)
+
+    return new_class(f"Long{number}", (Saga[Request],), exec_body=fill)
+
+
+def templates_in(directory: Path) -> Templates:
+    """All templates of an assembly, by file name."""
+    return {path.name: json.loads(path.read_text()) for path in sorted(directory.glob("*.template.json"))}
+
+
+def synthesize(directory: Path, *sagas: type[Any], **options: Any) -> Templates:
+    """The templates of a service."""
+    app = App(outdir=str(directory))
+    SagaService(Stack(app, "Large"), "Shop", sagas=sagas, **options)
+    app.synth()
+    return templates_in(directory)
+
+
+def resources(templates: Templates, kind: str) -> list[Template]:
+    """All resources of a type."""
+    return [one for template in templates.values() for one in template["Resources"].values() if one["Type"] == kind]
+
+
+def marks(templates: Templates, part: str) -> Iterator[tuple[str, str]]:
+    """Saga and steps of the resources that are marked as ``part``."""
+    for template in templates.values():
+        for resource in template["Resources"].values():
+            names = resource.get("Metadata", {}).get("sagas", {})
+            if names.get("part") == part:
+                yield names["saga"], names["step"]
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A service of 42 + 3 + 3 steps, with all it can refer to outside of its nested stacks. cdk-nag runs with it."""
+    directory = tmp_path_factory.mktemp("large")
+    app = App(outdir=str(directory))
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    stack = Stack(app, "Large")
+    topic: Any = sns.Topic(stack, "Topic", enforce_ssl=True)
+    access = s3.Bucket(stack, "Access", enforce_ssl=True, block_public_access=s3.BlockPublicAccess.BLOCK_ALL)
+    logs: Any = access
+    zips = s3.Bucket(
+        stack,
+        "Zips",
+        enforce_ssl=True,
+        server_access_logs_bucket=logs,
+        block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+    )
+    service = SagaService(
+        stack,
+        "Shop",
+        sagas=[saga_of(0, 42), Checkout, CreateZip],
+        alarm_topic=topic,
+        environment={"ZIPS_BUCKET": zips.bucket_name},
+        functions={CreateZip.upload: FunctionOptions(memory_size=1024), Checkout: FunctionOptions(batch_size=2)},
+    )
+    service.allow_sweep(CreateZip, zips)
+    service.function(Checkout.ship).add_environment("COLOUR", "blue")
+    app.synth()
+    return directory
+
+
+class TestBeyondFortySteps:
+    def test_one_nested_stack_a_saga_or_more(self, large: Path) -> None:
+        templates = templates_in(large)
+        stacks = resources(templates, "AWS::CloudFormation::Stack")
+        assert len(stacks) == 4
+        for template in templates.values():
+            sagas = {saga for saga, _ in marks({"": template}, "function")}
+            assert len(sagas) <= 1
+
+    def test_every_template_keeps_to_the_limits(self, large: Path) -> None:
+        for path in large.glob("*.template.json"):
+            template = json.loads(path.read_text())
+            assert len(template["Resources"]) < MOST_RESOURCES
+            assert len(template.get("Outputs", {})) < MOST_OUTPUTS
+            assert path.stat().st_size < MOST_BYTES
+
+    def test_cfn_lint_finds_nothing(self, large: Path) -> None:
+        templates = [str(path) for path in large.glob("*.template.json")]
+        command = [str(Path(sys.executable).parent / "cfn-lint"), "--ignore-checks", "W3045", "--", *templates]
+        linted = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert linted.returncode == 0, linted.stdout
+
+    def test_every_step_has_its_queue_and_function(self, large: Path) -> None:
+        templates = templates_in(large)
+        for part in ("queue", "function"):
+            found = list(marks(templates, part))
+            assert len(found) == len(set(found)) == 48
+            assert ("long0", "step_41") in found
+
+    def test_options_and_grants_reach_functions(self, large: Path) -> None:
+        functions = {
+            tuple(one["Metadata"]["sagas"].values())[1:]: one["Properties"]
+            for one in resources(templates_in(large), "AWS::Lambda::Function")
+            if "sagas" in one.get("Metadata", {})
+        }
+        assert functions["create-zip", "upload"]["MemorySize"] == 1024
+        assert functions["checkout", "ship"]["Environment"]["Variables"]["COLOUR"] == "blue"
+        assert "Ref" in functions["checkout", "ship"]["Environment"]["Variables"]["ZIPS_BUCKET"]
+
+    def test_functions_may_send_to_the_queues_of_their_saga_only(self, large: Path) -> None:
+        for template in templates_in(large).values():
+            for policy in resources({"": template}, "AWS::IAM::Policy"):
+                granted = {
+                    one for action, one in pairs(policy["Properties"]["PolicyDocument"]) if action == "sqs:SendMessage"
+                }
+                assert not [one for one in granted if "*" in one or "dead-letters" in one]
+        sagas = resources({n: t for n, t in templates_in(large).items() if "checkout" in n}, "AWS::IAM::Policy")
+        assert len(sagas) == 3
+        for policy in sagas:
+            granted = {
+                one for action, one in pairs(policy["Properties"]["PolicyDocument"]) if action == "sqs:SendMessage"
+            }
+            assert len(granted) == 3
+            assert all(":checkout-" in str(one) for one in granted)
+
+    def test_alarms_are_told_to_the_topic(self, large: Path) -> None:
+        alarms = resources(templates_in(large), "AWS::CloudWatch::Alarm")
+        assert len([one for one in alarms if one["Properties"]["MetricName"] == "ApproximateAgeOfOldestMessage"]) == 48
+        assert all(len(one["Properties"]["AlarmActions"]) == 1 for one in alarms)
+
+    def test_the_local_stack_takes_it_for_one(self, large: Path) -> None:
+        (stack,) = read_assembly(large, "000000000000", "us-east-1")
+        kinds = [resource["Type"] for resource in stack.template["Resources"].values()]
+        assert "AWS::CloudFormation::Stack" not in kinds
+        assert kinds.count("AWS::SQS::Queue") == 51
+
+
+class TestAsked:
+    def test_few_steps_stay_in_the_stack(self, tmp_path: Path) -> None:
+        assert len(synthesize(tmp_path, Checkout, CreateZip)) == 1
+
+    def test_few_steps_nested_from_the_start(self, tmp_path: Path) -> None:
+        assert len(synthesize(tmp_path, Checkout, CreateZip, nested_stacks=True)) == 3
+
+    def test_two_services_in_one_stack_name_their_queues_apart(self, tmp_path: Path) -> None:
+        app = App(outdir=str(tmp_path))
+        stack = Stack(app, "Large")
+        for name in ("One", "Two"):
+            SagaService(stack, name, sagas=[Checkout], nested_stacks=True)
+        app.synth()
+        nested = resources(templates_in(tmp_path), "AWS::CloudFormation::Stack")
+        tokens = [json.dumps(one["Properties"]["Parameters"]["Token"]) for one in nested]
+        assert len(set(tokens)) == 2
+        # The same app in another stack, or deployed anew, has queues of other names.
+        assert all("AWS::StackId" in token for token in tokens)
+
+    def test_shared_functions(self, tmp_path: Path) -> None:
+        templates = synthesize(tmp_path, Checkout, CreateZip, nested_stacks=True, isolation="saga")
+        assert sorted(marks(templates, "queue")) == [
+            ("checkout", "reserve,capture,ship"),
+            ("create-zip", "check,upload,announce"),
+        ]
+        names = [json.dumps(one["Properties"]["QueueName"]) for one in resources(templates, "AWS::SQS::Queue")]
+        assert len([name for name in names if "checkout-steps-" in name]) == 1
+
+
+class TestVariables:
+    """Lambda allows 4 KB for the variables of a function, and checks it only when it is deployed."""
+
+    def test_a_hundred_and_twenty_steps_take_no_more_room_than_three(self, tmp_path: Path) -> None:
+        templates = synthesize(tmp_path, *(saga_of(number, 40) for number in range(3)), dashboard=False)
+        assert max(len(template["Resources"]) for template in templates.values()) < MOST_RESOURCES
+        for function in resources(templates, "AWS::Lambda::Function"):
+            assert "step_7" not in json.dumps(function["Properties"]["Environment"]["Variables"]["SAGAS_QUEUES"])
+
+    def test_a_shared_queue_is_named_once(self, tmp_path: Path) -> None:
+        sagas = [saga_of(number, 40) for number in range(2)]
+        templates = synthesize(tmp_path, *sagas, isolation="saga")
+        assert len(templates) == 1
+        for function in resources(templates, "AWS::Lambda::Function"):
+            assert "step_7" not in json.dumps(function["Properties"]["Environment"]["Variables"]["SAGAS_QUEUES"])
+
+
+def refused(*sagas: type[Any]) -> str:
+    """The message of a service that must not be built."""
+    with pytest.raises(DefinitionError) as error:
+        SagaService(Stack(App(), "Test"), "Shop", sagas=sagas)
+    return str(error.value)
+
+
+class TestRefused:
+    def test_a_saga_that_is_too_long(self) -> None:
+        assert "saga long0 has 101 steps. With a function each 100 are the most" in refused(saga_of(0, 101))
+
+    def test_a_service_that_is_too_large(self) -> None:
+        assert "its sagas have 201 steps" in refused(*(saga_of(number, 67) for number in range(3)))

@@ -1,0 +1,1 @@
+"""A service too large for one stack."""
