@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ __all__ = ["Places", "local_places", "stack_places"]
 _METADATA_KEY = "sagas"
 """Under which a template says which resource is which part."""
 _NESTED = "AWS::CloudFormation::Stack"
+_OF_AWS = re.compile(r"\.(amazonaws\.com|amazonaws\.com\.cn|api\.aws|api\.amazonwebservices\.com\.cn)(:\d+)?/?$")
 
 
 @dataclass(slots=True)
@@ -71,9 +73,10 @@ def stack_places(session: boto3.Session, stack_name: str) -> Places:
     """
     cloudformation = connect(session, "cloudformation")
     places = Places(region=cloudformation.meta.region_name)
+    base = _api_base(cloudformation.meta.endpoint_url, cloudformation.meta.region_name)
     with translated("CloudFormation"):
         for stack in _stacks(cloudformation, stack_name):
-            _enter_all(places, stack)
+            _enter_all(places, stack, base)
     if not places.api_url:
         raise SagaError(f"the stack {stack_name} holds no saga service")
     return places
@@ -103,7 +106,7 @@ def _exists(summary: Mapping[str, Any]) -> bool:
     return bool(summary.get("PhysicalResourceId")) and summary["ResourceStatus"] != "DELETE_COMPLETE"
 
 
-def _enter_all(places: Places, stack: _Stack) -> None:
+def _enter_all(places: Places, stack: _Stack, base: str) -> None:
     for logical_id, resource in stack.resources.items():
         names = resource.get("Metadata", {}).get(_METADATA_KEY, {})
         physical_id = stack.physical_ids.get(logical_id)
@@ -118,16 +121,18 @@ def _enter_all(places: Places, stack: _Stack) -> None:
             case "supervisor":
                 places.supervisor = physical_id
             case "api":
-                places.api_url = _api_url(
-                    physical_id, places.region or "", _stage_of(stack.resources.values(), logical_id)
-                )
+                stage = _stage_of(stack.resources.values(), logical_id)
+                places.api_url = f"{base.format(api=physical_id)}/{stage}"
             case _:
                 pass
 
 
-def _api_url(api: str, region: str, stage: str) -> str:
+def _api_base(endpoint_url: str, region: str) -> str:
+    """Where APIs are, by the endpoint that ``AWS_ENDPOINT_URL`` may have put in the place of AWS's own."""
+    if not _OF_AWS.search(endpoint_url):
+        return endpoint_url.rstrip("/") + "/_aws/execute-api/{api}"
     suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    return f"https://{api}.execute-api.{region}.{suffix}/{stage}"
+    return f"https://{{api}}.execute-api.{region}.{suffix}"
 
 
 def _stage_of(resources: Iterable[Any], api: str) -> str:

@@ -1,13 +1,15 @@
-"""The API of a local stack, as a stranger calls it."""
+"""The API of a stack, as a stranger calls it."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import urllib3
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
 
-from tests.e2e.stack import Running, poll
+from tests.e2e.stack import Stack, poll
 
 __all__ = ["Api"]
 
@@ -15,19 +17,33 @@ _ENDS = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED
 
 
 class Api:
-    """The stack's API, as a stranger calls it."""
+    """The stack's API, as a stranger calls it: with what AWS publishes of signing, and nothing of ours."""
 
-    def __init__(self, stack: Running) -> None:
+    def __init__(self, stack: Stack) -> None:
         self.url: str = stack.description["api_url"]
+        self._session = stack.session
+        self._region: str = stack.description["region"]
         self._http = urllib3.PoolManager()
 
     def call(
         self, method: str, path: str, body: Any = None, *, raw: bytes | None = None, **headers: str
     ) -> tuple[int, Any, dict[str, str]]:
-        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        answer = self._http.request(method, self.url + path, body=data, headers=named, timeout=30.0)
+        """Call a path below the stage. Return status, body and headers of the answer."""
+        data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+        return self.send(method, self.url + path, data, {name.replace("_", "-"): v for name, v in headers.items()})
+
+    def send(
+        self, method: str, url: str, data: bytes = b"", headers: dict[str, str] | None = None
+    ) -> tuple[int, Any, dict[str, str]]:
+        """Make a signed request."""
+        signed = self._signed(method, url, data, {"Content-Type": "application/json", **(headers or {})})
+        answer = self._http.request(method, url, body=data, headers=signed, timeout=30.0)
         return answer.status, answer.json(), dict(answer.headers)
+
+    def _signed(self, method: str, url: str, data: bytes, headers: dict[str, str]) -> dict[str, str]:
+        request: Any = cast("Any", AWSRequest)(method=method, url=url, data=data, headers=headers)
+        cast("Any", SigV4Auth)(self._session.get_credentials(), "execute-api", self._region).add_auth(request)
+        return dict(request.headers.items())
 
     def start(self, name: str, body: Any) -> dict[str, Any]:
         status, saga, _ = self.call("POST", f"/sagas/{name}", body)

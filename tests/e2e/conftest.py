@@ -1,4 +1,4 @@
-"""Local stacks for the end-to-end tests: each on its own port, in its own directory, ended by process id."""
+"""The stacks of the end-to-end tests: on emulators started for them, at an endpoint one brings, or in an account."""
 
 from __future__ import annotations
 
@@ -7,9 +7,34 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from localstack_client.config import get_service_endpoint
 
-from tests.e2e.stack import REPOSITORY, Running, launch, run_sagas, start
+from tests.e2e.elsewhere import Account, Place, chosen
+from tests.e2e.stack import REPOSITORY, Running, Stack, launch
+
+_REFERENCE = Place("Sagas", "python -m infra.app")
+_TRIALS = Place("Trials", "python -m tests.e2e.trials.app")
+_ACCOUNT_TIMEOUT = 3600
+"""Seconds for one test in an account, the deployment included."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the place that was chosen cannot run, and say why."""
+    here = [item for item in items if item.path.is_relative_to(Path(__file__).parent)]
+    elsewhere = chosen(os.environ)
+    if elsewhere is None or not here:
+        return
+    if hasattr(config, "workerinput"):
+        raise pytest.UsageError("at an endpoint or in an account the tests share their stacks: run them with -n 0")
+    account = isinstance(elsewhere, Account)
+    for item in here:
+        for kind in ("embedded", "emulated") if account else ("embedded",):
+            marker = item.get_closest_marker(kind)
+            if marker is not None:
+                item.add_marker(
+                    pytest.mark.skip(reason=f"not {'in an account' if account else 'there'}: {marker.args[0]}")
+                )
+        if account:
+            item.add_marker(pytest.mark.timeout(_ACCOUNT_TIMEOUT), append=False)
 
 
 def _project(directory: Path) -> Path:
@@ -28,41 +53,33 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def local_stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
-    """The reference stack, running for the whole session; at the endpoint that one brings, if there is one."""
-    project, endpoint = _project(tmp_path_factory.mktemp("stack")), _brought_endpoint()
-    if endpoint is not None:
-        yield _deployed(project, endpoint)
-        run_sagas(project, "local", "down")
-        return
-    running = launch(project, "python -m infra.app")
-    yield running
-    running.stop()
-
-
-def _brought_endpoint() -> str | None:
-    """The URL in SAGAS_E2E_ENDPOINT; for ``localstack``, where LocalStack is by default or LOCALSTACK_HOST says."""
-    given = os.environ.get("SAGAS_E2E_ENDPOINT")
-    return get_service_endpoint("cloudformation") if given == "localstack" else given or None
-
-
-def _deployed(project: Path, endpoint: str) -> Running:
-    running = start(project, "python -m infra.app", "--endpoint", endpoint)
-    assert running.process.wait(timeout=180) == 0, (project / "err.txt").read_text()
-    return running
+def local_stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stack]:
+    """The reference stack, there for the whole session."""
+    yield from _stack(_REFERENCE, _project(tmp_path_factory.mktemp("stack")))
 
 
 @pytest.fixture(scope="session")
-def trials(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
-    """The sagas on trial, running for the whole session."""
-    running = launch(_project(tmp_path_factory.mktemp("trials")), "python -m tests.e2e.trials.app")
-    yield running
-    running.stop()
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stack]:
+    """The sagas on trial, there for the whole session."""
+    yield from _stack(_TRIALS, _project(tmp_path_factory.mktemp("trials")))
+
+
+def _stack(place: Place, project: Path) -> Generator[Stack]:
+    elsewhere = chosen(os.environ)
+    if elsewhere is not None:
+        with elsewhere.deployed(place, project) as stack:
+            yield stack
+        return
+    running = launch(project, place.app)
+    try:
+        yield running
+    finally:
+        running.stop()
 
 
 @pytest.fixture
 def probe(project: Path) -> Generator[Running]:
-    """A stack of one queue and one function."""
+    """A stack of one queue and one function, on an emulator of its own."""
     running = launch(project, "python -m tests.e2e.probe.app")
     yield running
     running.stop()

@@ -1,4 +1,4 @@
-"""Starting the ``sagas local`` command as a user does, and ending it by its process id."""
+"""A deployed stack as a test sees it, and the one that ``sagas local up`` starts, ended by its process id."""
 
 from __future__ import annotations
 
@@ -11,14 +11,30 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import boto3
+from botocore.config import Config
 
-__all__ = ["REPOSITORY", "Running", "free_port", "launch", "poll", "processes_of", "run_sagas", "start"]
+from sagas import SagaClient
+
+__all__ = [
+    "PACE",
+    "REPOSITORY",
+    "Running",
+    "Stack",
+    "free_port",
+    "launch",
+    "poll",
+    "processes_of",
+    "run_sagas",
+    "start",
+]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SAGAS = str(Path(sys.executable).parent / "sagas")
+PACE = float(os.environ.get("SAGAS_E2E_PACE", "1"))
+"""By which every deadline is multiplied: an account, or an emulator in a container, is slower than the embedded one."""
 
 T = TypeVar("T")
 
@@ -31,14 +47,14 @@ def free_port() -> int:
 
 
 def poll(what: str, check: Callable[[], T | None], deadline: float = 30.0) -> T:
-    """Return the first true answer of ``check``; fail after ``deadline`` seconds."""
-    end = time.monotonic() + deadline
+    """Return the first true answer of ``check``; fail after ``deadline`` seconds, times the pace."""
+    end = time.monotonic() + deadline * PACE
     while time.monotonic() < end:
         answer = check()
         if answer:
             return answer
         time.sleep(0.05)
-    raise AssertionError(f"{what}: not within {deadline:g} s")
+    raise AssertionError(f"{what}: not within {deadline * PACE:g} s")
 
 
 def run_sagas(project: Path, *arguments: str, deadline: float = 60.0) -> subprocess.CompletedProcess[str]:
@@ -49,7 +65,7 @@ def run_sagas(project: Path, *arguments: str, deadline: float = 60.0) -> subproc
         env=_environment(),
         capture_output=True,
         text=True,
-        timeout=deadline,
+        timeout=deadline * PACE,
         check=False,
     )
 
@@ -75,7 +91,46 @@ def start(project: Path, app: str, *options: str, port: int | None = None) -> Ru
     return Running(project, process)
 
 
-class Running:
+class Stack:
+    """A stack that is described by ``.sagas/local.json``.
+
+    Args:
+        project: the directory that holds it.
+    """
+
+    options: tuple[str, ...] = ()
+    """What tells the ``sagas`` command which stack is meant."""
+
+    def __init__(self, project: Path) -> None:
+        self.project = project
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What ``.sagas/local.json`` says."""
+        return json.loads((self.project / ".sagas" / "local.json").read_text())
+
+    @property
+    def session(self) -> Any:
+        """A session of boto3, or what looks like one: its credentials sign, its clients reach the stack."""
+        return boto3.Session(
+            aws_access_key_id="test", aws_secret_access_key="test", region_name=self.description["region"]
+        )
+
+    def client(self, service: str) -> Any:
+        """Return a boto3 client of where the stack is."""
+        config = cast("Any", Config)(s3={"addressing_style": "path"})
+        return self.session.client(service, endpoint_url=self.description["endpoint_url"], config=config)
+
+    def saga_client(self) -> SagaClient:
+        """Return a client of the stack."""
+        return SagaClient.local(self.project)
+
+    def sagas(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of ``sagas`` on this stack to its end."""
+        return run_sagas(self.project, *arguments, *self.options)
+
+
+class Running(Stack):
     """A local stack that was launched in the foreground.
 
     Args:
@@ -84,26 +139,14 @@ class Running:
     """
 
     def __init__(self, project: Path, process: subprocess.Popen[bytes]) -> None:
-        self.project = project
+        super().__init__(project)
         self.process = process
-
-    @property
-    def description(self) -> dict[str, Any]:
-        """What ``.sagas/local.json`` says."""
-        return json.loads((self.project / ".sagas" / "local.json").read_text())
 
     def ready(self) -> bool:
         """Tell whether everything is deployed; fail if the command has ended."""
         if self.process.poll() is not None:
             raise AssertionError((self.project / "err.txt").read_text() or "the command ended without a word")
         return (self.project / ".sagas" / "local.json").is_file()
-
-    def client(self, service: str) -> Any:
-        """Return a boto3 client of the stack."""
-        session: Any = boto3.Session(
-            aws_access_key_id="test", aws_secret_access_key="test", region_name=self.description["region"]
-        )
-        return session.client(service, endpoint_url=self.description["endpoint_url"])
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal to the command, by its process id, and return its exit code."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Generator
@@ -15,14 +14,16 @@ import pytest
 from sagas.local.clients import Clients
 from sagas.local.files import Files
 from sagas.local.process import REGION, Emulator
+from tests.e2e.cdk_cli import command, install, make, run
 from tests.e2e.stack import REPOSITORY, free_port
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(300),
+    pytest.mark.embedded("it begins and ends with an empty account"),
+]
 
 _STACK = "Sagas"
-# What is installed is taken as it is, whatever its time says: other tests are using it.
-_MAKE = ("make", "-s", "-o", f"{sys.prefix}/.installed", f"VENV={sys.prefix}")
-
 _CHANGED = """
 from functions.create_zip import CreateZip
 from infra.app import build_app
@@ -48,7 +49,6 @@ class Cli:
             "PATH": os.environ["PATH"],
             "HOME": str(directory),
             "LANG": "C.UTF-8",
-            "PYTHONPATH": str(REPOSITORY),
             "AWS_ENDPOINT_URL": endpoint_url,
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
@@ -68,18 +68,19 @@ class Cli:
             arguments: further ones.
         """
         options = f'--no-notices --app "{app}" --output {self._directory}/cdk.out {arguments}'
-        return self._run([*_MAKE, target, f"ARGS={options}"])
+        return make(target, options, self._environment)
 
     def bootstrap(self) -> str:
         """Bootstrap the emulator's account."""
         account = self.client("sts").get_caller_identity()["Account"]
         # Away from the repository's cdk.json: an app would only be synthesized in vain.
-        return self._run([*_cdk(), "bootstrap", "--no-notices", f"aws://{account}/{REGION}"], self._directory)
+        bootstrap = [*command(), "bootstrap", "--no-notices", f"aws://{account}/{REGION}"]
+        return run(bootstrap, self._environment, self._directory)
 
     def synthesize(self, script: str) -> str:
         """Run a CDK app; return the directory it wrote to, so that the CLI need not run it time and again."""
         directory = self._directory / "changed"
-        environment = {**self._environment, "CDK_OUTDIR": str(directory)}
+        environment = {**self._environment, "CDK_OUTDIR": str(directory), "PYTHONPATH": str(REPOSITORY)}
         subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, env=environment, check=True, timeout=120)
         return str(directory)
 
@@ -97,38 +98,11 @@ class Cli:
         functions = self.client("lambda").list_functions()["Functions"]
         return ["CHANGED" in one["Environment"]["Variables"] for one in functions]
 
-    def _run(self, command: list[str], directory: Path = REPOSITORY) -> str:
-        ended = subprocess.run(
-            command, cwd=directory, env=self._environment, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        return ended.stdout + ended.stderr
-
-
-def _make(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Make something in our own virtual environment, also when make runs the tests."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    return subprocess.run(
-        [*_MAKE, *arguments], cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-
-
-def _cdk() -> list[str]:
-    """The command that make runs, as it shows it."""
-    shown = _make("-n", "diff").stdout
-    found = re.search(r'PATH="(\S+)/bin:\$PATH" node (\S+/bin/cdk) diff', shown)
-    assert found is not None, shown
-    return [f"{found[1]}/bin/node", str(REPOSITORY / found[2])]
-
 
 @pytest.fixture(scope="module", autouse=True)
 def installed() -> None:
-    """Install the CLI, or take the one that is there. Without npm's registry there is none; in CI that is a failure."""
-    ended = _make("cdk-cli")
-    reasons = [line for line in ended.stderr.splitlines() if line.startswith("npm error code")]
-    if ended.returncode and reasons and not os.environ.get("CI"):
-        pytest.skip(f"the CDK CLI cannot be installed: {reasons[0]}")
-    assert ended.returncode == 0, ended.stderr
+    """The CLI must be there."""
+    install()
 
 
 @pytest.fixture

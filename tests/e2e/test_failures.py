@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.api import Api
-from tests.e2e.stack import Running, poll, run_sagas
+from tests.e2e.stack import PACE, Stack, poll
 
 pytestmark = pytest.mark.e2e
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.e2e
 class Trials:
     """The stack on trial, its API, and what was executed."""
 
-    def __init__(self, stack: Running) -> None:
+    def __init__(self, stack: Stack) -> None:
         self.stack = stack
         self.api = Api(stack)
         self.sqs = stack.client("sqs")
@@ -53,13 +53,14 @@ class Trials:
         (letter,) = poll("the dead letter", lambda: self.dead_letters("waiting", saga))
         return saga, letter
 
-    def tick(self) -> None:
-        ended = run_sagas(self.stack.project, "local", "tick", "--stale-after", "20")
+    def tick(self, stale_after: float = 20) -> None:
+        """Have the supervisor recover once."""
+        ended = self.stack.sagas("recover", "--stale-after", str(stale_after))
         assert ended.returncode == 0, ended.stderr
 
 
 @pytest.fixture
-def on(trials: Running) -> Trials:
+def on(trials: Stack) -> Trials:
     return Trials(trials)
 
 
@@ -225,12 +226,13 @@ def worker_of(on: Trials, saga: dict[str, Any], attempt: int) -> int:
     return poll("the step to be at work", pid)
 
 
+@pytest.mark.embedded("it kills a function's process, which must run on this machine")
 def test_a_killed_worker_is_noticed_as_soon_as_its_lease_is_over(on: Trials) -> None:
     saga = on.api.start("holding", {"executions": 1})
     os.kill(worker_of(on, saga, 1), signal.SIGKILL)
 
     def recovered() -> bool:
-        run_sagas(on.stack.project, "local", "tick", "--stale-after", "5")
+        on.tick(5)
         return on.api.show(saga)["status"] == "COMPLETED"
 
     assert poll("the saga to be recovered", recovered, 40)
@@ -244,7 +246,7 @@ def test_a_step_of_many_lease_lengths_keeps_its_lease_and_hears_of_a_cancel(on: 
     begun = time.monotonic()
 
     def held_for_long() -> bool:
-        run_sagas(on.stack.project, "local", "tick", "--stale-after", "1")
+        on.tick(1)
         return time.monotonic() - begun > 6
 
     assert poll("three lease lengths to pass", held_for_long)
@@ -253,4 +255,4 @@ def test_a_step_of_many_lease_lengths_keeps_its_lease_and_hears_of_a_cancel(on: 
     assert status == 202
     asked = time.monotonic()
     assert on.api.wait(saga, "CANCELLED")["steps"][1]["attempts"] == 1
-    assert time.monotonic() - asked < 8
+    assert time.monotonic() - asked < 8 * PACE

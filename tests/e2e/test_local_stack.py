@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.stack import Running, free_port, launch, poll, processes_of, run_sagas, start
+from tests.e2e.stack import Running, Stack, free_port, launch, poll, processes_of, run_sagas, start
 
 pytestmark = pytest.mark.e2e
 
@@ -48,8 +48,12 @@ def failure_of(project: Path, *options: str) -> str:
     return line
 
 
+own_emulator = pytest.mark.embedded("it starts and ends an emulator of its own")
+
+
+@pytest.mark.emulated("it is about `.sagas/local.json`")
 class TestDescription:
-    def test_names_everything(self, local_stack: Running) -> None:
+    def test_names_everything(self, local_stack: Stack) -> None:
         description = local_stack.description
         assert set(description) == {
             "endpoint_url", "region", "api_url", "tables", "queues", "dead_letter_queues", "functions", "supervisor",
@@ -62,13 +66,13 @@ class TestDescription:
             description["outputs"]
         )
 
-    def test_items_expire(self, local_stack: Running) -> None:
+    def test_items_expire(self, local_stack: Stack) -> None:
         dynamodb = local_stack.client("dynamodb")
         for table in local_stack.description["tables"].values():
             found = dynamodb.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
             assert found == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
 
-    def test_functions_find_queues_and_tables(self, local_stack: Running) -> None:
+    def test_functions_find_queues_and_tables(self, local_stack: Stack) -> None:
         description = local_stack.description
         functions = local_stack.client("lambda")
         for saga, steps in description["functions"].items():
@@ -77,7 +81,8 @@ class TestDescription:
                 assert variables["SAGAS_TABLE"] == description["tables"]["sagas"]
                 assert queue_url(variables, saga, step) == description["queues"][saga][step]
 
-    def test_answers_only_on_loopback(self, local_stack: Running) -> None:
+    @pytest.mark.embedded("it is about the emulator's address")
+    def test_answers_only_on_loopback(self, local_stack: Stack) -> None:
         port = int(local_stack.description["endpoint_url"].rsplit(":", 1)[1])
         with socket.socket() as other:
             assert other.connect_ex(("127.0.0.2", port)) != 0
@@ -89,6 +94,7 @@ def queue_url(variables: dict[str, Any], saga: str, step: str) -> str:
     return f"{queues['base']}/{queues['queues'][saga][step]}"
 
 
+@own_emulator
 class TestEnd:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_running_functions_finish_and_no_process_stays(self, probe: Running, number: signal.Signals) -> None:
@@ -119,6 +125,7 @@ class TestEnd:
         assert "the emulator ended" in line
 
 
+@own_emulator
 class TestInterrupted:
     def test_while_the_app_is_still_synthesizing(self, project: Path) -> None:
         app = 'python -c \'import time; open("begun", "w"); time.sleep(60)\''
@@ -130,6 +137,7 @@ class TestInterrupted:
         assert (project / "err.txt").read_text() == ""
 
 
+@own_emulator
 class TestDetached:
     def test_stays_until_down(self, project: Path) -> None:
         up = run_sagas(project, "local", "up", "--app", PROBE, "--port", str(free_port()), "--detach")
@@ -156,6 +164,7 @@ def second_up(project: Path) -> str:
     return ended.stderr
 
 
+@own_emulator
 class TestFailure:
     def test_port_taken(self, project: Path) -> None:
         with socket.socket() as taken:
@@ -188,6 +197,7 @@ class TestFailure:
         assert "does not answer" in line
 
 
+@own_emulator
 class TestEndpoint:
     def test_deploys_to_a_running_one_and_updates_it(
         self, probe: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -207,6 +217,7 @@ class TestEndpoint:
         poll("deletion", lambda: not probe.client("lambda").list_functions()["Functions"])
 
 
+@own_emulator
 class TestPersistence:
     def test_state_outlives_a_stop(self, project: Path) -> None:
         state, port = str(project / "state"), free_port()

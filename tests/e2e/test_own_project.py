@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.api import Api
-from tests.e2e.stack import REPOSITORY, Running, free_port
+from tests.e2e.elsewhere import Elsewhere, chosen
+from tests.e2e.stack import REPOSITORY, Stack, free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -119,17 +120,20 @@ def test_the_project_passes_its_own_tests(installed: Installed) -> None:
     assert "passed" in installed.run("python", "-m", "pytest", "-q")
 
 
+@pytest.mark.emulated("it is about `sagas local`")
 def test_the_project_runs_here(installed: Installed) -> None:
     _share_cache(installed.directory)
-    installed.run("sagas", "local", "up", "--port", str(free_port()), "--detach")
-    api = Api(_Detached(installed.directory))
+    elsewhere = chosen(os.environ)
+    brought = ("--endpoint", elsewhere.endpoint) if isinstance(elsewhere, Elsewhere) else ()
+    installed.run("sagas", "local", "up", *(brought or ("--port", str(free_port()), "--detach")))
+    api = Api(Stack(installed.directory))
     event = json.loads((installed.directory / "events" / "trip.json").read_text())
     done = api.run("trip", event)
     assert done["status"] == "COMPLETED", done
     refused = api.run("trip", json.loads((installed.directory / "events" / "trip_too_expensive.json").read_text()))
     assert refused["status"] == "COMPENSATED", refused
     assert "COMPLETED" in installed.run("sagas", "list", "--name", "trip")
-    assert "ended" in installed.run("sagas", "local", "down")
+    assert ("being deleted" if brought else "ended") in installed.run("sagas", "local", "down")
 
 
 def _share_cache(project: Path) -> None:
@@ -138,10 +142,3 @@ def _share_cache(project: Path) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     (project / ".sagas").mkdir()
     (project / ".sagas" / "cache").symlink_to(cache)
-
-
-class _Detached(Running):
-    """A local stack that stays when the command that started it has ended."""
-
-    def __init__(self, project: Path) -> None:
-        self.project = project

@@ -9,10 +9,12 @@ from aws_cdk import App, CfnOutput, Stack  # isort: skip - sagas.cdk names the N
 from aws_cdk import aws_dynamodb as dynamodb  # isort: skip
 
 
-def main() -> None:
-    """Synthesize to ``CDK_OUTDIR``."""
-    app = App()
-    stack = Stack(app, "Trials")
+__all__ = ["trials_stack"]
+
+
+def trials_stack(app: App, id: str) -> Stack:
+    """Add a stack of the sagas on trial, and the table in which they note what was executed."""
+    stack = Stack(app, id)
     table = dynamodb.Table(
         stack,
         "Executions",
@@ -20,9 +22,14 @@ def main() -> None:
         sort_key=dynamodb.Attribute(name="what", type=dynamodb.AttributeType.STRING),
     )
     sagas = [Compensating, Dying, Holding, Waiting, Breaking]
-    SagaService(stack, "Sagas", sagas=sagas, environment={"TRIALS_TABLE": table.table_name})
+    service = SagaService(stack, "Sagas", sagas=sagas, environment={"TRIALS_TABLE": table.table_name})
+    for step in (one for saga in sagas for one in (saga.begin, saga.act)):
+        table.grant(service.function(step), "dynamodb:PutItem")
     CfnOutput(stack, "TrialsTable", value=table.table_name)
+    return stack
+
+
+if __name__ == "__main__":
+    app = App()
+    trials_stack(app, "Trials")
     app.synth()
-
-
-main()

@@ -76,6 +76,28 @@ def test_finds_parts_also_in_nested_stacks(stubbed: StubbedSession) -> None:
     assert (places.region, places.endpoint_url, places.supervisor) == ("eu-central-1", None, "shop-Supervisor")
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "api_url"),
+    [
+        ("https://cloudformation.eu-central-1.api.aws", "https://abc.execute-api.eu-central-1.amazonaws.com/v1"),
+        (
+            "https://vpce-1-2.cloudformation.eu-central-1.vpce.amazonaws.com/",
+            "https://abc.execute-api.eu-central-1.amazonaws.com/v1",
+        ),
+        ("http://localhost:4566", "http://localhost:4566/_aws/execute-api/abc/v1"),
+    ],
+)
+def test_at_an_emulator_the_api_is_there_too(
+    session: boto3.Session, monkeypatch: pytest.MonkeyPatch, endpoint: str, api_url: str
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setattr("botocore.stub.validate_parameters", _accept)
+    stub = StubbedSession(session)
+    with stub.stubber:
+        stub.will_hold("shop", {"Api": API["Api"], "Stage": API["Stage"]}, {"Api": "abc", "Stage": "v1"})
+        assert stack_places(cast("boto3.Session", stub), "shop").api_url == api_url
+
+
 def test_a_stack_of_something_else(stubbed: StubbedSession) -> None:
     stubbed.will_hold("other", {"Other": QUEUES["Other"]}, {"Other": "https://other"})
     with pytest.raises(SagaError, match="the stack other holds no saga service"):
