@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from sagas.cli.output import display, emit, fail, say
+from sagas.cli.output import display, emit, fail, plain, say
 from sagas.cli.reading import Name
 from sagas.cli.tables import dead_letter_table
 from sagas.cli.target import Target, on_target
-from sagas.client import Redrive
+from sagas.client import DeadLetter, Pruned, Redrive
 
 __all__ = ["app"]
 
@@ -52,6 +52,39 @@ def redrive(
         )
 
 
+@on_target
+def prune(
+    target: Target,
+    name: Name,
+    saga_id: Annotated[str | None, typer.Option(help="Only this saga's messages.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be dropped, and drop nothing.")] = False,
+) -> None:
+    """Drop dead-lettered messages that nobody needs: of sagas that are over, went on without them, or are resolved."""
+    done = target.client().prune(name, saga_id, dry_run=dry_run)
+    if target.as_json:
+        emit(asdict(done))
+    else:
+        _say_pruned(done)
+
+
+def _say_pruned(done: Pruned) -> None:
+    for letter in done.dropped:
+        say(plain(f"{_who(letter)}: {'would be ' * done.dry_run}dropped."))
+    for kept in done.kept:
+        letter = kept.letter
+        who = (
+            f"{letter.saga} {letter.saga_id}, step {letter.step}" if letter.saga_id else f"Message {letter.message_id}"
+        )
+        say(plain(f"{who}: stays, {kept.why}."))
+    say(f"{len(done.dropped)} {'would be ' * done.dry_run}dropped, {len(done.kept)} stay.")
+
+
+def _who(letter: DeadLetter) -> str:
+    if not letter.saga_id:
+        return f"Message {letter.message_id}"
+    return f"{letter.saga} {letter.saga_id}, step {letter.step}"
+
+
 def _say(name: str, done: Redrive) -> None:
     if done.task is not None:
         say(f"SQS moves the messages of {name} back to their queues.")
@@ -65,3 +98,4 @@ def _say(name: str, done: Redrive) -> None:
 
 app.command("list")(list_dead_letters)
 app.command("redrive")(redrive)
+app.command("prune")(prune)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sagas.client.client import SagaClient
-from sagas.client.dead_letters import DeadLetter, Redrive
+from sagas.client.dead_letters import DeadLetter, Kept, Pruned, Redrive
 from sagas.client.views import (
     AuditEntry,
     DefinitionView,
@@ -21,7 +21,9 @@ __all__ = [
     "DeadLetter",
     "DefinitionView",
     "ErrorView",
+    "Kept",
     "Page",
+    "Pruned",
     "RecoveryView",
     "Redrive",
     "SagaClient",

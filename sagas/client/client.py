@@ -12,8 +12,9 @@ import boto3
 from sagas.authoring.codec import encode
 from sagas.authoring.saga import Saga, definition_of
 from sagas.client.aws import connect, open_session
-from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Redrive
+from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive
 from sagas.client.places import Places, local_places, stack_places
+from sagas.client.staleness import Judge
 from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
 from sagas.client.views import AuditEntry, DefinitionView, Page, RecoveryView, SagaView, SweepView
@@ -312,6 +313,26 @@ class SagaClient:
         """
         queue = self._dead_letter_queue(name)
         return queue.redrive() if saga_id is None else queue.move(saga_id)
+
+    def prune(self, name: str, saga_id: str | None = None, *, dry_run: bool = False) -> Pruned:
+        """Delete those messages from the dead-letter queue of a type that nobody needs any more.
+
+        These are messages of sagas that are over, that went on by other means than this message (:meth:`retry`, say),
+        or that somebody resolved: received again, they would do nothing, or what nobody wants. All others stay: those
+        of sagas that wait for you, that may still need them, or that do not exist here.
+
+        For the moment of looking all messages are hidden from others.
+
+        Args:
+            name: of the type.
+            saga_id: only this saga's.
+            dry_run: look, and delete nothing.
+
+        Raises:
+            NotFound: there is no such type.
+            SagaError: this client does not know the queues, or may not read them.
+        """
+        return self._dead_letter_queue(name).prune(Judge(self).why_needed, saga_id, dry_run=dry_run)
 
     def recover(self, stale_after: float | None = None) -> RecoveryView:
         """Have the supervisor look for stalled sagas now, not at its next minute.

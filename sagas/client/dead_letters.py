@@ -1,9 +1,9 @@
-"""A saga's dead-letter queue: looking without taking, and moving messages back to the queues they came from."""
+"""A saga's dead-letter queue: looking without taking, moving messages back, and deleting those nobody needs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,7 +14,7 @@ from sagas.client.aws import code_of, translated
 from sagas.core.times import iso
 from sagas.errors import SagaError
 
-__all__ = ["DeadLetter", "DeadLetterQueue", "Redrive"]
+__all__ = ["DeadLetter", "DeadLetterQueue", "Kept", "Pruned", "Redrive"]
 
 _HOLD = 120
 """Seconds for which messages are out of others' sight while they are looked at."""
@@ -36,6 +36,7 @@ class DeadLetter:
         message_id: SQS's id.
         receives: how often it was received, by its step and by whoever looked at it since.
         sent_at: when it was sent, ISO 8601 in UTC.
+        number: of the message within its saga, and how often it was copied to wait; ``None`` if it is none of ours.
     """
 
     saga: str
@@ -44,6 +45,7 @@ class DeadLetter:
     message_id: str
     receives: int
     sent_at: str
+    number: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,34 @@ class Redrive:
     left: tuple[DeadLetter, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A dead letter that stays.
+
+    Args:
+        letter: the message.
+        why: why somebody may need it.
+    """
+
+    letter: DeadLetter
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What pruning did, or in a dry run would do.
+
+    Args:
+        dry_run: nothing was deleted.
+        dropped: messages that did nothing any more.
+        kept: messages that stay.
+    """
+
+    dry_run: bool
+    dropped: tuple[DeadLetter, ...] = ()
+    kept: tuple[Kept, ...] = ()
+
+
 class DeadLetterQueue:
     """The dead-letter queue of one saga type.
 
@@ -78,7 +108,7 @@ class DeadLetterQueue:
 
     def peek(self, limit: int) -> list[DeadLetter]:
         """Return up to ``limit`` messages, which stay where they are."""
-        with translated("SQS"), self._held(limit) as held:
+        with self._held(limit) as held:
             return [_read(message) for message in held.values()]
 
     def redrive(self) -> Redrive:
@@ -109,6 +139,35 @@ class DeadLetterQueue:
                 moved.append(letter)
         return Redrive(None, tuple(moved), tuple(left))
 
+    def prune(self, why_needed: Callable[[DeadLetter], str], saga_id: str | None, *, dry_run: bool) -> Pruned:
+        """Delete messages that nobody needs.
+
+        Args:
+            why_needed: tells why a message must stay; nothing if it need not.
+            saga_id: look at this saga's messages only.
+            dry_run: look, and delete nothing.
+        """
+        dropped: list[DeadLetter] = []
+        kept: list[Kept] = []
+        with self._held(None) as held:
+            for message_id, message in list(held.items()):
+                letter = _read(message)
+                if saga_id not in (None, letter.saga_id):
+                    continue
+                why = why_needed(letter)
+                if why:
+                    kept.append(Kept(letter, why))
+                    continue
+                if not dry_run:
+                    self._delete(message)
+                    del held[message_id]
+                dropped.append(letter)
+        return Pruned(dry_run, tuple(dropped), tuple(kept))
+
+    def _delete(self, message: Mapping[str, Any]) -> None:
+        with translated("SQS"):
+            self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
+
     def _start_task(self) -> str:
         attributes = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])["Attributes"]
         return str(self._sqs.start_message_move_task(SourceArn=attributes["QueueArn"])["TaskHandle"])
@@ -117,7 +176,7 @@ class DeadLetterQueue:
         """Send first, delete then: a failure between the two leaves two messages, and the saga takes one of them."""
         attributes = message.get("MessageAttributes", {})
         self._sqs.send_message(QueueUrl=target, MessageBody=message["Body"], MessageAttributes=attributes)
-        self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
+        self._delete(message)
 
     @contextmanager
     def _held(self, limit: int | None) -> Generator[dict[str, dict[str, Any]]]:
@@ -135,7 +194,11 @@ class DeadLetterQueue:
             self._release([message["ReceiptHandle"] for message in held.values()])
 
     def _receive(self, count: int) -> list[dict[str, Any]]:
-        answer = self._sqs.receive_message(
+        with translated("SQS"):
+            return self._received(count).get("Messages", [])
+
+    def _received(self, count: int) -> dict[str, Any]:
+        return self._sqs.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=count,
             VisibilityTimeout=_HOLD,
@@ -143,7 +206,6 @@ class DeadLetterQueue:
             MessageAttributeNames=["All"],
             MessageSystemAttributeNames=["ApproximateReceiveCount", "SentTimestamp"],
         )
-        return answer.get("Messages", [])
 
     def _release(self, receipts: list[str]) -> None:
         for begin in range(0, len(receipts), _BATCH):
@@ -172,7 +234,13 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
         message_id=message["MessageId"],
         receives=int(system.get("ApproximateReceiveCount", 1)),
         sent_at=iso(int(system.get("SentTimestamp", 0)) / 1000),
+        number=_number_of(known),
     )
+
+
+def _number_of(body: Mapping[str, Any]) -> tuple[int, int] | None:
+    dispatch, hops = body.get("dispatch"), body.get("hops", 0)
+    return (dispatch, hops) if type(dispatch) is int and type(hops) is int else None
 
 
 def _body_of(message: Mapping[str, Any]) -> dict[str, Any]:

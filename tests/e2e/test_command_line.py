@@ -169,6 +169,19 @@ class TestDeadLetters:
         saga = desk.client.wait("create-zip", dead["saga_id"], PATIENCE, after=dead["updated_at"])
         assert saga["status"] == "COMPLETED"
 
+    def test_one_that_nobody_needs_any_more_is_dropped(self, desk: Desk, topic: Topic, dead: SagaView) -> None:
+        prune = ("dlq", "prune", "create-zip", "--saga-id", dead["saga_id"])
+        poll("dead letter", lambda: desk.waits_in_queue(dead), PATIENCE)
+        assert [kept["why"] for kept in desk.json(*prune)["kept"]] == ["the saga waits for you"]
+        topic.restore()
+        assert desk.sagas("retry", "create-zip", dead["saga_id"], "--watch").returncode == 0
+        told = desk.sagas(*prune, "--dry-run")
+        assert told.stdout.splitlines() == [
+            f"create-zip {dead['saga_id']}, step announce: would be dropped.", "1 would be dropped, 0 stay.",
+        ]  # fmt: skip
+        assert [letter["saga_id"] for letter in desk.json(*prune)["dropped"]] == [dead["saga_id"]]
+        assert not desk.waits_in_queue(dead)
+
     def test_one_that_is_not_there_is_an_error(self, desk: Desk) -> None:
         ended = desk.sagas("dlq", "redrive", "checkout", "--saga-id", "01a1fd82-30a8-780f-adb2-367c651cfde6")
         assert ended.returncode == 1
