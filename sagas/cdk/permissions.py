@@ -13,6 +13,10 @@ from sagas.cdk.tables import BY_NAME_INDEX, OPEN_INDEX, Tables
 
 __all__ = ["allow_all_sagas", "allow_listing", "allow_network", "allow_one_saga", "allow_sending", "allow_sweeping"]
 
+ARCHIVE = "archive/"
+"""Where the sweep archives; the same as in ``sagas.engine.sweep``, which needs more than a deployment has."""
+_SWEPT = "A sweep covers the saga's prefix, whose keys are not known beforehand."
+_ARCHIVED = "What is archived keeps its key, which is not known beforehand."
 _STATEMENT = 20
 """Queues in a statement."""
 _READ_ITEM = ("dynamodb:GetItem", "dynamodb:BatchGetItem")
@@ -52,18 +56,34 @@ def allow_network(role: iam.Role) -> None:
     _allow(role, [f"ec2:{name}" for name in (*names, *addresses)], ["*"])
 
 
-def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str) -> None:
-    """Let a role list, read and delete objects under ``prefix``, and nothing beside it."""
+def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action: str) -> None:
+    """Let a role do under ``prefix`` what a sweep with ``action`` does there, and nothing beside it.
+
+    Args:
+        role: the supervisor's.
+        bucket: that is swept.
+        prefix: of the saga's objects.
+        action: ``report`` lists, ``delete`` reads and deletes too, ``archive`` copies to ``archive/`` before.
+    """
     listing = iam.PolicyStatement(
         actions=["s3:ListBucket"],
         resources=[bucket.bucket_arn],
         conditions={"StringLike": {"s3:prefix": [prefix, f"{prefix}*"]}},
     )
-    object_arn = bucket.arn_for_objects(f"{prefix}*")
-    objects = iam.PolicyStatement(actions=["s3:GetObject", "s3:DeleteObject"], resources=[object_arn])
-    acknowledge_objects(role, object_arn, "A sweep covers the saga's prefix, whose keys are not known beforehand.")
-    for statement in (listing, objects):
-        role.grant_principal.add_to_principal_policy(statement)
+    role.grant_principal.add_to_principal_policy(listing)
+    if action == "report":
+        return
+    swept, archived = (bucket.arn_for_objects(f"{start}{prefix}*") for start in ("", ARCHIVE))
+    _allow_objects(role, ["s3:GetObject", "s3:DeleteObject"], swept, _SWEPT)
+    if action == "archive":
+        # Objects keep their tags. One over 5 GB is copied in parts, which an interrupted copy takes back.
+        _allow_objects(role, ["s3:PutObject", "s3:PutObjectTagging", "s3:AbortMultipartUpload"], archived, _ARCHIVED)
+        _allow_objects(role, ["s3:GetObjectTagging"], swept, _SWEPT)
+
+
+def _allow_objects(role: iam.IGrantable, actions: list[str], objects: str, reason: str) -> None:
+    role.grant_principal.add_to_principal_policy(iam.PolicyStatement(actions=actions, resources=[objects]))
+    acknowledge_objects(role, objects, reason)
 
 
 def _allow_payloads(role: iam.Role, bucket: s3.IBucket) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -20,7 +19,6 @@ from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.steps import Step
-from sagas.cdk.acknowledge import acknowledge_objects
 from sagas.cdk.alarms import LaneAlarms, SagaAlarms, ServiceAlarms
 from sagas.cdk.api import ApiFunction, SagaApi
 from sagas.cdk.catalogue import Catalogue
@@ -37,6 +35,7 @@ from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.supervisor import Supervisor
 from sagas.cdk.tables import Tables
+from sagas.errors import DefinitionError
 
 __all__ = ["SagaService"]
 
@@ -158,12 +157,21 @@ class SagaService(Construct):
     def allow_sweep(self, saga_class: type[Any], bucket: s3.IBucket | s3.BucketBase) -> None:
         """Let the supervisor list, read and delete objects of ``bucket`` under the saga's prefix, and only there.
 
-        A saga that declares ``action="archive"`` also lets it write under ``archive/`` before that prefix.
+        With ``action="report"`` it may but list them; with ``"archive"`` it may also write under ``archive/`` before
+        that prefix. A class with an ``on_orphans`` of its own has what its action stands for; grant the rest to
+        :attr:`supervisor`.
+
+        Args:
+            saga_class: declares ``orphans``.
+            bucket: the one whose name is in the variable ``bucket_env``.
+
+        Raises:
+            DefinitionError: it is none of the sagas here, or declares no ``orphans``.
         """
         definition = self._catalogue.definition(saga_class)
-        allow_sweeping(self.supervisor, bucket, definition.prefix)
-        if definition.orphans is not None and definition.orphans.action == "archive":
-            self._allow_archiving(bucket, definition.prefix)
+        if definition.orphans is None:
+            raise DefinitionError(f"{self.node.id}: saga {definition.name} declares no orphans to sweep")
+        allow_sweeping(self.supervisor, bucket, definition.prefix, definition.orphans.action)
 
     @property
     def sagas_table(self) -> dynamodb.Table:
@@ -174,15 +182,6 @@ class SagaService(Construct):
     def audit_table(self) -> dynamodb.Table:
         """The audit table."""
         return self.tables.audit
-
-    def _allow_archiving(self, bucket: s3.IBucket | s3.BucketBase, prefix: str) -> None:
-        """Objects keep their tags. One over 5 GB is copied in parts, which an interrupted copy takes back."""
-        archived = bucket.arn_for_objects(f"archive/{prefix}*")
-        write = ["s3:PutObject", "s3:PutObjectTagging", "s3:AbortMultipartUpload"]
-        tags = iam.PolicyStatement(actions=["s3:GetObjectTagging"], resources=[bucket.arn_for_objects(f"{prefix}*")])
-        for statement in (iam.PolicyStatement(actions=write, resources=[archived]), tags):
-            self.supervisor.add_to_role_policy(statement)
-        acknowledge_objects(self.supervisor, archived, "What is archived keeps its key, which is not known beforehand.")
 
     def _saga_homes(self, saga: SagaDefinition, nested: bool) -> list[Home]:
         return homes_of(self, saga, self._catalogue.lanes(saga), nested=nested)
