@@ -33,6 +33,7 @@ class Catalogue:
         saga_classes: of the service.
         functions: options by step, or by saga class for all its steps.
         isolation: ``step`` gives each step a queue and a function of its own, ``saga`` all steps of a saga together.
+        usual: options of those that ``functions`` does not name.
 
     Raises:
         DefinitionError: no saga, two of one name, too many steps, options for a step of none of them or for a step
@@ -45,8 +46,10 @@ class Catalogue:
         saga_classes: Sequence[type[Any]],
         functions: Mapping[Step[..., Any] | type[Any], FunctionOptions],
         isolation: Isolation = "step",
+        usual: FunctionOptions | None = None,
     ) -> None:
         self._service = service
+        self._usual = usual or FunctionOptions()
         self._isolation = isolation
         self.sagas = [definition_of(saga_class) for saga_class in saga_classes]
         self._require_distinct_names()
@@ -90,7 +93,7 @@ class Catalogue:
         return saga.name, SHARED if self._isolation == "saga" else name
 
     def _options_of(self, saga: SagaDefinition, step: str) -> FunctionOptions:
-        whole = self._options.get((saga.name, _WHOLE_SAGA), FunctionOptions())
+        whole = self._options.get((saga.name, _WHOLE_SAGA), self._usual)
         return self._options.get((saga.name, step), whole)
 
     def _key(self, step: Step[..., Any] | type[Any]) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from sagas.cdk.code import CodeAssets
 from sagas.cdk.encryption import allow_key
 from sagas.cdk.environment import check_size, lane_environment
 from sagas.cdk.lanes import Lane
+from sagas.cdk.layer import Layers
 from sagas.cdk.options import FunctionOptions, Network, ServiceOptions
 from sagas.cdk.permissions import allow_listing, allow_network, allow_one_saga, allow_sending
 from sagas.cdk.queues import SagaQueues
@@ -43,12 +44,12 @@ class Deployable:
 
     Args:
         code: of the sagas.
-        layer: of dependencies.
+        layers: of dependencies.
         options: of the service.
     """
 
     code: CodeAssets
-    layer: lambda_.LayerVersion
+    layers: Layers
     options: ServiceOptions
 
 
@@ -83,15 +84,16 @@ class SagaFunction(Construct):
         options = shared.options
         log_group = _log_group(self, options)
         network = function.network or options.network
+        architecture, runtime = function.architecture or options.architecture, function.runtime or options.runtime
         self.role = _role(self, log_group, options, network)
         self.function = lambda_.Function(
             self,
             "Function",
             code=shared.code.of(self),
-            layers=[shared.layer],
+            layers=[shared.layers.of(architecture, runtime)],
             handler=handler,
-            runtime=options.runtime,
-            architecture=options.architecture,
+            runtime=runtime,
+            architecture=architecture,
             role=cast("iam.IRole", self.role),
             log_group=log_group,
             memory_size=function.memory_size,

@@ -20,7 +20,7 @@ from constructs import Construct
 import sagas
 from sagas.cdk.staging import built_once, copy_files, digest_of, names_under, source_files
 
-__all__ = ["PackagingError", "build_layer", "dependency_layer", "pinned_requirements"]
+__all__ = ["Layers", "PackagingError", "build_layer", "pinned_requirements"]
 
 _DISTRIBUTION = "lambda-sagas"
 
@@ -35,32 +35,57 @@ _DEPLOYMENT_ONLY = frozenset({"cdk", "local", "cli", "testing"})
 _PLATFORMS = {"arm64": "aarch64", "x86_64": "x86_64"}
 _C_LIBRARIES = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 """Amazon Linux 2023, under Python 3.12 and later, has glibc 2.34; wheels for older ones run there too."""
+_OLDER = {"3.11": 1}
+"""How many of these do not run on Amazon Linux 2, which has glibc 2.26."""
 
 
 class PackagingError(Exception):
     """The layer could not be built; the message says why in one line."""
 
 
-def dependency_layer(
-    scope: Construct,
-    id: str,
-    *,
-    architecture: lambda_.Architecture,
-    runtime: lambda_.Runtime,
-    requirements: Sequence[Path] = (),
-) -> lambda_.LayerVersion:
-    """Build the layer, or take it from the cache.
+class Layers:
+    """A layer for each platform that functions of a service run on.
 
     Args:
         scope: parent construct.
-        id: construct id.
-        architecture: of the functions.
-        runtime: Python of the functions.
+        architecture: of most functions.
+        runtime: Python of most functions.
         requirements: requirements files of the functions' own packages.
-
-    Raises:
-        PackagingError: a package cannot be fetched for that platform.
     """
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        architecture: lambda_.Architecture,
+        runtime: lambda_.Runtime,
+        requirements: Sequence[Path] = (),
+    ) -> None:
+        self._scope = scope
+        self._usual = (architecture.name, runtime.name)
+        self._requirements = requirements
+        self._made: dict[tuple[str, str], lambda_.LayerVersion] = {}
+
+    def of(self, architecture: lambda_.Architecture, runtime: lambda_.Runtime) -> lambda_.LayerVersion:
+        """Return the layer for a platform; built, or taken from the cache, when it is first asked for.
+
+        Raises:
+            PackagingError: a package cannot be fetched for that platform.
+        """
+        platform = (architecture.name, runtime.name)
+        if platform not in self._made:
+            id = "Layer" if platform == self._usual else f"Layer-{runtime.name}-{architecture.name}"
+            self._made[platform] = _layer(self._scope, id, architecture, runtime, self._requirements)
+        return self._made[platform]
+
+
+def _layer(
+    scope: Construct,
+    id: str,
+    architecture: lambda_.Architecture,
+    runtime: lambda_.Runtime,
+    requirements: Sequence[Path],
+) -> lambda_.LayerVersion:
     directory = build_layer(architecture.name, runtime.name.removeprefix("python"), requirements)
     code = lambda_.Code.from_asset(str(directory.resolve()), asset_hash=directory.name.removeprefix("layer-"))
     return lambda_.LayerVersion(
@@ -98,10 +123,10 @@ def _third_party(architecture: str, python: str, requirements: Sequence[Path]) -
     digest = digest_of(files, architecture, python, *pins)
 
     def build(target: Path) -> None:
-        platform = _platform_options(architecture, python)
-        _pip(["--no-deps", *platform, "--target", str(target), *pins])
+        platform, name = _platform_options(architecture, python), f"Python {python} on {architecture}"
+        _pip(["--no-deps", *platform, "--target", str(target), *pins], name)
         for path in requirements:
-            _pip([*platform, "--target", str(target), "--upgrade", "--requirement", str(path), *pins])
+            _pip([*platform, "--target", str(target), "--upgrade", "--requirement", str(path), *pins], name)
         _prune(target)
 
     return built_once(f"packages-{digest}", build)
@@ -139,17 +164,19 @@ def _name_of(requirement: str) -> str | None:
 
 def _platform_options(architecture: str, python: str) -> list[str]:
     machine = _PLATFORMS[architecture]
-    tags = [option for library in _C_LIBRARIES for option in ("--platform", f"{library}_{machine}")]
+    tags = [
+        option for library in _C_LIBRARIES[_OLDER.get(python, 0) :] for option in ("--platform", f"{library}_{machine}")
+    ]
     return [*tags, "--implementation", "cp", "--python-version", python, "--only-binary=:all:"]
 
 
-def _pip(arguments: Sequence[str]) -> None:
+def _pip(arguments: Sequence[str], platform: str) -> None:
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)  # noqa: S603 - own argv
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         reason = lines[-1].removeprefix("ERROR: ") if lines else f"pip ended with {done.returncode}"
-        raise PackagingError(f"cannot fetch the functions' dependencies: {reason}")
+        raise PackagingError(f"cannot fetch the functions' dependencies for {platform}: {reason}")
 
 
 def _prune(target: Path) -> None:

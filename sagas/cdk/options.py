@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,6 +20,8 @@ from sagas.errors import DefinitionError
 __all__ = ["METRICS_NAMESPACE", "FunctionOptions", "Isolation", "Network", "ServiceOptions", "Throttling"]
 
 METRICS_NAMESPACE = "Sagas"
+ARCHITECTURES = ("arm64", "x86_64")
+_OLDEST_PYTHON = 11
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 Isolation = Literal["step", "saga"]
@@ -68,6 +71,8 @@ class FunctionOptions:
         environment: further environment variables of this function.
         network: the VPC it runs in; that of the service when absent.
         log_level: of this function; that of the service when absent.
+        architecture: of this function; that of the service when absent. A layer is built for it.
+        runtime: a Python from 3.11 on; that of the service when absent. A layer is built for it.
 
     Raises:
         DefinitionError: a value that Lambda would refuse.
@@ -82,6 +87,8 @@ class FunctionOptions:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     network: Network | None = None
     log_level: str | None = None
+    architecture: lambda_.Architecture | None = None
+    runtime: lambda_.Runtime | None = None
 
     def __post_init__(self) -> None:
         storage = None if self.ephemeral_storage is None else self.ephemeral_storage.to_mebibytes()
@@ -93,6 +100,7 @@ class FunctionOptions:
         within("FunctionOptions", "reserved_concurrency", self.reserved_concurrency, 1, 1_000_000)
         if self.log_level is not None:
             one_of("FunctionOptions", "log_level", self.log_level, LOG_LEVELS)
+        fits("FunctionOptions", self.architecture, self.runtime)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +126,7 @@ class ServiceOptions:
 
     def __post_init__(self) -> None:
         seconds = None if self.retention is None else self.retention.total_seconds()
+        fits(self.service, self.architecture, self.runtime)
         one_of(self.service, "log_level", self.log_level, LOG_LEVELS)
         one_of(self.service, "isolation", self.isolation, ("step", "saga"))
         within(self.service, "shards", self.shards, 1, 1_024)
@@ -135,6 +144,19 @@ def within(where: str, option: str, value: Any, least: float, most: float) -> No
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise DefinitionError(f"{where}: {option} must be {least:,} to {most:,}, not {value!r}")
+
+
+def fits(where: str, architecture: lambda_.Architecture | None, runtime: lambda_.Runtime | None) -> None:
+    """Refuse what the library does not run on; ``None`` stands for the service's own.
+
+    Raises:
+        DefinitionError: it is no architecture of Lambda's, or no Python from 3.11 on.
+    """
+    if architecture is not None:
+        one_of(where, "architecture", architecture.name, ARCHITECTURES)
+    version = re.fullmatch(r"python3\.(\d+)", runtime.name) if runtime is not None else None
+    if runtime is not None and (version is None or int(version[1]) < _OLDEST_PYTHON):
+        raise DefinitionError(f"{where}: runtime must be a Python from 3.{_OLDEST_PYTHON} on, not {runtime.name}")
 
 
 def one_of(where: str, option: str, value: object, known: Sequence[str]) -> None:

@@ -29,7 +29,7 @@ from sagas.cdk.environment import service_environment
 from sagas.cdk.functions import Deployable, LaneFunction
 from sagas.cdk.homes import Home, homes_of
 from sagas.cdk.lanes import Lane
-from sagas.cdk.layer import dependency_layer
+from sagas.cdk.layer import Layers
 from sagas.cdk.options import FunctionOptions, Isolation, Network, ServiceOptions, Throttling
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
@@ -50,6 +50,7 @@ class SagaService(Construct):
         id: construct id.
         sagas: the saga classes, at least one; their names must differ.
         functions: options of functions, by step (``CreateZip.upload``), or by saga class for all its steps.
+        function_options: of all functions of steps that ``functions`` does not name.
         environment: variables that reach every function, the supervisor included.
         isolation: ``step`` gives each step a queue, a function and a role of its own; ``saga`` gives all steps of a
             saga one of each, for cost and cold starts. The longest timeout and the most attempts hold for all then.
@@ -64,8 +65,8 @@ class SagaService(Construct):
         network: the VPC all functions run in, the supervisor's and the API's included.
         authorizer: decides who may call the API, in place of IAM.
         throttling: what the API lets through.
-        architecture: of the functions.
-        runtime: of the functions, a Python.
+        architecture: of the functions, unless their options name another.
+        runtime: of the functions, a Python from 3.11 on, unless their options name another.
         log_level: DEBUG, INFO, WARNING, ERROR or CRITICAL.
         log_retention: of all log groups.
         retention: how long sagas are kept after their end, for good when absent. Those that own objects stay.
@@ -85,6 +86,7 @@ class SagaService(Construct):
         *,
         sagas: Sequence[type[Any]],
         functions: Mapping[Any, FunctionOptions] | None = None,
+        function_options: FunctionOptions | None = None,
         environment: Mapping[str, str] | None = None,
         isolation: Isolation = "step",
         nested_stacks: bool | None = None,
@@ -123,7 +125,7 @@ class SagaService(Construct):
             throttling=throttling or Throttling(),
             isolation=isolation,
         )
-        self._catalogue = Catalogue(id, sagas, functions or {}, isolation)
+        self._catalogue = Catalogue(id, sagas, functions or {}, isolation, function_options)
         let_logs_use(self, encryption_key)
         self.tables = Tables(self, "Tables", options=self._options)
         nested = self._catalogue.too_many if nested_stacks is None else nested_stacks
@@ -188,14 +190,13 @@ class SagaService(Construct):
 
     def _deployable(self) -> Deployable:
         packages = packages_of(saga.saga_class for saga in self._catalogue.sagas)
-        layer = dependency_layer(
+        layers = Layers(
             self,
-            "Layer",
             architecture=self._options.architecture,
             runtime=self._options.runtime,
             requirements=requirements_of(packages),
         )
-        return Deployable(CodeAssets(packages), layer, self._options)
+        return Deployable(CodeAssets(packages), layers, self._options)
 
     def _lane_functions(self) -> dict[tuple[str, str], LaneFunction]:
         return {

@@ -81,6 +81,41 @@ class TestFunctionOptions:
         found = marks(service(functions=functions))
         assert (found[CAPTURE]["MemorySize"], found[SHIP]["MemorySize"]) == (512, 1024)
 
+    def test_architecture_and_runtime(self) -> None:
+        found = with_capture(architecture=lambda_.Architecture.X86_64, runtime=lambda_.Runtime.PYTHON_3_12)
+        capture, ship = marks(found)[CAPTURE], marks(found)[SHIP]
+        assert (capture["Architectures"], capture["Runtime"]) == (["x86_64"], "python3.12")
+        assert (ship["Architectures"], ship["Runtime"]) == (["arm64"], "python3.13")
+        layers = {id: one for id, one in found["Resources"].items() if one["Type"] == "AWS::Lambda::LayerVersion"}
+        assert len(layers) == 2
+        for function in (capture, ship):
+            (layer,) = (layers[one["Ref"]]["Properties"] for one in function["Layers"])
+            assert layer["CompatibleArchitectures"] == function["Architectures"]
+            assert layer["CompatibleRuntimes"] == [function["Runtime"]]
+
+    def test_one_layer_for_each_platform_in_use(self) -> None:
+        options = FunctionOptions(architecture=lambda_.Architecture.X86_64)
+        found = service(functions={Checkout.capture: options, Checkout.ship: options})
+        assert len(of_type(found, "AWS::Lambda::LayerVersion")) == 2
+
+    @pytest.mark.parametrize(
+        "runtime", [lambda_.Runtime.PYTHON_3_10, lambda_.Runtime.NODEJS_22_X, lambda_.Runtime.PROVIDED_AL2023]
+    )
+    def test_a_runtime_that_the_library_does_not_run_on(self, runtime: lambda_.Runtime) -> None:
+        with pytest.raises(DefinitionError, match=f"runtime must be a Python from 3.11 on, not {runtime.name}"):
+            FunctionOptions(runtime=runtime)
+        with pytest.raises(DefinitionError, match="Test-Shop: runtime must be a Python"):
+            service(runtime=runtime)
+
+    def test_an_architecture_that_lambda_lacks(self) -> None:
+        with pytest.raises(DefinitionError, match="architecture must be one of arm64, x86_64, not 'riscv'"):
+            FunctionOptions(architecture=lambda_.Architecture.custom("riscv"))
+
+    def test_of_the_service_are_those_of_all_others(self) -> None:
+        functions = {Checkout.ship: FunctionOptions(memory_size=1024)}
+        found = marks(service(functions=functions, function_options=FunctionOptions(memory_size=512)))
+        assert (found[CAPTURE]["MemorySize"], found[SHIP]["MemorySize"]) == (512, 1024)
+
     def test_a_longer_timeout_lengthens_the_visibility(self) -> None:
         found = marks(with_capture(timeout=300))
         assert found[CAPTURE]["Timeout"] == 300

@@ -66,8 +66,21 @@ class TestLayer:
         binaries = (build_layer("x86_64", "3.13") / "python" / "msgspec").glob("*.so")
         assert all("x86_64" in path.name for path in binaries)
 
+    def test_python_3_11_runs_on_an_older_c_library(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        fetched: list[str] = []
+
+        def fetch(arguments: Any, platform: str) -> None:
+            fetched.extend(arguments)
+
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(layer, "_pip", fetch)
+        build_layer("x86_64", "3.11")
+        assert "manylinux_2_28_x86_64" not in fetched
+        build_layer("x86_64", "3.12")
+        assert "manylinux_2_28_x86_64" in fetched
+
     def test_comes_from_the_cache(self, content: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fetch(arguments: Any) -> None:
+        def fetch(arguments: Any, platform: str) -> None:
             raise AssertionError(f"fetched again: {arguments}")
 
         monkeypatch.setattr(layer, "_pip", fetch)
@@ -84,7 +97,7 @@ class TestLayer:
         monkeypatch.setenv("PIP_NO_INDEX", "1")
         with pytest.raises(PackagingError) as error:
             build_layer("arm64", "3.13")
-        assert "cannot fetch the functions' dependencies" in str(error.value)
+        assert "cannot fetch the functions' dependencies for Python 3.13 on arm64" in str(error.value)
         assert "\n" not in str(error.value)
         assert not list((tmp_path / ".sagas" / "cache").iterdir())
 
