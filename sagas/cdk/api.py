@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import cast
 
 from aws_cdk import RemovalPolicy, Validations
@@ -14,6 +15,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from sagas.cdk.acknowledge import acknowledge
+from sagas.cdk.existing import AnyResource
 from sagas.cdk.functions import Deployable, SagaFunction
 from sagas.cdk.options import FunctionOptions, ServiceOptions
 from sagas.cdk.permissions import allow_all_sagas, allow_sending
@@ -21,7 +23,7 @@ from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import Tables
 from sagas.cdk.topology import mark
 
-__all__ = ["ROUTES", "ApiFunction", "SagaApi"]
+__all__ = ["ROUTES", "ApiFunction", "Mount", "SagaApi", "shape_gateway_answers"]
 
 ROUTES: Mapping[str, tuple[str, ...]] = {
     "sagas": ("GET",),
@@ -66,6 +68,9 @@ _FINDINGS = {
 }
 
 
+_FINDINGS_OF_METHODS = ("AwsSolutions-APIG4", "AwsSolutions-COG4")
+
+
 class ApiFunction(SagaFunction):
     """The function that answers the API."""
 
@@ -93,6 +98,29 @@ class ApiFunction(SagaFunction):
         allow_sending(self.role, queues)
 
 
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A place in an API that is there already.
+
+    Args:
+        api: the API.
+        resource: the one below which the service's own go.
+    """
+
+    api: apigateway.RestApi
+    resource: AnyResource
+
+    @property
+    def path(self) -> str:
+        """The resource's path, without a slash at the end."""
+        return self.resource.path.rstrip("/")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables by which the function knows what precedes its own paths."""
+        return {"SAGAS_MOUNT": self.path} if self.path else {}
+
+
 class SagaApi(Construct):
     """The REST API in front of :class:`ApiFunction`.
 
@@ -101,34 +129,82 @@ class SagaApi(Construct):
         id: construct id.
         function: answers every method.
         options: of the service.
+        mount: where in an API that is there already; one of its own when absent.
     """
 
-    def __init__(self, scope: Construct, id: str, *, function: ApiFunction, options: ServiceOptions) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        function: ApiFunction,
+        options: ServiceOptions,
+        mount: Mount | None = None,
+    ) -> None:
         super().__init__(scope, id)
-        self.rest_api = _rest_api(self, options)
-        mark(self.rest_api, "api")
-        self._add_routes(function)
-        self._shape_gateway_answers()
-        acknowledge(Validations.of(self), _FINDINGS)
+        if mount is None:
+            self.rest_api = _rest_api(self, options)
+            mark(self.rest_api, "api")
+            self._add_routes(function, self.rest_api.root, None)
+            shape_gateway_answers(self.rest_api)
+            acknowledge(Validations.of(self), _FINDINGS)
+        else:
+            self.rest_api = mount.api
+            mark(self.rest_api, "api", **({"path": mount.path} if mount.path else {}))
+            self._add_routes(function, mount.resource, _authorization_at(mount, options))
 
-    def _add_routes(self, function: ApiFunction) -> None:
+    def _add_routes(
+        self, function: ApiFunction, root: AnyResource, authorization: apigateway.MethodOptions | None
+    ) -> None:
         # One permission for the whole API instead of one a method: a stack takes 500 resources.
         integration = apigateway.LambdaIntegration(
             cast("lambda_.IFunction", function.function), scope_permission_to_method=False
         )
         for path, methods in ROUTES.items():
-            resource = self.rest_api.root.resource_for_path(path)
+            resource = root.resource_for_path(path)
             for method in methods:
-                resource.add_method(method, integration)
+                if authorization is None:
+                    resource.add_method(method, integration)
+                else:
+                    added = _added(resource, method, integration, authorization)
+                    acknowledge(Validations.of(added), {id: _FINDINGS[id] for id in _FINDINGS_OF_METHODS})
 
-    def _shape_gateway_answers(self) -> None:
-        for kind, (status, code, message) in _RESPONSES.items():
-            self.rest_api.add_gateway_response(
-                kind,
-                type=apigateway.ResponseType.of(kind),
-                status_code=status or None,
-                templates={"application/json": _error_template(code, message)},
-            )
+
+def _added(
+    resource: apigateway.Resource,
+    method: str,
+    integration: apigateway.LambdaIntegration,
+    authorization: apigateway.MethodOptions,
+) -> apigateway.Method:
+    return resource.add_method(
+        method,
+        integration,
+        authorization_type=authorization.authorization_type,
+        authorizer=authorization.authorizer,
+    )
+
+
+def _authorization_at(mount: Mount, options: ServiceOptions) -> apigateway.MethodOptions:
+    """The service's own authorizer, else that of the place, else IAM."""
+    there = mount.resource.default_method_options
+    if options.authorizer is None and there is not None and there.authorizer is not None:
+        return apigateway.MethodOptions(authorizer=there.authorizer)
+    return _authorization(options.authorizer)
+
+
+def shape_gateway_answers(api: apigateway.RestApi) -> None:
+    """Give an API's own error answers, such as 403 and 429, the shape of the service's.
+
+    Args:
+        api: its answers must not be shaped yet. The API a service makes has them already.
+    """
+    for kind, (status, code, message) in _RESPONSES.items():
+        api.add_gateway_response(
+            kind,
+            type=apigateway.ResponseType.of(kind),
+            status_code=status or None,
+            templates={"application/json": _error_template(code, message)},
+        )
 
 
 def _error_template(code: str, message: str) -> str:

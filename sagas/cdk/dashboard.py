@@ -31,6 +31,7 @@ class ServiceDashboard(Construct):
         id: construct id.
         service: the service's name, a dimension of its metrics.
         api: starts are the calls of its ``POST /sagas/{name}``.
+        base_path: what precedes that.
         supervisor: the supervisor's function.
         tables: of the service.
     """
@@ -42,6 +43,7 @@ class ServiceDashboard(Construct):
         *,
         service: str,
         api: apigateway.RestApi,
+        base_path: str,
         supervisor: lambda_.Function,
         tables: Tables,
     ) -> None:
@@ -52,7 +54,7 @@ class ServiceDashboard(Construct):
             _text(f"# Sagas of {service}\nWhat to do when an alarm is on: `{RUNBOOK}`"),
         )
         self._row(
-            _graph("Starts and refused calls", _calls(api)),
+            _graph("Starts and refused calls", _calls(api, base_path)),
             _graph("Supervisor", [supervisor.metric_duration(period=_PERIOD, statistic="Maximum")]),
             _graph("Units written and read (cost)", _units(tables)),
         )
@@ -91,11 +93,11 @@ def _graph(title: str, metrics: Iterable[cloudwatch.Metric]) -> cloudwatch.Graph
     return cloudwatch.GraphWidget(title=title, left=left, width=_WIDTH // 4, height=_HEIGHT)
 
 
-def _calls(api: apigateway.RestApi) -> list[cloudwatch.Metric]:
+def _calls(api: apigateway.RestApi, base_path: str) -> list[cloudwatch.Metric]:
     where = {
         "ApiName": api.rest_api_name,
         "Stage": api.deployment_stage.stage_name,
-        "Resource": "/sagas/{name}",
+        "Resource": f"{base_path}/sagas/{{name}}",
         "Method": "POST",
     }
     labels = {"Count": "start calls", "4XXError": "refused", "5XXError": "failed"}

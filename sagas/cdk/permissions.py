@@ -8,6 +8,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
 from sagas.cdk.acknowledge import acknowledge_objects
+from sagas.cdk.encryption import allow_key
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import BY_NAME_INDEX, OPEN_INDEX, Tables
 
@@ -25,6 +26,8 @@ _WRITE_CONTROL = ("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Condition
 
 def allow_one_saga(role: iam.Role, tables: Tables) -> None:
     """Let a step's function claim, journal and commit: items by key, no index, no scan, no deletion."""
+    for key in tables.keys:
+        allow_key(role, key)
     _allow(role, [*_READ_ITEM, *_WRITE_CONTROL], [tables.sagas.table_arn])
     _allow(role, [*_READ_ITEM, "dynamodb:Query", "dynamodb:PutItem"], [tables.audit.table_arn])
     _allow_payloads(role, tables.payloads)

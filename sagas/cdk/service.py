@@ -8,7 +8,6 @@ from typing import Any
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_apigateway as apigateway
-from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -20,12 +19,13 @@ from constructs import Construct
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.steps import Step
 from sagas.cdk.alarms import LaneAlarms, SagaAlarms, ServiceAlarms
-from sagas.cdk.api import ApiFunction, SagaApi
+from sagas.cdk.api import ApiFunction, Mount, SagaApi
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import CodeAssets, packages_of, requirements_of
 from sagas.cdk.dashboard import ServiceDashboard
 from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
+from sagas.cdk.existing import AnyResource, AnyTable, mounted_api
 from sagas.cdk.functions import Deployable, LaneFunction
 from sagas.cdk.homes import Home, homes_of
 from sagas.cdk.lanes import Lane
@@ -52,6 +52,10 @@ class SagaService(Construct):
         functions: options of functions, by step (``CreateZip.upload``), or by saga class for all its steps.
         function_options: of all functions of steps that ``functions`` does not name.
         environment: variables that reach every function, the supervisor included.
+        sagas_table: the control table, when there is one already: of this service alone.
+        audit_table: the audit table, when there is one already: of this service alone.
+        mount: the resource of an API of this stack, such as ``api.root.add_resource("orders")``, below which the
+            service's own go; an API of its own when absent. Its stage, and what it answers itself, stay as they are.
         isolation: ``step`` gives each step a queue, a function and a role of its own; ``saga`` gives all steps of a
             saga one of each, for cost and cold starts. The longest timeout and the most attempts hold for all then.
         nested_stacks: whether each saga has a stack of its own, nested in this one. When absent, beyond 40 functions of
@@ -88,6 +92,9 @@ class SagaService(Construct):
         functions: Mapping[Any, FunctionOptions] | None = None,
         function_options: FunctionOptions | None = None,
         environment: Mapping[str, str] | None = None,
+        sagas_table: AnyTable | None = None,
+        audit_table: AnyTable | None = None,
+        mount: AnyResource | None = None,
         isolation: Isolation = "step",
         nested_stacks: bool | None = None,
         alarm_topic: sns.ITopic | sns.TopicBase | None = None,
@@ -127,7 +134,8 @@ class SagaService(Construct):
         )
         self._catalogue = Catalogue(id, sagas, functions or {}, isolation, function_options)
         let_logs_use(self, encryption_key)
-        self.tables = Tables(self, "Tables", options=self._options)
+        self.tables = Tables(self, "Tables", options=self._options, sagas=sagas_table, audit=audit_table)
+        self._mount = self._mount_point(mount, throttling)
         nested = self._catalogue.too_many if nested_stacks is None else nested_stacks
         self._homes = {saga.name: self._saga_homes(saga, nested) for saga in self._catalogue.sagas}
         self._queues = {name: SagaQueues(self, homes, encryption_key) for name, homes in self._homes.items()}
@@ -135,7 +143,7 @@ class SagaService(Construct):
         self._functions = self._lane_functions()
         self.supervisor = self._supervisor().function
         self._api_function = self._answering()
-        self.api = SagaApi(self, "Api", function=self._api_function, options=self._options).rest_api
+        self.api = SagaApi(self, "Api", function=self._api_function, options=self._options, mount=self._mount).rest_api
         self._add_alarms(alarm_topic)
         if dashboard:
             self._add_dashboard()
@@ -176,14 +184,21 @@ class SagaService(Construct):
         allow_sweeping(self.supervisor, bucket, definition.prefix, definition.orphans.action)
 
     @property
-    def sagas_table(self) -> dynamodb.Table:
+    def sagas_table(self) -> AnyTable:
         """The control table."""
         return self.tables.sagas
 
     @property
-    def audit_table(self) -> dynamodb.Table:
+    def audit_table(self) -> AnyTable:
         """The audit table."""
         return self.tables.audit
+
+    def _mount_point(self, mount: AnyResource | None, throttling: Throttling | None) -> Mount | None:
+        if mount is None:
+            return None
+        if throttling is not None:
+            raise DefinitionError(f"{self._options.service}: throttling is that of the stage of the API you mount on")
+        return Mount(mounted_api(self._options.service, self, mount), mount)
 
     def _saga_homes(self, saga: SagaDefinition, nested: bool) -> list[Home]:
         return homes_of(self, saga, self._catalogue.lanes(saga), nested=nested)
@@ -236,7 +251,7 @@ class SagaService(Construct):
             shared=self._shared,
             tables=self.tables,
             queues=self._queues.values(),
-            environment=self._environment_of_all(),
+            environment={**self._environment_of_all(), **(self._mount.environment if self._mount else {})},
         )
 
     def _environment_of_all(self) -> dict[str, str]:
@@ -259,7 +274,13 @@ class SagaService(Construct):
     def _add_dashboard(self) -> None:
         service, supervisor = self._options.service, self.supervisor
         dashboard = ServiceDashboard(
-            self, "Dashboard", service=service, api=self.api, supervisor=supervisor, tables=self.tables
+            self,
+            "Dashboard",
+            service=service,
+            api=self.api,
+            base_path=self._mount.path if self._mount else "",
+            supervisor=supervisor,
+            tables=self.tables,
         )
         for saga in self._catalogue.sagas:
             lanes = self._catalogue.lanes(saga)

@@ -8,31 +8,65 @@ from aws_cdk import Duration, RemovalPolicy, Validations
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from sagas.cdk.acknowledge import acknowledge
+from sagas.cdk.existing import EXPIRES, AnyTable, TableForm, check_table
 from sagas.cdk.options import ServiceOptions
 from sagas.cdk.topology import mark
+from sagas.errors import DefinitionError
 
-__all__ = ["BY_NAME_INDEX", "OPEN_INDEX", "Tables"]
+__all__ = ["AUDIT", "BY_NAME_INDEX", "CONTROL", "OPEN_INDEX", "Tables"]
 
 OPEN_INDEX = "open"
 BY_NAME_INDEX = "by_name"
+
+CONTROL = TableForm(
+    {"saga_id": "S"},
+    {OPEN_INDEX: {"open_shard": "S", "due": "S"}, BY_NAME_INDEX: {"name_shard": "S", "created_at": "S"}},
+)
+AUDIT = TableForm({"saga_id": "S", "seq": "N"})
 
 _STRING = dynamodb.AttributeType.STRING
 _NUMBER = dynamodb.AttributeType.NUMBER
 
 
 class Tables(Construct):
-    """The stores of one service. Names are left to CloudFormation, so two services never clash."""
+    """The stores of one service. Names are left to CloudFormation, so two services never clash.
 
-    def __init__(self, scope: Construct, id: str, *, options: ServiceOptions) -> None:
+    Args:
+        scope: parent construct.
+        id: construct id.
+        options: of the service.
+        sagas: the control table, if it is there already.
+        audit: the audit table, if it is there already.
+
+    Raises:
+        DefinitionError: a table that is there already does not fit.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        options: ServiceOptions,
+        sagas: AnyTable | None = None,
+        audit: AnyTable | None = None,
+    ) -> None:
         super().__init__(scope, id)
-        self.sagas = _control_table(self, options)
-        self.audit = _table(self, "Audit", "saga_id", options, sort=("seq", _NUMBER))
+        if sagas is not None and sagas is audit:
+            raise DefinitionError(f"{options.service}: sagas_table and audit_table must be two tables")
+        for name, table, form in (("sagas_table", sagas, CONTROL), ("audit_table", audit, AUDIT)):
+            if table is not None:
+                check_table(f"{options.service}: {name}", table, form, expires=options.retention is not None)
+        self.sagas: AnyTable = sagas or _control_table(self, options)
+        self.audit: AnyTable = audit or _table(self, "Audit", "saga_id", options, sort=("seq", _NUMBER))
         self.payloads = _payload_bucket(self, options)
-        mark(self.sagas, "sagas_table")
-        mark(self.audit, "audit_table")
+        self.keys = [table.encryption_key for table in (sagas, audit) if table is not None and table.encryption_key]
+        for part, table in (("sagas_table", self.sagas), ("audit_table", self.audit)):
+            if table.node.default_child is not None:
+                mark(cast("IConstruct", table), part)
 
     def index_arn(self, index: str) -> str:
         """The ARN of an index of the control table."""
@@ -61,7 +95,7 @@ def _table(
         billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
         encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if options.encryption_key else None,
         encryption_key=cast("kms.IKey | None", options.encryption_key),
-        time_to_live_attribute="expires_at",
+        time_to_live_attribute=EXPIRES,
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=True
         ),

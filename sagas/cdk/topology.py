@@ -16,7 +16,7 @@ def mark(construct: IConstruct, part: str, **names: str) -> None:
     Args:
         construct: a construct whose default child is a CloudFormation resource.
         part: ``sagas_table``, ``audit_table``, ``queue``, ``dead_letter_queue``, ``function``, ``supervisor``, ``api``.
-        names: the saga and the step it belongs to.
+        names: the saga and the step it belongs to; for an API, its path if it has one.
     """
     resource = construct.node.default_child
     if not isinstance(resource, CfnResource):

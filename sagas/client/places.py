@@ -122,7 +122,7 @@ def _enter_all(places: Places, stack: _Stack, base: str) -> None:
                 places.supervisor = physical_id
             case "api":
                 stage = _stage_of(stack.resources.values(), logical_id)
-                places.api_url = f"{base.format(api=physical_id)}/{stage}"
+                places.api_url = f"{base.format(api=physical_id)}/{stage}{names.get('path', '')}"
             case _:
                 pass
 

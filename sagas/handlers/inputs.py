@@ -37,13 +37,17 @@ class Request:
 
     @property
     def base(self) -> str:
-        """What precedes ``/sagas`` in the URL's path: the stage; ``SAGAS_BASE_PATH`` overrides it."""
+        """What precedes ``/sagas`` in the URL's path: the stage, and where in its API the service is mounted.
+
+        ``SAGAS_BASE_PATH`` overrides it.
+        """
         fixed = os.environ.get("SAGAS_BASE_PATH")
         if fixed is not None:
             names = {f"{{{name}}}": str(self._context.get(name, "")) for name in ("apiId", "stage")}
             return functools.reduce(lambda text, name: text.replace(name, names[name]), names, fixed)
         path = str(self._context.get("path") or "")
-        return path[: -len(self._event["path"])] if path.endswith(str(self._event.get("path"))) else ""
+        stage = path[: -len(self._event["path"])] if path.endswith(str(self._event.get("path"))) else ""
+        return stage + os.environ.get("SAGAS_MOUNT", "")
 
     def header(self, name: str) -> str | None:
         """Return a header, whatever its case; ``None`` if it is missing."""

@@ -66,7 +66,7 @@ def with_local_paths(template: dict[str, Any]) -> dict[str, Any]:
     for resource in changed["Resources"].values():
         if resource["Type"] == "AWS::Lambda::Function" and resource["Properties"].get("Handler") == _API_HANDLER:
             variables = resource["Properties"].setdefault("Environment", {}).setdefault("Variables", {})
-            variables["SAGAS_BASE_PATH"] = "/_aws/execute-api/{apiId}/{stage}"
+            variables["SAGAS_BASE_PATH"] = "/_aws/execute-api/{apiId}/{stage}" + variables.get("SAGAS_MOUNT", "")
     return changed
 
 

@@ -69,7 +69,7 @@ def describe(clients: Clients, stacks: Iterable[Deployed], pid: int | None) -> D
         for part, logical_id, names in _marked(deployed.template):
             _enter(description, part, names, deployed.physical_ids[logical_id])
             if part == "api":
-                description.api_url = _api_url(clients.endpoint_url, deployed, logical_id)
+                description.api_url = _api_url(clients.endpoint_url, deployed, logical_id) + names.get("path", "")
         description.outputs |= _local_outputs(deployed.outputs, description.api_url)
     return description
 

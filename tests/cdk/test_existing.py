@@ -1,0 +1,227 @@
+"""Tables and an API that are there already."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack, Validations, assertions
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from cdk_nag import AwsSolutionsChecks
+
+from functions.checkout import Checkout
+from sagas.cdk import SagaService, Throttling, shape_gateway_answers
+from sagas.cdk.api import ROUTES
+from sagas.errors import DefinitionError
+from tests.cdk.test_permissions import as_list, shown
+
+Template = dict[str, Any]
+STRING, NUMBER = dynamodb.AttributeType.STRING, dynamodb.AttributeType.NUMBER
+INDEXES = {"open": ("open_shard", "due"), "by_name": ("name_shard", "created_at")}
+
+
+def attribute(name: str, kind: dynamodb.AttributeType = STRING) -> dynamodb.Attribute:
+    return dynamodb.Attribute(name=name, type=kind)
+
+
+def control(stack: Stack, partition: str = "saga_id", **changes: tuple[str, str] | None) -> dynamodb.Table:
+    """A control table; ``changes``: other keys of an index, or ``None`` to leave it out."""
+    table = dynamodb.Table(stack, "Control", partition_key=attribute(partition), time_to_live_attribute="expires_at")
+    for name, keys in {**INDEXES, **changes}.items():
+        if keys is not None:
+            table.add_global_secondary_index(
+                index_name=name, partition_key=attribute(keys[0]), sort_key=attribute(keys[1])
+            )
+    return table
+
+
+def audit(stack: Stack, kind: dynamodb.AttributeType = NUMBER, ttl: str | None = "expires_at") -> dynamodb.TableV2:
+    """An audit table."""
+    return dynamodb.TableV2(
+        stack,
+        "Audit",
+        partition_key=attribute("saga_id"),
+        sort_key=attribute("seq", kind),
+        time_to_live_attribute=ttl,
+    )
+
+
+def resources(stack: Stack, kind: str) -> list[Template]:
+    """All resources of a type."""
+    found = assertions.Template.from_stack(stack).to_json()["Resources"].values()
+    return [one for one in found if one["Type"] == kind]
+
+
+def allowed(stack: Stack) -> set[tuple[str, str]]:
+    """(action, resource) pairs that any role of the stack has."""
+    statements = [
+        statement
+        for policy in resources(stack, "AWS::IAM::Policy")
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+    ]
+    return {
+        (action, shown(resource))
+        for one in statements
+        for action in as_list(one["Action"])
+        for resource in as_list(one["Resource"])
+    }
+
+
+def refused(stack: Stack, **options: Any) -> str:
+    """The message of a service that must not be built."""
+    with pytest.raises(DefinitionError) as error:
+        SagaService(stack, "Shop", sagas=[Checkout], **options)
+    return str(error.value)
+
+
+@pytest.fixture
+def stack() -> Stack:
+    return Stack(App(), "Test")
+
+
+class TestTables:
+    def test_are_used_and_none_is_made(self, stack: Stack) -> None:
+        sagas, entries = control(stack), audit(stack)
+        service = SagaService(stack, "Shop", sagas=[Checkout], sagas_table=sagas, audit_table=entries)
+        assert service.sagas_table is sagas
+        assert service.audit_table is entries
+        tables = [*resources(stack, "AWS::DynamoDB::Table"), *resources(stack, "AWS::DynamoDB::GlobalTable")]
+        assert [one["Metadata"]["sagas"]["part"] for one in tables] == ["sagas_table", "audit_table"]
+        for function in resources(stack, "AWS::Lambda::Function"):
+            variables = function["Properties"]["Environment"]["Variables"]
+            assert variables["SAGAS_TABLE"] == stack.resolve(sagas.table_name)
+            assert variables["SAGAS_AUDIT_TABLE"] == stack.resolve(entries.table_name)
+
+    def test_imported_ones_are_granted_with_their_indexes(self, stack: Stack) -> None:
+        table = dynamodb.Table.from_table_name(stack, "Control", "my-sagas")
+        key = kms.Key.from_key_arn(stack, "Key", "arn:aws:kms:eu-west-1:123456789012:key/mine")
+        arn = "arn:aws:dynamodb:eu-west-1:123456789012:table/my-audit"
+        entries = dynamodb.Table.from_table_attributes(stack, "Audit", table_arn=arn, encryption_key=key)
+        SagaService(stack, "Shop", sagas=[Checkout], sagas_table=table, audit_table=entries)
+        granted = allowed(stack)
+        assert not resources(stack, "AWS::DynamoDB::Table")
+        queried = {one.rpartition("table/")[2] for action, one in granted if action == "dynamodb:Query"}
+        assert queried == {"my-sagas/index/open", "my-sagas/index/by_name", "my-audit"}
+        assert ("kms:Decrypt", "arn:aws:kms:eu-west-1:123456789012:key/mine") in granted
+        assert not [one for _, one in granted if "stream" in one]
+
+    def test_one_of_them_alone(self, stack: Stack) -> None:
+        SagaService(stack, "Shop", sagas=[Checkout], audit_table=audit(stack))
+        assert len(resources(stack, "AWS::DynamoDB::Table")) == 1
+
+    def test_another_key(self, stack: Stack) -> None:
+        message = refused(stack, sagas_table=control(stack, partition="id"))
+        assert "sagas_table: the table must have the partition key saga_id (S) and no sort key" in message
+        assert "not the partition key id (S)" in message
+
+    def test_a_missing_index(self, stack: Stack) -> None:
+        message = refused(stack, sagas_table=control(stack, open=None))
+        assert "lacks the index open with the partition key open_shard (S) and the sort key due (S)" in message
+
+    def test_an_index_with_other_keys(self, stack: Stack) -> None:
+        message = refused(stack, sagas_table=control(stack, by_name=("created_at", "name_shard")))
+        assert "the index by_name must have the partition key name_shard (S)" in message
+
+    def test_a_sort_key_of_another_type(self, stack: Stack) -> None:
+        message = refused(stack, audit_table=audit(stack, STRING))
+        assert "audit_table: the table must have the partition key saga_id (S) and the sort key seq (N)" in message
+
+    def test_items_that_would_not_expire(self, stack: Stack) -> None:
+        message = refused(stack, audit_table=audit(stack, ttl="gone_at"), retention=timedelta(days=30))
+        assert "with a retention the table needs expires_at" in message
+
+    def test_one_table_for_both(self, stack: Stack) -> None:
+        table = control(stack)
+        assert "must be two tables" in refused(stack, sagas_table=table, audit_table=table)
+
+
+def an_api(stack: Stack, **options: Any) -> apigateway.RestApi:
+    return apigateway.RestApi(stack, "Mine", **options)
+
+
+class TestApi:
+    def test_routes_go_below_the_resource(self, stack: Stack) -> None:
+        api = an_api(stack)
+        service = SagaService(stack, "Shop", sagas=[Checkout], mount=api.root.add_resource("orders"))
+        assert service.api is api
+        assert len(resources(stack, "AWS::ApiGateway::RestApi")) == 1
+        methods = resources(stack, "AWS::ApiGateway::Method")
+        assert len(methods) == sum(len(methods) for methods in ROUTES.values())
+        assert {one["Properties"]["AuthorizationType"] for one in methods} == {"AWS_IAM"}
+        (made,) = resources(stack, "AWS::ApiGateway::RestApi")
+        assert made["Metadata"]["sagas"] == {"part": "api", "path": "/orders"}
+        mounts = [one["Properties"]["Environment"]["Variables"] for one in resources(stack, "AWS::Lambda::Function")]
+        assert [one["SAGAS_MOUNT"] for one in mounts if "SAGAS_MOUNT" in one] == ["/orders"]
+        assert "/orders/sagas/{name}" in json.dumps(resources(stack, "AWS::CloudWatch::Dashboard"))
+
+    def test_at_the_root(self, stack: Stack) -> None:
+        SagaService(stack, "Shop", sagas=[Checkout], mount=an_api(stack).root)
+        assert "SAGAS_MOUNT" not in json.dumps(resources(stack, "AWS::Lambda::Function"))
+
+    def test_its_own_answers_stay_as_they_are_unless_asked_for(self, stack: Stack) -> None:
+        api = an_api(stack)
+        SagaService(stack, "Shop", sagas=[Checkout], mount=api.root)
+        assert not resources(stack, "AWS::ApiGateway::GatewayResponse")
+
+    def test_its_own_answers_in_our_shape(self, stack: Stack) -> None:
+        api = an_api(stack)
+        shape_gateway_answers(api)
+        SagaService(stack, "Shop", sagas=[Checkout], mount=api.root)
+        kinds = {one["Properties"]["ResponseType"] for one in resources(stack, "AWS::ApiGateway::GatewayResponse")}
+        assert {"DEFAULT_4XX", "THROTTLED"} <= kinds
+
+    def test_its_authorizer_holds(self, stack: Stack) -> None:
+        code, runtime = lambda_.Code.from_inline("def handler(*_): ..."), lambda_.Runtime.PYTHON_3_13
+        handler: Any = lambda_.Function(stack, "Who", code=code, handler="index.handler", runtime=runtime)
+        authorizer: Any = apigateway.TokenAuthorizer(stack, "Authorizer", handler=handler)
+        api = an_api(stack, default_method_options=apigateway.MethodOptions(authorizer=authorizer))
+        SagaService(stack, "Shop", sagas=[Checkout], mount=api.root)
+        methods = resources(stack, "AWS::ApiGateway::Method")
+        assert {one["Properties"]["AuthorizationType"] for one in methods} == {"CUSTOM"}
+
+    def test_an_imported_one(self, stack: Stack) -> None:
+        api = apigateway.RestApi.from_rest_api_attributes(stack, "Mine", rest_api_id="a", root_resource_id="b")
+        assert "not of an imported one" in refused(stack, mount=api.root)
+
+    def test_that_of_another_stack(self, stack: Stack) -> None:
+        other = an_api(Stack(App(), "Other"))
+        assert "in the service's own stack" in refused(stack, mount=other.root)
+
+    def test_a_path_with_parameters(self, stack: Stack) -> None:
+        resource = an_api(stack).root.add_resource("{tenant}")
+        assert "a path without parameters, not /{tenant}" in refused(stack, mount=resource)
+
+    def test_throttling_is_its_stages(self, stack: Stack) -> None:
+        assert "throttling is that of the stage" in refused(stack, mount=an_api(stack).root, throttling=Throttling())
+
+
+def test_policy_checks_find_nothing_of_ours(tmp_path: Path) -> None:
+    app = App(outdir=str(tmp_path))
+    stack = Stack(app, "Existing")
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    entries = dynamodb.Table.from_table_name(stack, "Entries", "my-audit")
+    table = dynamodb.Table.from_table_name(stack, "Table", "my-sagas")
+    api = an_api(stack)
+    SagaService(
+        stack, "Shop", sagas=[Checkout], sagas_table=table, audit_table=entries, mount=api.root.add_resource("orders")
+    )
+    with pytest.raises(RuntimeError):
+        app.synth()
+    report = json.loads((tmp_path / "validation-report.json").read_text())
+    found = json.dumps(report)
+    assert "Existing/Mine" in found
+    assert "Existing/Shop/" not in found
+    assert "/orders/" not in found
+    template = str(tmp_path / "Existing.template.json")
+    linted = subprocess.run(
+        [str(Path(sys.executable).parent / "cfn-lint"), template], capture_output=True, text=True, check=False
+    )
+    assert linted.returncode == 0, linted.stdout

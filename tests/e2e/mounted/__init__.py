@@ -1,0 +1,1 @@
+"""A service in an API, and on tables, that were there already."""
