@@ -65,12 +65,14 @@ def describe(clients: Clients, stacks: Iterable[Deployed], pid: int | None) -> D
         pid: of our emulator, if it is ours.
     """
     description = Description(clients.endpoint_url, clients.region, pid=pid)
+    root = ""
     for deployed in stacks:
         for part, logical_id, names in _marked(deployed.template):
             _enter(description, part, names, deployed.physical_ids[logical_id])
             if part == "api":
-                description.api_url = _api_url(clients.endpoint_url, deployed, logical_id) + names.get("path", "")
-        description.outputs |= _local_outputs(deployed.outputs, description.api_url)
+                root = _api_url(clients.endpoint_url, deployed, logical_id)
+                description.api_url = root + names.get("path", "")
+        description.outputs |= _local_outputs(deployed.outputs, root)
     return description
 
 
