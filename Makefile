@@ -57,7 +57,7 @@ aws: $(READY)  ## tests of store, engine and template
 
 # Elsewhere (docs/testing-elsewhere.md) the tests share their stacks, so they run in one process.
 e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says
-	@$(if $(SAGAS_E2E_ENDPOINT)$(SAGAS_E2E_PROFILE),$(patsubst auto,0,$(PYTEST)),$(PYTEST)) tests/e2e
+	@$(if $(SAGAS_E2E_ENDPOINT)$(SAGAS_E2E_PROFILE),$(patsubst auto,0,$(PYTEST)),$(PYTEST) tests/soak) tests/e2e
 
 proof: $(READY)  ## disturb every request of every scenario, and print the figures
 	@$(BIN)/python -m tests.faults

@@ -13,7 +13,7 @@ from sagas.testing.faults import DELAYS, Fault, Plan
 from tests.faults.mailbox import Letter
 from tests.faults.world import Began, Effect, Entered, Event, Rows, World
 
-__all__ = ["Remains", "check", "check_rest"]
+__all__ = ["Remains", "check", "check_order", "check_rest"]
 
 _REPORTS = frozenset({"StepCompleted", "StepFailed", "StepLost"})
 _UNDO_REPORTS = frozenset({"StepCompensated", "CompensationAttemptFailed", "CompensationFailed"})
@@ -22,6 +22,7 @@ _NEEDY = (SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED, SagaStatus.DEAD_LET
 _BACKWARD = frozenset({"COMPENSATING", "COMPENSATED", "CANCELLED", "COMPENSATION_FAILED"})
 
 _FINAL = frozenset({"COMPLETED", "COMPENSATED", "CANCELLED"})
+
 
 class Remains(Protocol):
     """What is there when all is at rest."""
@@ -44,11 +45,18 @@ def check(world: World, points: Plan) -> list[str]:
     """Return what is violated, each in a sentence."""
     found = check_rest(world)
     for state in world.states():
-        own = _own(world, state)
-        found += _order(own)
-        if not any(point.fault in DELAYS for point in points):
-            found += _no_repetition(own)
+        found += check_order(_own(world, state), alone=not any(point.fault in DELAYS for point in points))
     return found
+
+
+def check_order(own: list[Event], *, alone: bool) -> list[str]:
+    """Return what came after what it must not come after.
+
+    Args:
+        own: what one saga's code did and what was journaled of it, in the order of time.
+        alone: whether no process can have lost its lease and gone on.
+    """
+    return [*_order(own), *(_no_repetition(own) if alone else ())]
 
 
 def check_rest(remains: Remains) -> list[str]:

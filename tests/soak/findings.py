@@ -1,0 +1,233 @@
+"""Reading everything from the tables and queues once all is at rest, and checking it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sagas.core.states import SagaState, SagaStatus
+from sagas.engine.registry import Registry
+from tests.faults.invariants import check_order, check_rest
+from tests.faults.mailbox import Letter
+from tests.faults.world import Began, Entered, Event, Rows, rows_of
+from tests.soak.books import Books, Place, check_books
+from tests.soak.driver import Course
+from tests.soak.harbour import Harbour
+from tests.soak.lives import INITIALLY
+from tests.soak.sagas import BOOKINGS, CLASSES, SHORT_LEASES
+
+__all__ = ["Findings", "findings"]
+
+_REVIVED = frozenset({"Redriven", "CompensationStarted", "CancelRequested", "Resolved"})
+_UNSURE = frozenset({"ConnectTimeoutError", "ReadTimeoutError"})
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a run came to.
+
+    Args:
+        ends: of the sagas, by state.
+        calm_ends: likewise of those that nothing disturbed.
+        entries: in the journal.
+        executions: on record.
+        actions: of the journal.
+        errors: of executions, by type.
+        violations: each in a sentence.
+        trails: what happened, line by line, to the sagas that violate something.
+    """
+
+    ends: Counter[str]
+    calm_ends: Counter[str]
+    entries: int
+    executions: int
+    actions: Counter[str]
+    errors: Counter[str]
+    violations: list[str]
+    trails: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What one saga left, as ``check_rest`` asks for it."""
+
+    state: SagaState
+    rows: Rows
+    events: Sequence[Event]
+    dead_letters: Sequence[Letter] = ()
+    objects: frozenset[str] = frozenset()
+    registry: Registry = field(default_factory=lambda: Registry(CLASSES))
+    letters: Sequence[Letter] = ()
+
+    def states(self) -> list[SagaState]:
+        """The saga."""
+        return [self.state]
+
+    def entries(self, saga_id: str) -> Rows:
+        """Its journal."""
+        return self.rows
+
+    def lost_payloads(self) -> list[str]:
+        """Its entries whose payload is stored aside, but is not there."""
+        return [str(row["seq"]) for row in self.rows if row["payload_ref"] and row["payload_ref"] not in self.objects]
+
+
+def findings(harbour: Harbour, courses: Iterable[Course]) -> Findings:
+    """Read and check.
+
+    Args:
+        harbour: the stack, at rest.
+        courses: what was started.
+    """
+    by_id = {course.life.saga_id: course for course in courses}
+    states = harbour.states(by_id)
+    journal, executions = _journal(harbour), _executions(harbour)
+    letters, objects = harbour.letters(), frozenset(harbour.payloads())
+    registry = Registry(CLASSES)
+    found = [f"{saga_id}: started by nobody" for saga_id in harbour.saga_ids() if saga_id not in by_id]
+    trails = list[str]()
+    for saga_id, course in by_id.items():
+        state = states.get(saga_id)
+        if state is None:
+            found.append(f"{saga_id}: there is no such saga")
+            continue
+        entries, began = journal[saga_id], executions[saga_id]
+        own = _in_order(saga_id, began, entries)
+        where = f"{state.saga} {saga_id}" if course.life.faulty else f"undisturbed {state.saga} {saga_id}"
+        one = check_rest(Remains(state, entries, own, _dead(letters, saga_id), objects, registry))
+        one += check_order(own, alone=state.saga not in SHORT_LEASES)
+        one += [*_course(course, state, entries), *_mismatches(entries)]
+        found += [f"{where}: {sentence}" for sentence in one]
+        trails += _trail(own) if one else []
+    found += _letters(letters, states, journal)
+    found += [f"{name}: {count} messages are left" for name, count in harbour.left().items()]
+    found += _books(harbour, by_id, states, journal)
+    return Findings(
+        ends=_ends(by_id, states, faulty=True),
+        calm_ends=_ends(by_id, states, faulty=False),
+        entries=sum(map(len, journal.values())),
+        executions=sum(map(len, executions.values())),
+        actions=Counter(entry["action"] for entries in journal.values() for entry in entries),
+        errors=Counter(entry["error"] for entries in journal.values() for entry in entries if entry["error"]),
+        violations=found,
+        trails=trails,
+    )
+
+
+def _ends(by_id: Mapping[str, Course], states: Mapping[str, SagaState], *, faulty: bool) -> Counter[str]:
+    return Counter(state.status.value for saga_id, state in states.items() if by_id[saga_id].life.faulty is faulty)
+
+
+def _dead(letters: list[Letter], saga_id: str) -> list[Letter]:
+    return [letter for letter in letters if _saga_of(letter) == saga_id]
+
+
+def _saga_of(letter: Letter) -> str:
+    return str(json.loads(letter.body)["saga_id"])
+
+
+def _journal(harbour: Harbour) -> Mapping[str, Rows]:
+    stored: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for item in harbour.journal():
+        stored[item["saga_id"]["S"]].append(item)
+    entries: defaultdict[str, Rows] = defaultdict(list)
+    for saga_id, items in stored.items():
+        items.sort(key=lambda item: int(item["seq"]["N"]))
+        entries[saga_id] = [row | _more(item) for row, item in zip(rows_of(items, saga_id), items, strict=True)]
+    return entries
+
+
+def _more(item: Mapping[str, Any]) -> dict[str, str]:
+    error: dict[str, Any] = item.get("details", {}).get("M", {}).get("error", {}).get("M", {})
+    return {
+        "payload_ref": item.get("payload_ref", {}).get("S", ""),
+        "error": error.get("type", {}).get("S", ""),
+    }
+
+
+def _executions(harbour: Harbour) -> Mapping[str, list[Began]]:
+    began: defaultdict[str, list[Began]] = defaultdict(list)
+    for row in harbour.rows("ExecutionsTable"):
+        began[row["saga_id"]["S"]].append(
+            Began(
+                name=row["step"]["S"],
+                undo=row["undo"]["BOOL"],
+                attempt=int(row["attempt"]["N"]),
+                key=row["key"]["S"],
+                attempt_key=row["attempt_key"]["S"],
+                invocation=0,
+                at=float(row["at"]["N"]),
+                deadline=float(row["deadline"]["N"]),
+                dispatch=0,
+                sent=0,
+            )
+        )
+    return began
+
+
+def _in_order(saga_id: str, began: list[Began], entries: Rows) -> list[Event]:
+    names = ("seq", "action", "step", "attempt", "status", "at")
+    entered = [Entered(saga_id, **{name: entry[name] for name in names}) for entry in entries]
+    events: list[Event] = [*began, *entered]
+    return sorted(events, key=lambda event: event.at)
+
+
+def _trail(own: list[Event]) -> list[str]:
+    begun = own[0].at if own else 0.0
+    lines = [own[0].saga_id if isinstance(own[0], Entered) else own[0].key] if own else []
+    for event in own:
+        match event:
+            case Entered():
+                what = f"{event.seq} {event.action} {event.step or ''} {event.attempt or ''} {event.status}"
+            case _:
+                what = f"  {'undo of ' if event.undo else ''}{event.name}, execution {event.attempt}"
+        lines.append(f"{event.at - begun:8.3f} {what}")
+    return lines
+
+
+def _course(course: Course, state: SagaState, entries: Rows) -> Iterator[str]:
+    """What people were told, and how it ended. A function that a busy machine was too slow for is disturbed, too."""
+    life, status = course.life, state.status.value
+    yield from course.wrong
+    disturbed = life.faulty or any(entry["action"] == "StepLost" or entry["error"] == "Lost" for entry in entries)
+    allowed = life.ends | life.when_disturbed if disturbed else life.ends
+    if status not in allowed:
+        yield f"it ended {status}, not one of {sorted(allowed)}"
+    if course.cancelled == "refused" and state.status is SagaStatus.CANCELLED and life.then != "cancel":
+        yield "a refused cancel was carried out"
+
+
+def _mismatches(entries: Rows) -> Iterator[str]:
+    for entry in entries:
+        if entry["error"] == "Mismatch":
+            yield f"entry {entry['seq']}: {entry['step']} was given a result that nobody returned"
+
+
+def _letters(letters: list[Letter], states: Mapping[str, SagaState], journal: Mapping[str, Rows]) -> Iterator[str]:
+    """A dead letter belongs to a saga that waits for a person, or that has waited for one."""
+    for letter in letters:
+        saga_id = _saga_of(letter)
+        where = f"a dead letter of {letter.queue} {saga_id}"
+        actions = [entry["action"] for entry in journal[saga_id]]
+        if saga_id not in states:
+            yield f"{where}, which does not exist"
+        elif "StepDeadLettered" not in actions:
+            yield f"{where}, which was never dead-lettered"
+        elif states[saga_id].status is not SagaStatus.DEAD_LETTERED:
+            since = actions[actions.index("StepDeadLettered") :]
+            if not _REVIVED.intersection(since):
+                yield f"{where}, which nobody revived"
+
+
+def _books(
+    harbour: Harbour, by_id: Mapping[str, Course], states: Mapping[str, SagaState], journal: Mapping[str, Rows]
+) -> list[str]:
+    books = Books(*(tuple(harbour.rows(f"{name}Table")) for name in ("Stock", "Ledger", "Shipments")))
+    unsure: frozenset[Place] = frozenset(
+        (saga_id, entry["step"]) for saga_id in by_id for entry in journal[saga_id] if entry["error"] in _UNSURE
+    )
+    requests = {saga_id: course.life.request for saga_id, course in by_id.items()}
+    return check_books(books, states, requests, BOOKINGS, INITIALLY, unsure)
