@@ -7,11 +7,12 @@ succeeded after a failure, and around a probe. Steps without one cost nothing; u
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from sagas.core.breaker import Admission, BreakerState, Limits, Verdict, admit, report
+from sagas.core.breaker import PATIENCE, Admission, BreakerState, Limits, Verdict, admit, report
 from sagas.core.events import Fact, StepCompleted, StepFact, StepFailed, StepLost
 from sagas.core.states import SagaState
 from sagas.core.times import iso
@@ -26,6 +27,8 @@ __all__ = ["BreakerStore", "Breakers"]
 
 _GOOD_FOR = 1.5
 """Seconds for which a breaker that was read is believed; never longer than it would stay open."""
+_HEARSAY = 5.0
+"""Seconds for which somebody may act on what a breaker was: as long as it is believed, by clocks that differ."""
 _ROUNDS = 20
 """How often a write is tried anew that met another one. In each round one of those that met gets through."""
 _RACE = 1.0
@@ -110,10 +113,17 @@ class Breakers:
         state = self._recent(saga, step, limits)
         return state.open_until if not state.closed and state.open_until > self._clock.now() else 0.0
 
-    def excused_until(self, saga: str, step: str) -> float:
+    def excused_until(self, saga: str, step: str, since: float) -> float:
         """Until when (epoch seconds) the silence of a message at that step may be this breaker's doing; 0 for never.
 
-        A postponed message comes back at the end of the open period, or up to SQS's longest delay after it.
+        A postponed message comes back at the end of the open period, or soon after a probe. A copy of a copy of it may
+        come as many seconds later as there were copies; since each was as late, they are few (n of them take n**2 / 2
+        seconds). A message that was sent after the breaker had closed was not postponed by it.
+
+        Args:
+            saga: the saga type.
+            step: the step.
+            since: epoch seconds before which the message was not sent.
 
         Raises:
             Unavailable: the store is out of reach.
@@ -123,7 +133,10 @@ class Breakers:
             return 0.0
         state = self._recent(saga, step, limits)
         last = max(state.open_until, state.probe_until, state.closed_at)
-        return last + LONGEST_DELAY if last else 0.0
+        if last + _HEARSAY < since:
+            return 0.0
+        copies = math.sqrt(2 * max(last - since, 0.0))
+        return last + PATIENCE + _HEARSAY + min(copies, LONGEST_DELAY) if last else 0.0
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
         """Count an attempt's outcome, and tell the next observer."""

@@ -77,7 +77,7 @@ class Rescue:
         step = state.current
         if state.undoing or step is None:
             return 0.0
-        return self.breakers.excused_until(state.saga, step.name)
+        return self.breakers.excused_until(state.saga, step.name, state.updated_at)
 
     def carry_out(self, plan: Plan, state: SagaState, decision: Decision, note: Note) -> Settled | None:
         """Claim, journal what was decided, send what follows; ``None`` if the claim was lost to somebody else."""

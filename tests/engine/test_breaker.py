@@ -326,15 +326,35 @@ def test_a_stale_message_is_dropped_all_the_same(timeline: Make) -> None:
 
 def test_the_silence_it_causes_is_excused(timeline: Make) -> None:
     t = timeline(Shaky)
-    breakers = t.deployment.breakers
-    assert breakers.excused_until("shaky", "book") == breakers.excused_until("shaky", "call") == 0.0
+    excused = t.deployment.breakers.excused_until
+    sent = t.clock.now()
+    assert excused("shaky", "book", sent) == excused("shaky", "call", sent) == 0.0
     _opened(t)
     t.clock.time += 2
-    assert breakers.excused_until("shaky", "call") == _stored(t).open_until + 900
+    assert 0 < excused("shaky", "call", sent) - _stored(t).open_until < 30
+    assert excused("shaky", "call", _stored(t).open_until - 3_600) - _stored(t).open_until > 60, "copies come later"
     t.run()
     t.clock.time += 2
-    assert breakers.excused_until("shaky", "call") == _stored(t).closed_at + 900
-    assert breakers.excused_until("nobody", "knows") == 0.0
+    closed_at = _stored(t).closed_at
+    assert 0 < excused("shaky", "call", sent) - closed_at < 30
+    assert excused("shaky", "call", closed_at + 60) == excused("nobody", "knows", sent) == 0.0
+
+
+def test_a_message_lost_after_it_closed_is_missed_as_soon_as_any_other(timeline: Make) -> None:
+    """For a quarter of an hour after a breaker had closed, the silence of every message at its step was excused."""
+    t = timeline(Shaky)
+    _opened(t)
+    t.run()
+    t.clock.time += 60
+    saga_id = t.start("shaky")
+    t.world.deliver("shaky", "book")
+    t.world.stack.sqs.purge_queue(QueueUrl=t.world.stack.queues["shaky"]["call"])
+    for _ in range(3):
+        t.clock.time += 100
+        t.deployment.recovery.run(10)
+    t.run()
+    assert t.status("shaky", saga_id) == "COMPLETED"
+    assert t.world.actions(saga_id).count("Recovered") == 1
 
 
 def test_a_breaker_out_of_reach_holds_no_outcome_up(
