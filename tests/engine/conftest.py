@@ -56,14 +56,20 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def bench(credentials: None) -> Iterator[Callable[..., Bench]]:
-    """Make a bench for some saga classes."""
+def clean() -> Iterator[None]:
+    """What sagas did, and how they are to fail, is forgotten before and after."""
     LOG.clear()
     FAIL.clear()
+    yield
+    LOG.clear()
+    FAIL.clear()
+
+
+@pytest.fixture
+def bench(credentials: None, clean: None) -> Iterator[Callable[..., Bench]]:
+    """Make a bench for some saga classes."""
     with mock_aws():
         yield Bench
-    LOG.clear()
-    FAIL.clear()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from typing import Any, cast
 import pytest
 from botocore.client import BaseClient
 
-from sagas.authoring.context import Context
 from sagas.authoring.policies import AutoDisable, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
@@ -24,7 +23,7 @@ from tests.engine.conftest import World
 from tests.handlers.conftest import Answer, request
 from tests.support.aws import LambdaContext
 from tests.support.bench import Bench
-from tests.support.sagas import FAIL, LOG, Order, Trip
+from tests.support.sagas import FAIL, LOG, Booked, Order, Trip, perform
 
 Make = Callable[..., Bench]
 REQUEST = {"item": "train"}
@@ -32,53 +31,28 @@ POLICY = AutoDisable(threshold=3, window=timedelta(hours=1), cooldown=timedelta(
 _ONCE = Retry.constant(max_retries=0, delay=0.0)
 
 
-def act(name: str, ctx: Context) -> None:
-    LOG.append(name)
-    trouble = FAIL.get(name)
-    if isinstance(trouble, BaseException):
-        raise trouble
-
-
-class Risky(Saga[Order], name="risky", auto_disable=POLICY):
+class Risky(Booked, name="risky", auto_disable=POLICY):
     """Two steps; the first can be undone."""
 
     @step(retry=_ONCE)
-    def book(self, ctx: Context) -> str:
-        act("book", ctx)
-        return "seat"
-
-    @book.compensate
-    def unbook(self, book: str, ctx: Context) -> None:
-        act("unbook", ctx)
-
-    @step(retry=_ONCE)
-    def pay(self, ctx: Context) -> None:
-        act("pay", ctx)
+    def pay(self) -> None:
+        perform("pay")
 
 
-class Waiting(Saga[Order], name="waiting", auto_disable=AutoDisable(threshold=2)):
+class Waiting(Booked, name="waiting", auto_disable=AutoDisable(threshold=2)):
     """Its failure is an operator's business."""
 
-    @step(retry=_ONCE)
-    def book(self, ctx: Context) -> str:
-        act("book", ctx)
-        return "seat"
-
-    @book.compensate(retry=_ONCE)
-    def unbook(self, book: str, ctx: Context) -> None:
-        act("unbook", ctx)
-
     @step(retry=Retry.constant(max_retries=0, delay=0.0, on_exhausted=Exhausted.DEAD_LETTER))
-    def pay(self, ctx: Context) -> None:
-        act("pay", ctx)
+    def pay(self) -> None:
+        perform("pay")
 
 
 class Final(Saga[Order], name="final", auto_disable=AutoDisable(threshold=1)):
     """Its failure is the end."""
 
     @step(retry=Retry.constant(max_retries=0, delay=0.0, on_exhausted=Exhausted.FAIL))
-    def pay(self, ctx: Context) -> None:
-        act("pay", ctx)
+    def pay(self) -> None:
+        perform("pay")
 
 
 def run(b: Bench, name: str = "risky", error: BaseException | None = None, step_name: str = "pay") -> str:

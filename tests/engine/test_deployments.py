@@ -8,80 +8,72 @@ from uuid import UUID
 
 import pytest
 
-from sagas.authoring.context import Context
 from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.errors import InvalidRequest, NotFound
 from tests.support.bench import Bench, Death
-from tests.support.sagas import FAIL, LOG, Fatal, Order, Trip
+from tests.support.sagas import FAIL, LOG, Fatal, Order, Trip, perform
 
 Make = Callable[..., Bench]
 REQUEST = {"item": "train"}
 _FAST = Retry.constant(max_retries=2, delay=0.0)
 
 
-def act(name: str, ctx: Context) -> None:
-    LOG.append(name)
-    trouble = FAIL.get(name)
-    if isinstance(trouble, BaseException):
-        raise trouble
-
-
 class First(Saga[Order], name="change", version="1"):
     """As it was first."""
 
     @step(retry=_FAST)
-    def book(self, ctx: Context) -> str:
-        act("book", ctx)
+    def book(self) -> str:
+        perform("book")
         return "seat"
 
     @book.compensate
-    def unbook(self, book: str, ctx: Context) -> None:
-        act("unbook", ctx)
+    def unbook(self, book: str) -> None:
+        perform("unbook")
 
     @step(retry=_FAST)
-    def pay(self, ctx: Context) -> str:
-        act("pay", ctx)
+    def pay(self) -> str:
+        perform("pay")
         return "paid"
 
     @pay.compensate
-    def refund(self, pay: str, ctx: Context) -> None:
-        act("refund", ctx)
+    def refund(self, pay: str) -> None:
+        perform("refund")
 
     @step(retry=_FAST)
-    def tell(self, ctx: Context) -> None:
-        act("tell", ctx)
+    def tell(self) -> None:
+        perform("tell")
 
 
 class Reordered(Saga[Order], name="change", version="2"):
     """Other order, one step more; what is told takes what another step returned."""
 
     @step(retry=_FAST)
-    def pay(self, ctx: Context) -> str:
-        act("pay", ctx)
+    def pay(self) -> str:
+        perform("pay")
         return "paid"
 
     @pay.compensate
-    def refund(self, pay: str, ctx: Context) -> None:
-        act("refund", ctx)
+    def refund(self, pay: str) -> None:
+        perform("refund")
 
     @step(retry=_FAST)
-    def insure(self, ctx: Context) -> None:
-        act("insure", ctx)
+    def insure(self) -> None:
+        perform("insure")
 
     @step(retry=_FAST)
-    def book(self, ctx: Context) -> str:
-        act("book", ctx)
+    def book(self) -> str:
+        perform("book")
         return "seat"
 
     @book.compensate
-    def unbook(self, book: str, ctx: Context) -> None:
-        act("unbook", ctx)
+    def unbook(self, book: str) -> None:
+        perform("unbook")
 
     @step(retry=_FAST)
-    def tell(self, ctx: Context) -> None:
-        act("tell", ctx)
+    def tell(self) -> None:
+        perform("tell")
 
 
 class WithoutPay(Saga[Order], name="change", version="3"):
@@ -99,8 +91,8 @@ class WithoutUndo(Saga[Order], name="change", version="4"):
     unbook = First.unbook
 
     @step(retry=_FAST)
-    def pay(self, ctx: Context) -> str:
-        act("pay", ctx)
+    def pay(self) -> str:
+        perform("pay")
         return "paid"
 
     tell = First.tell
@@ -113,13 +105,13 @@ class Retired(Saga[Order], name="change", version="5"):
     unbook = First.unbook
 
     @step(retry=_FAST, retired=True)
-    def pay(self, ctx: Context) -> str:
-        act("pay", ctx)
+    def pay(self) -> str:
+        perform("pay")
         return "paid"
 
     @pay.compensate
-    def refund(self, pay: str, ctx: Context) -> None:
-        act("refund", ctx)
+    def refund(self, pay: str) -> None:
+        perform("refund")
 
     tell = First.tell
 
@@ -131,13 +123,13 @@ class Demanding(Saga[Order], name="change", version="6"):
     unbook = First.unbook
 
     @step(retry=_FAST)
-    def tell(self, ctx: Context) -> str:
-        act("tell", ctx)
+    def tell(self) -> str:
+        perform("tell")
         return "told"
 
     @step(retry=_FAST)
-    def pay(self, tell: str, ctx: Context) -> str:
-        act("pay", ctx)
+    def pay(self, tell: str) -> str:
+        perform("pay")
         return tell
 
 

@@ -28,8 +28,15 @@ class Seat:
     number: int
 
 
-def _act(name: str, ctx: Context) -> None:
-    LOG.append(f"{name}:{ctx.attempt}")
+def act(name: str, ctx: Context) -> None:
+    """Note in ``LOG`` what is executed, with its attempt, and fail as ``FAIL`` says."""
+    perform(f"{name}:{ctx.attempt}", name)
+
+
+def perform(what: str, name: str = "") -> None:
+    """Note ``what`` in ``LOG``, and fail as ``FAIL`` says of ``name``; of ``what``, if it has no other name."""
+    LOG.append(what)
+    name = name or what
     trouble = FAIL.get(name)
     if isinstance(trouble, BaseException):
         raise trouble
@@ -43,25 +50,38 @@ class Trip(Saga[Order], name="trip"):
 
     @step(retry=_FAST, timeout=5)
     def book(self, request: Order, ctx: Context) -> Seat:
-        _act("book", ctx)
+        act("book", ctx)
         return Seat(request.count)
 
     @book.compensate
     def unbook(self, book: Seat, ctx: Context) -> None:
-        _act("unbook", ctx)
+        act("unbook", ctx)
 
     @step(retry=_FAST, timeout=5)
     def pay(self, book: Seat, ctx: Context) -> str:
-        _act("pay", ctx)
+        act("pay", ctx)
         return f"paid {book.number}"
 
     @pay.compensate
     def refund(self, pay: str, ctx: Context) -> None:
-        _act("refund", ctx)
+        act("refund", ctx)
 
     @step(retry=_FAST, timeout=5)
     def tell(self, ctx: Context) -> None:
-        _act("tell", ctx)
+        act("tell", ctx)
+
+
+class Booked(Saga[Order], name="booked"):
+    """A seat that is booked in one attempt, and can be given back: the beginning of further sagas."""
+
+    @step(retry=Retry.constant(max_retries=0, delay=0.0))
+    def book(self) -> str:
+        perform("book")
+        return "seat"
+
+    @book.compensate
+    def unbook(self, book: str) -> None:
+        perform("unbook")
 
 
 class Stubborn(Saga[Order], name="stubborn"):
@@ -69,16 +89,16 @@ class Stubborn(Saga[Order], name="stubborn"):
 
     @step(retry=_FAST)
     def first(self, ctx: Context) -> str:
-        _act("first", ctx)
+        act("first", ctx)
         return "done"
 
     @first.compensate
     def undo_first(self, ctx: Context) -> None:
-        _act("undo_first", ctx)
+        act("undo_first", ctx)
 
     @step(retry=Retry.constant(max_retries=1, delay=0.0, on_exhausted=Exhausted.DEAD_LETTER))
     def second(self, ctx: Context) -> None:
-        _act("second", ctx)
+        act("second", ctx)
 
 
 class Fatal(Saga[Order], name="fatal"):
@@ -86,16 +106,16 @@ class Fatal(Saga[Order], name="fatal"):
 
     @step
     def first(self, ctx: Context) -> str:
-        _act("first", ctx)
+        act("first", ctx)
         return "done"
 
     @first.compensate
     def undo_first(self, ctx: Context) -> None:
-        _act("undo_first", ctx)
+        act("undo_first", ctx)
 
     @step(retry=Retry.constant(max_retries=0, delay=0.0, on_exhausted=Exhausted.FAIL))
     def second(self, ctx: Context) -> None:
-        _act("second", ctx)
+        act("second", ctx)
 
 
 REJECTED = Rejected("the card was declined")

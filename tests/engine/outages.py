@@ -1,0 +1,102 @@
+"""A store that goes away for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from sagas.engine.outcome import Done
+from sagas.errors import Unavailable
+from sagas.messaging.message import Message, parse_record
+from tests.support.bench import Bench
+
+__all__ = [
+    "DONE",
+    "REQUEST",
+    "Begin",
+    "Outage",
+    "carried",
+    "lost_at",
+    "outage",
+]
+
+REQUEST = {"item": "train"}
+DONE = ["book:1", "pay:1", "tell:1"]
+
+
+@dataclass
+class Outage:
+    """Requests by these names fail while it lasts. ``after``: their effect happens, but no answer comes."""
+
+    patch: pytest.MonkeyPatch
+    bench: Bench
+    error: Unavailable
+    after: bool = False
+    lasting: bool = False
+    failed: int = 0
+
+    def of(self, target: Any, *names: str) -> None:
+        for name in names:
+            self._break(target, name)
+
+    def _break(self, target: Any, name: str) -> None:
+        original: Callable[..., Any] = getattr(target, name)
+
+        def failing(*arguments: Any, **keywords: Any) -> Any:
+            if not self.lasting:
+                return original(*arguments, **keywords)
+            self.failed += 1
+            if self.after:
+                original(*arguments, **keywords)
+            raise self.error
+
+        self.patch.setattr(target, name, failing)
+
+    def begins_after(self, target: Any, name: str, calls: int) -> None:
+        """Have it begin with so many calls of a method, however the last of them ends."""
+        original: Callable[..., Any] = getattr(target, name)
+        left = [calls]
+
+        def counted(*arguments: Any, **keywords: Any) -> Any:
+            left[0] -= 1
+            try:
+                return original(*arguments, **keywords)
+            finally:
+                self.lasting = self.lasting or left[0] == 0
+
+        self.patch.setattr(target, name, counted)
+
+
+Begin = Callable[..., Outage]
+
+
+@pytest.fixture
+def outage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outage]:
+    """Have a bench's store fail once user code has run, so many times from now on."""
+
+    def make(bench: Bench, runs: int = 1, *, error: Unavailable | None = None, after: bool = False) -> Outage:
+        found = Outage(monkeypatch, bench, error or Unavailable("DynamoDB is out of reach"), after)
+        found.of(bench.deployment.control, "get", "claim", "claim_step", "claim_undo", "commit", "finish")
+        found.of(bench.deployment.journal, "put", "entries")
+        found.begins_after(bench.deployment.tools.runner, "run", runs)
+        return found
+
+    return make
+
+
+def carried(bench: Bench, saga: str, name: str) -> Message:
+    """The message that waits in a step's queue; it stays there."""
+    (record,) = bench.stack.receive(saga, name)
+    url = bench.stack.queues[saga][name]
+    bench.stack.sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=record["receiptHandle"], VisibilityTimeout=0)
+    return parse_record(record)
+
+
+def lost_at(bench: Bench, outage: Outage, name: str) -> Message:
+    """Deliver a step's message, whose commit fails; return what waits in its queue then."""
+    assert bench.deliver("trip", name) == Done()
+    assert outage.lasting
+    return carried(bench, "trip", name)

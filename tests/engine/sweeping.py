@@ -1,0 +1,232 @@
+"""Sagas that leave objects behind, and a desk to sweep them from, on moto."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sagas import Context, OrphanSweep, Retry, S3Object, Saga, step
+from sagas.core.states import SagaState, SagaStatus, StepState
+from sagas.engine.assembly import Deployment
+from sagas.engine.clock import SystemClock
+from sagas.engine.orphans import SweepReport
+from sagas.engine.sweep import Order, Sweeper, sweeper_of
+from tests.engine.conftest import World
+from tests.support.aws import REGION
+from tests.support.sagas import Order as Request
+
+__all__ = [
+    "BUCKET",
+    "ENVIRONMENT",
+    "MIN_AGE",
+    "Astray",
+    "Desk",
+    "Gone",
+    "Later",
+    "Look",
+    "Loop",
+    "Make",
+    "Own",
+    "Proxy",
+    "Shelf",
+    "Slow",
+    "Zip",
+    "checkpoint",
+    "clean",
+    "desk",
+    "taking",
+]
+Make = Callable[..., World]
+BUCKET = "zips"
+MIN_AGE = timedelta(hours=48)
+DAY = 24 * 3600.0
+
+
+class Zip(Saga[Request], name="zip", orphans=OrphanSweep("ZIPS_BUCKET", "zips/", MIN_AGE)):
+    """Leaves a file behind when it fails."""
+
+    @step
+    def upload(self, ctx: Context) -> str:
+        ctx.client("s3").put_object(Bucket=BUCKET, Key=ctx.s3_key("file"), Body=b"")
+        return ctx.s3_key("file")
+
+    @step(retry=Retry.constant(max_retries=0, delay=0))
+    def announce(self, request: Request) -> None:
+        if request.count == 0:
+            raise RuntimeError("nothing to announce")
+
+
+class Shelf(Saga[Request], name="shelf", orphans=OrphanSweep("ZIPS_BUCKET", "shelf/", MIN_AGE, action="archive")):
+    @step
+    def put(self) -> None: ...
+
+
+class Look(Saga[Request], name="look", orphans=OrphanSweep("ZIPS_BUCKET", "look/", MIN_AGE, action="report")):
+    @step
+    def see(self) -> None: ...
+
+
+class Own(Saga[Request], name="own", orphans=OrphanSweep("ZIPS_BUCKET", "own/", MIN_AGE)):
+    """Deals with its orphans itself."""
+
+    seen: list[tuple[list[S3Object], Context]] = []  # noqa: RUF012 - what the tests look at
+    error: BaseException | None = None
+
+    @step
+    def make(self) -> None: ...
+
+    def on_orphans(self, orphans: Sequence[S3Object], ctx: Context) -> None:
+        type(self).seen.append((list(orphans), ctx))
+        if self.error is not None:
+            raise self.error
+
+
+class Slow(Saga[Request], name="slow", orphans=OrphanSweep("ZIPS_BUCKET", "slow/", MIN_AGE)):
+    """The same, and takes its time."""
+
+    seen: list[str] = []  # noqa: RUF012 - what the tests look at
+
+    @step
+    def make(self) -> None: ...
+
+    async def on_orphans(self, orphans: Sequence[S3Object], ctx: Context) -> None:
+        type(self).seen.extend(one.key for one in orphans)
+
+
+class Astray(Saga[Request], name="astray", orphans=OrphanSweep("NO_SUCH_VARIABLE", "astray/", MIN_AGE)):
+    @step
+    def make(self) -> None: ...
+
+
+class Gone(Saga[Request], name="gone", orphans=OrphanSweep("GONE_BUCKET", "gone/", MIN_AGE)):
+    @step
+    def make(self) -> None: ...
+
+
+class Loop(Saga[Request], name="loop", orphans=OrphanSweep("ZIPS_BUCKET", "archive/", MIN_AGE, action="archive")):
+    @step
+    def make(self) -> None: ...
+
+
+@dataclass
+class Later(SystemClock):
+    """A clock that is ahead by so many seconds, so that what was stored just now is old."""
+
+    ahead: float = 3 * DAY
+
+    def now(self) -> float:
+        return super().now() + self.ahead
+
+
+@dataclass
+class Desk:
+    """A deployment, its bucket and a clock three days ahead."""
+
+    world: World
+    clock: Later = field(default_factory=Later)
+
+    @property
+    def deployment(self) -> Deployment:
+        return replace(self.world.deployment, clock=self.clock)
+
+    @property
+    def s3(self) -> Any:
+        return self.world.stack.s3
+
+    def saga(self, status: str = "COMPENSATED", name: str = "zip", *, attention: float = 0.0) -> str:
+        """Store a saga in that state; return its id."""
+        now = self.clock.now()
+        steps = (StepState("upload"), StepState("announce"))
+        state = SagaState(self.clock.new_id(), name, "1", steps, status=SagaStatus(status), attention=attention)
+        state = replace(state, correlation_id=state.saga_id, created_at=now, updated_at=now)
+        assert self.deployment.control.create(state, 120)
+        return state.saga_id
+
+    def put(self, key: str) -> str:
+        self.s3.put_object(Bucket=BUCKET, Key=key, Body=b"content")
+        return key
+
+    def object_of(self, saga_id: str, prefix: str = "zips/", filename: str = "file") -> str:
+        return self.put(f"{prefix}{saga_id}/{filename}")
+
+    def orphans(self, count: int, prefix: str = "zips/", name: str = "zip") -> list[str]:
+        return sorted(self.object_of(self.saga(name=name), prefix) for _ in range(count))
+
+    def owned(self, count: int) -> list[str]:
+        return sorted(self.object_of(self.saga("COMPLETED")) for _ in range(count))
+
+    def keys(self) -> list[str]:
+        return [item["Key"] for item in self.s3.list_objects_v2(Bucket=BUCKET).get("Contents", [])]
+
+    @property
+    def sweeper(self) -> Sweeper:
+        return sweeper_of(self.deployment, {**self.world.stack.environment, **ENVIRONMENT})
+
+    def sweep(self, order: Order | None = None, *, seconds: float = 60.0, **changes: Any) -> SweepReport:
+        """Sweep the one type there is, by hand unless ``order`` says otherwise."""
+        sweeper = replace(self.sweeper, **changes)
+        (report,) = sweeper.run(order or Order(now=True), self.clock.now() + seconds)
+        assert not report.error
+        return report
+
+    def ticks(self, sweeper: Sweeper | None = None, seconds: float = 60.0) -> list[SweepReport]:
+        return (sweeper or self.sweeper).run(Order(), self.clock.now() + seconds)
+
+
+ENVIRONMENT = {"ZIPS_BUCKET": BUCKET, "GONE_BUCKET": "no-such-bucket"}
+
+
+@pytest.fixture
+def desk(world: Make) -> Callable[..., Desk]:
+    """Make a desk for some saga classes; :class:`Zip` by default."""
+
+    def make(*classes: type[Any]) -> Desk:
+        made = Desk(world(*(classes or (Zip,)), **ENVIRONMENT))
+        made.s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+        return made
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def clean() -> None:
+    Own.seen.clear()
+    Slow.seen.clear()
+    Own.error = None
+
+
+class Proxy:
+    """A client of S3 that counts, and lets a test act before a call or answer in its place."""
+
+    def __init__(self, client: Any, **before: Callable[..., Any]) -> None:
+        self.calls: Counter[str] = Counter()
+        self._client = client
+        self._before = before
+
+    def __getattr__(self, name: str) -> Any:
+        def call(**arguments: Any) -> Any:
+            self.calls[name] += 1
+            answer = self._before[name](**arguments) if name in self._before else None
+            return getattr(self._client, name)(**arguments) if answer is None else answer
+
+        return call
+
+
+def taking(d: Desk, seconds: float) -> Callable[..., None]:
+    """A call that takes so long."""
+
+    def pass_time(**_: Any) -> None:
+        d.clock.ahead += seconds
+
+    return pass_time
+
+
+def checkpoint(d: Desk, attribute: str = "saga_id") -> Any:
+    key = {"saga_id": {"S": "sweep#zip"}}
+    item = d.world.stack.dynamodb.get_item(TableName=d.world.stack.sagas_table, Key=key).get("Item")
+    return item[attribute]["S"] if item else None

@@ -1,0 +1,115 @@
+"""A circuit breaker shared by many environments at once, on an engine whose conditional writes hold."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from typing import Any, cast
+from uuid import uuid4
+
+import pytest
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
+
+from sagas.authoring.context import Context
+from sagas.authoring.policies import CircuitBreaker, Retry
+from sagas.authoring.saga import Saga
+from sagas.authoring.steps import step
+from sagas.core.breaker import BreakerState
+from sagas.engine.assembly import Deployment, assemble
+from sagas.engine.outcome import Done, Later, Outcome
+from sagas.engine.registry import Registry
+from sagas.engine.starter import Starter
+from sagas.engine.worker import Invocation, Worker
+from sagas.messaging.message import Message
+from sagas.messaging.routes import Routes
+from sagas.store.breakers import BreakerItems
+from sagas.store.settings import StoreSettings
+from tests.engine.timeline import StillClock
+from tests.support.aws import REGION, LambdaContext, client, create_tables
+from tests.support.engines import emulator
+from tests.support.sagas import FAIL, LOG, Order, act
+
+pytestmark = pytest.mark.usefixtures("clean")
+
+GATE = threading.Event()
+
+
+class Probed(Saga[Order], name="probed"):
+    """A step that says nothing until it is told to go on."""
+
+    @step(retry=Retry.constant(max_retries=2, delay=60), circuit_breaker=CircuitBreaker(3, 30))
+    def call(self, ctx: Context) -> None:
+        act("call", ctx)
+        assert GATE.wait(30)
+
+
+class _Mail:
+    """Queues that nobody reads."""
+
+    def send(self, message: Message, delay: float = 0.0) -> None: ...
+
+
+@pytest.fixture
+def environments(monkeypatch: pytest.MonkeyPatch) -> list[Deployment]:
+    """Eight deployments, each with clients and caches of its own, on the emulator."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    GATE.clear()
+    url = emulator().endpoint_url
+    sagas, audit = create_tables(client("dynamodb", url), f"breaker-{uuid4().hex[:8]}")
+    clock = StillClock()
+    # A shard count of its own for each keeps the cache of models from giving all the same connection.
+    settings = [StoreSettings(sagas, audit, shards=n, region=REGION, endpoint_url=url) for n in range(1, 9)]
+    routes = Routes("http://queues", {"probed": {"call": "call"}})
+    logger = logging.getLogger("sagas")
+    return [assemble(Registry([Probed]), each, routes, clock=clock, logger=logger) for each in settings]
+
+
+def _start(deployment: Deployment) -> Message:
+    d = deployment
+    starter = Starter(d.registry, d.control, d.journal, _Mail(), d.clock, d.definitions)
+    saga_id = starter.start("probed", {"item": "train"}).state.saga_id
+    return Message(saga_id, "probed", "call", 0, False, 1, message_id=saga_id)
+
+
+def _first(futures: list[Future[Outcome]], count: int) -> list[Outcome]:
+    """The outcomes of those that are done first."""
+    return [future.result() for _, future in zip(range(count), as_completed(futures, timeout=30), strict=False)]
+
+
+def _handle(deployment: Deployment, message: Message) -> Outcome:
+    config = IdempotencyConfig(event_key_jmespath="[saga_id, index, undo]", lambda_context=cast("Any", LambdaContext()))
+    worker = Worker(deployment.tools, deployment.registry, _Mail())
+    return worker.handle(message, Invocation(deployment.clock.now() + 60, config=config))
+
+
+def test_failures_of_many_environments_add_up(environments: list[Deployment]) -> None:
+    FAIL["call"] = RuntimeError("no")
+    messages = [_start(environment) for environment in environments[:3]]
+    with ThreadPoolExecutor(3) as pool:
+        outcomes = list(pool.map(_handle, environments, messages))
+    assert all(isinstance(outcome, Later) for outcome in outcomes)
+    store = BreakerItems(environments[0].control._tables)  # pyright: ignore[reportPrivateUsage]
+    assert store.get("probed", "call").failures == 3
+    assert not store.get("probed", "call").closed
+
+
+def test_half_open_lets_one_of_many_environments_try(environments: list[Deployment]) -> None:
+    clock: Any = environments[0].clock
+    store = BreakerItems(environments[0].control._tables)  # pyright: ignore[reportPrivateUsage]
+    opened = BreakerState(failures=3, open_until=clock.now() + 30, revision="opened")
+    assert store.swap("probed", "call", BreakerState(), opened)
+    clock.time += 30
+    messages = [_start(environment) for environment in environments]
+    with ThreadPoolExecutor(8) as pool:
+        waiting = [pool.submit(_handle, *pair) for pair in zip(environments, messages, strict=True)]
+        try:
+            postponed = _first(waiting, 7)
+        finally:
+            GATE.set()
+        outcomes = [future.result(30) for future in waiting]
+    assert all(isinstance(outcome, Later) and outcome.until == clock.now() + 5 for outcome in postponed)
+    assert LOG == ["call:1"]
+    assert [type(outcome) for outcome in outcomes].count(Done) == 1
+    assert store.get("probed", "call").closed

@@ -1,0 +1,112 @@
+"""An outcome that waited in its queue, and what happened to its saga meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.engine.outages import DONE, REQUEST, Begin, lost_at, outage
+from tests.support.bench import Bench, Death
+from tests.support.sagas import LOG, Trip
+
+__all__ = ["outage"]
+
+Make = Callable[..., Bench]
+
+
+def test_what_was_taken_over_meanwhile_is_dropped(bench: Make, outage: Begin) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    gone = outage(b)
+    lost_at(b, gone, "book")
+    gone.lasting = False
+    b.clock.advance(600)
+    assert b.recover() == [saga_id]
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+    assert LOG == ["book:1", "book:2", "pay:1", "tell:1"]
+    assert b.actions(saga_id) == ["SagaStarted", "StepLost", *["StepCompleted"] * 3]
+
+
+def test_a_lost_outcome_loses_no_saga(bench: Make, outage: Begin) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    gone = outage(b)
+    lost_at(b, gone, "book")
+    b.lose_messages()
+    gone.lasting = False
+    b.clock.advance(600)
+    assert b.recover() == [saga_id]
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+    assert LOG == ["book:1", "book:2", "pay:1", "tell:1"]
+
+
+def test_a_cancel_meanwhile_undoes_what_was_done(bench: Make, outage: Begin) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    gone = outage(b)
+    lost_at(b, gone, "book")
+    gone.lasting = False
+    b.deployment.operations.cancel("trip", saga_id, "somebody")
+    b.run()
+    assert b.show(saga_id)["status"] == "CANCELLED"
+    assert LOG == ["book:1", "unbook:1"]
+    assert b.actions(saga_id)[1:4] == ["StepCompleted", "CancelRequested", "CompensationStarted"]
+
+
+def test_an_outcome_delivered_twice_is_committed_once(bench: Make, outage: Begin) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    gone = outage(b)
+    message = lost_at(b, gone, "book")
+    b.deployment.queues.send(message)
+    gone.lasting = False
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+    assert DONE == LOG
+    assert b.actions(saga_id) == ["SagaStarted", *["StepCompleted"] * 3]
+
+
+def test_two_deliveries_at_once_agree(bench: Make, outage: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    gone = outage(b)
+    message = lost_at(b, gone, "book")
+    b.deployment.queues.send(message)
+    gone.lasting = False
+    other = b.deploy()
+    commit = b.deployment.control.commit
+
+    def meanwhile(*arguments: Any) -> None:
+        monkeypatch.setattr(b.deployment.control, "commit", commit)
+        b.deliver("trip", "book", other)
+        commit(*arguments)
+
+    monkeypatch.setattr(b.deployment.control, "commit", meanwhile)
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+    assert DONE == LOG
+    assert b.actions(saga_id) == ["SagaStarted", *["StepCompleted"] * 3]
+
+
+def test_a_death_in_the_middle_of_committing_it_later(bench: Make, outage: Begin, monkeypatch: Any) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    gone = outage(b)
+    lost_at(b, gone, "book")
+    gone.lasting = False
+    original = b.deployment.control.commit
+
+    def dying(*arguments: Any) -> None:
+        monkeypatch.setattr(b.deployment.control, "commit", original)
+        raise Death
+
+    monkeypatch.setattr(b.deployment.control, "commit", dying)
+    with pytest.raises(Death):
+        b.deliver("trip", "book")
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+    assert DONE == LOG

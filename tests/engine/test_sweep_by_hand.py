@@ -1,0 +1,189 @@
+"""The supervisor's task, and the command that calls it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from sagas.cli.main import app
+from sagas.errors import InvalidRequest, NotFound, SagaError
+from sagas.handlers.sweeping import sweep
+from sagas.store.objects import Objects, Page
+from tests.engine.sweeping import Desk, Gone, Look, Zip, clean, desk
+from tests.support.aws import REGION, LambdaContext
+from tests.support.sagas import Trip
+
+__all__ = ["clean", "desk"]
+
+Run = Callable[..., Result]
+
+
+# The supervisor's task
+
+
+def test_the_task_sweeps_what_is_due(desk: Callable[..., Desk]) -> None:
+    d = desk(Zip, Trip)
+    d.orphans(1)
+    answer = sweep({"task": "sweep"}, LambdaContext(), d.deployment)
+    (report,) = answer["swept"]
+    assert (report["saga"], report["deleted"], report["finished"]) == ("zip", 1, True)
+    assert sweep({"task": "sweep"}, LambdaContext(), d.deployment) == {"swept": []}
+
+
+def test_the_task_sweeps_what_it_is_told(desk: Callable[..., Desk], caplog: pytest.LogCaptureFixture) -> None:
+    d = desk(Zip, Look)
+    keys = d.orphans(1)
+    event = {"task": "sweep", "saga": "zip", "now": True, "dry_run": True}
+    (report,) = sweep(event, LambdaContext(), d.deployment)["swept"]
+    assert (report["orphans"], report["deleted"], report["dry_run"]) == (1, 0, True)
+    assert report["sample"] == {"orphans": keys}
+    with caplog.at_level(logging.INFO):
+        (report,) = sweep(event | {"dry_run": False}, LambdaContext(), d.deployment)["swept"]
+    assert (report["saga"], report["deleted"]) == ("zip", 1)
+    logged = vars(caplog.records[-1])
+    assert (logged["saga"], logged["deleted"]) == ("zip", 1)
+    assert keys[0] not in str(logged)
+
+
+def test_the_task_counts_what_a_person_should_see(
+    desk: Callable[..., Desk], capsys: pytest.CaptureFixture[str]
+) -> None:
+    d = desk(Zip, Gone)
+    d.orphans(20)
+    sweep({"task": "sweep", "dry_run": True}, LambdaContext(), d.deployment)
+    assert "SweepStopped" not in capsys.readouterr().out
+    sweep({"task": "sweep"}, LambdaContext(), d.deployment)
+    out = capsys.readouterr().out
+    assert "SweepStopped" in out
+    assert "SweepFailed" in out
+
+
+@pytest.mark.parametrize(("name", "message"), [("nothing", "no saga named 'nothing'"), ("trip", "declares no orphans")])
+def test_the_task_refuses_what_it_cannot_sweep(desk: Callable[..., Desk], name: str, message: str) -> None:
+    d = desk(Zip, Trip)
+    with pytest.raises(NotFound, match=message):
+        sweep({"task": "sweep", "saga": name, "now": True}, LambdaContext(), d.deployment)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"saga": 1}, {"now": "yes"}, {"dry_run": 1}, {"force": []}, {"start_after": 5}, {"seconds": 0}, {"seconds": "1"}],
+)
+def test_the_task_refuses_what_does_not_fit(desk: Callable[..., Desk], wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        sweep({"task": "sweep", **wrong}, LambdaContext(), desk().deployment)
+    assert [problem.path for problem in caught.value.problems] == [f"$.{next(iter(wrong))}"]
+
+
+# The command
+
+
+class Lambda:
+    """Lambda with one function, the supervisor of a desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:
+        """Call the function as Lambda does: what it raises is part of the answer."""
+        event = json.loads(Payload)
+        assert (FunctionName, event["task"]) == ("the-supervisor", "sweep")
+        try:
+            answer = sweep(event, LambdaContext(), self._desk.deployment)
+        except SagaError as error:
+            raised = {"errorType": type(error).__name__, "errorMessage": str(error)}
+            return {"FunctionError": "Unhandled", "Payload": io.BytesIO(json.dumps(raised).encode())}
+        return {"Payload": io.BytesIO(json.dumps(answer).encode())}
+
+
+@pytest.fixture
+def command(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., tuple[Desk, Run]]:
+    """Make a desk, and ``sagas sweep`` that calls its supervisor, found as the local stack's is."""
+    where = {"api_url": "http://127.0.0.1/v1", "region": REGION, "endpoint_url": None, "supervisor": "the-supervisor"}
+    (tmp_path / ".sagas").mkdir()
+    (tmp_path / ".sagas" / "local.json").write_text(json.dumps({**where, "queues": {}, "dead_letter_queues": {}}))
+    monkeypatch.chdir(tmp_path)
+
+    def make(*classes: type[Any]) -> tuple[Desk, Run]:
+        d = desk(*classes)
+
+        def connect(*_: object) -> Lambda:
+            return Lambda(d)
+
+        monkeypatch.setattr("sagas.client.client.connect_lambda", connect)
+        return d, lambda *options: CliRunner().invoke(app, ["sweep", *options])
+
+    return make
+
+
+def test_the_command_shows_and_then_does(command: Callable[..., tuple[Desk, Run]]) -> None:
+    d, run = command()
+    orphans, stranger = d.orphans(2), d.put("zips/readme.txt")
+    shown = run("zip", "--dry-run")
+    assert shown.exit_code == 0
+    assert "zip: 3 objects under zips/ in zips" in shown.output
+    assert "2  left by sagas that were undone; would be deleted" in shown.output
+    assert all(key in shown.output for key in (*orphans, stranger))
+    assert len(d.keys()) == 3
+    done = run("zip")
+    assert (done.exit_code, d.keys()) == (0, [stranger])
+    assert "2 deleted" in done.output
+
+
+def test_the_command_goes_on_until_the_end(
+    command: Callable[..., tuple[Desk, Run]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagas.store.objects.PAGE", 2)
+    d, run = command()
+    page = Objects.page
+
+    def take_time(self: Objects, prefix: str, start_after: str = "") -> Page:
+        d.clock.ahead += 16
+        return page(self, prefix, start_after)
+
+    monkeypatch.setattr(Objects, "page", take_time)
+    d.owned(3)
+    d.orphans(2)
+    done = run("zip", "--json")
+    report = json.loads(done.stdout)
+    assert done.exit_code == 0
+    assert (report["listed"], report["orphans"], report["deleted"], report["finished"]) == (5, 2, 2, True)
+    assert len(d.keys()) == 3
+
+
+def test_the_command_stops_and_can_be_forced(command: Callable[..., tuple[Desk, Run]]) -> None:
+    d, run = command()
+    d.orphans(20)
+    shown = run("zip", "--dry-run")
+    assert (shown.exit_code, "would stop" in shown.output) == (0, True)
+    stopped = run("zip")
+    assert (stopped.exit_code, len(d.keys())) == (1, 20)
+    assert "20 of 20 objects" in stopped.output
+    assert "--force" in stopped.output
+    assert run("zip", "--force").exit_code == 0
+    assert d.keys() == []
+
+
+@pytest.mark.parametrize(("name", "message"), [("trip", "declares no orphans"), ("gone", "NoSuchBucket")])
+def test_the_command_fails_in_one_line(command: Callable[..., tuple[Desk, Run]], name: str, message: str) -> None:
+    _, run = command(Zip, Gone, Trip)
+    failed = run(name)
+    assert failed.exit_code == 1
+    assert message in failed.stderr
+    assert failed.stderr.startswith("sagas: ")
+    assert failed.stderr.count("\n") == 1
+
+
+def test_the_command_needs_a_local_stack(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    failed = CliRunner().invoke(app, ["sweep", "zip"])
+    assert (failed.exit_code, "no local stack" in failed.output) == (1, True)
