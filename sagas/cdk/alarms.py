@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 from aws_cdk import Duration
@@ -31,9 +32,12 @@ _SPARE_AGE = 900
 
 def saga_metric(name: str, saga: str, service: str, period: Duration = _MINUTE) -> cloudwatch.Metric:
     """A metric that the functions count by saga type."""
-    dimensions = {"saga": saga, "service": service}
+    return _metric(name, {"saga": saga, "service": service}, period)
+
+
+def _metric(name: str, dimensions: Mapping[str, str], period: Duration, statistic: str = "Sum") -> cloudwatch.Metric:
     return cloudwatch.Metric(
-        namespace=METRICS_NAMESPACE, metric_name=name, dimensions_map=dimensions, period=period, statistic="Sum"
+        namespace=METRICS_NAMESPACE, metric_name=name, dimensions_map=dimensions, period=period, statistic=statistic
     )
 
 
@@ -148,7 +152,12 @@ class SagaAlarms(LaneAlarms):
             "DeadLetters", letters, f"Saga {saga.name} has dead letters: sagas that wait for you.", "dead-letters"
         )
         self._count("CompensationFailed", f"An undo of saga {saga.name} failed for good.", "compensation-failed")
-        self._count("Failed", f"A saga {saga.name} failed, and nothing was undone.", "failed")
+        self._count("NeedsAttention", f"A saga {saga.name} needs a person.", "needs-attention")
+        if saga.auto_disable is not None:
+            self._count("TypeDisabled", f"Saga {saga.name} keeps failing and takes no new sagas.", "type-disabled")
+        if any(step.circuit_breaker is not None for step in saga.steps):
+            opened = saga_metric("BreakerOpened", saga.name, service, _FEW_MINUTES)
+            self.watch("BreakerOpened", opened, f"A step of saga {saga.name} is held back.", "breaker-opened")
         if saga.orphans is not None:
             self._watch_sweep()
 
@@ -168,17 +177,31 @@ class ServiceAlarms(Alarms):
     Args:
         scope: parent construct.
         id: construct id.
+        service: its name, a dimension of its metrics.
         supervisor: the supervisor's function.
         api: the API's function.
         topic: told when an alarm goes on.
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, supervisor: lambda_.Function, api: lambda_.Function, topic: Topic
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        service: str,
+        supervisor: lambda_.Function,
+        api: lambda_.Function,
+        topic: Topic,
     ) -> None:
         super().__init__(scope, id, topic=topic)
         self.watch_errors("SupervisorErrors", supervisor, "The supervisor")
         self.watch_errors("ApiErrors", api, "The API's function")
-        # Nobody calls it again before the next tick; a step that is throttled shows in the age of its messages.
-        throttles = supervisor.metric_throttles(period=_FEW_MINUTES, statistic="Sum")
-        self.watch("SupervisorThrottles", throttles, "The supervisor was refused by Lambda.", "throttles", periods=2)
+        # A step that is throttled shows in the age of its messages.
+        for id_, function, what in (("Supervisor", supervisor, "The supervisor"), ("Api", api, "The API's function")):
+            throttles = function.metric_throttles(period=_FEW_MINUTES, statistic="Sum")
+            self.watch(f"{id_}Throttles", throttles, f"{what} was refused by Lambda.", "throttles", periods=2)
+        oldest = _metric("OldestDueSaga", {"service": service}, _FEW_MINUTES, "Maximum")
+        waits = "A stalled saga has waited for the supervisor for more than 15 minutes."
+        self.watch("OldestDue", oldest, waits, "oldest-due-saga", above=_SPARE_AGE, periods=2)
+        without = _metric("SagaWithoutCode", {"service": service}, _FEW_MINUTES)
+        self.watch("WithoutCode", without, "Sagas are in flight whose type is not deployed.", "saga-without-code")

@@ -15,7 +15,9 @@ from sagas.errors import DefinitionError
 __all__ = ["SHARED", "Catalogue"]
 
 _MOST_LANES = 40
-"""With about nine resources each, all the lanes that a stack's 500 have room for, beside the API's."""
+_MOST_RESOURCES = 490
+_OF_SERVICE, _OF_SAGA, _OF_LANE = 65, 9, 9
+"""Resources of what there is once, of a saga with all its alarms, and of a queue with its function."""
 _MOST_OF_A_SAGA = 100
 """Steps with a function each. At this size the templates of its nested stacks come to 0.9 of the 1 MB there is."""
 _MOST_OF_A_SERVICE = 200
@@ -85,7 +87,9 @@ class Catalogue:
     @property
     def too_many(self) -> bool:
         """Whether there are more queues and functions than a stack has room for."""
-        return sum(len(self.lanes(saga)) for saga in self.sagas) > _MOST_LANES
+        lanes = sum(len(self.lanes(saga)) for saga in self.sagas)
+        resources = _OF_SERVICE + _OF_SAGA * len(self.sagas) + _OF_LANE * lanes
+        return lanes > _MOST_LANES or resources > _MOST_RESOURCES
 
     def lane_of(self, step: Step[..., Any]) -> tuple[str, str]:
         """Return the saga's name and the id of the lane a step goes through."""

@@ -20,7 +20,7 @@ __all__ = ["ServiceDashboard"]
 _PERIOD = Duration.minutes(5)
 _WIDTH = 24
 _HEIGHT = 6
-_ENDS = ("Completed", "Compensated", "Cancelled", "Failed", "CompensationFailed", "DeadLettered")
+_ENDS = ("Completed", "Compensated", "Cancelled", "Failed", "CompensationFailed", "DeadLettered", "NeedsAttention")
 
 
 class ServiceDashboard(Construct):
@@ -71,10 +71,14 @@ class ServiceDashboard(Construct):
         durations = [f.metric_duration(period=_PERIOD, statistic="p95", label=name) for name, f in functions]
         runs = [f.metric_invocations(period=_PERIOD, statistic="Sum", label=name) for name, f in functions]
         errors = [f.metric_errors(period=_PERIOD, statistic="Sum", label=f"{name} errors") for name, f in functions]
+        retries = [
+            saga_metric(name, saga, self._service, _PERIOD).with_(label=label)
+            for name, label in (("StepRetried", "retries"), ("BreakerOpened", "breaker opened"))
+        ]
         self._row(
             _graph(f"{saga}: ends", ends),
             _graph(f"{saga}: step duration, 95th percentile", durations),
-            _graph(f"{saga}: step executions and crashes", [*runs, *errors]),
+            _graph(f"{saga}: step executions, retries and crashes", [*runs, *retries, *errors]),
             _graph(f"{saga}: backlog", _backlog(queues)),
         )
 

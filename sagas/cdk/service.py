@@ -259,7 +259,8 @@ class SagaService(Construct):
 
     def _add_alarms(self, topic: sns.ITopic | sns.TopicBase | None) -> None:
         api = self._api_function.function
-        ServiceAlarms(self, "Alarms", supervisor=self.supervisor, api=api, topic=topic)
+        service = self._options.service
+        ServiceAlarms(self, "Alarms", service=service, supervisor=self.supervisor, api=api, topic=topic)
         for home in (home for homes in self._homes.values() for home in homes):
             alarms = self._alarms_at(home, topic)
             for lane in home.lanes:

@@ -17,7 +17,7 @@ from sagas.core.events import Fact, StepCompleted, StepFact, StepFailed, StepLos
 from sagas.core.states import SagaState
 from sagas.core.times import iso
 from sagas.engine.clock import Clock
-from sagas.engine.ports import Observer
+from sagas.engine.ports import Observer, Watcher
 from sagas.engine.registry import Registry
 from sagas.errors import NotFound, Unavailable
 from sagas.messaging.message import Message
@@ -54,11 +54,19 @@ class Breakers:
         clock: tells the time.
         logger: told when a breaker opens or closes.
         then: the observer to be told next.
+        watcher: told when a breaker opens or closes.
     """
 
     def __init__(
-        self, store: BreakerStore, registry: Registry, clock: Clock, logger: logging.Logger, then: Observer
+        self,
+        store: BreakerStore,
+        registry: Registry,
+        clock: Clock,
+        logger: logging.Logger,
+        then: Observer,
+        watcher: Watcher,
     ) -> None:
+        self._watcher = watcher
         self._store = store
         self._registry = registry
         self._clock = clock
@@ -194,9 +202,11 @@ class Breakers:
         fields = {"saga": saga, "step": step, "failures": after.failures}
         if after.closed and not before.closed:
             self._logger.info("the circuit breaker closed", extra=fields)
+            self._watcher.breaker_closed(saga)
         elif after.open_until != before.open_until:
             fields["open_until"] = iso(after.open_until)
             self._logger.warning("the circuit breaker opened", extra=fields)
+            self._watcher.breaker_opened(saga)
 
     def _limits_for(self, message: Message) -> Limits | None:
         return None if message.undo else self._limits(message.saga, message.step)

@@ -47,10 +47,18 @@ class Observer(Protocol):
 
 
 class Watcher(Observer, Protocol):
-    """An observer that is also told of saga types that keep failing."""
+    """An observer that is also told of saga types and steps that keep failing."""
 
     def disabled(self, saga: str) -> None:
         """Starts of a saga type are refused from now on."""
+        ...
+
+    def breaker_opened(self, saga: str) -> None:
+        """A circuit breaker of a saga type holds its step back from now on."""
+        ...
+
+    def breaker_closed(self, saga: str) -> None:
+        """A circuit breaker of a saga type lets its step through again."""
         ...
 
 
@@ -61,4 +69,10 @@ class Quiet:
         """Do nothing."""
 
     def disabled(self, saga: str) -> None:
+        """Do nothing."""
+
+    def breaker_opened(self, saga: str) -> None:
+        """Do nothing."""
+
+    def breaker_closed(self, saga: str) -> None:
         """Do nothing."""

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 
 from sagas.core.states import SagaState
-from sagas.core.times import iso
+from sagas.core.times import epoch, iso
 from sagas.engine.clock import Clock
 from sagas.engine.registry import Registry
 from sagas.engine.rescue import Rescue
@@ -26,12 +26,23 @@ _UNKNOWN_PAUSE = 600.0
 
 @dataclass(slots=True)
 class Report:
-    """What a run did, by saga id. ``left``: due sagas for which there was no time."""
+    """What a run did, by saga id.
+
+    Args:
+        recovered: taken over, sent anew, or given up.
+        untouched: they live, or somebody else is at them.
+        failed: they could not be looked after.
+        left: due sagas for which there was no time.
+        overdue: seconds that the longest due saga had been due when the run began; 0 when none was.
+        undeployed: sagas in flight whose type is not deployed.
+    """
 
     recovered: list[str] = field(default_factory=list[str])
     untouched: int = 0
     failed: list[str] = field(default_factory=list[str])
     left: int = 0
+    overdue: float = 0.0
+    undeployed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +107,7 @@ class Recovery:
         """
         report, end = Report(), self.clock.now() + budget
         places = self._places(limit, stale_after)
+        report.overdue = max(0.0, self.clock.now() - epoch(places[0].sort)) if places else 0.0
         for position, place in enumerate(places):
             if self.clock.now() >= end:
                 report.left = len(places) - position
@@ -118,6 +130,7 @@ class Recovery:
                 report.untouched += 1
                 return
             if not self._deployed(place, state):
+                report.undeployed += 1
                 report.failed.append(place.saga_id)
                 return
             after = self.rescue.look_after(state, SUPERVISOR, stale_after)

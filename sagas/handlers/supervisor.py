@@ -6,6 +6,8 @@ import os
 from functools import lru_cache
 from typing import Any
 
+from aws_lambda_powertools.metrics import MetricUnit
+
 from sagas.engine.assembly import Deployment, from_environment
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.sweeping import sweep
@@ -42,6 +44,11 @@ def _recover(event: dict[str, Any], context: Any) -> dict[str, Any]:
         "left": report.left,
     }
     telemetry().logger.info("recovery", extra=counts)
+    # Written only when there is something to see: a metric costs by the hours in which it is.
+    if report.overdue:
+        telemetry().measure("OldestDueSaga", round(report.overdue, 3), MetricUnit.Seconds)
+    if report.undeployed:
+        telemetry().measure("SagaWithoutCode", report.undeployed)
     return counts | {"saga_ids": report.recovered[:100]}
 
 

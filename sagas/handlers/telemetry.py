@@ -10,7 +10,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from sagas.core.events import Fact
-from sagas.core.states import SagaState
+from sagas.core.states import SagaState, StepStatus
 
 __all__ = ["Telemetry", "telemetry"]
 
@@ -30,7 +30,7 @@ class Telemetry:
         return logging.getLogger(self.logger.service)
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
-        """Log the fact; count the saga when it has ended or waits for a person."""
+        """Log the fact; count the saga when it has ended or waits for a person, and each attempt that is repeated."""
         index: int | None = getattr(fact, "index", None)
         fields = {
             "saga_id": after.saga_id,
@@ -44,10 +44,22 @@ class Telemetry:
         self.logger.info(fact.action, extra={key: value for key, value in fields.items() if value is not None})
         if after.status is not before.status and (after.over or after.attention):
             self.count(f"Saga{after.status.value.title().replace('_', '')}", after.saga)
+        if after.attention and not before.attention:
+            self.count("SagaNeedsAttention", after.saga)
+        if _another_follows(after, fact, index):
+            self.count("StepRetried", after.saga)
 
     def disabled(self, saga: str) -> None:
         """Count that starts of a saga type are refused from now on."""
         self.count("SagaTypeDisabled", saga)
+
+    def breaker_opened(self, saga: str) -> None:
+        """Count that a circuit breaker of a saga type holds a step back from now on."""
+        self.count("BreakerOpened", saga)
+
+    def breaker_closed(self, saga: str) -> None:
+        """Count that it lets the step through again."""
+        self.count("BreakerClosed", saga)
 
     def count(self, metric: str, saga: str) -> None:
         """Add one to a metric of a saga type, in CloudWatch's embedded metric format.
@@ -58,11 +70,24 @@ class Telemetry:
         self._metrics.add_metric(metric, MetricUnit.Count, 1)
         self._metrics.flush_metrics()
 
+    def measure(self, metric: str, value: float, unit: MetricUnit = MetricUnit.Count) -> None:
+        """Write a metric of the service as a whole."""
+        self._metrics.add_metric(metric, unit, value)
+        self._metrics.flush_metrics()
+
     @staticmethod
     def trace_id() -> str:
         """The invocation's X-Ray trace id; empty if there is none."""
         parts = os.environ.get(_TRACE_VARIABLE, "").split(";")
         return next((part.removeprefix("Root=") for part in parts if part.startswith("Root=")), "")
+
+
+def _another_follows(after: SagaState, fact: Fact, index: int | None) -> bool:
+    """Whether an attempt failed that is not the last."""
+    if fact.action == "CompensationAttemptFailed":
+        return after.undoing
+    failed = fact.action in ("StepFailed", "StepLost")
+    return failed and index is not None and after.steps[index].status is StepStatus.RETRYING
 
 
 @lru_cache(maxsize=1)

@@ -14,7 +14,7 @@ import pytest
 from aws_cdk import App, Stack, assertions
 
 from functions.checkout import Checkout
-from sagas import Context, Saga, step
+from sagas import AutoDisable, Context, Saga, step
 from sagas.cdk import SagaService
 
 Template = dict[str, Any]
@@ -28,7 +28,7 @@ class Request:
     amount: int
 
 
-def saga_of(number: int, steps: int) -> type[Any]:
+def saga_of(number: int, steps: int, **options: Any) -> type[Any]:
     """A saga class with so many steps."""
 
     def fill(namespace: dict[str, Any]) -> None:
@@ -36,7 +36,7 @@ def saga_of(number: int, steps: int) -> type[Any]:
         for position in range(steps):
             namespace[f"step_{position}"] = step(_work)
 
-    return new_class(f"Long{number}", (Saga[Request],), exec_body=fill)
+    return new_class(f"Long{number}", (Saga[Request],), options, fill)
 
 
 def _work(self: Any, ctx: Context) -> None: ...
@@ -49,10 +49,11 @@ class TestAlarms:
             [
                 *[("AWS/SQS", "ApproximateNumberOfMessagesVisible")] * 2,
                 *[("AWS/SQS", "ApproximateAgeOfOldestMessage")] * 6,
-                *[("Sagas", "SagaCompensationFailed"), ("Sagas", "SagaFailed")] * 2,
-                *[("Sagas", "SweepStopped"), ("Sagas", "SweepFailed")],
+                *[("Sagas", "SagaCompensationFailed"), ("Sagas", "SagaNeedsAttention")] * 2,
+                *[("Sagas", "SweepStopped"), ("Sagas", "SweepFailed"), ("Sagas", "BreakerOpened")],
+                *[("Sagas", "OldestDueSaga"), ("Sagas", "SagaWithoutCode")],
                 *[("AWS/Lambda", "Errors")] * 8,
-                ("AWS/Lambda", "Throttles"),
+                *[("AWS/Lambda", "Throttles")] * 2,
             ]
         )
 
@@ -79,6 +80,15 @@ class TestAlarms:
         assert upload["Threshold"] > 900 + 840
         assert all(alarm["Threshold"] > 900 for alarm in ages)
 
+    def test_of_a_type_that_may_be_disabled(self) -> None:
+        counted = saga_of(7, 1, auto_disable=AutoDisable())
+        stack = Stack(App(), "Test")
+        SagaService(stack, "Shop", sagas=[counted, Checkout])
+        alarms = assertions.Template.from_stack(stack).find_resources(ALARM).values()
+        (disabled,) = [one["Properties"] for one in alarms if one["Properties"]["MetricName"] == "SagaTypeDisabled"]
+        assert {"Name": "saga", "Value": "long7"} in disabled["Dimensions"]
+        assert disabled["AlarmDescription"].endswith("#type-disabled")
+
     def test_watch_one_metric_each(self, of_type: Find) -> None:
         assert not [alarm for alarm in of_type(ALARM) if "Metrics" in alarm]
 
@@ -89,7 +99,13 @@ class TestDashboard:
         body = json.dumps(dashboard["DashboardBody"])
         for title in ("create-zip: ends", "checkout: backlog", "Supervisor", "Starts and refused calls"):
             assert title in body
-        for metric in ("SagaCompleted", "Duration", "ApproximateNumberOfMessagesVisible", "ConsumedWriteCapacityUnits"):
+        for metric in (
+            "SagaCompleted",
+            "StepRetried",
+            "Duration",
+            "ApproximateNumberOfMessagesVisible",
+            "ConsumedWriteCapacityUnits",
+        ):
             assert metric in body
 
     def test_can_be_left_out(self) -> None:
@@ -99,11 +115,17 @@ class TestDashboard:
 
 
 class TestSize:
-    @pytest.mark.parametrize(("sagas", "steps"), [(1, 40), (5, 8)])
+    @pytest.mark.parametrize(("sagas", "steps"), [(1, 40), (5, 8), (40, 1)])
     def test_the_most_steps_fit_in_a_stack(self, sagas: int, steps: int) -> None:
         stack = Stack(App(), "Test")
         SagaService(stack, "Shop", sagas=[saga_of(number, steps) for number in range(sagas)])
         assert len(assertions.Template.from_stack(stack).to_json()["Resources"]) <= 490
+
+    @pytest.mark.parametrize(("sagas", "steps"), [(1, 40), (5, 8), (6, 6)])
+    def test_they_need_no_nested_stacks(self, sagas: int, steps: int) -> None:
+        stack = Stack(App(), "Test")
+        SagaService(stack, "Shop", sagas=[saga_of(number, steps) for number in range(sagas)])
+        assertions.Template.from_stack(stack).resource_count_is("AWS::CloudFormation::Stack", 0)
 
     def test_more_do_with_one_function_a_saga(self) -> None:
         stack = Stack(App(), "Test")

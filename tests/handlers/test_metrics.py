@@ -1,0 +1,139 @@
+"""What functions count: few metrics, by saga type or service, each when there is something to see."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from sagas import CircuitBreaker, Context, Retry, Saga, step
+from sagas.handlers import supervisor
+from tests.handlers.conftest import Make, Site
+from tests.support.aws import LambdaContext
+from tests.support.sagas import FAIL, Fatal, Order, Stubborn, Trip
+
+Capture = pytest.CaptureFixture[str]
+LONG_AGO = "2026-01-01T00:00:00.000Z"
+
+
+class Held(Saga[Order], name="held"):
+    """Its step is held back after one failure."""
+
+    @step(retry=Retry.constant(max_retries=1, delay=60), circuit_breaker=CircuitBreaker(1, 30))
+    def call(self, ctx: Context) -> None:
+        """Fail."""
+        raise RuntimeError("out of reach")
+
+
+def written(capture: Capture) -> list[dict[str, Any]]:
+    """The metrics in the log since it was looked at last, with their dimensions and values."""
+    lines = [json.loads(line) for line in capture.readouterr().out.splitlines()]
+    return [line for line in lines if "_aws" in line]
+
+
+def counts(capture: Capture) -> Counter[tuple[str, str]]:
+    """How often each metric of a saga type was counted."""
+    found: Counter[tuple[str, str]] = Counter()
+    for line in written(capture):
+        (about,) = line["_aws"]["CloudWatchMetrics"]
+        assert about["Namespace"] == "Sagas"
+        if "saga" in line:
+            assert [sorted(names) for names in about["Dimensions"]] == [["saga", "service"]]
+            found.update((metric["Name"], line["saga"]) for metric in about["Metrics"])
+    return found
+
+
+def test_each_repeated_attempt(site: Make, capsys: Capture) -> None:
+    FAIL.update(pay=2)
+    s = site(Trip)
+    s.begin("trip")
+    s.run()
+    assert counts(capsys) == {("StepRetried", "trip"): 2, ("SagaCompleted", "trip"): 1}
+
+
+def test_each_repeated_attempt_of_an_undo(site: Make, capsys: Capture) -> None:
+    FAIL.update(tell=RuntimeError("no"), unbook=1)
+    s = site(Trip)
+    s.begin("trip")
+    s.run()
+    assert counts(capsys) == {("StepRetried", "trip"): 3, ("SagaCompensated", "trip"): 1}
+
+
+@pytest.mark.parametrize(
+    ("saga", "trouble", "end"),
+    [
+        (Stubborn, {"second": RuntimeError("no")}, "SagaDeadLettered"),
+        (Fatal, {"second": RuntimeError("no")}, "SagaFailed"),
+        (Trip, {"tell": RuntimeError("no"), "unbook": RuntimeError("no")}, "SagaCompensationFailed"),
+    ],
+)
+def test_whatever_needs_a_person_once(
+    site: Make, capsys: Capture, saga: type[Any], trouble: dict[str, BaseException], end: str
+) -> None:
+    FAIL.update(trouble)
+    s, name = site(saga), str(saga.__name__).lower()
+    s.begin(name)
+    s.run()
+    found = counts(capsys)
+    assert (found["SagaNeedsAttention", name], found[end, name]) == (1, 1)
+
+
+def test_a_saga_that_needs_a_person_again(site: Make, capsys: Capture) -> None:
+    FAIL.update(second=RuntimeError("no"))
+    s = site(Stubborn)
+    saga = s.begin("stubborn")
+    s.run()
+    assert counts(capsys)["SagaNeedsAttention", "stubborn"] == 1
+    assert s.call("POST", f"/sagas/stubborn/{saga}/retry").status == 202
+    s.run()
+    assert counts(capsys)["SagaNeedsAttention", "stubborn"] == 1
+
+
+def test_a_breaker_that_opens(site: Make, capsys: Capture) -> None:
+    s = site(Held)
+    s.begin("held")
+    s.run()
+    assert counts(capsys)["BreakerOpened", "held"] == 1
+
+
+def overdue(s: Site, saga_id: str) -> None:
+    """Make a saga one that should have been looked after long ago."""
+    s.stack.dynamodb.update_item(
+        TableName=s.stack.sagas_table,
+        Key={"saga_id": {"S": saga_id}},
+        UpdateExpression="SET due = :due",
+        ExpressionAttributeValues={":due": {"S": LONG_AGO}},
+    )
+
+
+def of_service(capture: Capture) -> dict[str, Any]:
+    """The metrics of the service as a whole, by name."""
+    lines = [line for line in written(capture) if "saga" not in line]
+    for line in lines:
+        assert line["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["service"]]
+    return {m["Name"]: line[m["Name"]][0] for line in lines for m in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]}
+
+
+def recover() -> dict[str, Any]:
+    supervisor.reset()
+    return supervisor.handler({"task": "recover"}, LambdaContext())
+
+
+def test_how_long_the_oldest_due_saga_has_waited(site: Make, capsys: Capture) -> None:
+    s = site(Trip)
+    saga = s.begin("trip")
+    recover()
+    assert of_service(capsys) == {}
+    overdue(s, saga)
+    recover()
+    assert of_service(capsys)["OldestDueSaga"] > 24 * 3600
+
+
+def test_sagas_whose_type_is_not_deployed(site: Make, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    s = site(Trip)
+    overdue(s, s.begin("trip"))
+    monkeypatch.setenv("SAGAS_CLASSES", json.dumps(["tests.support.sagas:Fatal"]))
+    assert recover()["failed"] == 1
+    assert of_service(capsys)["SagaWithoutCode"] == 1
