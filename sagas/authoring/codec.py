@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, cast
+from typing import Any
 
 from sagas.authoring.shapes.base import Definitions, Path, Problems
 from sagas.authoring.shapes.compiler import shape_of, type_name
-from sagas.authoring.shapes.containers import Json
+from sagas.authoring.shapes.containers import Json, with_whole_numbers
 from sagas.errors import InvalidRequest
 
 __all__ = ["canonical", "content_hash", "decode", "encode", "json_schema"]
@@ -35,6 +35,8 @@ def encode(value: object, type_: Any) -> Any:
 
 def decode(data: object, type_: Any) -> Any:
     """Return the value of ``type_`` whose JSON form ``data`` is. Strict: ``"1"`` is no int, and fields must be known.
+
+    Numbers are JSON Schema's: ``1.0`` is an int, unless it is so large that a float is no longer exact.
 
     Args:
         data: JSON builtins, as ``json.loads`` makes them.
@@ -75,7 +77,7 @@ def canonical(data: object) -> bytes:
     problems = Problems()
     plain = _JSON.encode(data, Path(), problems)
     _raise_if(problems, "not a JSON value")
-    return json.dumps(_integral(plain), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(with_whole_numbers(plain), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def content_hash(data: object) -> str:
@@ -85,20 +87,6 @@ def content_hash(data: object) -> str:
         InvalidRequest: it is not JSON.
     """
     return hashlib.sha256(canonical(data)).hexdigest()
-
-
-_EXACT = 2.0**53
-"""From here on a float no longer tells one integer from the next."""
-
-
-def _integral(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: _integral(item) for key, item in cast("dict[str, Any]", data).items()}
-    if isinstance(data, list):
-        return [_integral(item) for item in cast("list[Any]", data)]
-    if isinstance(data, float) and data.is_integer() and abs(data) < _EXACT:
-        return int(data)
-    return data
 
 
 def _raise_if(problems: Problems, message: str) -> None:

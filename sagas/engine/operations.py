@@ -20,6 +20,8 @@ from sagas.store.faults import Fenced
 __all__ = ["Operations"]
 
 _TRIES = 5
+_MOST_PROBLEMS = 1_000
+"""Unknown steps that are told one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Operations:
         names = [step.name for step in self.reader.state(name, saga_id).steps]
         unknown = [Problem(f"$.steps[{i}]", "no such step") for i, step in enumerate(steps) if step not in names]
         if unknown:
-            raise InvalidRequest("unknown steps", unknown)
+            raise InvalidRequest("unknown steps", unknown[:_MOST_PROBLEMS])
         return self._operate(name, saga_id, actor, lambda lease: ev.ResolveAsked(lease, note, action, steps))
 
     def _operate(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -21,12 +22,14 @@ from sagas.store.definitions import Definitions
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 
-__all__ = ["Disabled", "KeyReused", "Started", "Starter", "id_for_key"]
+__all__ = ["KEY_PATTERN", "LONGEST_KEY", "Disabled", "KeyReused", "Started", "Starter", "id_for_key"]
 
 _SURELY_SENT = 4.0
 """Seconds after which a saga that nobody claimed may lack its first message. A second one does no harm."""
 LONGEST_KEY = 256
 """Characters an ``Idempotency-Key`` may have."""
+KEY_PATTERN = r"^[!-~]([ -~]*[!-~])?$"
+"""No others: HTTP names no encoding for them, so that one key would arrive as several, and it cuts spaces off."""
 
 
 class Disabled(Unavailable):
@@ -154,6 +157,7 @@ class Starter:
 def _check_key(key: str | None) -> None:
     if key is None:
         return
-    if not 0 < len(key) <= LONGEST_KEY or not key.isprintable():
-        problem = Problem("header.Idempotency-Key", f"must be 1 to {LONGEST_KEY} printable characters")
+    if len(key) > LONGEST_KEY or not re.fullmatch(KEY_PATTERN, key):
+        text = f"must be 1 to {LONGEST_KEY} printable characters of ASCII, no space first or last"
+        problem = Problem("header.Idempotency-Key", text)
         raise InvalidRequest("the idempotency key is not usable", [problem])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import traceback
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
@@ -15,14 +14,14 @@ from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.assembly import Deployment, from_environment
 from sagas.errors import InvalidRequest, Problem, SagaError
 from sagas.handlers.answers import answer, answer_error, answer_unexpected
+from sagas.handlers.bodies import Note, Resolution, read_body
 from sagas.handlers.definitions import add_definition_routes
 from sagas.handlers.inputs import Request, checked_id
-from sagas.handlers.telemetry import telemetry
+from sagas.handlers.telemetry import frames, telemetry
 from sagas.store.listing import Place
 
 __all__ = ["handler", "reset"]
 
-_FRAMES = 5
 _SEQ = re.compile(r"[0-9]{1,9}")
 
 
@@ -45,21 +44,19 @@ def _request(app: APIGatewayRestResolver) -> Request:
 
 def _add_error_handlers(app: APIGatewayRestResolver) -> None:
     def known(error: SagaError) -> Response[str]:
+        refusal = answer_error(error)
+        if refusal.status_code == 500:
+            return unexpected(error)
         telemetry().logger.info("request refused", extra={"error": type(error).__name__})
-        return answer_error(error)
+        return refusal
 
     def unexpected(error: Exception) -> Response[str]:
         if not isinstance(error, NotFoundError):
-            telemetry().logger.error("request failed", extra={"error": type(error).__name__, "at": _frames(error)})
+            telemetry().logger.error("request failed", extra={"error": type(error).__name__, "at": frames(error)})
         return answer_unexpected(error)
 
     app.exception_handler(SagaError)(known)
     app.exception_handler([NotFoundError, Exception])(unexpected)
-
-
-def _frames(error: Exception) -> list[str]:
-    """Where it arose, innermost last. Its text stays out of the log: it may quote what the caller sent."""
-    return [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-_FRAMES:]]
 
 
 def _add_saga_routes(app: APIGatewayRestResolver, deployment: Deployment) -> None:
@@ -92,7 +89,7 @@ def _add_saga_routes(app: APIGatewayRestResolver, deployment: Deployment) -> Non
         request = _request(app)
         request.only("name", "status", "limit", "cursor")
         name = request.text("name")
-        names = [name] if name else [saga.definition.name for saga in deployment.registry]
+        names = [name] if name is not None else [saga.definition.name for saga in deployment.registry]
         for known in names:
             deployment.registry.get(known)
         page = reader.list(names, request.status(), request.limit(), request.text("cursor"))
@@ -102,7 +99,7 @@ def _add_saga_routes(app: APIGatewayRestResolver, deployment: Deployment) -> Non
     def attention() -> Response[str]:
         request = _request(app)
         request.only("name", "limit", "cursor")
-        if name := request.text("name"):
+        if (name := request.text("name")) is not None:
             deployment.registry.get(name)
         page = reader.attention(name, request.limit(), request.text("cursor"))
         return answer(200, page | {"sagas": [_linked(request, saga) for saga in page["sagas"]]})
@@ -123,22 +120,19 @@ def _add_operation_routes(app: APIGatewayRestResolver, deployment: Deployment) -
 
     @app.post("/sagas/<name>/<saga_id>/retry")
     def retry(name: str, saga_id: str) -> Response[str]:
-        note = _request(app).fields(note=str).get("note", "")
+        note = read_body(_request(app), Note).note
         return shown(operations.retry(name, checked_id(saga_id), note, _request(app).actor), 202)
 
     @app.post("/sagas/<name>/<saga_id>/compensate")
     def compensate(name: str, saga_id: str) -> Response[str]:
-        note = _request(app).fields(note=str).get("note", "")
+        note = read_body(_request(app), Note).note
         return shown(operations.compensate(name, checked_id(saga_id), note, _request(app).actor), 202)
 
     @app.post("/sagas/<name>/<saga_id>/resolve")
     def resolve(name: str, saga_id: str) -> Response[str]:
-        fields = _request(app).fields(note=str, action=str, steps=list)
-        if not fields.get("note", "").strip():
-            raise InvalidRequest("a resolution needs a note", [Problem("$.note", "missing")])
-        steps = tuple(str(step) for step in fields.get("steps", []))
-        action, actor = fields.get("action", ""), _request(app).actor
-        return shown(operations.resolve(name, checked_id(saga_id), fields["note"], action, steps, actor), 200)
+        body, actor = read_body(_request(app), Resolution), _request(app).actor
+        steps = tuple(dict.fromkeys(body.steps))
+        return shown(operations.resolve(name, checked_id(saga_id), body.note, body.action, steps, actor), 200)
 
     _ = cancel, retry, compensate, resolve
 
@@ -158,6 +152,22 @@ def _seq(cursor: str | None) -> int:
     return int(place.saga_id)
 
 
+_NO_CALL: dict[str, Any] = {"httpMethod": "GET", "path": ""}
+"""What stands for an event that is none of API Gateway's: it leads nowhere."""
+
+
+def _is_call(event: Any) -> bool:
+    """Tell whether an event has the types that API Gateway's events have. Anything can be sent to a function."""
+    if not isinstance(event, dict):
+        return False
+    call = cast("dict[str, Any]", event)
+    texts = all(isinstance(call.get(name), str) for name in ("httpMethod", "path"))
+    named = all(
+        isinstance(call.get(name), dict | None) for name in ("headers", "queryStringParameters", "requestContext")
+    )
+    return texts and named and isinstance(call.get("body"), str | None)
+
+
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Handle a REST API (v1) event.
 
@@ -168,7 +178,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     Returns:
         A proxy answer; errors too are answers, never exceptions.
     """
-    return _app().resolve(event, context)
+    return _app().resolve(event if _is_call(event) else _NO_CALL, context)
 
 
 def reset() -> None:

@@ -11,8 +11,8 @@ from sagas.authoring.definition import StepDefinition
 from sagas.core.times import iso
 from sagas.engine.assembly import Deployment
 from sagas.engine.registry import SagaType
-from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.answers import answer
+from sagas.handlers.bodies import Change, read_body
 from sagas.handlers.inputs import Request
 from sagas.handlers.openapi import describe
 from sagas.store.definitions import Activity
@@ -70,15 +70,13 @@ def add_definition_routes(app: APIGatewayRestResolver, deployment: Deployment) -
     def change_definition(name: str) -> Response[str]:
         registry.get(name)
         request = Request(app.current_event.raw_event)
-        fields = request.fields(active=bool, reason=str)
-        if "active" not in fields:
-            raise InvalidRequest("say whether it is active", [Problem("$.active", "missing")])
-        now = deployment.clock.now()
-        definitions.put(name, Activity(fields["active"], fields.get("reason", ""), request.actor, now))
+        change, now = read_body(request, Change), deployment.clock.now()
+        definitions.put(name, Activity(change.active, change.reason, request.actor, now))
         return answer(200, shown(name))
 
     @app.get("/openapi.json")
     def openapi() -> Response[str]:
-        return answer(200, describe(list(registry)))
+        base = Request(app.current_event.raw_event).base
+        return answer(200, describe(list(registry), base))
 
     _ = list_definitions, show_definition, change_definition, openapi

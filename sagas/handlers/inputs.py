@@ -6,17 +6,21 @@ import base64
 import functools
 import json
 import os
-import uuid
-from typing import Any, cast
+import re
+from typing import Any
 
+from sagas.authoring.shapes.base import Path
 from sagas.core.states import SagaStatus
 from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge
 from sagas.handlers.answers import MalformedBody
 
-__all__ = ["LARGEST_BODY", "Request"]
+__all__ = ["LARGEST_BODY", "Request", "checked_id"]
 
 LARGEST_BODY = 256 * 1024
 """Bytes a body may have."""
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_LIMIT = re.compile(r"[1-9][0-9]?|100")
 
 
 class Request:
@@ -57,36 +61,25 @@ class Request:
     def body(self) -> Any:
         """Return the body as JSON builtins.
 
+        A key that stands twice in one object is refused: of two readers, each may take another value.
+
         Raises:
             TooLarge: it is over 256 KB.
-            MalformedBody: it is not JSON.
+            MalformedBody: it is not JSON in UTF-8, or has a key twice.
         """
         raw: str = self._event.get("body") or ""
         try:
-            data = base64.b64decode(raw) if self._event.get("isBase64Encoded") else raw.encode()
+            data = base64.b64decode(raw, validate=True) if self._event.get("isBase64Encoded") else raw.encode()
             if len(data) > LARGEST_BODY:
                 raise TooLarge(f"the body has {len(data)} bytes; at most {LARGEST_BODY} are accepted")
-            return json.loads(data, parse_constant=_refuse_constant)
+            return json.loads(data.decode("utf-8-sig"), parse_constant=_refuse_constant, object_pairs_hook=_object)
         except (ValueError, RecursionError) as error:
             raise MalformedBody("the body is not JSON") from error
 
-    def fields(self, **types: type) -> dict[str, Any]:
-        """Return the named fields of a body that is an object and has no others; absent ones are left out.
-
-        Raises:
-            InvalidRequest: a field is of another type, or unknown.
-        """
-        body: Any = self.body() if self._event.get("body") else {}
-        if not isinstance(body, dict):
-            raise InvalidRequest("the body must be an object", [Problem("$", "must be an object")])
-        given = cast("dict[str, Any]", body)
-        problems = [Problem(f"$.{name}", "unknown field") for name in given if name not in types]
-        for name, kind in types.items():
-            if name in given and type(given[name]) is not kind:
-                problems.append(Problem(f"$.{name}", f"must be of type {kind.__name__}"))
-        if problems:
-            raise InvalidRequest("the body does not fit", problems)
-        return given
+    @property
+    def has_body(self) -> bool:
+        """Whether there is a body at all."""
+        return bool(self._event.get("body"))
 
     def _query(self, name: str) -> str | None:
         given: dict[str, str] = self._event.get("queryStringParameters") or {}
@@ -95,7 +88,8 @@ class Request:
     def only(self, *names: str) -> None:
         """Refuse query parameters other than these."""
         given: dict[str, str] = self._event.get("queryStringParameters") or {}
-        problems = [Problem(f"query.{name}", "unknown parameter") for name in given if name not in names]
+        query = Path(part="query")
+        problems = [Problem(str(query / name), "unknown parameter") for name in given if name not in names]
         if problems:
             raise InvalidRequest("unknown query parameters", problems)
 
@@ -108,7 +102,7 @@ class Request:
         text = self._query("limit")
         if text is None:
             return 20
-        if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= 100 and len(text) <= 3):
+        if not _LIMIT.fullmatch(text):
             problem = Problem("query.limit", "must be a whole number from 1 to 100")
             raise InvalidRequest("the limit does not fit", [problem])
         return int(text)
@@ -128,11 +122,17 @@ def checked_id(saga_id: str) -> str:
     Raises:
         NotFound: it is not a UUID, so no saga has it.
     """
-    try:
-        return str(uuid.UUID(saga_id))
-    except ValueError:
-        raise NotFound("the id is not a UUID: there is no such saga") from None
+    if not _UUID.fullmatch(saga_id):
+        raise NotFound("the id is not a UUID: there is no such saga")
+    return saga_id.lower()
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found

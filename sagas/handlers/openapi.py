@@ -2,249 +2,181 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from sagas.authoring.codec import json_schema
-from sagas.core.states import SagaStatus, StepStatus
+from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
+from sagas.engine.starter import KEY_PATTERN, LONGEST_KEY
+from sagas.handlers.bodies import Change, Note, Resolution, describe_body
+from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, page, ref
 
 __all__ = ["describe"]
 
-Json = dict[str, Any]
-
-_TIME: Json = {"type": "string", "format": "date-time"}
-_ERRORS = {
-    "400": "The body is not JSON.",
-    "404": "There is no such resource.",
-    "409": "The saga's state does not allow it; the message says what the state is.",
-    "413": "The body is larger than 256 KB.",
-    "422": "The input does not fit; details lists the paths.",
-    "503": "Out of reach or disabled: try again after Retry-After seconds.",
+_ERRORS: dict[str, tuple[str, str]] = {
+    "400": ("The body is not JSON.", "malformed_body bad_request"),
+    "403": ("The call is not signed or not allowed, or there is no such path and method.", "forbidden"),
+    "404": ("There is no such resource.", "not_found"),
+    "409": ("The saga's state does not allow it; the message says what the state is.", "conflict"),
+    "413": ("The body is larger than 256 KB.", "too_large"),
+    "422": ("The input does not fit; details lists the paths.", "invalid_request"),
+    "429": ("Too many calls.", "throttled"),
+    "500": ("An internal error; the log has it under the request's id.", "internal"),
+    "503": ("Out of reach or disabled: try again after Retry-After seconds.", "unavailable disabled"),
+    "504": ("There was no answer in time.", "timeout"),
 }
+_ANYWHERE = ("403", "429", "500", "503", "504")
+"""What every call may be answered: by the gateway, or because the store is out of reach."""
 
-
-def _maybe(schema: Json) -> Json:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _object(required: Json, optional: Json | None = None) -> Json:
-    properties = {**required, **(optional or {})}
-    return {"type": "object", "properties": properties, "required": list(required)}
-
-
-def _text(values: Iterable[str] | None = None) -> Json:
-    return {"type": "string"} if values is None else {"type": "string", "enum": list(values)}
-
-
-def _schemas() -> Json:
-    error = _object({"type": _text(), "message": _text()})
-    step = _object(
-        {
-            "name": _text(),
-            "status": _text(StepStatus),
-            "attempts": {"type": "integer"},
-            "undo_attempts": {"type": "integer"},
-            "started_at": _maybe(_TIME),
-            "ended_at": _maybe(_TIME),
-            "result": {},
-            "error": _maybe(error),
-            "next_attempt_at": _maybe(_TIME),
-        }
-    )
-    summary = {
-        "saga_id": {"type": "string", "format": "uuid"},
-        "name": _text(),
-        "version": _text(),
-        "status": _text(SagaStatus),
-        "in_doubt": {"type": "array", "items": _text()},
-        "recovery_attempts": {"type": "integer"},
-        "cancel_requested_at": _maybe(_TIME),
-        "created_at": _TIME,
-        "updated_at": _TIME,
-        "links": {"type": "object", "additionalProperties": _text()},
-    }
-    saga = {
-        "request": {},
-        "steps": {"type": "array", "items": {"$ref": "#/components/schemas/Step"}},
-        "error": _maybe(_object({"step": _maybe(_text()), "type": _text(), "message": _text()})),
-        "progress": _maybe(_object({"step": _text(), "fraction": {"type": "number"}, "message": _text(), "at": _TIME})),
-        "resolution": _maybe({"type": "object"}),
-        "correlation_id": _text(),
-    }
-    return {
-        "Step": step,
-        "Summary": _object(summary, {"why": _text()}),
-        "Saga": _object(summary | saga, {"why": _text()}),
-        "Entry": _entry(),
-        "Error": _object({"error": _object({"code": _text(), "message": _text(), "details": {}})}),
-        "Definition": _definition(),
-    }
-
-
-def _entry() -> Json:
-    return _object(
-        {
-            "saga_id": _text(),
-            "seq": {"type": "integer"},
-            "at": _TIME,
-            "saga": _text(),
-            "action": _text(),
-            "step": _maybe(_text()),
-            "attempt": _maybe({"type": "integer"}),
-            "status": _text(SagaStatus),
-            "actor": _text(),
-            "correlation_id": _text(),
-            "trace_id": _maybe(_text()),
-            "details": {"type": "object"},
-        }
-    )
-
-
-def _definition() -> Json:
-    return _object(
-        {
-            "name": _text(),
-            "version": _text(),
-            "description": _text(),
-            "active": {"type": "boolean"},
-            "reason": _maybe(_text()),
-            "changed_by": _maybe(_text()),
-            "changed_at": _maybe(_TIME),
-            "failures": {"type": "integer"},
-            "disabled_until": _maybe(_TIME),
-            "request": {"type": "object"},
-            "steps": {"type": "array", "items": {"type": "object"}},
-        }
-    )
-
-
-def _ref(name: str) -> Json:
-    return {"$ref": f"#/components/schemas/{name}"}
+_READ = "404"
+_WRITE = "400 404 413 422"
+_SAGA_ID: Json = {"type": "string", "format": "uuid"}
+_RETRY_AFTER: Json = {"required": True, "schema": {"type": "integer", "minimum": 1}}
+_LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
 
 
 def _content(schema: Json) -> Json:
     return {"application/json": {"schema": schema}}
 
 
-def _operation(summary: str, answers: dict[str, Json], errors: str, body: Json | None = None) -> Json:
-    responses: Json = {code: {"description": "Done.", "content": _content(schema)} for code, schema in answers.items()}
-    for code in errors.split():
-        responses[code] = {"description": _ERRORS[code], "content": _content(_ref("Error"))}
-    operation: Json = {"summary": summary, "responses": responses}
-    if body is not None:
-        operation["requestBody"] = {"required": True, "content": _content(body)}
-    return operation
+def _error(status: str, also: str = "") -> Json:
+    description, codes = _ERRORS[status]
+    schema = error_schema(f"{codes} {also}".split(), listed=status == "422")
+    headers = {"headers": {"Retry-After": _RETRY_AFTER}} if status == "503" else {}
+    return {"description": description, "content": _content(schema), **headers}
+
+
+def _operation(id: str, summary: str, answers: dict[str, Json], errors: str) -> Json:
+    responses: Json = {status: {"description": "Done.", "content": _content(body)} for status, body in answers.items()}
+    responses |= {status: _error(status) for status in sorted({*errors.split(), *_ANYWHERE})}
+    return {"operationId": id, "summary": summary, "responses": responses}
+
+
+def _with_body(operation: Json, schema: Json, *, required: bool = True) -> Json:
+    return operation | {"requestBody": {"required": required, "content": _content(schema)}}
 
 
 def _query(name: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "required": False, "schema": schema}
 
 
-_PAGING = [_query("limit", {"type": "integer", "minimum": 1, "maximum": 100}), _query("cursor", _text())]
+def _paging() -> list[Json]:
+    cursor: Json = {"type": "string", "pattern": "^[A-Za-z0-9_-]+$", "maxLength": 256}
+    told = "Where to go on: the cursor of an earlier answer, and nothing else."
+    limit = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
+    return [_query("limit", limit), _query("cursor", cursor) | {"description": told}]
 
 
-def _page(item: str, key: str) -> Json:
-    return _object({key: {"type": "array", "items": _ref(item)}, "cursor": _maybe(_text())})
+def _identifier(saga: SagaType) -> str:
+    return saga.definition.name.replace("-", "_")
+
+
+def _links(saga: SagaType) -> Json:
+    """What may be done with a saga that was answered."""
+    verbs = ("show", "cancel", "audit", "retry", "compensate", "resolve")
+    where = {"saga_id": "$response.body#/saga_id"}
+    return {verb: {"operationId": f"{verb}_{_identifier(saga)}", "parameters": where} for verb in verbs}
+
+
+def _template(saga: SagaType) -> str:
+    """Where the schemas are that a request refers to: two sagas may each have an ``Item``."""
+    return f"#/components/schemas/{saga.definition.name}.{{name}}"
 
 
 def _start(saga: SagaType) -> Json:
     definition = saga.definition
-    schema = json_schema(definition.request_type, ref_template="#/components/schemas/" + _prefix(saga) + "{name}")
+    schema = json_schema(definition.request_type, ref_template=_template(saga))
     schema.pop("$defs", None)
-    summary = f"Start {definition.name}"
-    operation = _operation(summary, {"200": _ref("Saga"), "202": _ref("Saga")}, "400 404 413 422 503", schema)
-    key = {"type": "string", "minLength": 1, "maxLength": 256}
+    answers = {"200": ref("Saga"), "202": ref("Saga")}
+    operation = _operation(f"start_{_identifier(saga)}", f"Start {definition.name}", answers, _WRITE)
+    operation["responses"]["422"] = _error("422", "idempotency_key_reused")
+    for status in answers:
+        operation["responses"][status] |= {"headers": {"Location": _LOCATION}, "links": _links(saga)}
+    key: Json = {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": KEY_PATTERN}
     operation["parameters"] = [{"name": "Idempotency-Key", "in": "header", "required": False, "schema": key}]
     operation["description"] = definition.description
-    return operation
-
-
-def _prefix(saga: SagaType) -> str:
-    return saga.definition.saga_class.__name__
+    return _with_body(operation, schema)
 
 
 def _request_schemas(saga: SagaType) -> Json:
-    """The schemas a request refers to, under names of their own: two sagas may each have an ``Item``."""
-    template = "#/components/schemas/" + _prefix(saga) + "{name}"
-    found: Json = json_schema(saga.definition.request_type, ref_template=template).get("$defs", {})
-    return {_prefix(saga) + name: schema for name, schema in found.items()}
-
-
-def _one_saga(name: str) -> Json:
-    return {
-        "parameters": [{"name": "saga_id", "in": "path", "required": True, "schema": _text()}],
-        "get": _operation(f"Show one {name}", {"200": _ref("Saga")}, "404 503"),
-        "delete": _operation(f"Cancel one {name}", {"200": _ref("Saga"), "202": _ref("Saga")}, "404 409 503"),
-    }
+    found: Json = json_schema(saga.definition.request_type, ref_template=_template(saga)).get("$defs", {})
+    return {f"{saga.definition.name}.{name}": schema for name, schema in found.items()}
 
 
 def _saga_paths(saga: SagaType) -> Json:
-    name = saga.definition.name
+    name, identifier = saga.definition.name, _identifier(saga)
     one = f"/sagas/{name}/{{saga_id}}"
-    where = _one_saga(name)["parameters"]
-    note = {"type": "object", "properties": {"note": _text()}, "additionalProperties": False}
-    resolution = {
-        "type": "object",
-        "properties": {"note": _text(), "action": _text(), "steps": {"type": "array", "items": _text()}},
-        "required": ["note"],
-        "additionalProperties": False,
-    }
-    errors = "400 404 409 413 422 503"
-    audit = _operation("The audit trail", {"200": _page("Entry", "entries")}, "404 422 503")
+    where = [{"name": "saga_id", "in": "path", "required": True, "schema": _SAGA_ID}]
+
+    def operation(verb: str, summary: str, statuses: str, errors: str) -> Json:
+        return _operation(f"{verb}_{identifier}", summary, dict.fromkeys(statuses.split(), ref("Saga")), errors)
+
+    note, change = describe_body(Note), f"{_WRITE} 409"
+    retry = operation("retry", "Retry what failed", "202", change)
+    compensate = operation("compensate", "Give up and undo", "202", change)
+    resolve = operation("resolve", "Settle by hand", "200", change)
+    audit = _operation(f"audit_{identifier}", "The audit trail", {"200": page("Entry", "entries")}, "404 422")
     return {
         f"/sagas/{name}": {"post": _start(saga)},
-        one: _one_saga(name),
-        f"{one}/audit": {"parameters": where + _PAGING, "get": audit},
-        f"{one}/retry": {
+        one: {
             "parameters": where,
-            "post": _operation("Retry what failed", {"202": _ref("Saga")}, errors, note),
+            "get": operation("show", f"Show one {name}", "200", _READ),
+            "delete": operation("cancel", f"Cancel one {name}", "200 202", "404 409"),
         },
-        f"{one}/compensate": {
-            "parameters": where,
-            "post": _operation("Give up and undo", {"202": _ref("Saga")}, errors, note),
-        },
-        f"{one}/resolve": {
-            "parameters": where,
-            "post": _operation("Settle by hand", {"200": _ref("Saga")}, errors, resolution),
-        },
+        f"{one}/audit": {"parameters": [*where, *_paging()], "get": audit},
+        f"{one}/retry": {"parameters": where, "post": _with_body(retry, note, required=False)},
+        f"{one}/compensate": {"parameters": where, "post": _with_body(compensate, note, required=False)},
+        f"{one}/resolve": {"parameters": where, "post": _with_body(resolve, describe_body(Resolution))},
     }
 
 
-def _common_paths() -> Json:
-    name = [_query("name", _text())]
-    change = {
+def _common_paths(names: list[str]) -> Json:
+    name, sagas = one_of(names), {"200": page("Summary", "sagas")}
+    definitions: Json = {
         "type": "object",
-        "properties": {"active": {"type": "boolean"}, "reason": _text()},
-        "required": ["active"],
+        "properties": {"definitions": {"type": "array", "items": ref("Definition")}},
+        "required": ["definitions"],
         "additionalProperties": False,
     }
-    listing = _operation("List sagas", {"200": _page("Summary", "sagas")}, "404 422 503")
-    attention = _operation("Sagas that need a person", {"200": _page("Summary", "sagas")}, "404 422 503")
-    definitions = _object({"definitions": {"type": "array", "items": _ref("Definition")}})
-    one = _operation("Enable or disable starts", {"200": _ref("Definition")}, "400 404 413 422 503", change)
+    one = {"200": ref("Definition")}
+    change = _operation("change_definition", "Enable or disable starts", one, _WRITE)
+    itself = {"200": {"type": "object", "required": ["openapi", "info", "paths"]}}
     return {
-        "/sagas": {"parameters": [*name, _query("status", _text(SagaStatus)), *_PAGING], "get": listing},
-        "/attention": {"parameters": [*name, *_PAGING], "get": attention},
-        "/definitions": {"get": _operation("The saga types", {"200": definitions}, "503")},
-        "/definitions/{name}": {
-            "parameters": [{"name": "name", "in": "path", "required": True, "schema": _text()}],
-            "get": _operation("One saga type", {"200": _ref("Definition")}, "404 503"),
-            "put": one,
+        "/sagas": {
+            "parameters": [_query("name", name), _query("status", one_of(SagaStatus)), *_paging()],
+            "get": _operation("list_sagas", "List sagas", sagas, "404 422"),
         },
-        "/openapi.json": {"get": _operation("This description", {"200": {"type": "object"}}, "503")},
+        "/attention": {
+            "parameters": [_query("name", name), *_paging()],
+            "get": _operation("list_attention", "Sagas that need a person", sagas, "404 422"),
+        },
+        "/definitions": {"get": _operation("list_definitions", "The saga types", {"200": definitions}, "")},
+        "/definitions/{name}": {
+            "parameters": [{"name": "name", "in": "path", "required": True, "schema": name}],
+            "get": _operation("show_definition", "One saga type", one, _READ),
+            "put": _with_body(change, describe_body(Change)),
+        },
+        "/openapi.json": {"get": _operation("openapi", "This description", itself, "")},
     }
 
 
-def describe(sagas: list[SagaType]) -> Json:
-    """Return the OpenAPI 3.1 description of the API for these saga types."""
-    paths, schemas = _common_paths(), _schemas()
+def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
+    """Return the OpenAPI 3.1 description of the API for these saga types.
+
+    Args:
+        sagas: the types that are deployed.
+        base: what precedes the paths in the URL: the stage.
+    """
+    names = [saga.definition.name for saga in sagas]
+    paths, schemas = _common_paths(names), answer_schemas()
     for saga in sagas:
         paths |= _saga_paths(saga)
         schemas |= _request_schemas(saga)
-    return {
+    described: Json = {
         "openapi": "3.1.0",
         "info": {"title": "Sagas", "version": "1", "description": "Start, read, cancel and repair sagas."},
+        "servers": [{"url": base or "/"}],
         "paths": paths,
         "components": {"schemas": schemas},
     }
+    return described

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
@@ -15,8 +15,8 @@ from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 from sagas.engine.assembly import Deployment, from_environment
 from sagas.engine.outcome import Done, Failed, Later
 from sagas.engine.worker import Invocation, Worker
-from sagas.errors import InvalidRequest, NotFound, SagaError
-from sagas.handlers.telemetry import telemetry
+from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
+from sagas.handlers.telemetry import frames, telemetry
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.queues import LONGEST_DELAY, LONGEST_HIDING
 
@@ -64,8 +64,15 @@ class _Records:
         except (InvalidRequest, NotFound) as error:
             # It will never succeed: the queue's redrive policy moves it to the dead-letter queue.
             telemetry().logger.error("message refused", reason=str(error), message_id=record.message_id)
-            with suppress(SagaError):
+            with suppress(SagaError, KeyError):
                 self._deployment.queues.hasten(record.event_source_arn, record.receipt_handle)
+            raise
+        except _NotNow:
+            raise
+        except Exception as error:
+            telemetry().logger.error(
+                "record failed", error=type(error).__name__, at=frames(error), message_id=record.message_id
+            )
             raise
 
     def _handle(self, message: Message) -> None:
@@ -110,6 +117,22 @@ class _Records:
         self._deployment.queues.send(replace(message, hops=message.hops + 1), delay)
 
 
+def _given(event: Any) -> list[dict[str, Any]]:
+    """The records of an event. None is handled unless each can be reported failed."""
+    records: Any = cast("dict[str, Any]", event).get("Records", []) if isinstance(event, dict) else None
+    if not isinstance(records, list):
+        raise InvalidRequest("this is no event of SQS", [Problem("$.Records", "must be a list")])
+    found = cast("list[Any]", records)
+    problems = [Problem(f"$.Records[{i}].messageId", "missing") for i, one in enumerate(found) if not _has_id(one)]
+    if problems:
+        raise InvalidRequest("this is no event of SQS", problems)
+    return found
+
+
+def _has_id(record: Any) -> bool:
+    return isinstance(record, dict) and isinstance(cast("dict[str, Any]", record).get("messageId"), str)
+
+
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Handle an SQS event.
 
@@ -119,10 +142,14 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
     Returns:
         The records to keep in the queue, as ``batchItemFailures``.
+
+    Raises:
+        InvalidRequest: it is no event of SQS, or a record has no id to report it by: then all of them are kept.
     """
+    given = _given(event)
     records = _Records(_deployment(), context)
     processor: Any = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
-    with processor(event.get("Records", []), records.handle, context):
+    with processor(given, records.handle, context):
         processor.process()
     return {"batchItemFailures": list(processor.response()["batchItemFailures"])}
 

@@ -10,13 +10,17 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from sagas.engine.assembly import Deployment, from_environment
 from sagas.errors import InvalidRequest, Problem
-from sagas.handlers.sweeping import sweep
+from sagas.handlers.sweeping import is_number, sweep
 from sagas.handlers.telemetry import telemetry
 
 __all__ = ["handler", "reset"]
 
 _SPARE = 5.0
 """Seconds kept back at the end of an invocation: the saga at hand must not be left half recovered."""
+
+
+_LONGEST_SILENCE = 366 * 86_400
+"""Seconds of silence that may be asked for: no saga waits longer, and what is due by then is still a date."""
 
 
 @lru_cache(maxsize=1)
@@ -29,8 +33,9 @@ def _stale_after(event: dict[str, Any]) -> float | None:
     value: Any = event.get("stale_after")
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise InvalidRequest("stale_after must be seconds", [Problem("$.stale_after", "must be a number from 0")])
+    if not is_number(value) or not 0 <= value <= _LONGEST_SILENCE:
+        problem = Problem("$.stale_after", f"must be a number from 0 to {_LONGEST_SILENCE}")
+        raise InvalidRequest("stale_after must be seconds", [problem])
     return float(value)
 
 
@@ -67,12 +72,14 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         InvalidRequest: the task is unknown, or its arguments do not fit.
         NotFound: it names a saga type that is not deployed.
     """
+    if not isinstance(event, dict):  # pyright: ignore[reportUnnecessaryIsInstance] -- anything can be sent to a function
+        raise InvalidRequest("the event must be an object", [Problem("$", "must be an object")])
     task = event.get("task")
     if task == "recover":
         return _recover(event, context)
     if task == "sweep":
         return sweep(event, context, _deployment())
-    raise InvalidRequest(f"unknown task {task!r}", [Problem("$.task", "must be recover or sweep")])
+    raise InvalidRequest("the task must be recover or sweep", [Problem("$.task", "must be recover or sweep")])
 
 
 def reset() -> None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from sagas.authoring.shapes.scalars import has_surrogate
 from sagas.engine.assembly import Deployment
 from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import Order, Sweeper, sweeper_of
 from sagas.errors import InvalidRequest, NotFound, Problem
 from sagas.handlers.telemetry import telemetry
 
-__all__ = ["sweep"]
+__all__ = ["is_number", "sweep"]
 
 _RESERVE = 20.0
 """Seconds kept back, of a long invocation, for the page at hand: it takes a second or two, with retries longer."""
 
 _FLAGS = ("now", "dry_run", "force")
 _TEXTS = ("saga", "start_after")
+_LONGEST_TEXT = 1_024
+"""Characters: no name is longer, nor a key of S3."""
 _NOT_LOGGED = ("sample", "start_after")
 """Keys of objects: names that somebody's data may have chosen."""
 
@@ -52,7 +56,7 @@ def sweep(event: Mapping[str, Any], context: Any, deployment: Deployment) -> dic
 
 def _order(event: Mapping[str, Any]) -> Order:
     given = {name: event[name] for name in (*_FLAGS, *_TEXTS) if event.get(name) is not None}
-    wrong = [name for name, value in given.items() if not isinstance(value, bool if name in _FLAGS else str)]
+    wrong = [name for name, value in given.items() if not (_is_flag if name in _FLAGS else _is_text)(value)]
     if wrong:
         problems = [Problem(f"$.{name}", f"must be {'true or false' if name in _FLAGS else 'text'}") for name in wrong]
         raise InvalidRequest("the event does not fit", problems)
@@ -64,9 +68,24 @@ def _budget(event: Mapping[str, Any], context: Any) -> float:
     remaining = context.get_remaining_time_in_millis() / 1000
     budget = max(remaining - _RESERVE, remaining / 2)
     seconds: Any = event.get("seconds", budget)
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
+    if not is_number(seconds) or seconds <= 0:
         raise InvalidRequest("the event does not fit", [Problem("$.seconds", "must be a number above 0")])
     return min(budget, seconds)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST_TEXT and not has_surrogate(value)
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether ``value``, of an event, is a number; NaN and the infinities, which some readers let in, are none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, int) or math.isfinite(value)
 
 
 def _check(order: Order, sweeper: Sweeper) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import traceback
 from functools import lru_cache
 
 from aws_lambda_powertools import Logger, Metrics
@@ -12,9 +13,10 @@ from aws_lambda_powertools.metrics import MetricUnit
 from sagas.core.events import Fact
 from sagas.core.states import SagaState, StepStatus
 
-__all__ = ["Telemetry", "telemetry"]
+__all__ = ["Telemetry", "frames", "telemetry"]
 
 _TRACE_VARIABLE = "_X_AMZN_TRACE_ID"
+_FRAMES = 5
 
 
 class Telemetry:
@@ -94,3 +96,8 @@ def _another_follows(after: SagaState, fact: Fact, index: int | None) -> bool:
 def telemetry() -> Telemetry:
     """Return this environment's telemetry."""
     return Telemetry()
+
+
+def frames(error: BaseException) -> list[str]:
+    """Where an error arose, innermost last. Its text stays out of the log: it may quote what somebody sent."""
+    return [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-_FRAMES:]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -14,6 +14,10 @@ from sagas.messaging.report import Report, problems_of, report_of
 __all__ = ["Message", "parse_record"]
 
 _FIELDS: dict[str, type] = {"saga_id": str, "saga": str, "step": str, "index": int, "undo": bool, "dispatch": int}
+_OPTIONAL: dict[str, type] = {"hops": int, "correlation_id": str}
+_LONGEST_NAME = 256
+_LARGEST_NUMBER = 10**15
+"""Far beyond any count, and well within what DynamoDB's numbers hold."""
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -61,20 +65,25 @@ class Message:
 
 
 def _problems(body: Mapping[str, Any]) -> list[Problem]:
-    found: list[Problem] = []
-    for name, kind in _FIELDS.items():
-        value = body.get(name)
-        if type(value) is not kind:
-            found.append(Problem(f"$.{name}", "missing" if name not in body else f"must be of type {kind.__name__}"))
-    if not found and (body["index"] < 0 or body["dispatch"] < 1):
-        found.append(Problem("$.index" if body["index"] < 0 else "$.dispatch", "too small"))
+    found = [problem for name, kind in (_FIELDS | _OPTIONAL).items() for problem in _unfit(body, name, kind)]
     if not found and not _UUID.fullmatch(body["saga_id"]):
         found.append(Problem("$.saga_id", "not a UUID"))
-    if type(body.get("hops", 0)) is not int:
-        found.append(Problem("$.hops", "must be of type int"))
     if not found and "commit" in body:
         found += problems_of(body["commit"], body["undo"])
     return found
+
+
+def _unfit(body: Mapping[str, Any], name: str, kind: type) -> Iterator[Problem]:
+    value = body.get(name)
+    if name not in body:
+        if name in _FIELDS:
+            yield Problem(f"$.{name}", "missing")
+    elif type(value) is not kind:
+        yield Problem(f"$.{name}", f"must be of type {kind.__name__}")
+    elif isinstance(value, str) and not (len(value) <= _LONGEST_NAME and value.isprintable()):
+        yield Problem(f"$.{name}", "not a name")
+    elif type(value) is int and not int(name == "dispatch") <= value <= _LARGEST_NUMBER:
+        yield Problem(f"$.{name}", "too small" if value < 1 else "too large")
 
 
 def parse_record(record: Mapping[str, Any]) -> Message:
@@ -85,7 +94,7 @@ def parse_record(record: Mapping[str, Any]) -> Message:
     """
     try:
         body = json.loads(record["body"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise InvalidRequest("the message's body is not JSON", [Problem("$", "not JSON")]) from None
     if not isinstance(body, dict):
         raise InvalidRequest("the message's body is not an object", [Problem("$", "not an object")])
@@ -93,14 +102,25 @@ def parse_record(record: Mapping[str, Any]) -> Message:
     problems = _problems(fields)
     if problems:
         raise InvalidRequest("the message lacks: " + ", ".join(p.path for p in problems), problems)
-    attributes: Mapping[str, Any] = record.get("attributes") or {}
+    receives, sent_at = _delivery(record)
     return Message(
         **{name: fields[name] for name in _FIELDS},
         hops=fields.get("hops", 0),
-        correlation_id=str(fields.get("correlation_id") or fields["saga_id"]),
+        correlation_id=fields.get("correlation_id") or fields["saga_id"],
         message_id=str(record.get("messageId", "")),
         receipt=str(record.get("receiptHandle", "")),
-        receives=int(attributes.get("ApproximateReceiveCount", 1)),
-        sent_at=int(attributes.get("SentTimestamp", 0)) / 1000,
+        receives=receives,
+        sent_at=sent_at,
         report=report_of(fields["commit"]) if "commit" in fields else None,
     )
+
+
+def _delivery(record: Mapping[str, Any]) -> tuple[int, float]:
+    """How often the record was delivered, and when it was sent."""
+    attributes: Any = record.get("attributes") or {}
+    try:
+        receives, sent = (int(attributes.get(name, 0)) for name in ("ApproximateReceiveCount", "SentTimestamp"))
+        return max(receives, 1), sent / 1000
+    except (AttributeError, TypeError, ValueError, ArithmeticError):
+        problem = Problem("attributes", "must hold the count of receives and the time of sending")
+        raise InvalidRequest("the record's attributes are not SQS's", [problem]) from None

@@ -22,6 +22,7 @@ _FIELDS: dict[str, type] = {
     "trace_id": str,
 }
 _COUNTS = ("attempt", "token", "seq")
+_LARGEST_COUNT = 10**15
 _SUCCESSES = {False: "StepCompleted", True: "StepCompensated"}
 _FAILURES = {False: ("StepFailed",), True: ("CompensationAttemptFailed", "CompensationFailed")}
 
@@ -63,7 +64,7 @@ def problems_of(value: Any, undo: bool) -> list[Problem]:
     fields = cast("dict[str, Any]", value)
     wrong = [name for name, kind in _FIELDS.items() if type(fields.get(name)) is not kind]
     if not wrong:
-        wrong = [name for name in _COUNTS if fields[name] < 1] + _unfit(fields, undo)
+        wrong = [name for name in _COUNTS if not 1 <= fields[name] <= _LARGEST_COUNT] + _unfit(fields, undo)
     return [Problem(f"$.commit.{name}", "missing or not what it must be") for name in wrong]
 
 

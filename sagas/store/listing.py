@@ -21,6 +21,10 @@ from sagas.store.tables import Tables
 __all__ = ["Listing", "Page", "Place"]
 
 
+_LONGEST_PART = 64
+"""Characters of a sort key or an id, which a cursor made by hand may exceed: DynamoDB refuses keys over 1,024 bytes."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
     """A position in a list: its sort key, and the saga's id to tell equals apart."""
@@ -43,7 +47,7 @@ class Place:
         try:
             padded = cursor + "=" * (-len(cursor) % 4)
             place = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=cls)
-            if place.sort and place.saga_id:
+            if 0 < len(place.sort) <= _LONGEST_PART and 0 < len(place.saga_id) <= _LONGEST_PART:
                 return place
         except (ValueError, msgspec.MsgspecError):
             pass
@@ -69,7 +73,7 @@ class Listing:
     def by_name(self, names: Iterable[str], limit: int, cursor: str | None) -> Page:
         """Return sagas of these types, newest first."""
         shards = range(self._settings.shards)
-        start = Place.parse(cursor) if cursor else None
+        start = Place.parse(cursor) if cursor is not None else None
         streams = [self._shard(f"{name}#{shard}", limit, start) for name in names for shard in shards]
         return _page(heapq.merge(*streams, reverse=True), limit)
 
@@ -86,7 +90,7 @@ class Listing:
     def attention(self, limit: int, cursor: str | None) -> Page:
         """Return sagas that need a person, longest waiting first."""
         model = self._tables.control
-        start = Place.parse(cursor) if cursor else None
+        start = Place.parse(cursor) if cursor is not None else None
         within = model.due >= start.sort if start else None
         with translated():
             items = model.open.query(ATTENTION, within, page_size=limit + 1)

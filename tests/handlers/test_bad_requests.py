@@ -6,16 +6,32 @@ import base64
 import json
 import socket
 import uuid
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from sagas.authoring.saga import Saga
+from sagas.authoring.steps import step
 from sagas.handlers import api as api_handler
 from tests.handlers.conftest import Make, Site, request
 from tests.support.aws import LambdaContext
 from tests.support.sagas import LOG, Trip
 
 NOBODY = str(uuid.UUID(int=7))
+
+
+@dataclass(frozen=True)
+class Anything:
+    data: Any
+
+
+class Free(Saga[Anything], name="free"):
+    """Takes any JSON."""
+
+    @step
+    def keep(self, request: Anything) -> None:
+        """Nothing."""
 
 
 def _refused(site: Site, status: int, code: str, event: dict[str, Any]) -> list[str]:
@@ -31,7 +47,11 @@ def _refused(site: Site, status: int, code: str, event: dict[str, Any]) -> list[
     return answer.paths if status == 422 else []
 
 
-@pytest.mark.parametrize("body", ["", "{", "nonsense", '{"item": NaN}', '{"item": "x"} more', "[" * 100_000, "\ufeff{"])
+NOT_JSON = ["", "{", "nonsense", '{"item": NaN}', '{"item": "x"} more', "[" * 100_000, "\ufeff{"]
+TWICE = ['{"item": "x", "item": "y"}', '{"item": "x", "count": {"a": 1, "a": 1}}']
+
+
+@pytest.mark.parametrize("body", [*NOT_JSON, *TWICE])
 def test_a_body_that_is_not_json(site: Make, body: str) -> None:
     _refused(site(Trip), 400, "malformed_body", request("POST", "/sagas/trip", body))
 
@@ -84,7 +104,7 @@ def test_a_body_that_is_just_not_too_large(site: Make) -> None:
     assert site(Trip).call("POST", "/sagas/trip", body).status == 202
 
 
-@pytest.mark.parametrize("key", ["", "x" * 257, "a\nb", "a\x00b"])
+@pytest.mark.parametrize("key", ["", "x" * 257, "a\nb", "a\x00b", "é", " a", "a ", "\u00a0"])
 def test_an_idempotency_key_that_is_not_usable(site: Make, key: str) -> None:
     event = request("POST", "/sagas/trip", {"item": "x"}, key=key)
     assert _refused(site(Trip), 422, "invalid_request", event) == ["header.Idempotency-Key"]
@@ -105,6 +125,8 @@ def test_an_idempotency_key_that_is_not_usable(site: Make, key: str) -> None:
         ("GET", "/sagas/trip/definition"),
         ("GET", "/sagas/trip/42/audit"),
         ("DELETE", "/sagas/trip/not-a-uuid"),
+        ("GET", f"/sagas/trip/{{{NOBODY}}}"),
+        ("GET", f"/sagas/trip/{NOBODY.replace('-', '')}"),
         ("GET", "/definitions/unknown"),
         ("GET", "/nothing"),
         ("GET", "/"),
@@ -121,6 +143,8 @@ def test_what_is_not_there(site: Make, method: str, path: str) -> None:
 def test_an_unknown_saga_type_in_queries(site: Make) -> None:
     s = site(Trip)
     _refused(s, 404, "not_found", request("GET", "/sagas", name="unknown"))
+    _refused(s, 404, "not_found", request("GET", "/sagas", name=""))
+    _refused(s, 404, "not_found", request("GET", "/attention", name=""))
     _refused(s, 404, "not_found", request("PUT", "/definitions/unknown", {"active": False}))
 
 
@@ -139,6 +163,9 @@ def _cursor(text: str) -> str:
         ({"limit": "1.0"}, "limit"),
         ({"limit": "٣"}, "limit"),
         ({"limit": ""}, "limit"),
+        ({"limit": "010"}, "limit"),
+        ({"cursor": ""}, "cursor"),
+        ({"cursor": _cursor(json.dumps({"sort": "9" * 2_000, "saga_id": "x"}))}, "cursor"),
         ({"cursor": "nonsense"}, "cursor"),
         ({"cursor": "é"}, "cursor"),
         ({"cursor": _cursor('{"sort":"","saga_id":""}')}, "cursor"),
@@ -170,6 +197,12 @@ def test_a_status_that_there_is_not(site: Make) -> None:
         ("compensate", {"note": None}, ["$.note"]),
         ("resolve", {}, ["$.note"]),
         ("resolve", {"note": ""}, ["$.note"]),
+        ("resolve", {"note": " \t"}, ["$.note"]),
+        ("resolve", {"note": "\ud800"}, ["$.note"]),
+        ("resolve", {"note": "x", "action": "x" * 4_001}, ["$.action"]),
+        ("retry", {"note": "\ud800"}, ["$.note"]),
+        ("retry", {"note": "x" * 4_001}, ["$.note"]),
+        ("retry", {"\ud800": 1}, ['$["\\ud800"]']),
         ("resolve", {"note": "x", "steps": "book"}, ["$.steps"]),
         ("resolve", {"note": "x", "steps": ["book", "fly"]}, ["$.steps[1]"]),
         ("resolve", {"note": "x", "steps": [1]}, ["$.steps[0]"]),
@@ -194,7 +227,12 @@ def test_operations_with_bodies_that_are_not_json(site: Make, verb: str) -> None
 
 @pytest.mark.parametrize(
     ("body", "paths"),
-    [({}, ["$.active"]), ({"active": "no"}, ["$.active"]), ({"active": 0, "why": ""}, ["$.active", "$.why"])],
+    [
+        ({}, ["$.active"]),
+        ({"active": "no"}, ["$.active"]),
+        ({"active": 0, "why": ""}, ["$.active", "$.why"]),
+        ({"active": True, "reason": "\ud800"}, ["$.reason"]),
+    ],
 )
 def test_definitions_with_bodies_that_do_not_fit(site: Make, body: Any, paths: list[str]) -> None:
     assert sorted(_refused(site(Trip), 422, "invalid_request", request("PUT", "/definitions/trip", body))) == paths
@@ -251,6 +289,28 @@ def test_the_log_of_a_refused_request_quotes_nothing(site: Make, capsys: pytest.
     log = capsys.readouterr().out
     assert "secret" not in log
     assert "InvalidRequest" in log
+
+
+def test_a_query_parameter_that_utf_8_cannot_carry(site: Make) -> None:
+    event = request("GET", "/sagas", **{"\ud800": "x"})
+    assert _refused(site(Trip), 422, "invalid_request", event) == ['query["\\ud800"]']
+
+
+def test_an_answer_about_many_deep_problems_is_not_larger_than_lambda_allows(site: Make) -> None:
+    """Its limit is 6 MB; a path of a hundred long keys above a thousand bad items would make 75 of them."""
+    s, inner = site(Free), json.dumps(["\ud800"] * 20_000)
+    body = ('{"' + "\U0001f4a9" * 64 + '":') * 97 + inner + "}" * 97
+    answer = s.call("POST", "/sagas/free", '{"data":' + body + "}")
+    assert (answer.status, answer.code) == (422, "invalid_request")
+    assert len(answer.body["error"]["details"]) == 1_000
+    assert len(json.dumps(answer.body)) < 4_000_000
+
+
+@pytest.mark.parametrize("event", [None, [], "x", {}, {"httpMethod": "GET"}, {"httpMethod": 1, "path": "/sagas"}])
+def test_an_event_that_is_no_call(site: Make, event: Any) -> None:
+    s = site(Trip)
+    answer = s.send(event)
+    assert (answer.status, answer.code) == (404, "not_found")
 
 
 def test_the_handler_answers_and_never_raises(site: Make) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas.core.states import SagaState
+from sagas.errors import InvalidRequest
 from sagas.handlers import step as step_handler
 from sagas.handlers import supervisor
 from tests.handlers.conftest import EVENTS, Make, Site, load
@@ -98,6 +100,31 @@ def test_a_tick_with_nothing_to_recover(reference: Callable[[], Site]) -> None:
     supervisor.reset()
     report = supervisor.handler(load("schedule_recover"), LambdaContext())
     assert all(value in (0, []) for value in report.values())
+
+
+BAD_TICKS: list[Any] = [
+    None,
+    [],
+    "recover",
+    {},
+    {"task": ["recover"]},
+    *(
+        {"task": "recover", "stale_after": value}
+        for value in (-1, True, "5", float("nan"), float("inf"), 1e300, 10**400)
+    ),
+    *({"task": "sweep", "seconds": value} for value in (0, True, "5", float("nan"))),
+    {"task": "sweep", "start_after": "\ud800"},
+    {"task": "sweep", "now": "yes"},
+]
+
+
+@pytest.mark.parametrize("event", BAD_TICKS, ids=ascii)
+def test_a_tick_that_does_not_fit(reference: Callable[[], Site], event: Any) -> None:
+    reference()
+    supervisor.reset()
+    with pytest.raises(InvalidRequest) as caught:
+        supervisor.handler(event, LambdaContext())
+    assert caught.value.problems
 
 
 def test_a_tick_with_nothing_to_sweep(reference: Callable[[], Site]) -> None:

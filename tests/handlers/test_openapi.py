@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
+import jsonschema_rs
+import schemathesis
+
 from tests.handlers.conftest import Make
 from tests.support.sagas import Fatal, Trip
 
@@ -52,6 +55,35 @@ def test_it_has_what_openapi_requires(site: Make) -> None:
         placeholders = {part[1:-1] for part in path.split("/") if part.startswith("{")}
         assert placeholders == {name for where, name in named if where == "path"}
         assert all(parameter["required"] for parameter in parameters if parameter["in"] == "path")
+
+
+def test_it_is_valid_by_the_official_schema(site: Make) -> None:
+    document = _described(site)
+    schemathesis.openapi.from_dict(document).validate()
+    for schema in document["components"]["schemas"].values():
+        assert jsonschema_rs.meta.is_valid(schema)
+
+
+def test_what_is_answered_is_described_to_the_last_field(site: Make) -> None:
+    """Every object of an answer is closed, but for what is the author's or depends on the action."""
+    document = _described(site)
+    answers = [schema for name, schema in document["components"]["schemas"].items() if "." not in name]
+    open_objects = [node for schema in answers for node in _nodes(schema) if node.get("type") == "object"]
+    assert sum("additionalProperties" not in node for node in open_objects) == 1  # an entry's details
+
+
+def test_the_paths_begin_with_the_stage(site: Make) -> None:
+    assert _described(site)["servers"] == [{"url": "/prod"}]
+
+
+def test_every_link_leads_to_an_operation(site: Make) -> None:
+    operations = [operation for _, _, operation in _operations(_described(site))]
+    ids = [operation["operationId"] for operation in operations]
+    assert len(ids) == len(set(ids))
+    answers = [answer for operation in operations for answer in operation["responses"].values()]
+    linked = [link["operationId"] for answer in answers for link in answer.get("links", {}).values()]
+    assert linked
+    assert set(linked) <= set(ids)
 
 
 def test_every_reference_leads_somewhere(site: Make) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sagas.errors import InvalidRequest
 from sagas.handlers import step as step_handler
 from tests.handlers.conftest import Make, Site
 from tests.support.aws import LambdaContext
@@ -38,6 +39,11 @@ BAD = {
     "a saga that is not there, undone": json.dumps(GOOD | {"undo": True}),
     "a negative index": json.dumps(GOOD | {"index": -1}),
     "a huge index": json.dumps(GOOD | {"index": 10**50}),
+    "a huge dispatch": json.dumps(GOOD | {"dispatch": 10**50}),
+    "a negative number of hops": json.dumps(GOOD | {"hops": -1}),
+    "half a character": json.dumps(GOOD | {"step": "\ud800"}),
+    "a saga of a long name": json.dumps(GOOD | {"saga": "x" * 10_000}),
+    "a correlation id of a wrong type": json.dumps(GOOD | {"correlation_id": {}}),
 }
 
 
@@ -123,6 +129,42 @@ def test_an_empty_batch_is_no_error(site: Make) -> None:
     site(Trip)
     assert _handle([]) == []
     assert step_handler.handler({}, LambdaContext()) == {"batchItemFailures": []}
+
+
+@pytest.mark.parametrize("event", [None, [], "x", {"Records": None}, {"Records": [None]}, {"Records": [{"body": "x"}]}])
+def test_an_event_that_is_not_sqs_fails_as_a_whole(site: Make, event: Any) -> None:
+    """An answer that names no record would have Lambda delete them all."""
+    site(Trip)
+    with pytest.raises(InvalidRequest) as caught:
+        step_handler.handler(event, LambdaContext())
+    assert caught.value.problems
+
+
+@pytest.mark.parametrize("attributes", [{"ApproximateReceiveCount": "x"}, {"SentTimestamp": "9" * 400}, [1], "x"])
+def test_attributes_that_are_not_sqs_s(site: Make, attributes: Any) -> None:
+    s = site(Trip)
+    s.begin("trip")
+    [record] = s.stack.receive("trip", "book")
+    before = s.tables()
+    assert _handle([record | {"attributes": attributes}]) == [record["messageId"]]
+    assert s.tables() == before
+
+
+def test_a_defect_is_logged_without_its_text(
+    site: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise KeyError("secret-text")
+
+    s = site(Trip, POWERTOOLS_SERVICE_NAME="defective")
+    s.begin("trip")
+    [record] = s.stack.receive("trip", "book")
+    monkeypatch.setattr("sagas.engine.worker.Worker.handle", broken)
+    capsys.readouterr()
+    assert _handle([record]) == [record["messageId"]]
+    [line] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (line["level"], line["message"], line["error"]) == ("ERROR", "record failed", "KeyError")
+    assert "secret" not in json.dumps(line)
 
 
 def test_the_log_holds_no_payload_and_no_trace(site: Make, capsys: pytest.CaptureFixture[str]) -> None:

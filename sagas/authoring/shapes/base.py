@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Literal
 
 from sagas.errors import Problem, SagaError
@@ -14,6 +15,9 @@ MAX_DEPTH = 100
 
 MAX_PROBLEMS = 1_000
 """Problems kept of one value: a list of them goes into an HTTP answer."""
+
+_LONGEST_PATH = 1_000
+"""Characters a path is rendered with: a hundred long keys above a thousand bad items would make an answer of 75 MB."""
 
 Token = Literal["null", "boolean", "integer", "number", "string", "array", "object"]
 
@@ -56,11 +60,13 @@ class Path:
         while here is not None:
             parts.append(here._rendered())
             here = here._parent
-        return "".join(reversed(parts))
+        text = "".join(reversed(parts))
+        half = _LONGEST_PATH // 2
+        return text if len(text) <= _LONGEST_PATH else f"{text[:half]}…{text[-half:]}"
 
     def _rendered(self) -> str:
         if self._parent is None:
-            return "$"
+            return str(self._part)
         if isinstance(self._part, int):
             return f"[{self._part}]"
         part = self._part[:64]
@@ -68,10 +74,16 @@ class Path:
 
 
 class Problems:
-    """What a walk found wrong so far."""
+    """What a walk found wrong so far.
 
-    def __init__(self) -> None:
+    Args:
+        tried: what unions found out about values, of the walk this one is part of. Without it, members that look alike
+            until far inside would have each level of a value walked twice as often as the level above.
+    """
+
+    def __init__(self, tried: dict[tuple[int, int, str], tuple[Any, bool, Any]] | None = None) -> None:
         self.found: list[Problem] = []
+        self.tried = {} if tried is None else tried
 
     def add(self, at: Path, message: str) -> None:
         """Note a problem; beyond ``MAX_PROBLEMS`` it is only known that there are more."""
@@ -95,7 +107,8 @@ class Definitions:
         """Return a ``$ref`` to the type's schema, and whether it is still to be made."""
         known = self._names.get(type_)
         if known is None:
-            known = self._names[type_] = self._free(name)
+            # the names that OpenAPI allows; a generic class's has brackets
+            known = self._names[type_] = self._free(re.sub(r"[^A-Za-z0-9_.-]", "_", name))
         missing = known not in self._begun
         self._begun.add(known)
         return {"$ref": self._template.format(name=known)}, missing

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum, Flag
-from typing import Any
+from typing import Any, cast
 
 from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, Token, UnsupportedType, token_of
-from sagas.authoring.shapes.scalars import has_surrogate
+from sagas.authoring.shapes.scalars import has_surrogate, whole
 
 __all__ = ["Choice", "enum_choice", "literal_choice"]
 
@@ -41,7 +41,7 @@ class Choice(Shape):
         """Return the value of that form."""
         if not self.fits(data):
             return self.expected(at, problems)
-        return self.values[type(data), data]
+        return self.values[_form(data)]
 
     def schema(self, definitions: Definitions) -> dict[str, Any]:
         """Return the schema that lists the forms."""
@@ -53,7 +53,14 @@ class Choice(Shape):
 
     def fits(self, data: Any) -> bool:
         """Tell whether it is one of the forms."""
-        return _scalar(data) and (type(data), data) in self.values
+        form = _form(data)
+        return _scalar(form[1]) and form in self.values
+
+
+def _form(data: Any) -> tuple[type[Any], Any]:
+    """A form with its type; ``1.0`` is the integer, as in JSON Schema."""
+    number = whole(data) if isinstance(data, float) else None
+    return (cast("type[Any]", type(data)), data) if number is None else (int, number)
 
 
 def _scalar(value: Any) -> bool:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, too_deep
-from sagas.authoring.shapes.scalars import Boolean, Float, Integer, Null, String
+from sagas.authoring.shapes.scalars import Boolean, Float, Integer, Null, String, whole
 
-__all__ = ["Array", "FixedArray", "Json", "Mapping"]
+__all__ = ["Array", "FixedArray", "Json", "Mapping", "with_whole_numbers"]
 
 
 class Array(Shape):
@@ -176,6 +176,8 @@ class Mapping(Shape):
                 continue
             here = at / text
             key = self.key.decode(self._key_data(text), here, problems)
+            if key in decoded and key is not None:
+                problems.add(here, "another spelling of a key that is there already")
             decoded[key] = self.item.decode(item, here, problems)
         return decoded
 
@@ -183,7 +185,7 @@ class Mapping(Shape):
         """Return the schema of the object."""
         schema: dict[str, Any] = {"type": "object", "additionalProperties": self.item.schema(definitions)}
         if isinstance(self.key, Integer | Float):
-            return schema | {"propertyNames": {"pattern": _PATTERNS[type(self.key)]}}
+            return schema | {"propertyNames": {"pattern": _PATTERNS[type(self.key)], "maxLength": _LONGEST_NUMBER}}
         names = self.key.schema(definitions)
         return schema if names == {"type": "string"} else schema | {"propertyNames": names}
 
@@ -195,10 +197,13 @@ class Mapping(Shape):
         pattern = _PATTERNS.get(type(self.key))
         if pattern is None:
             return text
-        if re.fullmatch(pattern, text) is None or len(text) > 1_000:
+        if re.fullmatch(pattern, text) is None or len(text) > _LONGEST_NUMBER:
             return None  # no number: the key's shape says what it expected
         return int(text) if isinstance(self.key, Integer) else float(text)
 
+
+_LONGEST_NUMBER = 1_234
+"""Characters of a number as a key: what the largest integer has, with its sign."""
 
 _PATTERNS: dict[type[Shape], str] = {
     Integer: r"^(0|-?[1-9][0-9]*)$",
@@ -241,3 +246,13 @@ class Json(Shape):
 _STRING = String()
 _PLAIN = (_STRING, Boolean(), Integer(), Float(), Null())
 _PLAIN_TYPES = (str, bool, int, float, type(None))
+
+
+def with_whole_numbers(data: Any) -> Any:
+    """Return JSON builtins with ``1`` for ``1.0``, as far as floats are exact."""
+    if isinstance(data, dict):
+        return {key: with_whole_numbers(item) for key, item in cast("dict[str, Any]", data).items()}
+    if isinstance(data, list):
+        return [with_whole_numbers(item) for item in cast("list[Any]", data)]
+    number = whole(data) if isinstance(data, float) else None
+    return data if number is None else number

@@ -7,12 +7,13 @@ import sys
 from typing import Any, cast, get_args
 
 from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, too_deep
-from sagas.authoring.shapes.containers import Json
+from sagas.authoring.shapes.containers import Json, with_whole_numbers
 from sagas.authoring.shapes.records import Field
 
 __all__ = ["Model", "is_model"]
 
 _JSON = Json()
+_DEFS = "#/$defs/"
 
 
 def is_model(type_: Any) -> bool:
@@ -62,10 +63,14 @@ class Model(Shape):
         plain = _JSON.decode(data, at, problems)
         if len(problems) > before:
             return None
-        try:
-            return self.type.model_validate_json(json.dumps(plain), strict=True, extra=self._extra)
-        except ValueError as error:
-            return self._explain(error, at, problems)
+        # In strict mode pydantic takes 1.0 for no integer, though its schema does.
+        refusal = ValueError()
+        for text in dict.fromkeys((json.dumps(plain), json.dumps(with_whole_numbers(plain)))):
+            try:
+                return self.type.model_validate_json(text, strict=True, extra=self._extra)
+            except ValueError as error:
+                refusal = error
+        return self._explain(refusal, at, problems)
 
     def schema(self, definitions: Definitions) -> dict[str, Any]:
         """Return a reference to the schema pydantic makes, closed as ``decode`` is."""
@@ -73,18 +78,15 @@ class Model(Shape):
         if new:
             own = self.type.model_json_schema(mode="validation")
             named: dict[str, Any] = own.pop("$defs", {})
-            recursive = str(own.get("$ref", "")).removeprefix("#/$defs/")
+            recursive = str(own.get("$ref", "")).removeprefix(_DEFS)
             if recursive in named:
                 own = named.pop(recursive)
                 definitions.same((self.type, recursive), self.type)
             for name, schema in named.items():
-                self._define((self.type, name), name, schema, definitions)
+                definitions.reference((self.type, name), name)
+                definitions.define((self.type, name), self._adapted(schema, definitions))
             definitions.define(self.type, self._adapted(own, definitions))
         return ref
-
-    def _define(self, key: Any, name: str, schema: Any, definitions: Definitions) -> None:
-        if definitions.reference(key, name)[1]:
-            definitions.define(key, self._adapted(schema, definitions))
 
     def owns(self, value: Any) -> bool:
         """Tell whether it is of exactly this class."""
@@ -97,10 +99,11 @@ class Model(Shape):
         if not isinstance(schema, dict):
             return schema
         adapted = {key: self._adapted(item, definitions) for key, item in cast("dict[str, Any]", schema).items()}
-        target = adapted.get("$ref")
-        if isinstance(target, str):
-            name = target.removeprefix("#/$defs/")
-            adapted["$ref"] = definitions.reference((self.type, name), name)[0]["$ref"]
+        for key, target in adapted.items():
+            # references, and the mapping of a discriminator
+            if isinstance(target, str) and target.startswith(_DEFS):
+                name = target.removeprefix(_DEFS)
+                adapted[key] = definitions.reference((self.type, name), name)[0]["$ref"]
         if self._extra == "forbid" and adapted.get("type") == "object" and "properties" in adapted:
             adapted.setdefault("additionalProperties", False)
         return adapted

@@ -93,22 +93,16 @@ class Record(Shape):
         """Tell whether it is of exactly this class, or a dict with these fields."""
         if not self._is_instance(value):
             return False
-        return self._exact is not None or self.fits(value)
+        return self._exact is not None or self._has_kinds(value, _may_be)
 
     def fits(self, data: Any) -> bool:
         """Tell whether the names of the fields, and the kinds of their values, are this record's."""
-        if not isinstance(data, dict):
-            return False
-        given = cast("dict[Any, Any]", data)
-        complete = all(field.name in given for field in self.fields.values() if field.required)
-        return complete and all(name in self.fields and self._glance(name, item) for name, item in given.items())
+        return isinstance(data, dict) and self._has_kinds(cast("dict[Any, Any]", data), _may_be_form)
 
-    def _glance(self, name: str, item: Any) -> bool:
-        shape = self.fields[name].shape
-        token = token_of(item)
-        if self._exact is None or token in ("array", "object"):
-            return token is None or token in shape.tokens
-        return shape.fits(item)
+    def _has_kinds(self, given: dict[Any, Any], check: Callable[[Shape, Any], bool]) -> bool:
+        complete = all(field.name in given for field in self.fields.values() if field.required)
+        known = self.fields
+        return complete and all(name in known and check(known[name].shape, item) for name, item in given.items())
 
     def _decoded(self, data: dict[Any, Any], at: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
         for field in self.fields.values():
@@ -145,3 +139,14 @@ class Record(Shape):
             "required": [field.name for field in self.fields.values() if field.required],
             "additionalProperties": False,
         }
+
+
+def _may_be(shape: Shape, value: Any) -> bool:
+    """Tell at a glance whether a value may be one of the shape's."""
+    token = token_of(value)
+    return token is None or token in shape.tokens
+
+
+def _may_be_form(shape: Shape, data: Any) -> bool:
+    """Tell at a glance whether it may be the form of a value of the shape."""
+    return _may_be(shape, data) if isinstance(data, dict | list) else shape.fits(data)

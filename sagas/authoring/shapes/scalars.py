@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -16,10 +15,13 @@ import msgspec
 
 from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape
 
-__all__ = ["SCALARS", "Boolean", "Float", "Formatted", "Integer", "Null", "String", "has_surrogate"]
+__all__ = ["SCALARS", "Boolean", "Float", "Formatted", "Integer", "Null", "String", "has_surrogate", "whole"]
 
 MAX_INTEGER_BITS = 4_096
 """Beyond it Python itself refuses to write an integer as decimal digits (its limit is 4,300 digits)."""
+
+_EXACT = 2.0**53
+"""From here on a float no longer tells one integer from the next."""
 
 _SURROGATE = "holds a lone surrogate, which UTF-8 cannot carry"
 
@@ -33,6 +35,16 @@ def has_surrogate(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
+
+
+def whole(data: object) -> int | None:
+    """Return the integer that a number of JSON is; ``None`` if it is none.
+
+    ``1.0`` is one, as in JSON Schema. A float from 2**53 on is none: which integer was meant is lost already.
+    """
+    if isinstance(data, float) and data.is_integer() and abs(data) < _EXACT:
+        return int(data)
+    return data if isinstance(data, int) and not isinstance(data, bool) else None
 
 
 class Null(Shape):
@@ -81,7 +93,7 @@ class Boolean(Shape):
 
 
 class Integer(Shape):
-    """An int of any size Python can write down; never a bool, never ``1.0``."""
+    """An int of any size Python can write down; never a bool. ``1.0`` is read as one, and never written."""
 
     label = "an integer"
     tokens = frozenset({"integer"})
@@ -94,7 +106,14 @@ class Integer(Shape):
             return problems.add(at, f"an integer of more than {MAX_INTEGER_BITS} bits")
         return int(value)
 
-    decode = encode
+    def decode(self, data: Any, at: Path, problems: Problems) -> Any:
+        """Return the int; ``1.0`` becomes one."""
+        number = whole(data)
+        return self.encode(data if number is None else number, at, problems)
+
+    def fits(self, data: Any) -> bool:
+        """Tell whether it is an integer, however it is spelt."""
+        return whole(data) is not None
 
     def schema(self, definitions: Definitions) -> dict[str, Any]:
         """Return the schema of an integer."""
@@ -166,8 +185,9 @@ class Formatted(Shape):
         type_: the type; exactly it, since a datetime is a date to ``isinstance``.
         label: how messages call it.
         to_text: writes a value. A ValueError says why it has no text.
-        from_text: reads one; raises ValueError.
-        keywords: JSON Schema keywords besides the type.
+        from_text: reads one that has the pattern; raises ValueError.
+        pattern: what text looks like that may be read; a date may still be none of the calendar's.
+        keywords: JSON Schema keywords besides the type and the pattern.
         open_format: whether any plain text might be of this format, so that nothing beside it in a union can be told.
     """
 
@@ -179,6 +199,7 @@ class Formatted(Shape):
         label: str,
         to_text: Callable[[Any], str],
         from_text: Callable[[str], Any],
+        pattern: str,
         keywords: dict[str, Any],
         *,
         open_format: bool = False,
@@ -188,20 +209,24 @@ class Formatted(Shape):
         self.open_format = open_format
         self._to_text = to_text
         self._from_text = from_text
-        self._keywords = keywords
+        self._pattern = re.compile(pattern)
+        self._keywords = {"pattern": f"^{pattern}$", **keywords}
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the value as text."""
         if not self.owns(value):
             return self.expected(at, problems)
         try:
-            return self._to_text(value)
+            text = self._to_text(value)
         except (ValueError, OverflowError):
-            return problems.add(at, f"{self.label} that cannot be written as JSON")
+            text = ""
+        if self._pattern.fullmatch(text):
+            return text
+        return problems.add(at, f"{self.label} that cannot be written as JSON")
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
         """Read the value from text."""
-        if isinstance(data, str):
+        if isinstance(data, str) and self._pattern.fullmatch(data):
             try:
                 return self._from_text(data)
             except (ValueError, ArithmeticError):
@@ -241,8 +266,15 @@ def _write_time(value: time) -> str:
     return _write(value)
 
 
-_DECIMAL = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
-_UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+_DATE = r"([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+_CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?"
+_TIME = _CLOCK + r"([Zz]|[+-]([01][0-9]|2[0-3]):?[0-5][0-9])?"
+_COUNT = r"[0-9]{1,9}(\.[0-9]+)?"
+_HOURS = rf"({_COUNT}H({_COUNT}M)?({_COUNT}S)?|{_COUNT}M({_COUNT}S)?|{_COUNT}S)"
+_DURATION = rf"[+-]?P({_COUNT}D(T{_HOURS})?|T{_HOURS})"
+_DECIMAL = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,17})?"
+_UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_BASE64 = r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 
 
 def _write_decimal(value: Decimal) -> str:
@@ -251,30 +283,8 @@ def _write_decimal(value: Decimal) -> str:
     return str(value)
 
 
-def _read_decimal(text: str) -> Decimal:
-    if re.match(_DECIMAL, text) is None or text.endswith("\n"):
-        raise ValueError("no decimal number")
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        raise ValueError("out of range") from None
-
-
-def _read_uuid(text: str) -> UUID:
-    if re.match(_UUID, text) is None or text.endswith("\n"):
-        raise ValueError("no UUID")
-    return UUID(text)
-
-
 def _write_bytes(value: bytes) -> str:
     return base64.b64encode(value).decode("ascii")
-
-
-def _read_bytes(text: str) -> bytes:
-    try:
-        return base64.b64decode(text.encode("ascii"), validate=True)
-    except binascii.Error:
-        raise ValueError("no base64") from None
 
 
 SCALARS: dict[Any, Shape] = {
@@ -283,21 +293,30 @@ SCALARS: dict[Any, Shape] = {
     int: Integer(),
     float: Float(),
     str: String(),
-    date: Formatted(date, "a date (YYYY-MM-DD)", _write, _iso_reader(date), {"format": "date"}),
+    date: Formatted(date, "a date (YYYY-MM-DD)", _write, _iso_reader(date), _DATE, {"format": "date"}),
     datetime: Formatted(
-        datetime, "a date and time (RFC 3339)", _write_datetime, _iso_reader(datetime), {"format": "date-time"}
+        datetime,
+        "a date and time (RFC 3339)",
+        _write_datetime,
+        _iso_reader(datetime),
+        f"{_DATE}[Tt ]{_TIME}",
+        {"format": "date-time"},
     ),
-    time: Formatted(time, "a time (RFC 3339)", _write_time, _iso_reader(time), {"format": "time"}),
-    timedelta: Formatted(timedelta, "a duration (ISO 8601)", _write, _iso_reader(timedelta), {"format": "duration"}),
+    time: Formatted(time, "a time (RFC 3339)", _write_time, _iso_reader(time), _TIME, {"format": "time"}),
+    timedelta: Formatted(
+        timedelta, "a duration (ISO 8601)", _write, _iso_reader(timedelta), _DURATION, {"format": "duration"}
+    ),
     Decimal: Formatted(
-        Decimal,
-        "a decimal number as a string",
-        _write_decimal,
-        _read_decimal,
-        {"format": "decimal", "pattern": _DECIMAL},
+        Decimal, "a decimal number as a string", _write_decimal, Decimal, _DECIMAL, {"format": "decimal"}
     ),
-    UUID: Formatted(UUID, "a UUID", str, _read_uuid, {"format": "uuid", "pattern": _UUID}),
+    UUID: Formatted(UUID, "a UUID", str, UUID, _UUID, {"format": "uuid"}),
     bytes: Formatted(
-        bytes, "bytes in base64", _write_bytes, _read_bytes, {"contentEncoding": "base64"}, open_format=True
+        bytes,
+        "bytes in base64",
+        _write_bytes,
+        base64.b64decode,
+        _BASE64,
+        {"contentEncoding": "base64"},
+        open_format=True,
     ),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, token_of
+from sagas.authoring.shapes.scalars import Float
 
 __all__ = ["Union"]
 
@@ -27,8 +28,10 @@ class Union(Shape):
         return self._first([m for m in self.members if m.owns(value)], "encode", value, at, problems)
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Decode as the first member that fits."""
+        """Decode as the first member that fits; ``1.0`` as a float if it may be one."""
         fitting = [member for member in self.members if member.fits(data)]
+        if isinstance(data, float):
+            fitting.sort(key=lambda member: not isinstance(member, Float))
         near = [member for member in self.members if token_of(data) in member.tokens]
         # one member of that kind alone: it knows best what is wrong
         return self._first(fitting or (near if len(near) == 1 else []), "decode", data, at, problems)
@@ -48,9 +51,17 @@ class Union(Shape):
     def _first(self, candidates: list[Shape], method: str, value: Any, at: Path, problems: Problems) -> Any:
         if len(candidates) == 1:
             return getattr(candidates[0], method)(value, at, problems)
+        key = (id(self), id(value), method)
+        if key not in problems.tried:
+            problems.tried[key] = (value, *self._try(candidates, method, value, at, problems))
+        _, found, result = problems.tried[key]
+        return result if found else self.expected(at, problems)
+
+    @staticmethod
+    def _try(candidates: list[Shape], method: str, value: Any, at: Path, problems: Problems) -> tuple[bool, Any]:
         for candidate in candidates:
-            trial = Problems()
+            trial = Problems(problems.tried)
             result = getattr(candidate, method)(value, at, trial)
             if not trial:
-                return result
-        return self.expected(at, problems)
+                return True, result
+        return False, None

@@ -1,0 +1,79 @@
+"""The bodies of the operations on sagas and saga types: read and described from the same classes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+from sagas.authoring.codec import decode, json_schema
+from sagas.errors import InvalidRequest, Problem
+from sagas.handlers.inputs import Request
+
+__all__ = ["Change", "Note", "Resolution", "describe_body", "read_body"]
+
+_LONGEST_TEXT = 4_000
+"""Characters a text may have: a page of the audit trail, which shows a hundred of them, must fit into an answer."""
+
+_SOMETHING = r"[^\u0000-\u0020]"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Note:
+    """Why somebody retries a saga, or gives up on it."""
+
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """How a saga was settled by hand. ``steps``: those whose undo was done."""
+
+    note: str
+    action: str = ""
+    steps: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Change:
+    """Whether a saga type takes new sagas, and why."""
+
+    active: bool
+    reason: str = ""
+
+
+def read_body(request: Request, type_: type[T]) -> T:
+    """Return the request's body. None at all is an empty object.
+
+    Args:
+        request: the call.
+        type_: one of the classes of this module.
+
+    Raises:
+        TooLarge, MalformedBody: as :meth:`Request.body`.
+        InvalidRequest: it does not fit; ``problems`` lists the paths.
+    """
+    body: T = decode(request.body() if request.has_body else {}, type_)
+    texts = {item.name: getattr(body, item.name) for item in fields(body)}  # pyright: ignore[reportArgumentType]
+    problems = [
+        Problem(f"$.{name}", f"has more than {_LONGEST_TEXT} characters")
+        for name, text in texts.items()
+        if isinstance(text, str) and len(text) > _LONGEST_TEXT
+    ]
+    if isinstance(body, Resolution) and not re.search(_SOMETHING, body.note):
+        problems.append(Problem("$.note", "says nothing"))
+    if problems:
+        raise InvalidRequest("the body does not fit", problems)
+    return body
+
+
+def describe_body(type_: type[Any]) -> dict[str, Any]:
+    """Return the JSON Schema of what :func:`read_body` takes as ``type_``."""
+    schema: dict[str, Any] = json_schema(type_)["$defs"][type_.__name__]
+    for text in (item for item in schema["properties"].values() if item == {"type": "string"}):
+        text["maxLength"] = _LONGEST_TEXT
+    if type_ is Resolution:
+        schema["properties"]["note"]["pattern"] = _SOMETHING
+    return schema
