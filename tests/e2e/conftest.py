@@ -77,6 +77,16 @@ def _stack(place: Place, project: Path) -> Generator[Stack]:
         running.stop()
 
 
+@pytest.fixture(scope="session")
+def hostile_stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
+    """The reference stack once more, for requests that would leave it full of sagas which nobody expects."""
+    running = launch(_project(tmp_path_factory.mktemp("hostile")), _REFERENCE.app)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
 @pytest.fixture
 def probe(project: Path) -> Generator[Running]:
     """A stack of one queue and one function, on an emulator of its own."""

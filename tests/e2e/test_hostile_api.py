@@ -1,0 +1,197 @@
+"""What the API answers to whatever is sent, held to its own description by schemathesis.
+
+In the gate the same requests each time; with ``SAGAS_PROOF=full`` many more, other ones every time.
+
+Two things are the emulator's and not API Gateway's, and nothing here leans on them: it takes ``/sagas/`` for
+``/sagas``, and lets unsigned calls in. A path or method that is not there is answered 403 by both, in the one shape of
+errors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.e2e.api import Api
+from tests.e2e.stack import REPOSITORY, Running
+from tests.support.hostile import FULL
+
+pytestmark = [
+    pytest.mark.timeout(1_200 if FULL else 300),
+    pytest.mark.embedded("starts thousands of sagas that lead nowhere, by unsigned calls"),
+]
+
+_OWN = "positive_data_acceptance,not_a_server_error,unsupported_method,use_after_free"
+"""Checks for which ``tests.e2e.hostile_checks`` has its own, which say why."""
+
+
+def _schemathesis(api: Api, description: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run its command line; return what became of it."""
+    chance = [] if FULL else ["--generation-deterministic"]
+    command = [
+        str(Path(sys.executable).parent / "schemathesis"),
+        "run",
+        description,
+        "--url",
+        api.url,
+        *options,
+        *chance,
+    ]
+    fixed = [
+        "--exclude-checks",
+        _OWN,
+        "--continue-on-failure",
+        "--request-timeout",
+        "60",
+        "--no-color",
+        "--warnings",
+        "off",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "SCHEMATHESIS_HOOKS": "tests.e2e.hostile_checks"}
+    return subprocess.run(
+        [*command, *fixed], cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=1_000, check=False
+    )
+
+
+def _prove(api: Api, phases: str, gate: int, full: int) -> None:
+    options = ("--phases", phases, "--max-examples", str(full if FULL else gate))
+    run = _schemathesis(api, f"{api.url}/openapi.json", *options)
+    assert run.returncode == 0, run.stdout[-20_000:] + run.stderr
+    assert "19/19" in run.stdout
+
+
+@pytest.fixture(scope="module")
+def api(hostile_stack: Running) -> Api:
+    """Its API."""
+    return Api(hostile_stack)
+
+
+def test_every_answer_is_one_that_is_described(api: Api) -> None:
+    """All operations: what fits, what does not, each bound of each field, undescribed methods and content types."""
+    _prove(api, "coverage,fuzzing", 4, 150)
+
+
+def test_chains_of_calls(api: Api) -> None:
+    """Started sagas are shown, cancelled, audited, retried, given up and settled, in any order."""
+    _prove(api, "stateful", 12, 150)
+
+
+def test_a_wrong_description_is_noticed(api: Api, tmp_path: Path) -> None:
+    """The proof would say so if an answer had one field too many."""
+    status, document, _ = api.call("GET", "/openapi.json")
+    assert status == 200
+    del document["components"]["schemas"]["Definition"]["properties"]["version"]
+    document["components"]["schemas"]["Definition"]["required"].remove("version")
+    wrong = tmp_path / "openapi.json"
+    wrong.write_text(json.dumps(document))
+    options = ("--phases", "coverage", "--include-path", "/definitions")
+    run = _schemathesis(api, str(wrong), *options)
+    assert run.returncode == 1, run.stdout
+    assert "violates schema" in run.stdout
+
+
+# What no description can hold, by hand.
+
+
+def _error_of(status: int, body: Any) -> str:
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"code", "message", "details"}
+    assert (status == 422) == (body["error"]["details"] is not None)
+    return body["error"]["code"]
+
+
+@pytest.mark.parametrize("method", ["PATCH", "PUT", "OPTIONS", "TRACE", "PROPFIND"])
+def test_a_method_that_is_not_there(api: Api, method: str) -> None:
+    status, body, _ = api.call(method, "/sagas/checkout")
+    assert (status, _error_of(status, body)) == (403, "forbidden")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/nothing", 403),
+        ("/", 403),
+        ("/sagas/checkout/1/2/3/4", 403),
+        ("/sagas/checkout/%2e%2e", 404),
+        ("/sagas/checkout/%00", 404),
+        ("/sagas/checkout/%ff%fe", 404),
+        ("/sagas/checkout/%F0%9F%92%A9", 404),
+        ("/sagas/checkout/" + "a" * 4_000, 404),
+        ("/sagas/%27%3B--/019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17", 404),
+        ("/definitions/%3Cscript%3E", 404),
+        ("/definitions/%20", 404),
+        ("/sagas?limit=%00", 422),
+        ("/sagas?%ff=1", 422),
+        ("/sagas?cursor=%F0%9F%92%A9", 422),
+        ("/sagas?name=", 404),
+        ("/sagas?limit=" + "9" * 4_000, 422),
+    ],
+)
+def test_odd_paths_and_queries(api: Api, path: str, status: int) -> None:
+    found, body, _ = api.call("GET", path)
+    assert found == status, body
+    assert _error_of(found, body)
+
+
+ZIP: dict[str, Any] = {"bucket": "nobodys-bucket", "keys": ["nothing"]}
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"", 400),
+        (b"\xff\xfe", 400),
+        (b"{", 400),
+        (b"[" * 200_000, 400),
+        (b'{"bucket": "a", "bucket": "b", "keys": []}', 400),
+        (b'{"bucket": NaN, "keys": []}', 400),
+        (b'{"bucket": "\\ud800", "keys": []}', 422),
+        (b'{"bucket": "a", "keys": [1e999]}', 422),
+        (b'{"bucket": "a", "keys": [' + b"9" * 5_000 + b"]}", 400),
+        (b'{"bucket": "' + b"x" * 300_000 + b'", "keys": []}', 413),
+        (json.dumps(ZIP | {"keys": ["\x00"]}).encode(), 202),
+        (json.dumps(ZIP).encode("utf-16"), 400),
+    ],
+    ids=lambda value: ascii(value)[:40],
+)
+def test_odd_bodies(api: Api, raw: bytes, status: int) -> None:
+    found, body, _ = api.call("POST", "/sagas/create-zip", raw=raw)
+    assert found == status, body
+    assert found == 202 or _error_of(found, body)
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/x-www-form-urlencoded", "nonsense", "image/png", ""]
+)
+def test_a_body_is_json_whatever_it_is_called(api: Api, content_type: str) -> None:
+    """``curl -d`` calls it a form."""
+    status, body, _ = api.call("POST", "/sagas/create-zip", ZIP, Content_Type=content_type)
+    assert status == 202, body
+
+
+@pytest.mark.parametrize(("key", "status"), [("a b", 202), ("", 422), ("x" * 257, 422), ("é", 422), ("a\x7fb", 422)])
+def test_odd_idempotency_keys(api: Api, key: str, status: int) -> None:
+    found, body = _started_with(api, key.encode("latin-1"))
+    assert found == status, body
+    assert found == 202 or _error_of(found, body) == "invalid_request"
+
+
+def _started_with(api: Api, key: bytes) -> tuple[int, Any]:
+    """Start a saga with a header as it is: HTTP libraries refuse to send some of these."""
+    url, body = urlsplit(api.url), json.dumps(ZIP).encode()
+    head = f"POST {url.path}/sagas/create-zip HTTP/1.1\r\nHost: {url.netloc}\r\nContent-Length: {len(body)}\r\n"
+    with socket.create_connection((url.hostname or "", url.port or 0), timeout=30) as connection:
+        connection.sendall(head.encode() + b"Connection: close\r\nIdempotency-Key: " + key + b"\r\n\r\n" + body)
+        with connection.makefile("rb") as answer:
+            status = int(answer.readline().split()[1])
+            while answer.readline().strip():
+                pass
+            return status, json.loads(answer.read())
