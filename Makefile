@@ -61,6 +61,8 @@ e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_
 
 proof: $(READY)  ## disturb every request of every scenario, and print the figures
 	@$(BIN)/python -m tests.faults
+	@SAGAS_PROOF=full $(BIN)/python -m pytest -q --timeout 1200 \
+		tests/unit/authoring/test_schema_agrees.py tests/handlers/test_hostile_events.py tests/e2e/test_hostile_api.py
 
 synth: $(READY)  ## write the templates to cdk.out, checked by cdk-nag and cfn-lint
 	@$(BIN)/python -m infra.app

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from moto import mock_aws
@@ -14,6 +15,7 @@ from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
 from tests.engine.conftest import World
 from tests.support.aws import LambdaContext, Stack
+from tests.support.described import Description
 from tests.support.sagas import FAIL, LOG
 
 EVENTS = Path(__file__).parents[2] / "events"
@@ -30,6 +32,7 @@ class Answer:
     """What the API said."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
+        json.dumps(raw, ensure_ascii=False).encode()  # as it leaves the function: it must be UTF-8
         self.status: int = raw["statusCode"]
         multi: dict[str, list[str]] = raw.get("multiValueHeaders") or {}
         single: dict[str, str] = raw.get("headers") or {}
@@ -70,9 +73,18 @@ def request(method: str, path: str, body: Any = None, *, key: str | None = None,
 class Site(World):
     """A deployment with its API."""
 
-    def send(self, event: dict[str, Any]) -> Answer:
-        """Have the API handler answer an event."""
-        return Answer(api_handler.handler(event, LambdaContext()))
+    @cached_property
+    def _description(self) -> Description:
+        return Description(Answer(api_handler.handler(request("GET", "/openapi.json"), LambdaContext())).body)
+
+    def send(self, event: Any) -> Answer:
+        """Have the API handler answer an event; the answer must be one that the description allows."""
+        answer = Answer(api_handler.handler(event, LambdaContext()))
+        call = cast("dict[str, Any]", event) if isinstance(event, dict) else dict[str, Any]()
+        method, path = call.get("httpMethod"), call.get("path")
+        if isinstance(method, str) and isinstance(path, str):
+            self._description.check(method, path, answer.status, answer.headers, answer.body)
+        return answer
 
     def call(self, method: str, path: str, body: Any = None, *, key: str | None = None, **query: str) -> Answer:
         """Call the API."""
