@@ -33,8 +33,8 @@ _OWN = "positive_data_acceptance,not_a_server_error,unsupported_method,use_after
 """Checks for which ``tests.e2e.hostile_checks`` has its own, which say why."""
 
 
-def _schemathesis(api: Api, description: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run its command line; return what became of it."""
+def _schemathesis(api: Api, directory: Path, description: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run its command line in ``directory``, where it keeps what failed to try it first the next time."""
     chance = [] if FULL else ["--generation-deterministic"]
     command = [
         str(Path(sys.executable).parent / "schemathesis"),
@@ -57,13 +57,13 @@ def _schemathesis(api: Api, description: str, *options: str) -> subprocess.Compl
     ]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "SCHEMATHESIS_HOOKS": "tests.e2e.hostile_checks"}
     return subprocess.run(
-        [*command, *fixed], cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=1_000, check=False
+        [*command, *fixed], cwd=directory, env=environment, capture_output=True, text=True, timeout=1_000, check=False
     )
 
 
-def _prove(api: Api, phases: str, gate: int, full: int) -> None:
+def _prove(api: Api, directory: Path, phases: str, gate: int, full: int) -> None:
     options = ("--phases", phases, "--max-examples", str(full if FULL else gate))
-    run = _schemathesis(api, f"{api.url}/openapi.json", *options)
+    run = _schemathesis(api, directory, f"{api.url}/openapi.json", *options)
     assert run.returncode == 0, run.stdout[-20_000:] + run.stderr
     assert "19/19" in run.stdout
 
@@ -74,14 +74,14 @@ def api(hostile_stack: Running) -> Api:
     return Api(hostile_stack)
 
 
-def test_every_answer_is_one_that_is_described(api: Api) -> None:
+def test_every_answer_is_one_that_is_described(api: Api, tmp_path: Path) -> None:
     """All operations: what fits, what does not, each bound of each field, undescribed methods and content types."""
-    _prove(api, "coverage,fuzzing", 4, 150)
+    _prove(api, tmp_path, "coverage,fuzzing", 4, 150)
 
 
-def test_chains_of_calls(api: Api) -> None:
+def test_chains_of_calls(api: Api, tmp_path: Path) -> None:
     """Started sagas are shown, cancelled, audited, retried, given up and settled, in any order."""
-    _prove(api, "stateful", 12, 150)
+    _prove(api, tmp_path, "stateful", 12, 150)
 
 
 def test_a_wrong_description_is_noticed(api: Api, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_wrong_description_is_noticed(api: Api, tmp_path: Path) -> None:
     wrong = tmp_path / "openapi.json"
     wrong.write_text(json.dumps(document))
     options = ("--phases", "coverage", "--include-path", "/definitions")
-    run = _schemathesis(api, str(wrong), *options)
+    run = _schemathesis(api, tmp_path, str(wrong), *options)
     assert run.returncode == 1, run.stdout
     assert "violates schema" in run.stdout
 
