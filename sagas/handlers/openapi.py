@@ -14,7 +14,7 @@ from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, p
 __all__ = ["describe"]
 
 _ERRORS: dict[str, tuple[str, str]] = {
-    "400": ("The body is not JSON.", "malformed_body bad_request"),
+    "400": ("The body is not JSON, or the call is no proper HTTP.", "malformed_body bad_request"),
     "403": ("The call is not signed or not allowed, or there is no such path and method.", "forbidden"),
     "404": ("There is no such resource.", "not_found"),
     "409": ("The saga's state does not allow it; the message says what the state is.", "conflict"),
@@ -22,14 +22,15 @@ _ERRORS: dict[str, tuple[str, str]] = {
     "422": ("The input does not fit; details lists the paths.", "invalid_request"),
     "429": ("Too many calls.", "throttled"),
     "500": ("An internal error; the log has it under the request's id.", "internal"),
+    "502": ("The function behind the API failed.", "internal"),
     "503": ("Out of reach or disabled: try again after Retry-After seconds.", "unavailable disabled"),
     "504": ("There was no answer in time.", "timeout"),
 }
-_ANYWHERE = ("403", "429", "500", "503", "504")
+_ANYWHERE = ("400", "403", "429", "500", "502", "503", "504")
 """What every call may be answered: by the gateway, or because the store is out of reach."""
 
 _READ = "404"
-_WRITE = "400 404 413 422"
+_WRITE = "404 413 422"
 _SAGA_ID: Json = {"type": "string", "format": "uuid"}
 _RETRY_AFTER: Json = {"required": True, "schema": {"type": "integer", "minimum": 1}}
 _LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}

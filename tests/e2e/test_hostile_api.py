@@ -76,12 +76,12 @@ def api(hostile_stack: Running) -> Api:
 
 def test_every_answer_is_one_that_is_described(api: Api, tmp_path: Path) -> None:
     """All operations: what fits, what does not, each bound of each field, undescribed methods and content types."""
-    _prove(api, tmp_path, "coverage,fuzzing", 4, 150)
+    _prove(api, tmp_path, "coverage,fuzzing", 4, 80)
 
 
 def test_chains_of_calls(api: Api, tmp_path: Path) -> None:
     """Started sagas are shown, cancelled, audited, retried, given up and settled, in any order."""
-    _prove(api, tmp_path, "stateful", 12, 150)
+    _prove(api, tmp_path, "stateful", 12, 100)
 
 
 def test_a_wrong_description_is_noticed(api: Api, tmp_path: Path) -> None:

@@ -76,6 +76,17 @@ def test_one_and_one_point_nought_are_the_same_body(site: Make) -> None:
     assert again.body == first.body
 
 
+def test_one_point_nought_is_an_int_where_one_is_asked_for(site: Make) -> None:
+    """As JSON Schema has it, and as the key takes the two for the same body."""
+    s = site(Trip)
+    first = s.call("POST", "/sagas/trip", '{"item": "train", "count": 2.0}', key="k")
+    again = s.call("POST", "/sagas/trip", '{"item": "train", "count": 2}', key="k")
+    assert (first.status, again.status) == (202, 200)
+    s.run()
+    saga = s.call("GET", f"/sagas/trip/{first.body['saga_id']}").body
+    assert [step["result"] for step in saga["steps"]] == [{"number": 2}, "paid 2", None]
+
+
 def test_same_key_and_body_is_the_same_saga_also_when_it_failed(site: Make) -> None:
     FAIL["book"] = ValueError("no")
     s = site(Trip)

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import jsonschema_rs
+import pytest
 import schemathesis
 
 from tests.handlers.conftest import Make
+from tests.support.described import Description
 from tests.support.sagas import Fatal, Trip
 
 _METHODS = {"get", "put", "post", "delete"}
@@ -70,6 +72,24 @@ def test_what_is_answered_is_described_to_the_last_field(site: Make) -> None:
     answers = [schema for name, schema in document["components"]["schemas"].items() if "." not in name]
     open_objects = [node for schema in answers for node in _nodes(schema) if node.get("type") == "object"]
     assert sum("additionalProperties" not in node for node in open_objects) == 1  # an entry's details
+
+
+def test_an_answer_that_is_not_described_is_noticed(site: Make) -> None:
+    """All answers in these tests are held to the description; this one would not pass."""
+    s = site(Trip)
+    description = Description(s.call("GET", "/openapi.json").body)
+    answer = s.call("GET", "/definitions/trip")
+    checked = ("GET", "/definitions/trip")
+    description.check(*checked, 200, answer.headers, answer.body)
+    with pytest.raises(jsonschema_rs.ValidationError):
+        description.check(*checked, 200, answer.headers, answer.body | {"more": 1})
+    with pytest.raises(AssertionError, match="not described"):
+        description.check(*checked, 409, answer.headers, answer.body)
+    error = {"error": {"code": "unavailable", "message": "", "details": None}}
+    with pytest.raises(AssertionError, match="Retry-After"):
+        description.check(*checked, 503, {}, error)
+    with pytest.raises(jsonschema_rs.ValidationError):
+        description.check(*checked, 404, {}, error)
 
 
 def test_the_paths_begin_with_the_stage(site: Make) -> None:
