@@ -114,6 +114,25 @@ class TestDashboard:
         assertions.Template.from_stack(stack).resource_count_is("AWS::CloudWatch::Dashboard", 0)
 
 
+class TestIdleCosts:
+    """What docs/deploying.md says of the reference stack while nothing happens, against its template."""
+
+    def row(self, beginning: str) -> str:
+        """The last cell of the row of the table that begins so."""
+        page = (RUNBOOK.parent / "deploying.md").read_text()
+        (line,) = [line for line in page.splitlines() if line.startswith(f"| {beginning}")]
+        return line.split("|")[-2].strip(" *")
+
+    def test_alarms_and_pollers(self, of_type: Find) -> None:
+        assert self.row("alarms") == f"{len(of_type(ALARM)) * 0.10:.2f}"
+        assert self.row("polling") == f"{len(of_type('AWS::Lambda::EventSourceMapping')) * 0.10:.2f}"
+        assert self.row("dashboard") == f"{len(of_type('AWS::CloudWatch::Dashboard')) * 3.00:.2f}"
+
+    def test_sum(self) -> None:
+        parts = ("polling", "alarms", "dashboard", "the supervisor", "its traces", "tables")
+        assert self.row("**together") == f"{sum(float(self.row(part)) for part in parts):.2f}"
+
+
 class TestSize:
     @pytest.mark.parametrize(("sagas", "steps"), [(1, 40), (5, 8), (40, 1)])
     def test_the_most_steps_fit_in_a_stack(self, sagas: int, steps: int) -> None:

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import new_class
 from typing import Any
 
 import pytest
 from aws_cdk import App, Stack, Validations
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from cdk_nag import AwsSolutionsChecks
@@ -20,13 +23,14 @@ from cdk_nag import AwsSolutionsChecks
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas import Context, Saga, step
-from sagas.cdk import FunctionOptions, SagaService
+from sagas.cdk import FunctionOptions, Network, SagaService
 from sagas.errors import DefinitionError
 from sagas.local.assembly import read_assembly
 from tests.cdk.test_permissions import pairs
 
 Template = dict[str, Any]
 Templates = dict[str, Template]
+MONTH = timedelta(days=30)
 MOST_RESOURCES = 500
 MOST_OUTPUTS = 200
 MOST_BYTES = 1_000_000
@@ -194,6 +198,33 @@ class TestAsked:
         assert len(set(tokens)) == 2
         # The same app in another stack, or deployed anew, has queues of other names.
         assert all("AWS::StackId" in token for token in tokens)
+
+    def test_with_a_key_and_a_network_of_the_outer_stack(self, tmp_path: Path) -> None:
+        app = App(outdir=str(tmp_path))
+        Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+        stack = Stack(app, "Large")
+        key = kms.Key(stack, "Key", enable_key_rotation=True)
+        vpc = ec2.Vpc(stack, "Vpc", nat_gateways=1, max_azs=2, flow_logs={"All": ec2.FlowLogOptions()})
+        SagaService(
+            stack,
+            "Shop",
+            sagas=[Checkout],
+            nested_stacks=True,
+            encryption_key=key,
+            network=Network(vpc),
+            retention=MONTH,
+        )
+        app.synth()
+        templates = templates_in(tmp_path)
+        (nested,) = (template for name, template in templates.items() if "nested" in name)
+        queues = resources({"": nested}, "AWS::SQS::Queue")
+        assert len(queues) == 4
+        assert all("Ref" in one["Properties"]["KmsMasterKeyId"] for one in queues)
+        functions = resources({"": nested}, "AWS::Lambda::Function")
+        assert all(one["Properties"]["VpcConfig"]["SubnetIds"] for one in functions)
+        command = [str(Path(sys.executable).parent / "cfn-lint"), "--", *map(str, tmp_path.glob("*.template.json"))]
+        linted = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert linted.returncode == 0, linted.stdout
 
     def test_shared_functions(self, tmp_path: Path) -> None:
         templates = synthesize(tmp_path, Checkout, CreateZip, nested_stacks=True, isolation="saga")
