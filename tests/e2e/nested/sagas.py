@@ -9,9 +9,11 @@ from typing import Any
 
 from sagas import Context, Retry, Saga, step
 
-__all__ = ["LENGTH", "Long", "Short"]
+__all__ = ["LENGTH", "TAKEN", "Long", "Short"]
 
 LENGTH = 42
+TAKEN = (1, 2, 41, 42)
+"""The steps that new sagas take, some in the first nested stack and some in the second. Each costs a process."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ def _long() -> type[Saga[Walk]]:
     def fill(namespace: dict[str, Any]) -> None:
         namespace.update(__module__=__name__, __doc__="More steps than a stack has room for.")
         for number in range(1, LENGTH + 1):
-            walk = step(retry=Retry.constant(max_retries=0, delay=0), timeout=5)(_walking(number))
+            retry = Retry.constant(max_retries=0, delay=0)
+            walk = step(retry=retry, timeout=5, retired=number not in TAKEN)(_walking(number))
             namespace[f"step_{number}"] = walk
             namespace[f"back_{number}"] = walk.compensate(_going_back)
 
