@@ -5,8 +5,8 @@ of the request's coordinate: which function, saga, step, message, delivery and h
 same seed plans the same faults, although no two runs schedule alike. A coordinate is disturbed once in a run: a
 client that repeats what failed gets through, as it would after an outage.
 
-Every fault that strikes leaves a file in a directory of the run, before it strikes: the coordinate in its name, the
-kind in it. They are what the figures count. While a file ``calm`` is in that directory, nothing strikes.
+Every fault that strikes leaves a file in a directory of the run, before it strikes: its kind and coordinate. They are
+what the figures count. While a file ``calm`` is in that directory, nothing strikes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, cast
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
-__all__ = ["CALM", "Injector", "Kind", "Settings", "injected", "saga_of"]
+__all__ = ["CALM", "Injector", "Kind", "Settings", "Struck", "drawn", "saga_of", "struck"]
 
 
 class Kind(StrEnum):
@@ -106,9 +106,20 @@ def drawn(settings: Settings, operation: str, coordinate: str) -> Kind | None:
     raise AssertionError("unreachable")
 
 
-def injected(directory: Path) -> Counter[str]:
-    """Count what struck, by kind."""
-    return Counter(path.read_text() for path in directory.iterdir())
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """A fault that struck, ``at`` epoch seconds."""
+
+    at: float
+    kind: str
+    coordinate: str
+
+
+def struck(directory: Path) -> list[Struck]:
+    """Return what struck, in the order of time."""
+    marks = (path for path in directory.iterdir() if path.name != CALM)
+    found = [Struck(path.stat().st_mtime, *path.read_text().split("\n", 1)) for path in marks]
+    return sorted(found, key=lambda one: one.at)
 
 
 def saga_of(parameters: Mapping[str, Any]) -> str:
@@ -173,7 +184,7 @@ class Injector:
         name = hashlib.sha256(coordinate.encode()).hexdigest()[:24]
         try:
             with (Path(self.settings.spent) / name).open("x") as mark:
-                mark.write(kind.value)
+                mark.write(f"{kind.value}\n{coordinate}")
         except FileExistsError:
             return False
         return True

@@ -15,6 +15,7 @@ from tests.faults.mailbox import Letter
 from tests.faults.world import Began, Entered, Event, Rows, rows_of
 from tests.soak.books import Books, Place, check_books
 from tests.soak.driver import Course
+from tests.soak.faults import Struck
 from tests.soak.harbour import Harbour
 from tests.soak.lives import INITIALLY
 from tests.soak.sagas import BOOKINGS, CLASSES, SHORT_LEASES
@@ -75,12 +76,13 @@ class Remains:
         return [str(row["seq"]) for row in self.rows if row["payload_ref"] and row["payload_ref"] not in self.objects]
 
 
-def findings(harbour: Harbour, courses: Iterable[Course]) -> Findings:
+def findings(harbour: Harbour, courses: Iterable[Course], faults: Sequence[Struck]) -> Findings:
     """Read and check.
 
     Args:
         harbour: the stack, at rest.
         courses: what was started.
+        faults: what struck.
     """
     by_id = {course.life.saga_id: course for course in courses}
     states = harbour.states(by_id)
@@ -101,7 +103,7 @@ def findings(harbour: Harbour, courses: Iterable[Course]) -> Findings:
         one += check_order(own, alone=state.saga not in SHORT_LEASES)
         one += [*_course(course, state, entries), *_mismatches(entries)]
         found += [f"{where}: {sentence}" for sentence in one]
-        trails += _trail(own) if one else []
+        trails += _trail(saga_id, own, faults) if one else []
     found += _letters(letters, states, journal)
     found += [f"{name}: {count} messages are left" for name, count in harbour.left().items()]
     found += _books(harbour, by_id, states, journal)
@@ -175,17 +177,18 @@ def _in_order(saga_id: str, began: list[Began], entries: Rows) -> list[Event]:
     return sorted(events, key=lambda event: event.at)
 
 
-def _trail(own: list[Event]) -> list[str]:
-    begun = own[0].at if own else 0.0
-    lines = [own[0].saga_id if isinstance(own[0], Entered) else own[0].key] if own else []
-    for event in own:
-        match event:
-            case Entered():
-                what = f"{event.seq} {event.action} {event.step or ''} {event.attempt or ''} {event.status}"
-            case _:
-                what = f"  {'undo of ' if event.undo else ''}{event.name}, execution {event.attempt}"
-        lines.append(f"{event.at - begun:8.3f} {what}")
-    return lines
+def _trail(saga_id: str, own: list[Event], faults: Sequence[Struck]) -> list[str]:
+    """What happened to a saga, and struck it, line by line."""
+    told = [(event.at, _line(event)) for event in own]
+    told += [(fault.at, f"    {fault.kind}: {fault.coordinate}") for fault in faults if saga_id in fault.coordinate]
+    begun = min((at for at, _ in told), default=0.0)
+    return [saga_id, *(f"{at - begun:8.3f} {line}" for at, line in sorted(told))]
+
+
+def _line(event: Event) -> str:
+    if isinstance(event, Entered):
+        return f"{event.seq} {event.action} {event.step or ''} {event.attempt or ''} {event.status}"
+    return f"  {'undo of ' if event.undo else ''}{event.name}, execution {event.attempt}"
 
 
 def _course(course: Course, state: SagaState, entries: Rows) -> Iterator[str]:
@@ -196,6 +199,8 @@ def _course(course: Course, state: SagaState, entries: Rows) -> Iterator[str]:
     allowed = life.ends | life.when_disturbed if disturbed else life.ends
     if status not in allowed:
         yield f"it ended {status}, not one of {sorted(allowed)}"
+    if course.cancelled not in ("", "asked", "refused") and state.status is SagaStatus.COMPLETED:
+        yield "an accepted cancel ended COMPLETED"
     if course.cancelled == "refused" and state.status is SagaStatus.CANCELLED and life.then != "cancel":
         yield "a refused cancel was carried out"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.soak.driver import Driver
-from tests.soak.faults import injected
+from tests.soak.faults import Struck, struck
 from tests.soak.findings import Findings, findings
 from tests.soak.harbour import Harbour, harbour
 from tests.soak.lives import lives
@@ -73,6 +73,10 @@ class Figures:
         return "\n".join([*lines, *(f"    {line}" for line in found.violations + found.trails)])
 
 
+def _kinds(faults: list[Struck]) -> Counter[str]:
+    return Counter(fault.kind for fault in faults)
+
+
 def _told(counts: Counter[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.most_common()) or "none"
 
@@ -92,9 +96,11 @@ def soak(project: Path, settings: Settings) -> Figures:
         stack.disturb()
         faulty = _driven(stack, settings, faulty=True)
         running = time.monotonic() - disturbed
-        found = findings(stack, [*calm.courses, *faulty.courses])
-        faults = injected(stack.spent)
-    return Figures(settings, len(faulty.courses), up - begun, disturbed - up, running, faults, faulty.ticks, found)
+        faults = struck(stack.spent)
+        found = findings(stack, [*calm.courses, *faulty.courses], faults)
+    return Figures(
+        settings, len(faulty.courses), up - begun, disturbed - up, running, _kinds(faults), faulty.ticks, found
+    )
 
 
 def _driven(stack: Harbour, settings: Settings, *, faulty: bool) -> Driver:

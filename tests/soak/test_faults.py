@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
-from tests.soak.faults import CALM, Injector, Kind, Settings, drawn, injected, saga_of
+from tests.soak.faults import CALM, Injector, Kind, Settings, drawn, saga_of, struck
 from tests.soak.lives import lives
 
 _COORDINATES = [f"step/trade/{number}|{request}" for number in range(200) for request in range(10)]
@@ -57,7 +57,8 @@ def test_what_strikes_is_counted_and_strikes_once(tmp_path: Path) -> None:
     (tmp_path / CALM).unlink()
     disturbed = _requests(injector, "step/1", sent)
     assert any(disturbed)
-    assert sum(injected(tmp_path).values()) == 10
+    assert len(struck(tmp_path)) == 10
+    assert all(one.coordinate.startswith("step/1|MainThread|GetItem|s|") for one in struck(tmp_path))
     assert _requests(injector, "step/1", sent) == [None] * 10
 
 
