@@ -54,6 +54,8 @@ def message_arrived_late(plan: Plan, state: SagaState, event: ev.MessageArrived,
 
 def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now: float) -> Decision:
     """Claim, take over, postpone, or find the message stale."""
+    if _dying(state, event):
+        return Decision(state, (Die(),))
     if state.lease is not None and _held(state, now):
         return Decision(state, (Postpone(state.lease.expires_at),))
     if _interrupted(state):
@@ -70,8 +72,17 @@ def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now:
     return _work_arrived(state, event, now)
 
 
+def _dying(state: SagaState, event: ev.MessageArrived) -> bool:
+    """Whether this message is on its way to the dead letters, also while an operator holds the lease.
+
+    Postponed until the lease ends it would wear out and be copied, and the copy is not what the saga says is dead.
+    """
+    parked = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
+    return parked and state.dead == DeadLetter(event.dispatch, event.hops, event.message_id)
+
+
 def _dead_arrived(state: SagaState, event: ev.MessageArrived) -> Decision:
-    """The saga waits for an operator: this is its dying message, that message redriven, or a stale one.
+    """The saga waits for an operator: this is its dead letter redriven, or a stale message.
 
     Redriving gives a message a new id and a new time of sending. The time tells it from a duplicate that the sender's
     own retry made, which has another id too but entered the queue before the saga stopped.
@@ -79,8 +90,6 @@ def _dead_arrived(state: SagaState, event: ev.MessageArrived) -> Decision:
     dead = state.dead
     if dead is None or (event.dispatch, event.hops) != (dead.dispatch, dead.hops):
         return Decision(state, (Discard("a newer message is the saga's current one"),))
-    if event.message_id == dead.message_id:
-        return Decision(state, (Die(),))
     if 0 < event.sent_at <= state.updated_at:
         return Decision(state, (Discard("a duplicate of the dead letter"),))
     return Decision(_claimed(state, event.lease), (Write(ev.Redriven()),))

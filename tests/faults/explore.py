@@ -65,7 +65,7 @@ def explore(
 
 def _played(world: World, scenario: Scenario) -> Callable[[Wire], None]:
     """The scenario, checked at its end."""
-    undisturbed: list[tuple[object, ...]] = []
+    undisturbed: list[object] = []
 
     def play(wire: Wire) -> None:
         world.reset()
@@ -83,9 +83,10 @@ def _played(world: World, scenario: Scenario) -> Callable[[Wire], None]:
     return play
 
 
-def _journal(world: World) -> list[tuple[object, ...]]:
+def _journal(world: World) -> list[object]:
+    """What was journaled, and when it was over: whoever does not recognise its own success comes back later."""
     rows = (entry for state in world.states() for entry in world.entries(state.saga_id))
-    return [(row["action"], row["step"], row["attempt"], row["status"]) for row in rows]
+    return [*((row["action"], row["step"], row["attempt"], row["status"]) for row in rows), world.clock.now()]
 
 
 def _ends(world: World, scenario: Scenario, points: Plan) -> list[str]:

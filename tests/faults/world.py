@@ -36,7 +36,7 @@ from tests.faults.tables import MemoryTables
 from tests.support.aws import REGION, LambdaContext
 from tests.support.bench import ManualClock
 
-__all__ = ["Began", "Effect", "Entered", "ENVIRONMENT", "Event", "Rows", "World", "rows_of", "world"]
+__all__ = ["Began", "Effect", "Entered", "Event", "Rows", "World", "rows_of", "surroundings", "world"]
 
 LIFETIME = 40.0
 """Seconds a function may act."""
@@ -48,7 +48,7 @@ _START = 1_790_000_000.0
 _BASE = "https://sqs.eu-central-1.amazonaws.com/123456789012"
 _MOST_RECEIVES = 10
 _MOST_EVENTS = 400
-ENVIRONMENT = {
+_ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
     "AWS_DEFAULT_REGION": REGION,
@@ -57,7 +57,6 @@ ENVIRONMENT = {
     "POWERTOOLS_LOG_LEVEL": "CRITICAL",
     "SAGAS_MAX_RECEIVES": str(_MOST_RECEIVES),
 }
-"""What the functions find in their environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,8 +382,8 @@ def _at_rest(state: SagaState) -> bool:
 
 
 @contextmanager
-def world() -> Generator[World]:
-    """Make a world. Clients are made once; no request leaves."""
+def surroundings() -> Generator[None]:
+    """What a function finds around it. Clients are made once; no request leaves."""
     clients: dict[str, Any] = {}
     make = cast("Any", boto3).client
 
@@ -393,10 +392,17 @@ def world() -> Generator[World]:
             clients[service] = make(service, **(options | {"region_name": REGION}))
         return clients[service]
 
-    with patch.dict(os.environ, ENVIRONMENT), patch.object(boto3, "client", client):
+    with patch.dict(os.environ, _ENVIRONMENT), patch.object(boto3, "client", client):
         step_handler.reset()
+        yield
+        step_handler.reset()
+
+
+@contextmanager
+def world() -> Generator[World]:
+    """Make a world."""
+    with surroundings():
         yield World()
-        step_handler.reset()
 
 
 def sagas_of(events: list[Event]) -> Iterator[str]:

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sagas.core.times import epoch
 from tests.faults.invariants import check_rest
-from tests.faults.sagas import STAGE
+from tests.faults.world import surroundings
 from tests.interleavings.moves import Moves
 from tests.interleavings.remains import Remains
 from tests.interleavings.replay import Replay
@@ -27,12 +28,14 @@ class Story:
         budget: how often each disturbance may happen.
         fail: by step or undo: how many executions fail.
         reject: steps that are rejected.
+        prompt: whether no time may pass: what disturbs it does not set it back.
     """
 
     saga: type
     budget: Mapping[str, int]
     fail: Mapping[str, int] = field(default_factory=dict[str, int])
     reject: frozenset[str] = frozenset()
+    prompt: bool = False
 
 
 @dataclass(slots=True)
@@ -65,15 +68,15 @@ def explore(story: Story, *, stop: bool = False, most: int = 10_000_000) -> Expl
         most: moments after which to give up.
     """
     began, found = time.monotonic(), Exploration()
-    STAGE.fail, STAGE.reject = dict(story.fail), set(story.reject)
-    replay = Replay(story.saga)
-    with replay.installed():
-        _walk(Moves(replay, story.budget), found, stop, most)
+    with surroundings():
+        replay = Replay(story.saga, story.fail, story.reject)
+        with replay.installed():
+            _walk(Moves(replay, story.budget), story, found, stop, most)
     found.runs, found.seconds = replay.runs, time.monotonic() - began
     return found
 
 
-def _walk(moves: Moves, found: Exploration, stop: bool, most: int) -> None:
+def _walk(moves: Moves, story: Story, found: Exploration, stop: bool, most: int) -> None:
     first = moves.begin(1_790_000_000.0)
     came: dict[Snapshot, tuple[Snapshot, str] | None] = {first: None}
     level = [first]
@@ -90,14 +93,21 @@ def _walk(moves: Moves, found: Exploration, stop: bool, most: int) -> None:
                     came[after] = (at, what)
                     coming.append(after)
             if quiet:
-                found.ends[moves.item(at.tables)["status"]["S"]] += 1
-                for wrong in check_rest(Remains(moves.replay, moves.shelf[at.tables], at)):
+                found.ends[moves.status(at)] += 1
+                for wrong in _wrong(moves, story, first, at):
                     found.violations.append((wrong, _way(came, at)))
             if (found.violations and stop) or len(came) > most:
                 found.moments, found.complete = len(came), False
                 return
         level = coming
     found.moments = len(came)
+
+
+def _wrong(moves: Moves, story: Story, first: Snapshot, last: Snapshot) -> list[str]:
+    late: list[str] = []
+    if story.prompt and (took := epoch(moves.item(last.tables)["updated_at"]["S"]) - first.now):
+        late.append(f"it took {took:.0f} s longer")
+    return check_rest(Remains(moves.replay, moves.shelf[last.tables], last)) + late
 
 
 def _way(came: dict[Snapshot, tuple[Snapshot, str] | None], at: Snapshot) -> list[str]:

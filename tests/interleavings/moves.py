@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sagas.core.times import epoch
 from tests.faults.mailbox import Letter
-from tests.interleavings.replay import LOST, Answer, History, Process, Replay, Request
+from tests.interleavings.replay import LIFETIME, LOST, Answer, History, Process, Replay, Request
 from tests.interleavings.snapshot import Actor, Execution, Mail, Shelf, Snapshot
 from tests.interleavings.watch import Violation, wrong_start, wrong_write
 
@@ -19,6 +19,8 @@ DISTURBANCES = (
     "late",  # a process dies, the request it was making lands whenever it likes
     "lost",  # a request gets no answer, whether it took effect or not
     "repeat",  # a client sends a request twice
+    "echo",  # a client sends a request twice, the first one lands whenever it likes
+    "outage",  # no request to DynamoDB gets through any more, as far as one process is concerned
     "duplicate",  # a message is delivered although it was delivered before
     "loss",  # a message is forgotten
     "pause",  # time passes while processes are at something
@@ -27,11 +29,20 @@ DISTURBANCES = (
     "retry",  # an operator grants another budget
     "compensate",  # an operator gives up
     "redrive",  # an operator redrives the dead letters
+    "expiry",  # DynamoDB deletes the control item of a saga that is over
+    "switch",  # a process is interrupted by another before it is done; as often as may be by default
 )
+_WRITES = ("UpdateItem", "PutItem", "TransactWriteItems", "SendMessage")
 _OPERATIONS = {"cancel": "cancel {id}", "retry": "retry {id} again", "compensate": "compensate {id} enough"}
 WORKERS = 2
 """How many messages are handled at once."""
 TICK = 60.0
+"""Seconds from one visit of the supervisor to the next."""
+Act = Callable[[], Snapshot]
+_HANDS = 5.0
+"""Seconds that a person takes at least."""
+PATIENCE = 3600.0
+"""Seconds in which all must come to rest."""
 _MOST_RECEIVES = 10
 
 
@@ -47,7 +58,7 @@ class Moves:
 
     Args:
         replay: runs the processes.
-        budget: how often each disturbance may happen; those not named never do.
+        budget: how often each disturbance may happen; those not named never do, but for ``switch``.
     """
 
     def __init__(self, replay: Replay, budget: Mapping[str, int]) -> None:
@@ -57,14 +68,16 @@ class Moves:
         self._numbers: dict[Any, int] = {}
         self._histories: list[tuple[int, Answer, float] | None] = [None]
         self._requests: dict[Actor, Request | None] = {}
+        self._bounded = "switch" in budget
         self._budget = tuple(budget.get(name, 0) for name in DISTURBANCES)
         self.saga_id = ""
+        self._began = 0.0
 
     # Where it begins.
 
     def begin(self, now: float) -> Snapshot:
         """The moment after the saga was started."""
-        nothing = frozenset[Execution]()
+        nothing, self._began = frozenset[Execution](), now
         at = Snapshot(self.shelf.empty, Mail(), now, now + TICK, (), (), self._budget, nothing)
         at = self._spawned(at, Process("start", now))
         while at.actors:
@@ -177,10 +190,10 @@ class Moves:
             except Violation as violation:
                 yield Move(what, violation)
 
-    def _all(self, at: Snapshot) -> Iterator[tuple[str, Any]]:
+    def _all(self, at: Snapshot) -> Iterator[tuple[str, Act]]:
         for actor in at.actors:
             if self._commutes(at, actor):
-                yield from self._by_actor(at, actor)
+                yield from self._of_one(at, actor)
                 return
         for actor in dict.fromkeys(at.actors):
             yield from self._by_actor(at, actor)
@@ -189,6 +202,7 @@ class Moves:
         yield from self._deliveries(at)
         yield from self._visits(at)
         yield from self._by_people(at)
+        yield from self._expired(at)
         yield from self._time(at)
 
     def _commutes(self, at: Snapshot, actor: Actor) -> bool:
@@ -200,7 +214,8 @@ class Moves:
         request = self.request(actor)
         assert request is not None
         if request.name == "BatchGetItem":
-            return self.shelf.answer(request, at.tables)[1].text.count('"seq"') == request.key.count('"seq"')
+            asked, got = request.parameters["RequestItems"], self.shelf.answer(request, at.tables)[1].give(request.name)
+            return all(len(got["Responses"][name]) == len(asked[name]["Keys"]) for name in asked)
         return request.service in ("sqs", "lambda") and self._timeless(at)
 
     def _timeless(self, at: Snapshot) -> bool:
@@ -213,24 +228,58 @@ class Moves:
             return None
         return at._replace(budget=(*at.budget[:place], at.budget[place] - 1, *at.budget[place + 1 :]))
 
-    def _by_actor(self, at: Snapshot, actor: Actor) -> Iterator[tuple[str, Any]]:
+    def _by_actor(self, at: Snapshot, actor: Actor) -> Iterator[tuple[str, Act]]:
+        turned = self._turned(at, actor)
+        if turned is not None:
+            yield from self._of_one(turned, actor)
+
+    def _turned(self, at: Snapshot, actor: Actor) -> Snapshot | None:
+        """It is an actor's turn; ``None`` if another would be interrupted once too often.
+
+        Bounding interruptions, not steps, keeps small what is left out: Musuvathi and Qadeer, "Iterative context
+        bounding for systematic testing of multithreaded programs", PLDI 2007.
+        """
+        if not self._bounded or at.turn == actor.process:
+            return at
+        interrupted = any(other.process == at.turn for other in at.actors)
+        after = self._spent(at, "switch") if interrupted else at
+        return after and after._replace(turn=actor.process)
+
+    def _of_one(self, at: Snapshot, actor: Actor) -> Iterator[tuple[str, Act]]:
         request = self.request(actor)
         assert request is not None
         who = f"{self.process(actor)}: {request.name}"
         yield who, lambda: self._landed(at, actor)
         if spent := self._spent(at, "crash"):
-            yield f"{who}: dies before", lambda: self._without(spent, actor)
+            yield f"{who}: dies before", lambda: self._died(spent, actor)
         real = request.service in ("dynamodb", "sqs")
         if real and (spent_late := self._spent(at, "late")):
             airborne = (*spent_late.airborne, request)
-            yield f"{who}: dies, it is in the air", lambda: self._without(spent_late, actor)._replace(airborne=airborne)
+            yield f"{who}: dies, it is in the air", lambda: self._died(spent_late, actor)._replace(airborne=airborne)
         if real and (spent_lost := self._spent(at, "lost")):
             yield f"{who}: the answer is lost", lambda: self._landed(spent_lost, actor, LOST)
             yield f"{who}: cannot be sent", lambda: self._landed(spent_lost, actor, LOST, 0)
         if real and (spent_repeat := self._spent(at, "repeat")):
             yield f"{who}: is sent twice", lambda: self._landed(spent_repeat, actor, None, 2)
+        if request.name in _WRITES and (spent_echo := self._spent(at, "echo")):
+            copied = (*spent_echo.airborne, request)
+            yield f"{who}: a copy is in the air", lambda: self._landed(spent_echo._replace(airborne=copied), actor)
+        if request.service == "dynamodb" and (spent_outage := self._spent(at, "outage")):
+            yield f"{who}: nothing gets through any more", lambda: self._cut_off(spent_outage, actor)
 
-    def _fused(self, at: Snapshot, what: str, act: Callable[[], Snapshot]) -> Iterator[tuple[str, Any]]:
+    def _died(self, at: Snapshot, actor: Actor) -> Snapshot:
+        kind = self.process(actor).kind
+        at = self._without(at, actor)
+        return at._replace(unanswered=(*at.unanswered, kind)) if kind.split()[0] in _OPERATIONS else at
+
+    def _cut_off(self, at: Snapshot, actor: Actor) -> Snapshot:
+        """None of the actor's requests to DynamoDB is sent, until it asks for something else."""
+        while (request := self.request(actor)) is not None and request.service == "dynamodb":
+            at = self._landed(at, actor, LOST, 0)
+            actor = Actor(actor.process, self._told(actor.history, LOST, at.now))
+        return at
+
+    def _fused(self, at: Snapshot, what: str, act: Act) -> Iterator[tuple[str, Act]]:
         """Start a process and carry out its first request in one go: nobody can tell when a process was started."""
         if not self._timeless(at):
             yield what, act
@@ -252,24 +301,27 @@ class Moves:
         left.remove(request)
         return self._effective(at._replace(airborne=tuple(left)), request, None)[0]
 
-    def _deliveries(self, at: Snapshot) -> Iterator[tuple[str, Any]]:
+    def _deliveries(self, at: Snapshot) -> Iterator[tuple[str, Act]]:
         room = self._workers(at) < WORKERS
         for letter in at.mail.opened:
-            visible = letter.visible_at <= at.now
             which = f"message {letter.message_id}"
-            if visible and room:
-                yield from self._fused(at, f"{which} is delivered", lambda letter=letter: self._delivered(at, letter.message_id))
-            if visible and room and (spent := self._spent(at, "duplicate")):
-                yield f"{which} is delivered twice", lambda letter=letter, spent=spent: self._twice(spent, letter)
-            if not visible and room and letter.receives and not self._timeless(at) and (spent := self._spent(at, "duplicate")):
-                yield f"{which} again", lambda letter=letter, spent=spent: self._delivered(spent, letter.message_id)
-            if visible and (spent_loss := self._spent(at, "loss")):
-                mail = at.mail.without(letter.message_id)
-                yield f"{which} is lost", lambda spent=spent_loss, mail=mail: spent._replace(mail=mail)
+            if letter.visible_at <= at.now:
+                yield from self._of_visible(at, which, letter, room)
+            elif room and letter.receives and not self._timeless(at) and (spent := self._spent(at, "duplicate")):
+                yield f"{which} again", partial(self._delivered, spent, letter.message_id)
+
+    def _of_visible(self, at: Snapshot, which: str, letter: Letter, room: bool) -> Iterator[tuple[str, Act]]:
+        if room:
+            yield from self._fused(at, f"{which} is delivered", partial(self._delivered, at, letter.message_id))
+        if room and (spent := self._spent(at, "duplicate")):
+            yield f"{which} is delivered twice", partial(self._twice, spent, letter)
+        if spent := self._spent(at, "loss"):
+            yield f"{which} is lost", partial(spent._replace, mail=at.mail.without(letter.message_id))
 
     def _twice(self, at: Snapshot, letter: Letter) -> Snapshot:
         """Both deliveries may wait before their first request, so that this stands for one at any time."""
-        return self._delivered(self._delivered(at, letter.message_id), letter.message_id)
+        once = self._delivered(at, letter.message_id)
+        return once if once.mail.dead != at.mail.dead else self._delivered(once, letter.message_id)
 
     def _delivered(self, at: Snapshot, message_id: str) -> Snapshot:
         at = at._replace(mail=at.mail.receive(message_id, at.now))
@@ -278,33 +330,40 @@ class Moves:
             return at._replace(mail=at.mail.bury(message_id))
         return self._spawned(at, Process("worker", at.now, letter))
 
-    def _visits(self, at: Snapshot) -> Iterator[tuple[str, Any]]:
+    def _visits(self, at: Snapshot) -> Iterator[tuple[str, Act]]:
         if any(self.process(actor).kind.startswith("supervisor") for actor in at.actors):
             return
         if at.tick <= at.now:
             later = at._replace(tick=at.tick + TICK)
-            yield from self._fused(at, "the supervisor comes", lambda: self._visited(later, "supervisor"))
+            yield from self._fused(at, "the supervisor comes", partial(self._visited, later, "supervisor"))
         elif spent := self._spent(at, "visit"):
-            yield from self._fused(at, "the supervisor comes early", lambda: self._visited(spent, "supervisor, impatient"))
+            yield from self._fused(
+                at, "the supervisor comes early", lambda: self._visited(spent, "supervisor, impatient")
+            )
 
     def _visited(self, at: Snapshot, kind: str) -> Snapshot:
         number = sum(at.budget) + 1  # a nonce of its own for each
         return self._spawned(at, Process(kind, at.now, number=number))
 
-    def _by_people(self, at: Snapshot) -> Iterator[tuple[str, Any]]:
+    def _by_people(self, at: Snapshot) -> Iterator[tuple[str, Act]]:
         for name, kind in _OPERATIONS.items():
             if spent := self._spent(at, name):
                 process = Process(kind.format(id=self.saga_id), at.now, number=50 + sum(at.budget))
-                yield from self._fused(at, f"somebody asks for {name}", lambda spent=spent, process=process: self._spawned(spent, process))
-        if at.mail.dead and (spent_redrive := self._spent(at, "redrive")):
-            yield "the dead letters are redriven", lambda: spent_redrive._replace(mail=at.mail.redrive(at.now))
+                yield from self._fused(
+                    at, f"somebody asks for {name}", lambda spent=spent, process=process: self._spawned(spent, process)
+                )
+        if at.mail.dead and not at.actors and (spent_redrive := self._spent(at, "redrive")):
+            then = at.now + _HANDS
+            yield "dead letters are redriven", lambda: spent_redrive._replace(mail=at.mail.redrive(then), now=then)
 
     # Time.
 
-    def _time(self, at: Snapshot) -> Iterator[tuple[str, Any]]:
+    def _time(self, at: Snapshot) -> Iterator[tuple[str, Act]]:
         idle = not at.actors and not at.airborne and all(letter.visible_at > at.now for letter in at.mail.opened)
         if idle and at.tick > at.now:
-            if not self._at_rest(at):
+            if at.unanswered:
+                yield "who got no answer asks again", lambda: self._asked_again(at)
+            elif not self._at_rest(at):
                 coming = min([at.tick, *(letter.visible_at for letter in at.mail.opened)])
                 yield "time passes", lambda: self._later(at, coming)
             return
@@ -312,6 +371,10 @@ class Moves:
             coming = min((moment for moment in self._moments(at) if moment > at.now), default=0.0)
             if coming:
                 yield f"{coming - at.now:.0f} s pass", lambda: self._later(spent, coming)
+
+    def _asked_again(self, at: Snapshot) -> Snapshot:
+        later = at._replace(now=at.now + LIFETIME, unanswered=at.unanswered[1:])
+        return self._spawned(later, Process(at.unanswered[0], later.now, number=90))
 
     def _moments(self, at: Snapshot) -> Iterator[float]:
         """When something begins to be possible, or ends."""
@@ -325,18 +388,33 @@ class Moves:
 
     def _later(self, at: Snapshot, now: float) -> Snapshot:
         """Time passes; processes that are over time are stopped."""
+        if now > self._began + PATIENCE:
+            raise Violation("it never comes to rest")
         alive = tuple(actor for actor in at.actors if self.process(actor).deadline > now)
         return at._replace(now=now, actors=alive)
+
+    def _expired(self, at: Snapshot) -> Iterator[tuple[str, Act]]:
+        item = self.item(at.tables)
+        if item and item["status"]["S"] in _OVER and (spent := self._spent(at, "expiry")):
+            table = self.replay.settings.sagas_table
+            gone = self.shelf.without(at.tables, table, self.saga_id)
+            yield "the control item expires", lambda: spent._replace(tables=gone)
 
     def item(self, tables: int) -> dict[str, Any]:
         """The saga's control item."""
         rows = self.shelf[tables].items(self.replay.settings.sagas_table)
-        return next((row for row in rows if "steps" in row), {})
+        return next((row for row in rows if "steps" in row), _NOTHING)
+
+    def status(self, at: Snapshot) -> str:
+        """The saga's status; ``EXPIRED`` when there is none."""
+        return self.item(at.tables).get("status", {"S": "EXPIRED"})["S"]
 
     def _at_rest(self, at: Snapshot) -> bool:
         if at.mail.letters:
             return False
         item = self.item(at.tables)
+        if not item:
+            return True
         parked = item["status"]["S"] == "DEAD_LETTERED" and "cancel_requested_at" not in item
         return parked or item["status"]["S"] in _OVER
 
@@ -345,4 +423,5 @@ def _again(violation: Violation) -> Snapshot:
     raise violation
 
 
+_NOTHING: dict[str, Any] = {}
 _OVER = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")

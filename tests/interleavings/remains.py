@@ -45,10 +45,10 @@ class Remains:
 
     def states(self) -> list[SagaState]:
         """The saga, as the store reads it."""
+        ids = [row["saga_id"]["S"] for row in self.tables.items(self.replay.settings.sagas_table) if "steps" in row]
         with self.replay.asking(self.tables):
-            [row] = [row for row in self.tables.items(self.replay.settings.sagas_table) if "steps" in row]
-            state = self.replay.deployment.control.get(row["saga_id"]["S"])
-        return [state] if state is not None else []
+            found = self.replay.deployment.control.get_many(ids)
+        return list(found.values())
 
     def entries(self, saga_id: str) -> Rows:
         """Its journal."""

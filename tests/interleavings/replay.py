@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -22,7 +22,7 @@ from sagas.authoring.context import Context
 from sagas.engine.assembly import Deployment, assemble
 from sagas.engine.clock import uuid7
 from sagas.engine.registry import Registry
-from sagas.errors import SagaError
+from sagas.errors import Rejected, SagaError
 from sagas.handlers import step as step_handler
 from sagas.messaging.routes import Routes
 from sagas.store.settings import StoreSettings
@@ -137,9 +137,14 @@ class Replay:
 
     Args:
         saga: the one saga type there is.
+        fail: by step or undo: how many executions fail.
+        reject: steps that are rejected.
     """
 
-    def __init__(self, saga: type[Any]) -> None:
+    def __init__(
+        self, saga: type[Any], fail: Mapping[str, int] | None = None, reject: frozenset[str] = frozenset()
+    ) -> None:
+        self._fail, self._reject = fail or {}, reject
         self.registry = Registry((saga,))
         definition = next(iter(self.registry)).definition
         self.name = definition.name
@@ -149,7 +154,7 @@ class Replay:
         self._logger = logging.getLogger("tests.interleavings")
         self._logger.addHandler(logging.NullHandler())
         self._logger.propagate = False
-        self._routes = Routes(_BASE, queues, {self.name: f"{self.name}-dead"})
+        self._routes = Routes(_BASE, queues)
         self.deployment = self._deploy()
         self._history: History = ()
         self._asked: list[Request] = []
@@ -171,6 +176,7 @@ class Replay:
             return self._request(this.meta.service_model.service_name, operation, parameters)
 
         STAGE.perform, STAGE.during = self._perform, lambda name, ctx: None
+        STAGE.fail, STAGE.reject = {}, set()
         with (
             patch.object(client, "_make_api_call", listening),
             patch.object(step_handler, "_deployment", lambda: self.deployment),
@@ -228,7 +234,9 @@ class Replay:
         undo = ctx.idempotency_key.endswith(":undo")
         keys = {"key": ctx.idempotency_key, "attempt_key": ctx.attempt_key}
         self._request("code", "effect", {"name": ctx.step, "undo": undo, "attempt": ctx.attempt, **keys})
-        if ctx.attempt <= STAGE.fail.get(name, 0):
+        if name in self._reject:
+            raise Rejected(f"{name} is refused")
+        if ctx.attempt <= self._fail.get(name, 0):
             raise RuntimeError(f"{name} fails")
 
     def _request(self, service: str, name: str, parameters: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Everything there is, at one moment: tables, queues, time, and how far each process is. Frozen, and cheap to compare."""
+"""Everything there is at one moment: tables, queues, time, how far each process is. Frozen, and cheap to compare."""
 
 from __future__ import annotations
 
@@ -117,6 +117,11 @@ class Shelf:
             self._answers[key] = (self._number(tables), answer)
         return self._answers[key]
 
+    def without(self, number: int, table: str, key: str) -> int:
+        """Return what the content is without an item."""
+        before = self._contents[number].tables
+        return self._number(MemoryTables(before | {table: {k: v for k, v in before[table].items() if k != (key,)}}))
+
     def _number(self, tables: MemoryTables) -> int:
         rows = ((name, key, item) for name, rows in tables.tables.items() for key, item in rows.items())
         content = tuple(sorted((name, str(key), self._text(item)) for name, key, item in rows))
@@ -162,6 +167,8 @@ class Snapshot(NamedTuple):
         airborne: requests of processes that are dead, yet to land.
         budget: how often each disturbance may still happen.
         begun: what user code was begun.
+        turn: the process that acted last, where that counts.
+        unanswered: operations whose process died: whoever asked asks again.
     """
 
     tables: int
@@ -172,3 +179,5 @@ class Snapshot(NamedTuple):
     airborne: tuple[Request, ...]
     budget: tuple[int, ...]
     begun: frozenset[Execution]
+    turn: int = -1
+    unanswered: tuple[str, ...] = ()

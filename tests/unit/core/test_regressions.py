@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sagas.core import events as ev
-from sagas.core.commands import Refuse, Write
-from sagas.core.states import SagaState
+from sagas.core.commands import Die, Postpone, Refuse, Write
+from sagas.core.states import DeadLetter, SagaState
 from tests.unit.core.making import HELD, LAPSED, MINE, NOW, S, T, after, apply, message, plan, saga
 
 
@@ -70,3 +70,11 @@ def test_an_undo_whose_code_is_gone_cannot_be_retried_into_success() -> None:
     retried = after(failed, ev.Redriven(), by=plan(undo=False))
     assert retried.status is S.COMPENSATION_FAILED
     assert retried.attention
+
+
+def test_a_dying_message_dies_while_an_operator_holds_the_lease() -> None:
+    """It was postponed, wore out and was copied; the operator's process died, and no dead letter was left."""
+    dying = DeadLetter(1, 0, "m")
+    held = saga(S.DEAD_LETTERED, T.COMPLETED, T.FAILED, cursor=1, lease=HELD, dead=dying, attention=NOW)
+    assert apply(held, message(held)).commands == (Die(),)
+    assert isinstance(apply(held, message(held, message_id="another")).commands[0], Postpone)

@@ -1,0 +1,272 @@
+"""The rules of the commit protocol, each to be switched off: an exploration that finds nothing then proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any, cast
+from unittest.mock import patch
+
+from sagas.core import arrivals, facts, rules
+from sagas.core import events as ev
+from sagas.core.states import SagaState
+from sagas.core.times import iso
+from sagas.engine.recovery import Recovery, Report
+from sagas.errors import Ambiguous
+from sagas.store.control import ControlItems
+from sagas.store.entries import Entry
+from sagas.store.faults import Fenced, Refused, translated
+from sagas.store.journal import Journal
+
+__all__ = ["RULES", "Rule"]
+
+Off = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What the protocol asks for, and how to do without it."""
+
+    text: str
+    off: Off
+
+
+RULES: dict[str, Rule] = {}
+_control, _journal = cast("Any", ControlItems), cast("Any", Journal)
+
+
+def _rule(text: str) -> Callable[[Callable[[], Generator[None]]], Callable[[], Generator[None]]]:
+    def add(off: Callable[[], Generator[None]]) -> Callable[[], Generator[None]]:
+        RULES[off.__name__.strip("_")] = Rule(text, contextmanager(off))
+        return off
+
+    return add
+
+
+def _no_cancel(control: Any, condition: Any, before: SagaState, after: SagaState) -> Any:
+    """The rest of a commit's condition, unchanged."""
+    ignoring = before.status.value in ("PENDING", "RUNNING") and not before.cancel_requested_at and not after.undoing
+    return condition & control._tables.control.cancel_requested_at.does_not_exist() if ignoring else condition
+
+
+@_rule("2: entries are write-once")
+def _entries_overwrite() -> Generator[None]:
+    with patch.object(Journal, "vacant", property(lambda journal: None)):
+        yield
+
+
+@_rule("1, 3: only a lease holder commits, and only the open slot")
+def _commit_without_token_and_seq() -> Generator[None]:
+    def mine(self: Any, before: SagaState, after: SagaState) -> Any:
+        return _no_cancel(self, self._tables.control.token.exists(), before, after)
+
+    with patch.object(ControlItems, "_mine", mine):
+        yield
+
+
+@_rule("1: only a lease holder commits")
+def _commit_without_token() -> Generator[None]:
+    def mine(self: Any, before: SagaState, after: SagaState) -> Any:
+        return _no_cancel(self, self._tables.control.seq == before.seq, before, after)
+
+    with patch.object(ControlItems, "_mine", mine):
+        yield
+
+
+@_rule("3: the pointer moves over the open slot only")
+def _commit_without_seq() -> Generator[None]:
+    def mine(self: Any, before: SagaState, after: SagaState) -> Any:
+        return _no_cancel(self, self._tables.control.token == before.token, before, after)
+
+    with patch.object(ControlItems, "_mine", mine):
+        yield
+
+
+@_rule("1: who journals takes the lease first")
+def _operations_without_lease() -> Generator[None]:
+    def unclaimed(state: SagaState, lease: Any) -> SagaState:
+        return state
+
+    def claim(self: Any, before: SagaState, after: SagaState, stale_after: float) -> bool:
+        return True
+
+    with patch.object(arrivals, "_claimed", unclaimed), patch.object(ControlItems, "claim", claim):
+        yield
+
+
+@_rule("4: a takeover has a new token")
+def _takeover_keeps_the_token() -> Generator[None]:
+    taken = cast("Any", arrivals)._taken_over
+
+    def same(plan: Any, state: SagaState, lease: Any, now: float) -> Any:
+        decision = taken(plan, state, lease, now)
+        return replace(decision, state=replace(decision.state, token=state.token))
+
+    with patch.object(arrivals, "_taken_over", same):
+        yield
+
+
+@_rule("4: a takeover fences first")
+def _takeover_without_fence() -> Generator[None]:
+    def no_fence(plan: Any, state: SagaState, now: float) -> ev.Fact:
+        return ev.Recovered(stall=False)
+
+    with patch.object(arrivals, "fence", no_fence):
+        yield
+
+
+@_rule("5: undoing waits")
+def _undoing_does_not_wait() -> Generator[None]:
+    def never(state: SagaState, fact: Any, now: float) -> bool:
+        return False
+
+    with ExitStack() as stack:
+        for module in (arrivals, facts, rules):
+            stack.enter_context(patch.object(module, "waits", never))
+        yield
+
+
+@_rule("6: attempts are counted at the claim")
+def _attempts_not_counted() -> Generator[None]:
+    claim = _control._claim
+
+    def uncounted(self: Any, saga_id: str, condition: Any, actions: list[Any], lease: Any) -> Any:
+        return claim(self, saga_id, condition, [action for i, action in enumerate(actions) if i != 1], lease)
+
+    with patch.object(ControlItems, "_claim", uncounted):
+        yield
+
+
+@_rule("7: no update creates an item")
+def _items_created_by_updates() -> Generator[None]:
+    request = _control.request_cancel
+
+    def upsert(self: Any, before: SagaState, after: SagaState) -> bool:
+        model = self._tables.control
+        flag = model.cancel_requested_at.set(iso(after.cancel_requested_at))
+        if request(self, before, after):
+            return True
+        with suppress(Refused), translated():
+            model(before.saga_id).update(actions=[flag], condition=model.status.does_not_exist())
+        return False
+
+    with patch.object(ControlItems, "request_cancel", upsert):
+        yield
+
+
+@_rule("8: a stale message runs nothing")
+def _stale_messages_run() -> Generator[None]:
+    claim = _control.claim_step
+
+    def current(self: Any, saga_id: str, index: int, dispatch: int, *rest: Any) -> Any:
+        state = self.get(saga_id)
+        return claim(self, saga_id, index, state.dispatch if state else dispatch, *rest)
+
+    with patch.object(ControlItems, "claim_step", current):
+        yield
+
+
+@_rule("9: what stalls is recovered")
+def _nobody_recovers() -> Generator[None]:
+    def idle(self: Any, budget: float, stale_after: float | None = None) -> Report:
+        return Report()
+
+    with patch.object(Recovery, "run", idle):
+        yield
+
+
+@_rule("10: own claims are recognised")
+def _own_claims_not_recognised() -> Generator[None]:
+    def nobodys(self: Any, saga_id: str, lease: Any) -> None:
+        return None
+
+    with patch.object(ControlItems, "_own_claim", nobodys):
+        yield
+
+
+@_rule("10: own commits are recognised")
+def _own_commits_not_recognised() -> Generator[None]:
+    def never(self: Any, before: SagaState) -> bool:
+        return False
+
+    with patch.object(ControlItems, "_mine_already", never):
+        yield
+
+
+@_rule("2, 10: own entries are recognised")
+def _own_entries_not_recognised() -> Generator[None]:
+    occupant = _journal.occupant
+
+    def others(self: Any, entry: Entry) -> Entry:
+        found = occupant(self, entry)
+        if found.token == entry.token:
+            raise Fenced("it is not mine")
+        return found
+
+    with patch.object(Journal, "occupant", others):
+        yield
+
+
+@_rule("2: a predecessor's entry is adopted")
+def _entries_not_adopted() -> Generator[None]:
+    def put(self: Any, entry: Entry) -> Entry:
+        with suppress(Refused), translated():
+            self.item(entry).save(condition=self.vacant)
+        return entry
+
+    with patch.object(Journal, "put", put):
+        yield
+
+
+@_rule("11: in doubt is never silent")
+def _doubt_is_silent() -> Generator[None]:
+    with patch.object(SagaState, "in_doubt", property(lambda state: ())):
+        yield
+
+
+@_rule("10: a lost answer is no success")
+def _lost_answers_count_as_success() -> Generator[None]:
+    put = _journal.put
+
+    def hopeful(self: Any, entry: Entry) -> Entry:
+        try:
+            return put(self, entry)
+        except Ambiguous:
+            return entry
+
+    with patch.object(Journal, "put", hopeful):
+        yield
+
+
+@_rule("5: a takeover remembers until when its predecessor may act")
+def _takeover_forgets_the_deadline() -> Generator[None]:
+    taken = cast("Any", arrivals)._taken_over
+
+    def forgetful(plan: Any, state: SagaState, lease: Any, now: float) -> Any:
+        lease_now = replace(state.lease, act_until=0.0) if state.lease else None
+        return taken(plan, replace(state, lease=lease_now), lease, now)
+
+    with patch.object(arrivals, "_taken_over", forgetful):
+        yield
+
+
+@_rule("12: the last entry tells the truth")
+def _the_end_in_two_writes() -> Generator[None]:
+    def finish(self: Any, entry: Entry, before: SagaState, after: SagaState, stale: float, journal: Journal) -> None:
+        if journal.put(entry) is not entry:
+            raise Refused("taken")
+        self.commit(before, after, stale)
+
+    with patch.object(ControlItems, "finish", finish):
+        yield
+
+
+@_rule("an accepted cancel never ends COMPLETED")
+def _commit_ignores_the_cancel() -> Generator[None]:
+    def mine(self: Any, before: SagaState, after: SagaState) -> Any:
+        model = self._tables.control
+        return (model.token == before.token) & (model.seq == before.seq)
+
+    with patch.object(ControlItems, "_mine", mine):
+        yield

@@ -1,0 +1,15 @@
+"""Every order in which the requests of a few processes can land, over the real code."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.interleavings.explorer import explore
+from tests.interleavings.stories import SHORT
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_no_order_breaks_anything(name: str) -> None:
+    found = explore(SHORT[name])
+    assert found.complete
+    assert not found.violations, "\n".join(str(violation) for violation in found.violations[:3])
