@@ -53,16 +53,14 @@ unit: $(READY)  ## tests that need nothing
 	@$(PYTEST) tests/unit tests/typing tests/handlers
 
 aws: $(READY)  ## tests of store, engine and template
-	@$(PYTEST) tests/store tests/engine tests/faults tests/cdk
+	@$(PYTEST) tests/store tests/engine tests/faults tests/interleavings tests/cdk
 
 # Elsewhere (docs/testing-elsewhere.md) the tests share their stacks, so they run in one process.
 e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says
 	@$(if $(SAGAS_E2E_ENDPOINT)$(SAGAS_E2E_PROFILE),$(patsubst auto,0,$(PYTEST)),$(PYTEST) tests/soak) tests/e2e
 
-proof: $(READY)  ## disturb every request of every scenario, and print the figures
-	@$(BIN)/python -m tests.faults
-	@SAGAS_PROOF=full $(BIN)/python -m pytest -q --timeout 1200 \
-		tests/unit/authoring/test_schema_agrees.py tests/handlers/test_hostile_events.py tests/e2e/test_hostile_api.py
+proof: $(READY)  ## the long versions of the tests, and their figures: under half an hour
+	@$(BIN)/python -m tests.proof
 
 synth: $(READY)  ## write the templates to cdk.out, checked by cdk-nag and cfn-lint
 	@$(BIN)/python -m infra.app

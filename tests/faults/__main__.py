@@ -1,45 +1,73 @@
-"""``make proof``: everything, and the figures."""
+"""``python -m tests.faults [PART...]``: disturb every request of every scenario, and print the figures."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault
-from tests.faults.explore import Figures, explore
+from tests.faults.explore import explore
 from tests.faults.mutants import MUTANTS, missed
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.world import World, world
 
-_PAIRS = ("happy", "rejected")
-_KINDS: tuple[tuple[str, Sequence[str], Sequence[Fault], tuple[int, ...], int], ...] = (
-    ("the process dies", tuple(SCENARIOS), DEATHS, (0,), 1),
-    ("the answer is lost", tuple(SCENARIOS), LOST_ANSWERS, (0,), 1),
-    ("it lingers while others act", tuple(SCENARIOS), DELAYS, (1, 2, 3, 4, 5), 1),
-    ("two deaths in a row", _PAIRS, DEATHS, (0,), 2),
-    ("it pauses, its successor dies", ("short_lease",), (Fault.PAUSES, Fault.DIES_AFTER), (2, 4), 2),
-)
+RULES = "rules"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One way of disturbing: which scenarios, by what, how much others do meanwhile, how often at once."""
+
+    title: str
+    faults: Sequence[Fault]
+    names: Sequence[str] = tuple(SCENARIOS)
+    bounds: tuple[int, ...] = (0,)
+    at_once: int = 1
+
+
+PARTS: dict[str, Part] = {
+    "deaths": Part("the process dies", DEATHS),
+    "answers": Part("the answer is lost", LOST_ANSWERS),
+    "lingers": Part("it lingers, a message comes twice", DELAYS, bounds=(1, 2)),
+    "cancels": Part("it lingers, others cancel or act", DELAYS, bounds=(3, 4, 5)),
+    "pairs": Part("two deaths in a row", DEATHS, ("happy", "rejected"), at_once=2),
+    "successors": Part(
+        "it pauses, its successor dies", (Fault.PAUSES, Fault.DIES_AFTER), ("short_lease",), bounds=(2, 4), at_once=2
+    ),
+}
 
 
 def _tell(text: str) -> None:
     print(text, flush=True)
 
 
-def _prove(one: World) -> int:
-    bad = 0
-    for kind, names, faults, bounds, at_once in _KINDS:
-        began = time.monotonic()
-        figures: Figures = explore(one, names, faults=faults, bounds=bounds, at_once=at_once)
-        _tell(f"{kind:<32}{figures}, {time.monotonic() - began:.0f} s")
-        for name, trial in figures.violations[:20]:
-            _tell(f"  {name}: {trial}")
-        bad += len(figures.violations)
-    caught = [name for name in MUTANTS if missed(one, name).violations]
-    _tell(f"{'rules switched off':<32}{len(MUTANTS)}, of which {len(caught)} are missed at once")
-    return bad + len(MUTANTS) - len(caught)
+def _prove(one: World, part: Part) -> bool:
+    began = time.monotonic()
+    figures = explore(one, part.names, faults=part.faults, bounds=part.bounds, at_once=part.at_once)
+    _tell(f"{part.title:<36}{figures}, {time.monotonic() - began:.0f} s")
+    for name, trial in figures.violations[:20]:
+        _tell(f"  {name}: {trial}")
+    return not figures.violations
+
+
+def _rules(one: World) -> bool:
+    silent = [name for name in MUTANTS if not missed(one, name).violations]
+    _tell(f"{'rules switched off':<36}{len(MUTANTS)}, of which {len(MUTANTS) - len(silent)} are missed")
+    for name in silent:
+        _tell(f"  nothing tells that this is off: {name}")
+    return not silent
+
+
+def _all(names: Sequence[str]) -> Iterator[bool]:
+    with world() as one:
+        for name in names or (*PARTS, RULES):
+            yield _rules(one) if name == RULES else _prove(one, PARTS[name])
 
 
 if __name__ == "__main__":
-    with world() as made:
-        sys.exit(1 if _prove(made) else 0)
+    unknown = [name for name in sys.argv[1:] if name not in (*PARTS, RULES)]
+    if unknown:
+        sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join((*PARTS, RULES))}")
+    sys.exit(0 if all(list(_all(sys.argv[1:]))) else 1)

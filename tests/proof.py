@@ -1,0 +1,89 @@
+"""``make proof``: the long versions of what the gate cuts short, each in a process of its own, and their figures."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+_PYTEST = ("-m", "pytest", "-q", "-n", "0", "--timeout", "1500")
+_HOSTILE = ("tests/unit/authoring/test_schema_agrees.py", "tests/handlers/test_hostile_events.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One proof: what it shows, and what runs it. ``given``: variables of its environment."""
+
+    title: str
+    arguments: tuple[str, ...]
+    given: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a part ended."""
+
+    part: Part
+    output: str
+    seconds: float
+    passed: bool
+
+
+PARTS = (
+    Part("Sagas soaked on the local stack", ("-m", "tests.soak")),
+    Part("Orders of requests: larger stories", ("-m", "tests.interleavings", "long")),
+    Part("Requests that linger, a message twice", ("-m", "tests.faults", "lingers")),
+    Part("Requests that linger, others cancel", ("-m", "tests.faults", "cancels")),
+    Part("Hostile requests to the running API", (*_PYTEST, "tests/e2e/test_hostile_api.py"), {"SAGAS_PROOF": "full"}),
+    Part("Hostile events", (*_PYTEST, *_HOSTILE), {"SAGAS_PROOF": "full"}),
+    Part("The automaton", (*_PYTEST, "tests/unit/core/test_exploration.py"), {"SAGAS_EXPLORE": "full"}),
+    Part("Answers that are lost", ("-m", "tests.faults", "answers")),
+    Part("Deaths", ("-m", "tests.faults", "deaths", "successors", "rules")),
+    Part("Deaths, two in a row", ("-m", "tests.faults", "pairs")),
+    Part(
+        "Orders of requests: all short stories, and without each rule", ("-m", "tests.interleavings", "short", "rules")
+    ),
+    Part("Races on real engines", (*_PYTEST, "tests/store", "tests/engine/test_races.py")),
+    Part(
+        "100,000 sagas, of which 50 stall", (*_PYTEST, "tests/engine/test_recovery_reads.py"), {"SAGAS_MANY": "100000"}
+    ),
+)
+"""Longest first, so that no processor waits for the last."""
+
+
+def _run(part: Part) -> Done:
+    began = time.monotonic()
+    done = subprocess.run(
+        (sys.executable, *part.arguments),
+        env=os.environ | part.given,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return Done(part, done.stdout, time.monotonic() - began, done.returncode == 0)
+
+
+def _tell(done: Done) -> None:
+    verdict = "" if done.passed else "  FAILED"
+    print(f"== {done.part.title}: {done.seconds:.0f} s{verdict}\n{done.output.rstrip()}\n", flush=True)
+
+
+def main(words: Sequence[str]) -> int:
+    """Run every part, or those whose title has one of ``words`` in it; return how many failed."""
+    began, failed = time.monotonic(), 0
+    parts = [part for part in PARTS if not words or any(word in part.title for word in words)]
+    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+        for done in pool.map(_run, parts):
+            _tell(done)
+            failed += not done.passed
+    print(f"{len(parts)} proofs, {failed} failed, {(time.monotonic() - began) / 60:.0f} minutes", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main(sys.argv[1:]) else 0)
