@@ -7,7 +7,7 @@ import math
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sagas.authoring.definition import StepDefinition
 from sagas.authoring.policies import Retry
@@ -32,10 +32,12 @@ from sagas.store.journal import Journal
 
 __all__ = ["Attempt", "Tools", "failure_of", "lease_for"]
 
+T = TypeVar("T")
+
 SKEW = 1.0
 """Seconds by which clocks of different machines may differ."""
 PAUSES = (0.2, 1.0)
-"""Seconds between the tries to settle an outcome."""
+"""Seconds between the tries to read inputs or settle an outcome."""
 ROOM = 5.0
 """Seconds kept back to send an outcome to its queue, should it not be settled."""
 _LONGEST_MESSAGE = 1_000
@@ -132,16 +134,27 @@ class Attempt:
 
     def execute(self) -> str | None:
         """Run the code on the inputs it names; return the result as JSON text."""
-        parameters = parameters_of(self._step, self._message.undo)
-        needed = inputs_needed(parameters, self._held)
-        entries = self._tools.journal.entries(self._message.saga_id, (seq for seq in needed.values() if seq))
-        payloads = {name: entries[seq].payload if seq else None for name, seq in needed.items()}
+        payloads = self._inputs()
         step, undo, context = self._step, self._message.undo, self._context()
         control, clock, lost = self._tools.control, self._tools.clock, context.tell_lost
         progress = ProgressReport(control, self._held, clock, lost)
         context.report = progress.tell
         with progress, Heartbeat(control, self._held, self._lock_expiry, clock, lost, progress.take):
             return self._tools.runner.run(self._type.definition, step, undo, payloads, context)
+
+    def _inputs(self) -> dict[str, str | None]:
+        """Read what the code names, as JSON text by parameter.
+
+        If the store stays out of reach, the attempt has failed, though no code ran: it was counted with the claim, so
+        that a crash counts, and only a journaled outcome may end a claim. Never is code run after a wait that outlasted
+        the lease: somebody else may have begun.
+        """
+        needed = inputs_needed(parameters_of(self._step, self._message.undo), self._held)
+        seqs = [seq for seq in needed.values() if seq]
+        lease = self._held.lease
+        until = min(self._deadline - ROOM, lease.expires_at if lease else 0.0)
+        entries = self._patiently(until, lambda: self._tools.journal.entries(self._message.saga_id, seqs))
+        return {name: entries[seq].payload if seq else None for name, seq in needed.items()}
 
     @property
     def _lock_expiry(self) -> float:
@@ -197,23 +210,35 @@ class Attempt:
         Raises:
             Unavailable: the store is out of reach.
         """
-        clock = self._tools.clock
         lease = self._held.lease
         owner, details = lease.owner if lease else "", details_of(fact) | note.details
         self.report = Report(
             fact.action, fact.attempt, self._held.token, self._held.seq, owner, details, note.trace_id, note.payload
         )
+        until = self._deadline - ROOM
+        self.settled = self._patiently(until, lambda: self._tools.settler.settle(self.plan, self._held, fact, note))
+
+    def _patiently(self, until: float, request: Callable[[], T]) -> T:
+        """Return what ``request`` returns, in several tries while there is time.
+
+        Args:
+            until: epoch seconds by which the last try must have ended, as far as its predecessor's length tells.
+            request: what to try.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        clock = self._tools.clock
         for pause in PAUSES:
             began = clock.now()
             try:
-                self.settled = self._tools.settler.settle(self.plan, self._held, fact, note)
-                return
+                return request()
             except Unavailable:
                 took = clock.now() - began
-                if clock.now() + pause + took + ROOM > self._deadline:
+                if clock.now() + pause + took > until:
                     raise
             clock.sleep(pause)
-        self.settled = self._tools.settler.settle(self.plan, self._held, fact, note)
+        return request()
 
     def _step_failure(self, error: Exception) -> ev.StepFailed:
         retry, step = self._step.retry, self._held.steps[self._message.index]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,22 @@ class SagaType:
         """The steps that a new saga takes."""
         taken = (step for step in self.definition.steps if not step.retired)
         return tuple(StepState(step.name, undo=step.undo is not None) for step in taken)
+
+    @property
+    def at_start(self) -> dict[str, Any]:
+        """What the first entry of a new saga keeps of its type, for :meth:`steps_at_start`."""
+        steps = [{"name": step.name, "undo": step.undo} for step in self.new_steps]
+        return {"version": self.definition.version, "steps": steps}
+
+    def steps_at_start(self, recorded: Mapping[str, Any]) -> tuple[StepState, ...]:
+        """Return the steps of a saga as its first entry keeps them, whatever was deployed since.
+
+        Args:
+            recorded: details of the entry.
+        """
+        if "steps" not in recorded:
+            return self.new_steps
+        return tuple(StepState(str(step["name"]), undo=bool(step["undo"])) for step in recorded["steps"])
 
     def has_code(self, name: str, *, undo: bool) -> bool:
         """Whether the code of that step, or of its undo, is deployed."""

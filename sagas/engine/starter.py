@@ -122,18 +122,21 @@ class Starter:
             token=0,
             actor=actor,
             correlation_id=saga_id,
-            details={"request_hash": content_hash(request), "version": saga_type.definition.version},
+            details={"request_hash": content_hash(request)} | saga_type.at_start,
             payload=json.dumps(request, separators=(",", ":"), ensure_ascii=False),
         )
 
     def _open(self, saga_type: SagaType, entry: Entry, *, fresh: bool) -> Started:
-        """Create the control item and send the first message; finish what an interrupted start left half done."""
+        """Create the control item and send the first message; finish what an interrupted start left half done.
+
+        The saga is what its entry says, also when another version was deployed since.
+        """
         definition = saga_type.definition
         state = SagaState(
             saga_id=entry.saga_id,
             saga=definition.name,
-            version=definition.version,
-            steps=saga_type.new_steps,
+            version=str(entry.details.get("version", definition.version)),
+            steps=saga_type.steps_at_start(entry.details),
             correlation_id=entry.correlation_id,
             created_at=entry.at,
             updated_at=entry.at,
@@ -143,13 +146,16 @@ class Starter:
             state = self._control.get(entry.saga_id) or state
             # Whose entry it is sends, too: the item may be its own, written by a request that its client repeated.
             if state.token == 0 and (fresh or self._clock.now() - state.created_at > _SURELY_SENT):
-                self._send_first(state)
+                self._send_first(saga_type, state)
             return Started(state, created=fresh)
-        self._send_first(state)
+        self._send_first(saga_type, state)
         return Started(state, created=fresh)
 
-    def _send_first(self, state: SagaState) -> None:
+    def _send_first(self, saga_type: SagaType, state: SagaState) -> None:
         first = state.steps[0].name
+        if not saga_type.has_code(first, undo=False):
+            # There may be no queue either. The supervisor will find nothing that moves, and say why.
+            return
         message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, state.correlation_id)
         self._postbox.send(message)
 

@@ -50,11 +50,11 @@ class Rehearsal:
     runner: Runner = field(default_factory=Runner)
 
     def __post_init__(self) -> None:
-        definition, steps = self.definition, SagaType(self.definition).new_steps
+        definition, saga_type = self.definition, SagaType(self.definition)
         self.state = SagaState(
-            self.saga_id, definition.name, definition.version, steps, self.saga_id, created_at=self.now
+            self.saga_id, definition.name, definition.version, saga_type.new_steps, self.saga_id, created_at=self.now
         )
-        details = {"request_hash": content_hash(self.request), "version": definition.version}
+        details = {"request_hash": content_hash(self.request)} | saga_type.at_start
         started = self._entry("SagaStarted", self.state, 1, details, payload=_text(self.request))
         self.entries[1] = replace(started, actor="test")
 

@@ -11,7 +11,7 @@ import pytest
 from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.errors import InvalidRequest, NotFound
+from sagas.errors import InvalidRequest, NotFound, Unavailable
 from tests.support.bench import Bench, Death
 from tests.support.sagas import FAIL, LOG, Fatal, Order, Trip, perform
 
@@ -199,6 +199,54 @@ def test_the_version_is_that_of_the_start_in_the_saga_and_its_audit(bench: Make)
     entries, _ = b.deployment.reader.audit("change", saga_id, 100, 0)
     assert entries[0]["action"] == "SagaStarted"
     assert entries[0]["details"]["version"] == "1"
+
+
+# Starts that were interrupted.
+
+
+def interrupted(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start a saga of the first version whose entry is written, and nothing else."""
+
+    def away(*_: object) -> bool:
+        raise Unavailable("DynamoDB is out of reach")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(b.deployment.control, "create", away)
+        with pytest.raises(Unavailable):
+            b.deployment.starter.start("change", REQUEST, key="once")
+
+
+def finished(b: Bench) -> str:
+    """Send the same start again."""
+    return b.deployment.starter.start("change", REQUEST, key="once").state.saga_id
+
+
+def test_an_interrupted_start_is_finished_as_it_was_begun(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Reordered)
+    deployed(b, First)
+    interrupted(b, monkeypatch)
+    deployed(b, Reordered)
+    saga_id = finished(b)
+    b.run()
+    saga = b.show(saga_id)
+    assert (saga["status"], saga["version"], names(b, saga_id)) == ("COMPLETED", "1", ["book", "pay", "tell"])
+    assert LOG == ["book", "pay", "tell"]
+
+
+def test_one_whose_first_step_is_gone_leads_to_attention(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(First)
+    interrupted(b, monkeypatch)
+
+    class WithoutBook(Saga[Order], name="change"):
+        tell = First.tell
+
+    b.stack.queues["change"].pop("book")
+    deployed(b, WithoutBook)
+    saga_id = finished(b)
+    assert (b.show(saga_id)["status"], names(b, saga_id)) == ("PENDING", ["book", "pay", "tell"])
+    b.clock.advance(600)
+    assert b.recover() == [saga_id]
+    assert b.show(saga_id)["error"]["type"] == "CodeGone"
 
 
 # Steps whose code is gone.

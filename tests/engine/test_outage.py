@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from sagas.authoring.context import Context
+from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.engine.attempt import PAUSES, ROOM
@@ -92,6 +95,56 @@ def test_a_short_outage_is_sat_out(bench: Make, outage: Begin, monkeypatch: pyte
     assert gone.failed == 1
     assert b.show(saga_id)["status"] == "COMPLETED"
     assert DONE == LOG
+
+
+class Unread:
+    """A journal whose entries cannot be read, so many times."""
+
+    def __init__(self, bench: Bench, patch: pytest.MonkeyPatch, times: int) -> None:
+        self.left = times
+        self._read = bench.deployment.journal.entries
+        patch.setattr(bench.deployment.journal, "entries", self.entries)
+
+    def entries(self, *arguments: Any) -> Any:
+        if self.left:
+            self.left -= 1
+            raise Unavailable("DynamoDB is out of reach")
+        return self._read(*arguments)
+
+
+def test_a_short_outage_while_inputs_are_read_costs_no_attempt(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    Unread(b, monkeypatch, len(PAUSES))
+    b.run()
+    assert b.clock.slept == list(PAUSES)
+    assert [step["attempts"] for step in b.show(saga_id)["steps"]] == [1, 1, 1]
+    assert DONE == LOG
+
+
+def test_a_longer_one_is_a_failed_attempt_in_which_nothing_ran(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    Unread(b, monkeypatch, len(PAUSES) + 1)
+    b.run()
+    saga = b.show(saga_id)
+    assert (saga["status"], saga["steps"][0]["attempts"]) == ("COMPLETED", 2)
+    assert LOG == ["book:2", "pay:1", "tell:1"]
+    assert b.actions(saga_id)[:3] == ["SagaStarted", "StepFailed", "StepCompleted"]
+
+
+def test_inputs_are_not_waited_for_beyond_the_lease(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Brief(Saga[Order], name="brief", lock_expiry=timedelta(seconds=1)):
+        @step(timeout=30, retry=Retry.constant(max_retries=0, delay=0.0))
+        def read(self, request: Order) -> None:
+            LOG.append("read")
+
+    b = bench(Brief)
+    saga_id = b.start("brief", REQUEST)
+    Unread(b, monkeypatch, len(PAUSES))
+    b.run()
+    assert b.clock.slept[:2] == [PAUSES[0]]
+    assert (b.show(saga_id)["status"], LOG) == ("COMPENSATED", [])
 
 
 def test_without_time_left_there_is_one_try(bench: Make, outage: Begin) -> None:
