@@ -19,7 +19,7 @@ _MOST_RESOURCES = 490
 _OF_SERVICE, _OF_SAGA, _OF_LANE = 65, 9, 9
 """Resources of what there is once, of a saga with all its alarms, and of a queue with its function."""
 _MOST_OF_A_SAGA = 100
-"""Steps with a function each. At this size the templates of its nested stacks come to 0.9 of the 1 MB there is."""
+"""Steps with a function each. With the longest names the templates of its nested stacks near the 1 MB there is."""
 _MOST_OF_A_SERVICE = 200
 """Such steps: CloudFormation takes 2,500 resources in a stack and those nested in it, and ten policies a role."""
 SHARED = "steps"

@@ -17,6 +17,8 @@ __all__ = ["TOKEN", "Home", "homes_of", "token_of"]
 _LANES = 40
 """Lanes of a nested stack. With what a saga has besides they stay under the 500 resources that a stack takes, and under
 the 200 outputs by which the service's own stack knows them."""
+_LANES_OF_SEVERAL = 30
+"""Those of one of several: each lane may send to many others, and their policies must fit in a template's megabyte."""
 TOKEN = "Token"  # noqa: S105 - tells services apart, and is no secret
 
 
@@ -73,8 +75,9 @@ def token_of(scope: Construct) -> str:
 
 
 def _shares(lanes: Sequence[Lane]) -> Iterator[tuple[int, tuple[Lane, ...]]]:
-    for number, start in enumerate(range(0, len(lanes), _LANES), start=1):
-        yield number, tuple(lanes[start : start + _LANES])
+    most = _LANES if len(lanes) <= _LANES else _LANES_OF_SEVERAL
+    for number, start in enumerate(range(0, len(lanes), most), start=1):
+        yield number, tuple(lanes[start : start + most])
 
 
 def _nested(service: Construct, saga: SagaDefinition, lanes: tuple[Lane, ...], number: int) -> Home:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,7 +23,7 @@ from cdk_nag import AwsSolutionsChecks
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
-from sagas import Context, Saga, step
+from sagas import AutoDisable, Context, Saga, step
 from sagas.cdk import FunctionOptions, Network, SagaService
 from sagas.errors import DefinitionError
 from sagas.local.assembly import read_assembly
@@ -131,6 +132,7 @@ class TestBeyondFortySteps:
 
     def test_cfn_lint_finds_nothing(self, large: Path) -> None:
         templates = [str(path) for path in large.glob("*.template.json")]
+        # W3045: how the CDK lets S3 write access logs, to the bucket of this test.
         command = [str(Path(sys.executable).parent / "cfn-lint"), "--ignore-checks", "W3045", "--", *templates]
         linted = subprocess.run(command, capture_output=True, text=True, check=False)
         assert linted.returncode == 0, linted.stdout
@@ -178,6 +180,22 @@ class TestBeyondFortySteps:
         kinds = [resource["Type"] for resource in stack.template["Resources"].values()]
         assert "AWS::CloudFormation::Stack" not in kinds
         assert kinds.count("AWS::SQS::Queue") == 51
+
+
+def test_the_longest_saga_with_the_longest_names(tmp_path: Path) -> None:
+    def fill(namespace: dict[str, Any]) -> None:
+        namespace["__module__"] = __name__
+        for position in range(100):
+            namespace[f"step_{position:03}_{'x' * 31}"] = step(_work)
+
+    longest = new_class("Longest", (Saga[Request],), {"name": "l" * 40, "auto_disable": AutoDisable()}, fill)
+    templates = synthesize(tmp_path, longest)
+    assert len(templates) == 5
+    assert max(len(template["Resources"]) for template in templates.values()) < MOST_RESOURCES
+    assert max(path.stat().st_size for path in tmp_path.glob("*.template.json")) < MOST_BYTES
+    policies = resources(templates, "AWS::IAM::ManagedPolicy")
+    attached = Counter(json.dumps(role) for policy in policies for role in policy["Properties"]["Roles"])
+    assert max(attached.values()) <= 10
 
 
 class TestAsked:
