@@ -27,7 +27,7 @@ from sagas import AutoDisable, Context, Saga, step
 from sagas.cdk import FunctionOptions, Network, SagaService
 from sagas.errors import DefinitionError
 from sagas.local.assembly import read_assembly
-from tests.cdk.test_permissions import pairs
+from tests.cdk.test_permissions import XRAY, pairs
 
 Template = dict[str, Any]
 Templates = dict[str, Template]
@@ -169,6 +169,13 @@ class TestBeyondFortySteps:
             }
             assert len(granted) == 3
             assert all(":checkout-" in str(one) for one in granted)
+
+    def test_no_wildcard_but_objects_under_a_prefix(self, large: Path) -> None:
+        templates = templates_in(large)
+        policies = [*resources(templates, "AWS::IAM::Policy"), *resources(templates, "AWS::IAM::ManagedPolicy")]
+        for action, one in (pair for policy in policies for pair in pairs(policy["Properties"]["PolicyDocument"])):
+            assert "*" not in action
+            assert action in XRAY or "*" not in one or (action.startswith("s3:") and one.endswith("/*"))
 
     def test_alarms_are_told_to_the_topic(self, large: Path) -> None:
         alarms = resources(templates_in(large), "AWS::CloudWatch::Alarm")
