@@ -30,6 +30,12 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 <dependencies><dependency><groupId>software.amazon.dynamodb</groupId><artifactId>DynamoDBLocal</artifactId>
 <version>{_VERSION}</version></dependency></dependencies></project>
 """
+_MINISTACK = """
+import os, runpy, sys, threading
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+runpy.run_module("ministack", run_name="__main__")
+"""
+"""It ends with its standard input, and so with whoever started it, however that ended."""
 _START_DEADLINE = 30.0
 _DOWNLOAD_DEADLINE = 110.0
 
@@ -88,7 +94,7 @@ def emulator() -> Engine:
     port = _free_port()
     url = f"http://127.0.0.1:{port}"
     environment = {"PATH": os.environ["PATH"], "BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port)}
-    _launch([sys.executable, "-m", "ministack"], environment, f"{url}/_ministack/health")
+    _launch([sys.executable, "-c", _MINISTACK], environment, f"{url}/_ministack/health")
     return Engine("emulator", url, url)
 
 
