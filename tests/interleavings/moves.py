@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from sagas.core.times import epoch
 from tests.faults.mailbox import Letter
-from tests.interleavings.replay import LIFETIME, LOST, Answer, History, Process, Replay, Request
+from tests.interleavings.processes import Processes
+from tests.interleavings.replay import LIFETIME, LOST, Answer, Process, Replay, Request
 from tests.interleavings.snapshot import Actor, Execution, Mail, Shelf, Snapshot
 from tests.interleavings.watch import Violation, wrong_start, wrong_write
 
@@ -64,10 +65,7 @@ class Moves:
     def __init__(self, replay: Replay, budget: Mapping[str, int]) -> None:
         self.replay = replay
         self.shelf = Shelf()
-        self._processes: list[Process] = []
-        self._numbers: dict[Any, int] = {}
-        self._histories: list[tuple[int, Answer, float] | None] = [None]
-        self._requests: dict[Actor, Request | None] = {}
+        self._known = Processes(replay)
         self._bounded = "switch" in budget
         self._budget = tuple(budget.get(name, 0) for name in DISTURBANCES)
         self.saga_id = ""
@@ -88,45 +86,16 @@ class Moves:
 
     # Processes.
 
-    def _number_of(self, process: Process) -> int:
-        key = (process.kind, process.at, process.number, process.letter and process.letter.receipt)
-        if key not in self._numbers:
-            self._numbers[key] = len(self._processes)
-            self._processes.append(process)
-        return self._numbers[key]
-
-    def _told(self, history: int, answer: Answer, now: float) -> int:
-        key = (history, answer, now)
-        if key not in self._numbers:
-            self._numbers[key] = len(self._histories)
-            self._histories.append(key)
-        return self._numbers[key]
-
     def process(self, actor: Actor) -> Process:
         """What an actor was started for."""
-        return self._processes[actor.process]
+        return self._known.process(actor)
 
     def request(self, actor: Actor) -> Request | None:
         """What an actor asks for next."""
-        if actor not in self._requests:
-            history, known = self._past(actor)
-            self._requests[actor] = self.replay.next(self.process(actor), history, known)
-        return self._requests[actor]
-
-    def _past(self, actor: Actor) -> tuple[History, tuple[Request, ...]]:
-        answers: list[tuple[Answer, float]] = []
-        known: list[Request] = []
-        number = actor.history
-        while (told := self._histories[number]) is not None:
-            number, answer, now = told
-            answers.append((answer, now))
-            asked = self._requests[Actor(actor.process, number)]
-            assert asked is not None
-            known.append(asked)
-        return tuple(reversed(answers)), tuple(reversed(known))
+        return self._known.request(actor)
 
     def _spawned(self, at: Snapshot, process: Process) -> Snapshot:
-        return self._with(at, Actor(self._number_of(process), 0))
+        return self._with(at, self._known.begun(process))
 
     def _with(self, at: Snapshot, actor: Actor) -> Snapshot:
         """Add an actor, unless it has ended already."""
@@ -177,8 +146,7 @@ class Moves:
         after, got = at, Answer()
         for _ in range(times):
             after, got = self._effective(after, request, actor)
-        told = self._told(actor.history, answer or got, at.now)
-        return self._with(self._without(after, actor), Actor(actor.process, told))
+        return self._with(self._without(after, actor), self._known.told(actor, answer or got, at.now))
 
     # What may happen.
 
@@ -276,7 +244,7 @@ class Moves:
         """None of the actor's requests to DynamoDB is sent, until it asks for something else."""
         while (request := self.request(actor)) is not None and request.service == "dynamodb":
             at = self._landed(at, actor, LOST, 0)
-            actor = Actor(actor.process, self._told(actor.history, LOST, at.now))
+            actor = self._known.told(actor, LOST, at.now)
         return at
 
     def _fused(self, at: Snapshot, what: str, act: Act) -> Iterator[tuple[str, Act]]:
