@@ -73,7 +73,8 @@ class SagaService(Construct):
         runtime: of the functions, a Python from 3.11 on, unless their options name another.
         log_level: DEBUG, INFO, WARNING, ERROR or CRITICAL.
         log_retention: of all log groups.
-        retention: how long sagas are kept after their end, for good when absent. Those that own objects stay.
+        retention: how long sagas are kept after their end, for good when absent. Those that own objects stay, and so do
+            audit entries.
         payload_limit: bytes above which requests and results go to the bucket, 16 KB unless said.
         shards: over how many keys the indexes of the control table are spread. Fixed once sagas exist.
 

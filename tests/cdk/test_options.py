@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aws_cdk import App, RemovalPolicy, Size, Stack, assertions
@@ -13,6 +13,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
@@ -64,6 +65,19 @@ def actions(template: Template, service_name: str) -> set[str]:
     statements = [s for policy in of_type(template, "AWS::IAM::Policy") for s in policy["PolicyDocument"]["Statement"]]
     named = [a for s in statements for a in (s["Action"] if isinstance(s["Action"], list) else [s["Action"]])]
     return {action for action in named if action.startswith(f"{service_name}:")}
+
+
+class TestNames:
+    def test_one_asked_for_is_given_and_the_rest_follows(self) -> None:
+        def build(stack: Stack) -> None:
+            shop = SagaService(stack, "Shop", sagas=[Checkout])
+            cast("lambda_.CfnFunction", shop.function(Checkout.capture).node.default_child).function_name = "capture"
+            cast("sqs.CfnQueue", shop.queue(Checkout.capture).node.default_child).queue_name = "captures"
+
+        template = render(build)
+        assert marks(template)[CAPTURE]["FunctionName"] == "capture"
+        assert marks(template)["queue", "checkout", "capture"]["QueueName"] == "captures"
+        assert "FunctionName" not in marks(template)[SHIP]
 
 
 class TestFunctionOptions:
