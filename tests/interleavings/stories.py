@@ -58,7 +58,7 @@ LONG: dict[str, Story] = {
     "a cancel and a pause": Story(Short, {"cancel": 1, "pause": 1}),
     "a cancel and two pauses": Story(Short, {"cancel": 1, "pause": 2, "switch": 1}),
     "a cancel, a supervisor and a death": Story(Short, {"cancel": 1, "visit": 1, "crash": 1, "switch": 1}),
-    "two workers, a supervisor and a cancel": Story(Short, {"duplicate": 1, "visit": 1, "cancel": 1, "switch": 1}),
+    "two workers, a supervisor and a cancel": Story(Short, {"duplicate": 1, "visit": 1, "cancel": 1, "switch": 2}),
     "an echo and a cancel, undone": Story(Short, {"echo": 1, "cancel": 1}, reject=_REFUSED),
     "an outage and a cancel": Story(Short, {"outage": 1, "cancel": 1}),
     "a lost answer and a cancel": Story(Short, {"lost": 1, "cancel": 1}),
