@@ -10,7 +10,7 @@ import io
 import json
 import logging
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -403,8 +403,3 @@ def world() -> Generator[World]:
     """Make a world."""
     with surroundings():
         yield World()
-
-
-def sagas_of(events: list[Event]) -> Iterator[str]:
-    """The ids of sagas that have a journal."""
-    yield from {event.saga_id: None for event in events if isinstance(event, Entered)}

@@ -228,7 +228,7 @@ class TestOperating:
 
 
 class TestSupervising:
-    REPORT: dict[str, Any] = {"recovered": 1, "untouched": 2, "failed": 0, "left": 3, "saga_ids": [SAGA_ID]}  # noqa: RUF012
+    REPORT: dict[str, Any] = {"recovered": 1, "untouched": 2, "failed": 0, "left": 3, "saga_ids": [SAGA_ID]}  # noqa: RUF012 - read only
 
     @pytest.mark.parametrize("command", [["recover"], ["local", "tick"]])
     def test_recovers_now(self, api: StubApi, run: Run, command: list[str]) -> None:
