@@ -23,8 +23,6 @@ import boto3
 from functions.create_zip import CreateZip, CreateZipRequest, Sources
 from functions.sources import Source
 
-__all__ = ["BenchmarkContext", "GeneratedS3", "generated_sources", "main"]
-
 MIB = 2**20
 LIMIT = 200 * MIB
 

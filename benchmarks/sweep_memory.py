@@ -27,8 +27,6 @@ from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import Order, Sweeper
 from sagas.store.checkpoints import Checkpoint, Standing
 
-__all__ = ["GeneratedS3", "GeneratedStandings", "Swept", "main"]
-
 MIB = 2**20
 LIMIT = 2 * MIB
 """How much more the whole may take than a tenth of it."""

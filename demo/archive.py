@@ -10,8 +10,6 @@ from typing import Any
 
 from demo.stack import Api, DemoFailed, LocalStack
 
-__all__ = ["archive_files"]
-
 _PREFIX = "sources/demo/"
 
 

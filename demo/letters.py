@@ -8,8 +8,6 @@ from typing import Any
 from demo.stack import Api, DemoFailed, LocalStack
 from sagas import SagaClient
 
-__all__ = ["redrive"]
-
 _KEY = "sources/demo/README.md"
 _PATIENCE = 60.0
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from demo.stack import Api, DemoFailed, LocalStack
 
-__all__ = ["Books", "buy", "fail_to_buy", "open_shop"]
-
 
 @dataclass(frozen=True)
 class Books:

@@ -10,8 +10,6 @@ from rich.table import Table
 
 from demo.shop import Books
 
-__all__ = ["console", "show_books", "show_timeline"]
-
 console = Console(highlight=False)
 if not console.is_terminal:
     console = Console(highlight=False, width=120)

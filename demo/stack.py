@@ -16,8 +16,6 @@ from typing import Any, cast
 import boto3
 import urllib3
 
-__all__ = ["OVER", "Api", "DemoFailed", "LocalStack", "local_stack"]
-
 DESCRIPTION = Path(".sagas/local.json")
 OVER = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED", "DEAD_LETTERED")
 _PATIENCE = 60.0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["archive_names"]
-
 
 def archive_names(keys: Sequence[str]) -> list[str]:
     """Return the path in the archive of each key: the key itself, without leading slashes.

@@ -18,8 +18,6 @@ from functions.shipments import Shipments
 from functions.stock import MAX_SKUS, Stock
 from sagas import Context, PermanentError, Retry, Saga, step
 
-__all__ = ["Address", "Capture", "Checkout", "CheckoutConfig", "CheckoutRequest", "Item", "Reservation", "Shipment"]
-
 SERVED_COUNTRIES = "AT BE CH DE DK ES FR IT LU NL PL SE"
 """Served unless the environment says otherwise."""
 

@@ -14,8 +14,6 @@ from functions.sources import Source, inspect_sources, read_source
 from functions.zip_stream import Entry, in_parts, stream_zip
 from sagas import CircuitBreaker, Context, Exhausted, OrphanSweep, Retry, S3Object, Saga, step
 
-__all__ = ["CreateZip", "CreateZipRequest", "Sources"]
-
 ARCHIVE = "archive.zip"
 
 PART_SIZE = 8 * 2**20

@@ -17,8 +17,6 @@ from typing import Any
 
 from sagas import PermanentError, Rejected
 
-__all__ = ["DECLINED_TOKEN", "Ledger"]
-
 DECLINED_TOKEN = "tok_declined"  # noqa: S105 - the well-known test token of a card that is always declined
 _CENT = Decimal("0.01")
 

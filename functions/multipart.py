@@ -6,8 +6,6 @@ import logging
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["MultipartUpload", "abort_unfinished"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from sagas import PermanentError
 
-__all__ = ["Shipments"]
-
 
 class Shipments:
     """Book and cancel, each once however often it is called.

@@ -9,8 +9,6 @@ from typing import Any
 from functions.archive_names import archive_names
 from sagas import PermanentError, Rejected
 
-__all__ = ["Source", "inspect_sources", "read_source"]
-
 MAX_SOURCES = 1_000
 MAX_TOTAL_BYTES = 20 * 2**30
 """What is compressed within the longest time a function may run, with a margin."""

@@ -18,8 +18,6 @@ from typing import Any
 
 from sagas import PermanentError, Rejected
 
-__all__ = ["MAX_SKUS", "Stock"]
-
 MAX_SKUS = 99
 """A DynamoDB transaction takes 100 items; the reservation is one."""
 

@@ -11,8 +11,6 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["Entry", "in_parts", "stream_zip"]
-
 # Zip's epoch. Real timestamps would make a retried archive differ from the first one.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3

@@ -9,8 +9,6 @@ from cdk_nag import AwsSolutionsChecks
 
 from infra.stack import ReferenceStack
 
-__all__ = ["build_app"]
-
 
 def build_app(outdir: str | None = None) -> App:
     """Make the app with its one stack, checked by cdk-nag when it is synthesized.

@@ -15,8 +15,6 @@ from functions.create_zip import CreateZip
 from sagas.cdk import FunctionOptions, SagaService
 from sagas.cdk.acknowledge import acknowledge, acknowledge_objects
 
-__all__ = ["ReferenceStack"]
-
 _SOURCES = "sources/*"
 _ARCHIVES = "create-zip/*"
 

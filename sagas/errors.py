@@ -21,21 +21,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = [
-    "Ambiguous",
-    "Cancelled",
-    "Conflict",
-    "DefinitionError",
-    "InvalidRequest",
-    "NotFound",
-    "PermanentError",
-    "Problem",
-    "Rejected",
-    "SagaError",
-    "TooLarge",
-    "Unavailable",
-]
-
 
 class SagaError(Exception):
     """Root of all errors of this library."""

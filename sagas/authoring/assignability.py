@@ -8,8 +8,6 @@ from typing import Any, get_args, get_origin
 
 from sagas.authoring.context import Context
 
-__all__ = ["can_hold", "can_hold_context", "is_optional"]
-
 
 def can_hold(annotation: Any, produced: Any) -> bool:
     """Tell whether every value of ``produced`` may stand where ``annotation`` does.

@@ -19,8 +19,6 @@ from sagas.authoring.signatures import Signature, read_signature
 from sagas.authoring.steps import StepOptions
 from sagas.errors import DefinitionError
 
-__all__ = ["MAX_RETRY_SECONDS", "MAX_TIMEOUT", "build"]
-
 MAX_TIMEOUT = 890
 """Seconds. Lambda ends a function after 900; the rest is for the commit."""
 

@@ -11,8 +11,6 @@ from sagas.authoring.shapes.compiler import shape_of, type_name
 from sagas.authoring.shapes.containers import Json, with_whole_numbers
 from sagas.errors import InvalidRequest
 
-__all__ = ["canonical", "content_hash", "decode", "encode", "json_schema"]
-
 _JSON = Json()
 
 

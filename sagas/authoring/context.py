@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 from sagas.errors import InvalidRequest
 
-__all__ = ["Context", "S3Object", "object_key"]
-
 
 @dataclass(frozen=True, slots=True)
 class S3Object:

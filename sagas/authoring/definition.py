@@ -10,8 +10,6 @@ from typing import Any, Literal
 
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, OrphanSweep, Retry
 
-__all__ = ["Parameter", "SagaDefinition", "Source", "StepDefinition", "UndoDefinition"]
-
 
 class Source(StrEnum):
     """Where the value of a parameter comes from."""

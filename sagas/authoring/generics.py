@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, get_args, get_origin
 
-__all__ = ["bindings", "has_type_variables", "substitute"]
-
 
 def bindings(type_: Any) -> dict[Any, Any]:
     """Return what each type variable met among the bases of ``type_`` stands for.

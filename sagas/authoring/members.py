@@ -8,8 +8,6 @@ from sagas.authoring.scope import Scope
 from sagas.authoring.steps import Compensation, Step
 from sagas.errors import DefinitionError
 
-__all__ = ["ClassBody", "Members", "collect"]
-
 AnyStep = Step[..., Any]
 AnyCompensation = Compensation[..., Any]
 

@@ -10,8 +10,6 @@ from datetime import timedelta
 from sagas.authoring.policies import AutoDisable, OrphanSweep
 from sagas.errors import DefinitionError
 
-__all__ = ["OPTION_NAMES", "SagaOptions", "kebab"]
-
 
 @dataclass(frozen=True, slots=True)
 class SagaOptions:

@@ -10,8 +10,6 @@ from typing import Literal, cast
 
 from sagas.errors import DefinitionError, PermanentError
 
-__all__ = ["AutoDisable", "CircuitBreaker", "Exhausted", "Jitter", "OrphanSweep", "Retry"]
-
 Jitter = Literal["none", "full"]
 _ErrorTypes = tuple[type[BaseException], ...]
 

@@ -20,8 +20,6 @@ from sagas.authoring.policies import AutoDisable, OrphanSweep
 from sagas.authoring.scope import Scope, resolve, scope_of
 from sagas.errors import DefinitionError
 
-__all__ = ["Saga", "definition_of"]
-
 ReqT = TypeVar("ReqT")
 
 _OPTIONS = "__saga_options__"

@@ -10,8 +10,6 @@ from typing import Any, cast
 
 from sagas.errors import DefinitionError
 
-__all__ = ["Scope", "resolve", "scope_of"]
-
 
 class Scope:
     """Names local to where a class is created.

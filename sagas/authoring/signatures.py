@@ -11,8 +11,6 @@ from sagas.authoring.generics import has_type_variables, substitute
 from sagas.authoring.scope import Scope, resolve
 from sagas.errors import DefinitionError
 
-__all__ = ["Signature", "read_signature"]
-
 MISSING: Any = inspect.Parameter.empty
 
 

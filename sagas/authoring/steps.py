@@ -10,8 +10,6 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self
 from sagas.authoring.policies import CircuitBreaker, Retry
 from sagas.errors import DefinitionError
 
-__all__ = ["DEFAULT_TIMEOUT", "Compensation", "Step", "StepOptions", "UndoOptions", "step"]
-
 DEFAULT_TIMEOUT = 30.0
 """Seconds an attempt of a step may take when it names no timeout."""
 

@@ -8,8 +8,6 @@ from typing import Any, cast
 from aws_cdk import Acknowledgment, Names, Reference, Stack, Tokenization, Validations
 from aws_cdk import aws_iam as iam
 
-__all__ = ["acknowledge", "acknowledge_objects"]
-
 
 def acknowledge(validations: Validations, reasons: Mapping[str, str]) -> None:
     """Accept findings of a construct and of everything below it.

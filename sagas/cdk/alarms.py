@@ -17,8 +17,6 @@ from sagas.cdk.lanes import Lane
 from sagas.cdk.options import METRICS_NAMESPACE
 from sagas.cdk.queues import SagaQueues
 
-__all__ = ["RUNBOOK", "Alarms", "LaneAlarms", "SagaAlarms", "ServiceAlarms", "saga_metric"]
-
 RUNBOOK = "docs/runbook.md"
 
 Topic = sns.ITopic | sns.TopicBase | None

@@ -23,8 +23,6 @@ from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import Tables
 from sagas.cdk.topology import mark
 
-__all__ = ["ROUTES", "ApiFunction", "Mount", "SagaApi", "shape_gateway_answers"]
-
 ROUTES: Mapping[str, tuple[str, ...]] = {
     "sagas": ("GET",),
     "sagas/{name}": ("POST",),

@@ -12,8 +12,6 @@ from sagas.cdk.lanes import Lane
 from sagas.cdk.options import FunctionOptions, Isolation
 from sagas.errors import DefinitionError
 
-__all__ = ["SHARED", "Catalogue"]
-
 _MOST_LANES = 40
 _MOST_RESOURCES = 490
 _OF_SERVICE, _OF_SAGA, _OF_LANE = 65, 9, 9

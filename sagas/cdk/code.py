@@ -14,8 +14,6 @@ from constructs import Construct
 from sagas.cdk.staging import built_once, copy_files, digest_of, names_under, source_files
 from sagas.errors import DefinitionError
 
-__all__ = ["CodeAssets", "packages_of", "requirements_of"]
-
 
 def packages_of(saga_classes: Iterable[type]) -> list[ModuleType]:
     """Return the top-level packages the classes live in, each once.

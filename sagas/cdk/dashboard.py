@@ -15,8 +15,6 @@ from sagas.cdk.alarms import RUNBOOK, saga_metric
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import Tables
 
-__all__ = ["ServiceDashboard"]
-
 _PERIOD = Duration.minutes(5)
 _WIDTH = 24
 _HEIGHT = 6

@@ -17,8 +17,6 @@ from sagas.cdk.queues import SagaQueues, base_url
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
 
-__all__ = ["check_size", "lane_environment", "service_environment"]
-
 _LIMIT = 4096
 """Bytes that Lambda allows for all variables of a function together."""
 

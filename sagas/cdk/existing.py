@@ -13,8 +13,6 @@ from constructs import Construct
 
 from sagas.errors import DefinitionError
 
-__all__ = ["EXPIRES", "AnyResource", "AnyTable", "Keys", "TableForm", "check_table", "mounted_api"]
-
 AnyTable = dynamodb.ITable | dynamodb.Table | dynamodb.TableV2
 AnyResource = apigateway.IResource | apigateway.Resource | apigateway.ResourceBase
 

@@ -27,8 +27,6 @@ from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import Tables
 from sagas.cdk.topology import mark
 
-__all__ = ["Deployable", "LaneFunction", "SagaFunction"]
-
 # Casts to an interface, here and elsewhere: jsii's classes name private parameters otherwise than their interfaces do.
 _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
 

@@ -12,8 +12,6 @@ from constructs import Construct
 from sagas.authoring.definition import SagaDefinition
 from sagas.cdk.lanes import Lane
 
-__all__ = ["TOKEN", "Home", "homes_of", "token_of"]
-
 _LANES = 40
 """Lanes of a nested stack. With what a saga has besides they stay under the 500 resources that a stack takes, and under
 the 200 outputs by which the service's own stack knows them."""

@@ -9,8 +9,6 @@ from sagas.authoring.definition import SagaDefinition, StepDefinition
 from sagas.cdk.options import FunctionOptions
 from sagas.errors import DefinitionError
 
-__all__ = ["Lane"]
-
 _LAMBDA_MAX = 900
 _SPARE = 10
 """Seconds a function has beyond its step's timeout, to record the outcome."""

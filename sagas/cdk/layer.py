@@ -20,8 +20,6 @@ from constructs import Construct
 import sagas
 from sagas.cdk.staging import built_once, copy_files, digest_of, names_under, source_files
 
-__all__ = ["Layers", "PackagingError", "build_layer", "pinned_requirements"]
-
 _DISTRIBUTION = "lambda-sagas"
 
 _IN_THE_RUNTIME = frozenset({"boto3", "botocore", "s3transfer", "urllib3", "python-dateutil", "jmespath", "six"})

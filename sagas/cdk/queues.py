@@ -15,8 +15,6 @@ from sagas.cdk.lanes import Lane
 from sagas.cdk.topology import mark
 from sagas.messaging.routes import derived_name
 
-__all__ = ["SagaQueues", "base_url"]
-
 _RETENTION = Duration.days(14)
 _DEAD_LETTERS = "dead-letters"
 """No step is called like this: its name would be no identifier."""

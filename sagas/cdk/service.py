@@ -37,8 +37,6 @@ from sagas.cdk.supervisor import Supervisor
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
 
-__all__ = ["SagaService"]
-
 AnyStep = Step[..., Any]
 
 

@@ -8,8 +8,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["CACHE", "built_once", "copy_files", "digest_of", "source_files"]
-
 CACHE = Path(".sagas/cache")
 """Where built assets are kept, under the directory the CDK app runs in."""
 

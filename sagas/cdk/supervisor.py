@@ -18,8 +18,6 @@ from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import Tables
 from sagas.cdk.topology import mark
 
-__all__ = ["Supervisor"]
-
 _TIMEOUT = 300
 _RECOVER_EVERY = Duration.minutes(1)
 _SWEEP_EVERY = Duration.hours(1)

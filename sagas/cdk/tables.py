@@ -16,8 +16,6 @@ from sagas.cdk.options import ServiceOptions
 from sagas.cdk.topology import mark
 from sagas.errors import DefinitionError
 
-__all__ = ["AUDIT", "BY_NAME_INDEX", "CONTROL", "OPEN_INDEX", "Tables"]
-
 OPEN_INDEX = "open"
 BY_NAME_INDEX = "by_name"
 

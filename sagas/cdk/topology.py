@@ -5,8 +5,6 @@ from __future__ import annotations
 from aws_cdk import CfnResource
 from constructs import IConstruct
 
-__all__ = ["METADATA_KEY", "mark"]
-
 METADATA_KEY = "sagas"
 
 

@@ -9,8 +9,6 @@ from sagas.cli.times import moment, span
 from sagas.client import ErrorView, SagaView, StepView
 from sagas.core.times import epoch
 
-__all__ = ["advice"]
-
 _NEXT = {
     "PENDING": "Its first step is about to begin.",
     "WAITING": "It waits for a signal.",

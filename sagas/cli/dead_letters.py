@@ -13,8 +13,6 @@ from sagas.cli.tables import dead_letter_table
 from sagas.cli.target import Target, on_target
 from sagas.client import DeadLetter, Pruned, Redrive
 
-__all__ = ["app"]
-
 app = typer.Typer(help="The dead-letter queue of a saga type.", no_args_is_help=True)
 
 

@@ -14,8 +14,6 @@ import typer
 
 from sagas.cli.output import fail, say
 
-__all__ = ["init"]
-
 _SUFFIX = ".tmpl"
 """Of every file of the template, so that no tool takes it for code, tests or settings of this library."""
 

@@ -17,8 +17,6 @@ from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
 from sagas.local.stack import down as end_stack
 from sagas.local.stack import up as start_stack
 
-__all__ = ["app"]
-
 app = typer.Typer(help="The stack on this machine, in an embedded emulator of AWS.", no_args_is_help=True)
 
 

@@ -6,8 +6,6 @@ import typer
 
 from sagas.cli import dead_letters, init, local, operating, reading, supervising
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="sagas",
     help="Sagas on AWS serverless.",

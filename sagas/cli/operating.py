@@ -12,8 +12,6 @@ from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
 from sagas.client import DefinitionView
 
-__all__ = ["add_to"]
-
 _Note = Annotated[str, typer.Option(help="Why; kept in the audit trail.")]
 
 

@@ -8,8 +8,6 @@ from typing import Any, NoReturn
 import typer
 from rich.console import Console, RenderableType
 
-__all__ = ["display", "emit", "fail", "plain", "say", "screen"]
-
 _PIPE_WIDTH = 400
 """Columns where nobody reads along: no line is broken for them."""
 

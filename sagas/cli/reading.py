@@ -14,8 +14,6 @@ from sagas.cli.watching import report, watch
 from sagas.client import Page
 from sagas.core.states import SagaStatus
 
-__all__ = ["Name", "SagaId", "Timeout", "Watch", "add_to"]
-
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the saga type.", show_default=False)]
 SagaId = Annotated[str, typer.Argument(metavar="ID", help="Id of the saga.", show_default=False)]
 Watch = Annotated[bool, typer.Option("--watch", help="Show the steps until the saga is over or waits for a person.")]

@@ -11,8 +11,6 @@ from sagas.cli.reading import Name
 from sagas.cli.target import Target, on_target
 from sagas.client import RecoveryView, SweepView
 
-__all__ = ["StaleAfter", "add_to", "show_recovery"]
-
 StaleAfter = Annotated[
     float | None, typer.Option(min=0, help="Seconds of silence that count as a stall; each saga's own by default.")
 ]

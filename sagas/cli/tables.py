@@ -15,8 +15,6 @@ from sagas.cli.output import plain
 from sagas.cli.times import between, clock_time, moment
 from sagas.client import AuditEntry, DeadLetter, DefinitionView, SagaView, StepView, Summary
 
-__all__ = ["audit_table", "coloured", "dead_letter_table", "definition_table", "list_table", "saga_page"]
-
 _STYLES = {
     "COMPLETED": "green",
     "COMPENSATED": "yellow",

@@ -14,8 +14,6 @@ from sagas.cli.output import fail
 from sagas.client import SagaClient
 from sagas.errors import Ambiguous, InvalidRequest, SagaError, Unavailable
 
-__all__ = ["Target", "on_target"]
-
 P = ParamSpec("P")
 
 _PANEL = "Which service"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from sagas.core.times import epoch
 
-__all__ = ["between", "clock_time", "moment", "span"]
-
 
 def moment(text: str) -> str:
     """Return ``2026-11-21 08:44:42 UTC`` for an ISO 8601 time in UTC."""

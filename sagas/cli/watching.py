@@ -16,8 +16,6 @@ from sagas.client import SagaClient, SagaView, StepView
 from sagas.core.states import SagaStatus
 from sagas.engine.clock import SystemClock
 
-__all__ = ["report", "watch"]
-
 _NOT_COMPLETED, _STILL_UNDER_WAY, _INTERRUPTED = 3, 4, 130
 """Exit codes."""
 

@@ -9,8 +9,6 @@ from typing import Any, cast
 
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
 
-__all__ = ["Answer", "error_of"]
-
 _RETRY_AFTER = 5.0
 """Seconds, where the answer does not say."""
 _SIMPLE: Mapping[int, type[SagaError]] = {404: NotFound, 409: Conflict, 413: TooLarge}

@@ -12,8 +12,6 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 
 from sagas.errors import SagaError, Unavailable
 
-__all__ = ["code_of", "connect", "open_session", "translated"]
-
 _TRANSIENT = (
     "InternalFailure", "RequestThrottled", "ServiceException", "ServiceUnavailable", "Throttling",
     "ThrottlingException", "TooManyRequestsException",

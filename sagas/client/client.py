@@ -21,8 +21,6 @@ from sagas.client.views import AuditEntry, DefinitionView, Page, RecoveryView, S
 from sagas.client.waiting import Wait
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 
-__all__ = ["SagaClient"]
-
 RequestT = TypeVar("RequestT")
 
 _LONGEST_KEY = 256

@@ -14,8 +14,6 @@ from sagas.client.aws import code_of, translated
 from sagas.core.times import iso
 from sagas.errors import SagaError
 
-__all__ = ["DeadLetter", "DeadLetterQueue", "Kept", "Pruned", "Redrive"]
-
 _HOLD = 120
 """Seconds for which messages are out of others' sight while they are looked at."""
 _WAIT = 1

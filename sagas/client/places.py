@@ -14,8 +14,6 @@ import boto3
 from sagas.client.aws import connect, translated
 from sagas.errors import SagaError
 
-__all__ = ["Places", "local_places", "stack_places"]
-
 _METADATA_KEY = "sagas"
 """Under which a template says which resource is which part."""
 _NESTED = "AWS::CloudFormation::Stack"

@@ -9,8 +9,6 @@ from sagas.client.dead_letters import DeadLetter
 from sagas.client.views import AuditEntry, SagaView
 from sagas.errors import NotFound
 
-__all__ = ["Judge"]
-
 _OVER = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")
 _DEAD = "DEAD_LETTERED"
 

@@ -14,8 +14,6 @@ from sagas.client.aws import code_of, translated
 from sagas.client.views import RecoveryView, SweepView
 from sagas.errors import InvalidRequest, NotFound, SagaError
 
-__all__ = ["Supervisor", "connect_lambda"]
-
 _LONGEST_CALL = 310
 """Seconds to wait for an answer: a little more than the function's own timeout."""
 _SWEEP_SECONDS = 15.0

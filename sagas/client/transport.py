@@ -19,8 +19,6 @@ from botocore.httpsession import URLLib3Session
 from sagas.client.answers import Answer, error_of
 from sagas.errors import Ambiguous, InvalidRequest, NotFound, Problem, SagaError, Unavailable
 
-__all__ = ["Transport", "path_of"]
-
 _CONNECT_TIMEOUT, _READ_TIMEOUT = 5.0, 35.0
 """Seconds. API Gateway itself answers after 29."""
 _TRIES = 2

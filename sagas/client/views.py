@@ -4,19 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-__all__ = [
-    "AuditEntry",
-    "DefinitionView",
-    "ErrorView",
-    "Page",
-    "ProgressView",
-    "RecoveryView",
-    "SagaView",
-    "StepView",
-    "Summary",
-    "SweepView",
-]
-
 
 class ErrorView(TypedDict):
     """An error by its kind and its text; ``step`` is named where the error is not listed under its step."""

@@ -10,8 +10,6 @@ from sagas.client.views import SagaView
 from sagas.core.states import OVER, SagaStatus
 from sagas.errors import Unavailable
 
-__all__ = ["Wait", "at_rest"]
-
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _GROWTH = 1.5
 _FAILURES = 3

@@ -11,16 +11,6 @@ from sagas.core.plan import Plan
 from sagas.core.rules import fence, gone, owed, patient_until, waits
 from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus, StepStatus
 
-__all__ = [
-    "cancel_asked",
-    "compensate_asked",
-    "message_arrived",
-    "message_arrived_late",
-    "resolve_asked",
-    "retry_asked",
-    "stall_noticed",
-]
-
 
 def _claimed(state: SagaState, lease: Lease) -> SagaState:
     return replace(state, lease=lease, token=state.token + 1)

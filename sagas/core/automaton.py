@@ -30,8 +30,6 @@ from sagas.core.plan import Plan
 from sagas.core.rules import has_failed, needs_attention
 from sagas.core.states import OVER, SagaState, SagaStatus
 
-__all__ = ["TABLE", "Row", "decide"]
-
 S = SagaStatus
 _UNDONE = (S.COMPENSATING, S.COMPENSATED, S.CANCELLED, S.COMPENSATION_FAILED)
 _TURNED = (S.COMPENSATING, S.COMPENSATED, S.CANCELLED)

@@ -15,8 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-__all__ = ["PATIENCE", "Admission", "BreakerState", "Limits", "Verdict", "admit", "report"]
-
 PATIENCE = 5.0
 """Seconds after which a message that met somebody else's probe looks again."""
 

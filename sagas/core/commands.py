@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from sagas.core.events import Fact
 from sagas.core.states import SagaState
 
-__all__ = ["Command", "Decision", "Die", "Discard", "Postpone", "Refuse", "Run", "Send", "Write"]
-
 
 @dataclass(frozen=True, slots=True)
 class Run:

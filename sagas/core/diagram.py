@@ -11,8 +11,6 @@ from sagas.core.automaton import ROWS, Row
 from sagas.core.events import CompensationStarted
 from sagas.core.states import OVER, SagaStatus, StepStatus
 
-__all__ = ["mermaid", "page"]
-
 S, T = SagaStatus, StepStatus
 
 _SAGA = {

@@ -11,34 +11,6 @@ from typing import ClassVar
 
 from sagas.core.states import DeadLetter, Lease
 
-__all__ = [
-    "FACTS",
-    "Arrival",
-    "CancelAsked",
-    "CancelRequested",
-    "CompensateAsked",
-    "CompensationAttemptFailed",
-    "CompensationFailed",
-    "CompensationStarted",
-    "Event",
-    "Fact",
-    "Failure",
-    "MessageArrived",
-    "Recovered",
-    "RecoveryExhausted",
-    "Redriven",
-    "ResolveAsked",
-    "Resolved",
-    "RetryAsked",
-    "SagaFailed",
-    "StallNoticed",
-    "StepCompensated",
-    "StepCompleted",
-    "StepDeadLettered",
-    "StepFailed",
-    "StepLost",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:

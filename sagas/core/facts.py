@@ -10,25 +10,6 @@ from sagas.core.plan import Plan
 from sagas.core.rules import forward, gone, next_undo, out_of_budget, owed, undo_out_of_budget, undoable, waits
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 
-__all__ = [
-    "cancel_requested",
-    "compensation_started",
-    "recovered",
-    "recovery_exhausted",
-    "redriven",
-    "resolved",
-    "saga_failed",
-    "step_compensated",
-    "step_completed",
-    "step_dead_lettered",
-    "step_failed",
-    "step_lost",
-    "undo_attempt_failed",
-    "undo_failed",
-    "undoing_exhausted",
-    "undos_redriven",
-]
-
 
 def _committed(state: SagaState) -> SagaState:
     return replace(state, seq=state.seq + 1)

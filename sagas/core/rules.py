@@ -21,21 +21,6 @@ from sagas.core.events import (
 from sagas.core.plan import Plan
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 
-__all__ = [
-    "fence",
-    "forward",
-    "gone",
-    "has_failed",
-    "needs_attention",
-    "next_undo",
-    "out_of_budget",
-    "owed",
-    "patient_until",
-    "undo_out_of_budget",
-    "undoable",
-    "waits",
-]
-
 _FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING)
 _LONGEST_PATIENCE = 10
 """Doublings at most."""

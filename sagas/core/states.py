@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-__all__ = ["OVER", "DeadLetter", "Lease", "Progress", "SagaState", "SagaStatus", "StepState", "StepStatus"]
-
 
 class SagaStatus(StrEnum):
     """Where a saga stands."""

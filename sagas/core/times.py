@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["epoch", "iso"]
-
 
 def iso(seconds: float) -> str:
     """Return ``2026-11-21T08:44:42.123Z`` for epoch seconds."""

@@ -32,8 +32,6 @@ from sagas.store.payloads import Payloads
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import tables_for
 
-__all__ = ["Deployment", "assemble", "from_environment", "settings_from"]
-
 
 @dataclass(frozen=True, slots=True)
 class Deployment:

@@ -30,8 +30,6 @@ from sagas.store.entries import details_of
 from sagas.store.faults import Fenced
 from sagas.store.journal import Journal
 
-__all__ = ["Attempt", "Tools", "failure_of", "lease_for"]
-
 T = TypeVar("T")
 
 SKEW = 1.0

@@ -23,8 +23,6 @@ from sagas.errors import NotFound, Unavailable
 from sagas.messaging.message import Message
 from sagas.messaging.queues import LONGEST_DELAY
 
-__all__ = ["BreakerStore", "Breakers"]
-
 _GOOD_FOR = 1.5
 """Seconds for which a breaker that was read is believed; never longer than it would stay open."""
 _HEARSAY = 5.0

@@ -8,8 +8,6 @@ import time
 import uuid
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock", "claimed_at", "uuid7"]
-
 _OWNER_TIME_DIGITS = 11
 
 

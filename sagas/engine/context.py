@@ -17,8 +17,6 @@ from sagas.authoring.context import object_key
 from sagas.engine.clock import Clock
 from sagas.errors import Cancelled
 
-__all__ = ["StepContext"]
-
 _CANCEL_CHECK = 4.0
 """Seconds for which the answer to "was it cancelled?" is good; the contract allows five."""
 

@@ -11,8 +11,6 @@ from sagas.core.states import Progress, SagaState
 from sagas.engine.clock import Clock
 from sagas.errors import SagaError
 
-__all__ = ["Heartbeat", "Leases"]
-
 _SHORTEST = 0.25
 """Seconds between two extensions at least."""
 

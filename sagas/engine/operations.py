@@ -17,8 +17,6 @@ from sagas.errors import Conflict, InvalidRequest, Problem, Unavailable
 from sagas.store.control import ControlItems
 from sagas.store.faults import Fenced
 
-__all__ = ["Operations"]
-
 _TRIES = 5
 _MOST_PROBLEMS = 1_000
 """Unknown steps that are told one by one."""

@@ -14,8 +14,6 @@ from sagas.errors import InvalidRequest
 from sagas.store.checkpoints import Standing
 from sagas.store.objects import Listed
 
-__all__ = ["Kind", "StandingStore", "SweepReport", "inspect", "kind_of", "saga_id_of", "too_many"]
-
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 _UNDONE = frozenset({SagaStatus.COMPENSATED, SagaStatus.CANCELLED, SagaStatus.COMPENSATION_FAILED})

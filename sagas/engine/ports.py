@@ -10,8 +10,6 @@ from sagas.messaging.message import Message
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 
-__all__ = ["Controls", "Observer", "Postbox", "Quiet", "Watcher"]
-
 
 class Controls(Protocol):
     """The control items; see ``sagas.store.control.ControlItems``."""

@@ -12,8 +12,6 @@ from sagas.core.states import Progress, SagaState
 from sagas.engine.clock import Clock
 from sagas.errors import SagaError
 
-__all__ = ["INTERVAL", "Notes", "ProgressReport"]
-
 INTERVAL = 2.0
 """Seconds from the first word, and between two writes at least: a short step costs nothing."""
 _LONGEST = 200

@@ -18,8 +18,6 @@ from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 from sagas.store.listing import Listing, Page
 
-__all__ = ["Reader"]
-
 _ROOM = 4_000_000
 """Bytes of payloads one answer may hold: Lambda's limit is 6 MB."""
 

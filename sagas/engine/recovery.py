@@ -16,8 +16,6 @@ from sagas.store.faults import Fenced
 from sagas.store.listing import Listing, Place
 from sagas.store.mapping import due_at
 
-__all__ = ["Recovery", "Report"]
-
 SUPERVISOR = "supervisor"
 _LONGEST_LIST = 10_000
 _UNKNOWN_PAUSE = 600.0

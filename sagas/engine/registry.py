@@ -14,8 +14,6 @@ from sagas.core.plan import Plan, StepPlan
 from sagas.core.states import StepState
 from sagas.errors import NotFound
 
-__all__ = ["Registry", "SagaType", "plan_for"]
-
 
 def _step_plan(step: StepDefinition) -> StepPlan:
     return StepPlan(

@@ -15,8 +15,6 @@ from sagas.messaging.message import Message
 from sagas.messaging.report import Report
 from sagas.store.entries import Entry, fact_of
 
-__all__ = ["Reports"]
-
 _LARGEST = 200_000
 """Bytes of a message's body; SQS takes a MiB, and every postponement is a receive."""
 _LONGEST_PAUSE = 30.0

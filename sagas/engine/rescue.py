@@ -17,8 +17,6 @@ from sagas.engine.settler import Note, Settled, Settler
 from sagas.engine.worker import message_for
 from sagas.store.control import ControlItems
 
-__all__ = ["Rescue"]
-
 _LEASE = 30.0
 """Seconds for which a saga is held while nothing but the journal is written."""
 

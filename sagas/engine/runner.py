@@ -14,8 +14,6 @@ from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDe
 from sagas.core.states import SagaState
 from sagas.errors import PermanentError, SagaError
 
-__all__ = ["Runner", "StepExited", "inputs_needed"]
-
 REQUEST_SEQ = 1
 """The journal entry that holds the request."""
 

@@ -18,8 +18,6 @@ from sagas.store.entries import Entry, details_of, fact_of
 from sagas.store.faults import CancelWon, Fenced, Refused
 from sagas.store.journal import Journal
 
-__all__ = ["Note", "Settled", "Settler"]
-
 
 @dataclass(frozen=True, slots=True)
 class Note:

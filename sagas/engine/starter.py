@@ -22,8 +22,6 @@ from sagas.store.definitions import Definitions
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 
-__all__ = ["KEY_PATTERN", "LONGEST_KEY", "Disabled", "KeyReused", "Started", "Starter", "id_for_key"]
-
 _SURELY_SENT = 4.0
 """Seconds after which a saga that nobody claimed may lack its first message. A second one does no harm."""
 LONGEST_KEY = 256

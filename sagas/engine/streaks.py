@@ -20,8 +20,6 @@ from sagas.store.control import ControlItems
 from sagas.store.definitions import Activity, Definitions, FailedSaga
 from sagas.store.listing import Listing
 
-__all__ = ["Streaks"]
-
 _PAGE = 100
 _PAGES = 10
 """How far back a success is looked for: among the thousand sagas that were started last."""

@@ -27,8 +27,6 @@ from sagas.store.checkpoints import Checkpoint, Checkpoints, Standings
 from sagas.store.objects import GONE, Listed, Objects, connect_s3
 from sagas.store.tables import tables_for
 
-__all__ = ["ARCHIVE", "CheckpointStore", "Order", "Sweeper", "sweeper_of"]
-
 ARCHIVE = "archive/"
 """What an archived object's key begins with, before its own. The CDK construct permits it by the same name."""
 

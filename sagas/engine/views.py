@@ -12,8 +12,6 @@ from sagas.core.times import iso
 from sagas.engine.clock import claimed_at
 from sagas.store.entries import Entry
 
-__all__ = ["audit_view", "saga_view", "summary_view"]
-
 _FAILURES = ("StepFailed", "StepLost", "CompensationAttemptFailed", "CompensationFailed")
 _ENDS = (*_FAILURES, "StepCompleted", "StepCompensated")
 

@@ -23,8 +23,6 @@ from sagas.messaging.message import Message
 from sagas.store.faults import Fenced
 from sagas.store.idempotency import ClaimRecord
 
-__all__ = ["Invocation", "Worker", "message_for"]
-
 _ROUNDS = 200
 """A message is looked at again after each thing done for it; more often than this it is left to its queue."""
 _SHORT_WAIT = 1.0

@@ -11,8 +11,6 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError, Servic
 from sagas.engine.starter import Disabled, KeyReused
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
 
-__all__ = ["MalformedBody", "answer", "answer_error", "answer_unexpected", "error"]
-
 
 class MalformedBody(SagaError):
     """The body is not JSON."""

@@ -20,8 +20,6 @@ from sagas.handlers.inputs import Request, checked_id
 from sagas.handlers.telemetry import frames, telemetry
 from sagas.store.listing import Place
 
-__all__ = ["handler", "reset"]
-
 _SEQ = re.compile(r"[0-9]{1,9}")
 
 

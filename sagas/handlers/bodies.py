@@ -10,8 +10,6 @@ from sagas.authoring.codec import decode, json_schema
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.inputs import Request
 
-__all__ = ["Change", "Note", "Resolution", "describe_body", "read_body"]
-
 _LONGEST_TEXT = 4_000
 """Characters a text may have: a page of the audit trail, which shows a hundred of them, must fit into an answer."""
 

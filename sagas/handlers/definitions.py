@@ -17,8 +17,6 @@ from sagas.handlers.inputs import Request
 from sagas.handlers.openapi import describe
 from sagas.store.definitions import Activity
 
-__all__ = ["add_definition_routes"]
-
 
 def _step_view(step: StepDefinition) -> dict[str, Any]:
     return {

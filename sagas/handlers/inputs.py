@@ -14,8 +14,6 @@ from sagas.core.states import SagaStatus
 from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge
 from sagas.handlers.answers import MalformedBody
 
-__all__ = ["LARGEST_BODY", "Request", "checked_id"]
-
 LARGEST_BODY = 256 * 1024
 """Bytes a body may have."""
 

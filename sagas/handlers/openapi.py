@@ -11,8 +11,6 @@ from sagas.engine.starter import KEY_PATTERN, LONGEST_KEY
 from sagas.handlers.bodies import Change, Note, Resolution, describe_body
 from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, page, ref
 
-__all__ = ["describe"]
-
 _ERRORS: dict[str, tuple[str, str]] = {
     "400": ("The body is not JSON, or the call is no proper HTTP.", "malformed_body bad_request"),
     "403": ("The call is not signed or not allowed, or there is no such path and method.", "forbidden"),

@@ -9,8 +9,6 @@ from sagas.authoring.policies import Exhausted
 from sagas.core.events import FACTS
 from sagas.core.states import SagaStatus, StepStatus
 
-__all__ = ["Json", "answer_schemas", "error_schema", "one_of", "page", "ref", "text"]
-
 Json = dict[str, Any]
 
 _TIME: Json = {"type": "string", "format": "date-time"}

@@ -20,8 +20,6 @@ from sagas.handlers.telemetry import frames, telemetry
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.queues import LONGEST_DELAY, LONGEST_HIDING
 
-__all__ = ["handler"]
-
 _SPARE_RECEIVES = 3
 """Receives kept back so that postponing a message never pushes it into the dead-letter queue."""
 _MOST_HOPS = 2_000

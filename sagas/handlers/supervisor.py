@@ -13,8 +13,6 @@ from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.sweeping import is_number, sweep
 from sagas.handlers.telemetry import telemetry
 
-__all__ = ["handler", "reset"]
-
 _SPARE = 5.0
 """Seconds kept back at the end of an invocation: the saga at hand must not be left half recovered."""
 

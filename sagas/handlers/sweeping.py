@@ -15,8 +15,6 @@ from sagas.engine.sweep import Order, Sweeper, sweeper_of
 from sagas.errors import InvalidRequest, NotFound, Problem
 from sagas.handlers.telemetry import telemetry
 
-__all__ = ["is_number", "sweep"]
-
 _RESERVE = 20.0
 """Seconds kept back, of a long invocation, for the page at hand: it takes a second or two, with retries longer."""
 

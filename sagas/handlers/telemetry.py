@@ -13,8 +13,6 @@ from aws_lambda_powertools.metrics import MetricUnit
 from sagas.core.events import Fact
 from sagas.core.states import SagaState, StepStatus
 
-__all__ = ["Telemetry", "frames", "telemetry"]
-
 _TRACE_VARIABLE = "_X_AMZN_TRACE_ID"
 _FRAMES = 5
 

@@ -8,15 +8,6 @@ from typing import Any
 
 from sagas.local.assembly import Asset, Stack
 
-__all__ = [
-    "as_deployable",
-    "needed_assets",
-    "ttl_attributes",
-    "with_local_paths",
-    "without_layers",
-    "without_signatures",
-]
-
 _LAYER = "AWS::Lambda::LayerVersion"
 _API_HANDLER = "sagas.handlers.api.handler"
 

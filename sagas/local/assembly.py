@@ -13,8 +13,6 @@ from typing import Any
 from sagas.local.errors import LocalStackError
 from sagas.local.nested import flattened
 
-__all__ = ["Asset", "Stack", "read_assembly"]
-
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time a zip can hold: equal files make equal archives."""
 

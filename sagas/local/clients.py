@@ -7,8 +7,6 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-__all__ = ["Clients"]
-
 
 class Clients:
     """Makes clients of one endpoint.

@@ -21,8 +21,6 @@ from sagas.local.assembly import Asset, Stack
 from sagas.local.clients import Clients
 from sagas.local.errors import LocalStackError
 
-__all__ = ["Deployed", "Deployer"]
-
 _DEADLINE = 120.0
 _POLL = 0.1
 

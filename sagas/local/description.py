@@ -12,8 +12,6 @@ from sagas.local.clients import Clients
 from sagas.local.deployment import Deployed
 from sagas.local.errors import LocalStackError
 
-__all__ = ["Description", "describe"]
-
 _METADATA_KEY = "sagas"
 """Under which the constructs mark, in the template, which resource is which part."""
 

@@ -20,8 +20,6 @@ from hypercorn.config import Config
 
 from sagas.local.files import hold_lock
 
-__all__ = ["main"]
-
 _POLL = 0.05
 _QUIET = 3
 """Polls in a row that must find nothing running: a message is taken a moment before its function starts."""

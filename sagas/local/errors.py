@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LocalStackError"]
-
 
 class LocalStackError(Exception):
     """The local stack could not be started, deployed or stopped."""

@@ -7,8 +7,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["Files", "hold_lock"]
-
 
 class Files:
     """Paths of one project's local stack.

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-__all__ = ["flattened"]
-
 _NESTED = "AWS::CloudFormation::Stack"
 _VARIABLE = re.compile(r"\$\{([^!}][^}]*)\}")
 _SECTIONS = ("Conditions", "Mappings")

@@ -17,8 +17,6 @@ from pathlib import Path
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
 
-__all__ = ["PATIENCE", "REGION", "Emulator", "end_process", "require_free_port"]
-
 REGION = "us-east-1"
 PATIENCE = 30.0
 """Seconds that running functions get to finish when the stack stops."""

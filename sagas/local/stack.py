@@ -18,8 +18,6 @@ from sagas.local.files import Files
 from sagas.local.process import REGION, Emulator, end_process, require_free_port, runs_functions_itself
 from sagas.local.synthesis import synthesize
 
-__all__ = ["Settings", "Stopped", "deploy_to_endpoint", "down", "up"]
-
 
 class Stopped(BaseException):
     """A signal asked the local stack to end. Like KeyboardInterrupt, not an error."""

@@ -15,8 +15,6 @@ from pathlib import Path
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
 
-__all__ = ["synthesize"]
-
 
 def synthesize(app: str, files: Files) -> Path:
     """Run the app and return the directory with its templates.

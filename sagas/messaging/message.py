@@ -11,8 +11,6 @@ from typing import Any, cast
 from sagas.errors import InvalidRequest, Problem
 from sagas.messaging.report import Report, problems_of, report_of
 
-__all__ = ["Message", "parse_record"]
-
 _FIELDS: dict[str, type] = {"saga_id": str, "saga": str, "step": str, "index": int, "undo": bool, "dispatch": int}
 _OPTIONAL: dict[str, type] = {"hops": int, "correlation_id": str}
 _LONGEST_NAME = 256

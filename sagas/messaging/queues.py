@@ -16,8 +16,6 @@ from sagas.errors import Unavailable
 from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
 
-__all__ = ["LONGEST_DELAY", "Queues"]
-
 LONGEST_DELAY = 900
 """Seconds: SQS's limit on ``DelaySeconds``."""
 LONGEST_HIDING = 41_000

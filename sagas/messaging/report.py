@@ -10,8 +10,6 @@ from typing import Any, cast
 from sagas.core.times import epoch
 from sagas.errors import Problem
 
-__all__ = ["Report", "problems_of", "report_of"]
-
 _FIELDS: dict[str, type] = {
     "action": str,
     "attempt": int,

@@ -11,8 +11,6 @@ from typing import Any
 
 from sagas.errors import NotFound
 
-__all__ = ["Routes", "derived_name"]
-
 _ROOM = 64
 """Characters of a derived name before its token. SQS takes 80 in all."""
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")

@@ -9,8 +9,6 @@ from sagas.core.times import epoch, iso
 from sagas.store.faults import Refused, translated
 from sagas.store.tables import Tables
 
-__all__ = ["BreakerItems"]
-
 
 class BreakerItems:
     """Reads breakers, and replaces one if nobody else did meanwhile."""

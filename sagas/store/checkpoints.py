@@ -10,8 +10,6 @@ from sagas.core.times import epoch, iso
 from sagas.store.faults import translated
 from sagas.store.tables import Tables
 
-__all__ = ["Checkpoint", "Checkpoints", "Standing", "Standings"]
-
 _ASKED = ["saga_id", "saga", "status", "attention"]  # PynamoDB takes no tuple
 
 

@@ -16,8 +16,6 @@ from sagas.store.mapping import attributes_of, progress_of, shard_of, state_of, 
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
-__all__ = ["ControlItems"]
-
 _FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
 _READY = (StepStatus.PENDING.value, StepStatus.RETRYING.value)
 

@@ -10,8 +10,6 @@ from sagas.core.times import epoch, iso
 from sagas.store.faults import Refused, translated
 from sagas.store.tables import Tables
 
-__all__ = ["Activity", "Definitions", "FailedSaga"]
-
 _GOOD_FOR = 5.0
 """Seconds for which an answer is kept: a start costs no read of its own."""
 

@@ -8,8 +8,6 @@ from typing import Any, cast
 from pynamodb.attributes import Attribute
 from pynamodb.constants import MAP
 
-__all__ = ["DocumentAttribute"]
-
 
 class DocumentAttribute(Attribute[dict[str, Any]]):
     """An object of JSON builtins, in DynamoDB's own types so that it can be read in the console."""

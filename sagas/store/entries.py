@@ -9,8 +9,6 @@ from sagas.core import events as ev
 from sagas.core.states import DeadLetter
 from sagas.core.times import epoch, iso
 
-__all__ = ["Entry", "details_of", "fact_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -12,8 +12,6 @@ from pynamodb.exceptions import PynamoDBException, TransactWriteError
 from sagas.core.states import SagaState
 from sagas.errors import Ambiguous, SagaError, Unavailable
 
-__all__ = ["CancelWon", "Fenced", "Refused", "translated"]
-
 _REFUSED = "ConditionalCheckFailedException"
 _TRANSIENT = frozenset(
     {

@@ -17,8 +17,6 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
 )
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 
-__all__ = ["ClaimRecord", "Claimant"]
-
 
 class Claimant(Protocol):
     """One attempt, as the persistence layer sees it."""

@@ -12,8 +12,6 @@ from sagas.store.faults import Fenced, Refused, translated
 from sagas.store.payloads import Payloads
 from sagas.store.tables import Tables
 
-__all__ = ["Journal"]
-
 
 class Journal:
     """Entries of all sagas, in the audit table."""

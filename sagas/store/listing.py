@@ -18,9 +18,6 @@ from sagas.store.mapping import ATTENTION
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
-__all__ = ["Listing", "Page", "Place"]
-
-
 _LONGEST_PART = 64
 """Characters of a sort key or an id, which a cursor made by hand may exceed: DynamoDB refuses keys over 1,024 bytes."""
 

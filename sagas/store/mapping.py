@@ -12,8 +12,6 @@ from sagas.core.times import epoch, iso
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import DeadAttribute, StepAttribute
 
-__all__ = ["attributes_of", "due_at", "progress_of", "shard_of", "state_of", "step_of"]
-
 _TIMES = ("not_before", "lost_until", "cancel_requested_at", "attention")
 _PLAIN = (
     "rejected",

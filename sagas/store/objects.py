@@ -14,8 +14,6 @@ from sagas.errors import SagaError
 from sagas.store.faults import translated
 from sagas.store.settings import StoreSettings
 
-__all__ = ["GONE", "PAGE", "Listed", "Objects", "Page", "connect_s3"]
-
 PAGE = 1_000
 """Keys S3 lists, and deletes, in one request at most."""
 

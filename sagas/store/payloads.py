@@ -18,8 +18,6 @@ from sagas.errors import TooLarge
 from sagas.store.faults import translated
 from sagas.store.settings import StoreSettings
 
-__all__ = ["Payloads"]
-
 _DIGITS = 32
 """Hexadecimal digits of SHA-256 in a key: enough that nobody finds two requests that share it."""
 

@@ -21,8 +21,6 @@ from pynamodb.models import Model
 from sagas.store.documents import DocumentAttribute
 from sagas.store.settings import StoreSettings
 
-__all__ = ["CONNECT_TIMEOUT", "READ_TIMEOUT", "RETRIES", "Tables", "tables_for"]
-
 CONNECT_TIMEOUT = 2.0
 """Seconds. botocore's own default is 60, longer than most steps may take."""
 READ_TIMEOUT = 5.0

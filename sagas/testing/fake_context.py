@@ -10,8 +10,6 @@ from typing import Any
 from sagas.authoring.context import object_key
 from sagas.errors import Cancelled
 
-__all__ = ["FakeContext"]
-
 _EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 """When a test's attempt begins, if it does not say: always the same, so that tests repeat."""
 

@@ -29,8 +29,6 @@ from enum import StrEnum
 from itertools import combinations
 from typing import Any, TypeVar, cast
 
-__all__ = ["Fault", "Point", "ProcessDied", "Trial", "Wire", "crash_points"]
-
 T = TypeVar("T")
 Answers = Mapping[str, Callable[[str, dict[str, Any]], Any]]
 Plan = tuple["Point", ...]

@@ -25,8 +25,6 @@ from sagas.errors import Rejected
 from sagas.store.entries import Entry, details_of
 from sagas.testing.fake_context import FakeContext
 
-__all__ = ["Failing", "Rehearsal"]
-
 Failing = BaseException | type[BaseException]
 """What an attempt raises instead of running."""
 _BEGINNING = datetime(2030, 1, 1, tzinfo=UTC).timestamp()

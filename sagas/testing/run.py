@@ -13,8 +13,6 @@ from sagas.authoring.saga import Saga, definition_of
 from sagas.engine.views import audit_view
 from sagas.testing.rehearsal import Failing, Rehearsal
 
-__all__ = ["Outcome", "Record", "run"]
-
 _SAGA_ID = "00000000-0000-7000-8000-000000000000"
 
 

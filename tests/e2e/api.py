@@ -11,8 +11,6 @@ from botocore.awsrequest import AWSRequest
 
 from tests.e2e.stack import Stack, poll
 
-__all__ = ["Api"]
-
 _ENDS = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED", "DEAD_LETTERED")
 
 

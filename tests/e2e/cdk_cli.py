@@ -13,8 +13,6 @@ import pytest
 
 from tests.e2e.stack import REPOSITORY
 
-__all__ = ["command", "install", "make", "run"]
-
 # What is installed is taken as it is, whatever its time says: other tests are using it.
 _MAKE = ("make", "-s", "-o", f"{sys.prefix}/.installed", f"VENV={sys.prefix}")
 

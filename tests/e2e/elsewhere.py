@@ -22,8 +22,6 @@ from sagas.client.places import stack_places
 from tests.e2e.cdk_cli import install, make
 from tests.e2e.stack import Stack, run_sagas, start
 
-__all__ = ["Account", "AtEndpoint", "Elsewhere", "InAccount", "Place", "chosen"]
-
 _APP = "python -m tests.e2e.account.app"
 
 

@@ -19,8 +19,6 @@ import schemathesis
 from functions.checkout import CheckoutRequest
 from sagas.authoring.codec import json_schema
 
-__all__ = ["answers_have_one_shape", "map_body", "only_a_disabled_type_is_unavailable", "what_fits_is_taken"]
-
 _UNSAID = re.compile(
     r"query\.cursor"  # none of an earlier answer
     r"|\$\.steps\[\d+\]"  # no step of this saga

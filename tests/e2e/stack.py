@@ -18,19 +18,6 @@ from botocore.config import Config
 
 from sagas import SagaClient
 
-__all__ = [
-    "PACE",
-    "REPOSITORY",
-    "Running",
-    "Stack",
-    "free_port",
-    "launch",
-    "poll",
-    "processes_of",
-    "run_sagas",
-    "start",
-]
-
 REPOSITORY = Path(__file__).resolve().parents[2]
 SAGAS = str(Path(sys.executable).parent / "sagas")
 PACE = float(os.environ.get("SAGAS_E2E_PACE", "1"))

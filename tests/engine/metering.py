@@ -12,8 +12,6 @@ from botocore.client import BaseClient
 
 from tests.engine.conftest import World
 
-__all__ = ["KILOBYTE", "Meter", "item_size", "metered"]
-
 KILOBYTE = 1024
 
 

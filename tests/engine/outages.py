@@ -13,16 +13,6 @@ from sagas.errors import Unavailable
 from sagas.messaging.message import Message, parse_record
 from tests.support.bench import Bench
 
-__all__ = [
-    "DONE",
-    "REQUEST",
-    "Begin",
-    "Outage",
-    "carried",
-    "lost_at",
-    "outage",
-]
-
 REQUEST = {"item": "train"}
 DONE = ["book:1", "pay:1", "tell:1"]
 

@@ -20,27 +20,6 @@ from tests.engine.conftest import World
 from tests.support.aws import REGION
 from tests.support.sagas import Order as Request
 
-__all__ = [
-    "BUCKET",
-    "ENVIRONMENT",
-    "MIN_AGE",
-    "Astray",
-    "Desk",
-    "Gone",
-    "Later",
-    "Look",
-    "Loop",
-    "Make",
-    "Own",
-    "Proxy",
-    "Shelf",
-    "Slow",
-    "Zip",
-    "checkpoint",
-    "clean",
-    "desk",
-    "taking",
-]
 Make = Callable[..., World]
 BUCKET = "zips"
 MIN_AGE = timedelta(hours=48)

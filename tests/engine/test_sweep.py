@@ -10,9 +10,7 @@ import pytest
 from botocore.client import BaseClient
 
 from sagas.engine.sweep import Order
-from tests.engine.sweeping import MIN_AGE, Desk, checkpoint, clean, desk
-
-__all__ = ["clean", "desk"]
+from tests.engine.sweeping import MIN_AGE, Desk, checkpoint
 
 IN_FLIGHT = ("PENDING", "RUNNING", "WAITING", "COMPENSATING", "DEAD_LETTERED")
 

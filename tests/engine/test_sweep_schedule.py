@@ -11,10 +11,7 @@ import pytest
 from sagas.core.times import epoch
 from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import Order
-from tests.engine.sweeping import Astray, Desk, Gone, Look, Proxy, Shelf, Zip, checkpoint, clean, desk, taking
-
-__all__ = ["clean", "desk"]
-
+from tests.engine.sweeping import Astray, Desk, Gone, Look, Proxy, Shelf, Zip, checkpoint, taking
 
 # Several at once
 

@@ -19,8 +19,6 @@ from tests.engine.conftest import World
 from tests.support.aws import REGION, Stack
 from tests.support.engines import emulator
 
-__all__ = ["StillClock", "Timeline", "emulated", "timeline"]
-
 
 class StillClock:
     """A clock that stands still until it is moved. It begins at the real time, which moto stamps messages with."""

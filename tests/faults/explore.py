@@ -10,8 +10,6 @@ from tests.faults.invariants import check, unshaken
 from tests.faults.scenarios import SCENARIOS, Scenario
 from tests.faults.world import World
 
-__all__ = ["Figures", "Violation", "explore"]
-
 
 class Violation(Exception):
     """An invariant does not hold."""

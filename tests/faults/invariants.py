@@ -13,8 +13,6 @@ from sagas.testing.faults import DELAYS, Fault, Plan
 from tests.faults.mailbox import Letter
 from tests.faults.world import Began, Effect, Entered, Event, Rows, World
 
-__all__ = ["Remains", "check", "check_order", "check_rest"]
-
 _REPORTS = frozenset({"StepCompleted", "StepFailed", "StepLost"})
 _UNDO_REPORTS = frozenset({"StepCompensated", "CompensationAttemptFailed", "CompensationFailed"})
 _UNDONE = (SagaStatus.COMPENSATED, SagaStatus.CANCELLED)

@@ -9,8 +9,6 @@ from typing import Any
 
 from tests.support.bench import ManualClock
 
-__all__ = ["Letter", "Mailbox"]
-
 VISIBILITY = 60.0
 """Seconds a received message stays hidden: longer than a function may take."""
 

@@ -10,8 +10,6 @@ from tests.faults.explore import Figures, explore
 from tests.faults.rules import RULES
 from tests.faults.world import World
 
-__all__ = ["MUTANTS", "Mutant", "missed"]
-
 
 @dataclass(frozen=True, slots=True)
 class Mutant:

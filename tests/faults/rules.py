@@ -19,8 +19,6 @@ from sagas.store.entries import Entry
 from sagas.store.faults import Fenced, Refused, translated
 from sagas.store.journal import Journal
 
-__all__ = ["RULES", "Rule"]
-
 Off = Callable[[], AbstractContextManager[Any]]
 
 

@@ -12,8 +12,6 @@ from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.errors import Rejected
 
-__all__ = ["CLASSES", "STAGE", "Bulky", "Guarded", "Halting", "Order", "Pair", "Parked", "Short", "Stage", "Started"]
-
 _NOW = Retry.constant(max_retries=2, delay=0.0)
 _LATER = Retry.constant(max_retries=2, delay=3.0)
 _PARK = Retry.constant(max_retries=1, delay=3.0, on_exhausted=Exhausted.DEAD_LETTER)

@@ -9,8 +9,6 @@ from sagas.authoring.context import Context
 from tests.faults.sagas import STAGE
 from tests.faults.world import World
 
-__all__ = ["SCENARIOS", "Scenario"]
-
 _ALWAYS = 99
 
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-__all__ = ["KEYS", "MemoryTables", "refusal"]
-
 Item = dict[str, Any]
 Operand = Callable[[Item, "Names"], Any]
 Test = Callable[[Item, "Names"], bool]

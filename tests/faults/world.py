@@ -36,8 +36,6 @@ from tests.faults.tables import MemoryTables
 from tests.support.aws import REGION, LambdaContext
 from tests.support.bench import ManualClock
 
-__all__ = ["Began", "Effect", "Entered", "Event", "Rows", "World", "rows_of", "surroundings", "world"]
-
 LIFETIME = 40.0
 """Seconds a function may act."""
 TICK = 60.0

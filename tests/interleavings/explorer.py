@@ -16,8 +16,6 @@ from tests.interleavings.replay import Replay
 from tests.interleavings.snapshot import Snapshot
 from tests.interleavings.watch import Violation
 
-__all__ = ["Exploration", "Story", "explore"]
-
 
 @dataclass(frozen=True, slots=True)
 class Story:

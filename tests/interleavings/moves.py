@@ -13,8 +13,6 @@ from tests.interleavings.replay import LIFETIME, LOST, Answer, Process, Replay, 
 from tests.interleavings.snapshot import Actor, Execution, Mail, Shelf, Snapshot
 from tests.interleavings.watch import Violation, wrong_start, wrong_write
 
-__all__ = ["DISTURBANCES", "Move", "Moves"]
-
 DISTURBANCES = (
     "crash",  # a process dies
     "late",  # a process dies, the request it was making lands whenever it likes

@@ -7,8 +7,6 @@ from typing import Any
 from tests.interleavings.replay import Answer, History, Process, Replay, Request
 from tests.interleavings.snapshot import Actor
 
-__all__ = ["Processes"]
-
 
 class Processes:
     """Knows each process's next request; asks ``replay`` once for each history."""

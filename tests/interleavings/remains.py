@@ -12,8 +12,6 @@ from tests.faults.world import Began, Event, Rows, rows_of
 from tests.interleavings.replay import Replay
 from tests.interleavings.snapshot import Snapshot
 
-__all__ = ["Remains"]
-
 
 @dataclass(frozen=True, slots=True)
 class Remains:

@@ -31,8 +31,6 @@ from tests.faults.sagas import STAGE
 from tests.faults.tables import MemoryTables
 from tests.support.aws import REGION, LambdaContext
 
-__all__ = ["LIFETIME", "LOST", "Answer", "History", "Process", "Replay", "Request"]
-
 LIFETIME = 40.0
 """Seconds a function may act."""
 _BASE = "https://sqs.eu-central-1.amazonaws.com/123456789012"

@@ -15,8 +15,6 @@ from tests.faults.mailbox import VISIBILITY, Letter
 from tests.faults.tables import MemoryTables
 from tests.interleavings.replay import Answer, Request
 
-__all__ = ["Actor", "Execution", "Mail", "Shelf", "Snapshot"]
-
 _Fields = tuple[str, str, str, float, float, int]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tests.faults.sagas import Parked, Short, Started
 from tests.interleavings.explorer import Story
 
-__all__ = ["LONG", "MISSED", "SHORT", "STANDING_IN"]
-
 _REFUSED = frozenset({"second"})
 _ALWAYS = 9
 

@@ -11,8 +11,6 @@ from tests.faults.mailbox import Letter
 from tests.faults.tables import MemoryTables
 from tests.interleavings.snapshot import Execution
 
-__all__ = ["Violation", "wrong_start", "wrong_write"]
-
 _NOTHING: dict[str, Any] = {}
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 
-__all__ = ["Books", "Place", "check_books"]
-
 _RESERVATION = "reservation#"
 _UNDONE = (SagaStatus.COMPENSATED, SagaStatus.CANCELLED)
 _NEITHER = (StepStatus.FAILED, StepStatus.RETRYING, StepStatus.COMPENSATION_FAILED)

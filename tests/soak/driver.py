@@ -15,8 +15,6 @@ from sagas.errors import Ambiguous, Conflict, InvalidRequest, SagaError, Unavail
 from tests.soak.harbour import Harbour
 from tests.soak.lives import Life
 
-__all__ = ["Course", "Driver"]
-
 _HANDS = 4
 """Calls of the API at a time."""
 _INSISTENCE = 100.0

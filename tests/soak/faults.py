@@ -27,8 +27,6 @@ from typing import Any, cast
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
-__all__ = ["CALM", "Injector", "Kind", "Settings", "Struck", "drawn", "saga_of", "struck"]
-
 
 class Kind(StrEnum):
     """What goes wrong at a request."""

@@ -20,8 +20,6 @@ from tests.soak.harbour import Harbour
 from tests.soak.lives import INITIALLY
 from tests.soak.sagas import BOOKINGS, CLASSES, SHORT_LEASES
 
-__all__ = ["Findings", "findings"]
-
 _REVIVED = frozenset({"Redriven", "CompensationStarted", "CancelRequested", "Resolved"})
 _UNSURE = frozenset({"ConnectTimeoutError", "ReadTimeoutError"})
 

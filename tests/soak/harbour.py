@@ -21,8 +21,6 @@ from tests.faults.mailbox import Letter
 from tests.soak.faults import CALM, Settings
 from tests.soak.lives import INITIALLY
 
-__all__ = ["Harbour", "harbour"]
-
 _AT_ONCE = 100
 """Items a batch may ask for."""
 _COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed")

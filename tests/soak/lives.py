@@ -10,8 +10,6 @@ from typing import Any
 from sagas.engine.starter import id_for_key
 from tests.soak.work import Order
 
-__all__ = ["INITIALLY", "Life", "lives"]
-
 INITIALLY: Mapping[str, int] = {"book": 100_000, "lamp": 100_000, "chair": 100_000, "none": 0}
 """What is put in stock, by SKU."""
 

@@ -13,8 +13,6 @@ from tests.soak.findings import Findings, findings
 from tests.soak.harbour import Harbour, harbour
 from tests.soak.lives import lives
 
-__all__ = ["Figures", "Settings", "soak"]
-
 _RECOVERING = ("StepLost", "Recovered", "RecoveryExhausted", "Redriven")
 _PATIENCE = 120.0
 """Seconds that sagas under way get to come to rest when no more are started, and queues to run dry after them."""

@@ -13,8 +13,6 @@ from functions.checkout import Checkout
 from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, step
 from tests.soak.work import Order, Taken, Work, bulk_of
 
-__all__ = ["BOOKINGS", "CLASSES", "SHORT_LEASES", "Bulky", "Halting", "Journey", "Parked", "Single", "Trade"]
-
 _SOON = Retry.constant(max_retries=3, delay=0.1)
 _GROWING = Retry.exponential(max_retries=3, base_delay=0.2)
 _LATER = Retry.exponential(max_retries=3, base_delay=1.0, max_delay=2.0, jitter="full")

@@ -13,8 +13,6 @@ from functions.ledger import Ledger
 from functions.stock import Stock
 from sagas import Context, PermanentError, Rejected
 
-__all__ = ["Order", "Taken", "Work", "bulk_of"]
-
 _BULK = 20_000
 """Characters: more than a journal entry keeps."""
 

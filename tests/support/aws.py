@@ -11,8 +11,6 @@ import boto3
 
 from sagas.authoring.saga import definition_of
 
-__all__ = ["REGION", "LambdaContext", "Stack", "client", "create_tables"]
-
 REGION = "eu-central-1"
 
 

@@ -18,8 +18,6 @@ from sagas.messaging.message import parse_record
 from sagas.messaging.routes import Routes
 from tests.support.aws import LambdaContext, Stack
 
-__all__ = ["Bench", "Death", "ManualClock", "once"]
-
 
 class Death(BaseException):
     """The process dies here. Not an Exception: nothing may catch it."""

@@ -8,8 +8,6 @@ from typing import Any
 
 import jsonschema_rs
 
-__all__ = ["Description"]
-
 
 class Description:
     """An OpenAPI document, by which answers are checked.

@@ -19,8 +19,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["ENGINES", "Engine", "dynamodb_local", "emulator", "engine"]
-
 _REPOSITORY = Path(__file__).parents[2]
 _VERSION = "3.1.0"
 _LIBRARIES = _REPOSITORY / ".sagas" / "cache" / "dynamodb-local" / _VERSION

@@ -8,8 +8,6 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-__all__ = ["FULL", "anything", "examples", "texts"]
-
 FULL = os.environ.get("SAGAS_PROOF") == "full"
 """Whether there is time."""
 

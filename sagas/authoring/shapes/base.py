@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from sagas.errors import Problem, SagaError
 
-__all__ = ["MAX_DEPTH", "Definitions", "Path", "Problems", "Shape", "Token", "UnsupportedType", "token_of", "too_deep"]
-
 MAX_DEPTH = 100
 """Levels of nesting a value may have. Python's own limit on recursion is not far above."""
 

@@ -9,8 +9,6 @@ from typing import Any, cast
 from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, Token, UnsupportedType, token_of
 from sagas.authoring.shapes.scalars import has_surrogate, whole
 
-__all__ = ["Choice", "enum_choice", "literal_choice"]
-
 
 class Choice(Shape):
     """A fixed list of values.

@@ -21,8 +21,6 @@ from sagas.authoring.shapes.records import Field, Record
 from sagas.authoring.shapes.scalars import SCALARS, Float, Integer
 from sagas.authoring.shapes.unions import Union
 
-__all__ = ["shape_of", "type_name"]
-
 _S = TypeVar("_S", bound=Shape)
 Namespace = Mapping[str, Any]
 

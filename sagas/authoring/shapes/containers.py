@@ -10,8 +10,6 @@ from typing import Any, cast
 from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, too_deep
 from sagas.authoring.shapes.scalars import Boolean, Float, Integer, Null, String, whole
 
-__all__ = ["Array", "FixedArray", "Json", "Mapping", "with_whole_numbers"]
-
 
 class Array(Shape):
     """A list, set, frozenset or variadic tuple: an array whose items have one type.

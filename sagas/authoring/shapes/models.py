@@ -10,8 +10,6 @@ from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, too_
 from sagas.authoring.shapes.containers import Json, with_whole_numbers
 from sagas.authoring.shapes.records import Field
 
-__all__ = ["Model", "is_model"]
-
 _JSON = Json()
 _DEFS = "#/$defs/"
 

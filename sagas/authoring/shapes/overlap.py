@@ -14,8 +14,6 @@ from sagas.authoring.shapes.records import Record
 from sagas.authoring.shapes.scalars import Boolean, Formatted, Integer, Null, String
 from sagas.authoring.shapes.unions import Union
 
-__all__ = ["captures", "first_capture"]
-
 
 def first_capture(members: list[Shape]) -> tuple[Shape, Shape] | None:
     """Return the first member that takes what a later one writes, and that one; None if a union of them is sound."""

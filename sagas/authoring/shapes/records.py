@@ -8,8 +8,6 @@ from typing import Any, cast
 
 from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, token_of, too_deep
 
-__all__ = ["Field", "Record"]
-
 
 @dataclass(frozen=True, slots=True)
 class Field:

@@ -15,8 +15,6 @@ import msgspec
 
 from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape
 
-__all__ = ["SCALARS", "Boolean", "Float", "Formatted", "Integer", "Null", "String", "has_surrogate", "whole"]
-
 MAX_INTEGER_BITS = 4_096
 """Beyond it Python itself refuses to write an integer as decimal digits (its limit is 4,300 digits)."""
 

@@ -7,8 +7,6 @@ from typing import Any
 from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, token_of
 from sagas.authoring.shapes.scalars import Float
 
-__all__ = ["Union"]
-
 
 class Union(Shape):
     """One of several types: the first member that fits.

@@ -10,8 +10,6 @@ from tests.e2e.trials.app import trials_stack
 
 from aws_cdk import App, CfnResource, RemovalPolicy, Stack  # isort: skip - sagas.cdk names the Node that jsii is to use
 
-__all__ = ["main"]
-
 _PROTECTED = ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable")
 
 

@@ -10,8 +10,6 @@ from tests.e2e.nested.sagas import Long, Short
 from aws_cdk import App, CfnOutput, Stack  # isort: skip - sagas.cdk names the Node that jsii is to use
 from aws_cdk import aws_s3 as s3  # isort: skip
 
-__all__ = ["build_app"]
-
 
 def build_app(outdir: str | None = None) -> App:
     """Make the app; its templates go to ``outdir``, or where ``CDK_OUTDIR`` says."""

@@ -9,8 +9,6 @@ from typing import Any
 
 from sagas import Context, Retry, Saga, step
 
-__all__ = ["LENGTH", "TAKEN", "Long", "Short"]
-
 LENGTH = 42
 TAKEN = (1, 2, 41, 42)
 """The steps that new sagas take, some in the first nested stack and some in the second. Each costs a process."""

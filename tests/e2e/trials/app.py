@@ -9,9 +9,6 @@ from aws_cdk import App, CfnOutput, Stack  # isort: skip - sagas.cdk names the N
 from aws_cdk import aws_dynamodb as dynamodb  # isort: skip
 
 
-__all__ = ["trials_stack"]
-
-
 def trials_stack(app: App, id: str) -> Stack:
     """Add a stack of the sagas on trial, and the table in which they note what was executed."""
     stack = Stack(app, id)

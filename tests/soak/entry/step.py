@@ -9,8 +9,6 @@ from sagas.handlers import step
 from tests.soak import sagas as _sagas
 from tests.soak.entry import invocation
 
-__all__ = ["handler"]
-
 _ = _sagas  # loaded with the function rather than in its first invocation
 
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-__all__ = ["Asked", "StubApi", "a_saga", "a_step", "an_error", "serving"]
-
 SAGA_ID = "01a1fd82-30a8-780f-adb2-367c651cfde6"
 BEGAN = "2026-11-21T09:48:50.216Z"
 

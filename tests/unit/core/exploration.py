@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from sagas.core.states import SagaStatus
 from tests.unit.core.world import Violation, World, canonical
 
-__all__ = ["Report", "explore"]
-
 
 @dataclass(slots=True)
 class Report:

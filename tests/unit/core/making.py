@@ -11,22 +11,6 @@ from sagas.core.commands import Decision
 from sagas.core.plan import Plan, StepPlan
 from sagas.core.states import Lease, SagaState, SagaStatus, StepState, StepStatus
 
-__all__ = [
-    "BOOM",
-    "HELD",
-    "LAPSED",
-    "MINE",
-    "NOW",
-    "S",
-    "T",
-    "after",
-    "apply",
-    "message",
-    "plan",
-    "saga",
-    "step",
-]
-
 S = SagaStatus
 T = StepStatus
 NOW = 1_000.0

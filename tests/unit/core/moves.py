@@ -24,8 +24,6 @@ from tests.unit.core.world import (
     check_end,
 )
 
-__all__ = ["Moves"]
-
 Move = tuple[str, World]
 _FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING)
 

@@ -17,8 +17,6 @@ from sagas.core.commands import Send
 from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus, StepState, StepStatus
 from tests.unit.core.making import NOW
 
-__all__ = ["IDLE", "Actor", "Budget", "Ghost", "Message", "Violation", "World", "canonical", "initial"]
-
 LATER = NOW + 20
 LIVE = Lease("owner", NOW + 10, LATER)
 EXPIRED = Lease("owner", NOW - 1, LATER)

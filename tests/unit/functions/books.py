@@ -11,8 +11,6 @@ import boto3
 from functions.checkout import Address, Checkout, CheckoutConfig, CheckoutRequest, Item
 from sagas.testing import FakeContext
 
-__all__ = ["Shop", "checkout", "context", "order"]
-
 CONFIG = CheckoutConfig("stock", "ledger", "shipments", frozenset({"CH"}))
 _KEYS = {"stock": "sku", "ledger": "payment_key", "shipments": "shipment_key"}
 
