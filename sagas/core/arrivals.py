@@ -8,7 +8,7 @@ from sagas.core import events as ev
 from sagas.core.commands import Decision, Die, Discard, Postpone, Refuse, Run, Write
 from sagas.core.facts import send_current
 from sagas.core.plan import Plan
-from sagas.core.rules import fence, gone, owed, patient_until, waits
+from sagas.core.rules import fence, gone, next_fact, patient_until, waits
 from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus, StepStatus
 
 
@@ -52,7 +52,7 @@ def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now:
         return _taken_over(plan, state, event.lease, now)
     if state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at:
         return _dead_arrived(state, event)
-    fact = owed(plan, state)
+    fact = next_fact(plan, state)
     if waits(state, fact, now):
         return Decision(state, (Postpone(state.lost_until),))
     if isinstance(fact, ev.StepDeadLettered):
@@ -134,7 +134,7 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
         return Decision(state)
     if _interrupted(state):
         return _taken_over(plan, state, event.lease, now)
-    fact = owed(plan, state)
+    fact = next_fact(plan, state)
     if waits(state, fact, now) or (state.status is SagaStatus.DEAD_LETTERED and fact is None):
         return Decision(state)
     if fact is not None and not isinstance(fact, ev.StepDeadLettered):

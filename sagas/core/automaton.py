@@ -10,7 +10,7 @@ together:
 2.  *Strictly backward.* No row leads from COMPENSATING, or from the end, to RUNNING. (An operator's retry of a
     DEAD_LETTERED saga does, which is why DEAD_LETTERED is neither.)
 3.  *Something is always owed.* After each fact the state tells what comes next: another fact the holder owes
-    (``rules.owed``), the current message, or nothing because the saga is over or waits for a person. Every fact
+    (``rules.next_fact``), the current message, or nothing because the saga is over or waits for a person. Every fact
     uses up something finite (steps, attempts, patience), so once events stop the saga has ended or waits.
 
 ``decide`` looks the pair (status, kind of event) up in ``TABLE``; what is not in the table does nothing. Leaving the

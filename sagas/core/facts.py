@@ -7,7 +7,7 @@ from dataclasses import replace
 from sagas.core import events as ev
 from sagas.core.commands import Command, Decision, Send, Write
 from sagas.core.plan import Plan
-from sagas.core.rules import forward, gone, next_undo, out_of_budget, owed, undo_out_of_budget, undoable, waits
+from sagas.core.rules import forward, gone, next_fact, next_undo, out_of_budget, undo_out_of_budget, undoable, waits
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 
 
@@ -28,7 +28,7 @@ def send_current(state: SagaState) -> Send:
 
 def _proceed(plan: Plan, state: SagaState, now: float) -> Decision:
     """After a commit: go on journaling what is owed, or release the lease and send the current message."""
-    fact = owed(plan, state)
+    fact = next_fact(plan, state)
     if fact is None:
         idle = state.over or state.status is SagaStatus.DEAD_LETTERED
         return _released(state) if idle else _released(state, send_current(state))
@@ -103,7 +103,7 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
     after = after.with_step(fact.index, replace(step, status=status, lost=True))
     if exhausted:
         after = replace(after, error_seq=after.seq)
-    dead = owed(plan, after)
+    dead = next_fact(plan, after)
     if isinstance(dead, ev.StepDeadLettered) and not gone(dead):
         return _released(after, send_current(after))
     return _proceed(plan, after, now)
@@ -124,7 +124,7 @@ def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, 
 
 def saga_failed(plan: Plan, state: SagaState, fact: ev.SagaFailed, now: float) -> Decision:
     """End FAILED."""
-    if state.lease is None or owed(plan, state) != fact:
+    if state.lease is None or next_fact(plan, state) != fact:
         return Decision(state)
     return _released(replace(_committed(state), status=SagaStatus.FAILED))
 
@@ -229,10 +229,10 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
         return Decision(state)
     stalls = state.recovery_attempts + (1 if fact.stall else 0)
     after = replace(_committed(state), recovery_attempts=stalls, dispatch=state.dispatch + 1)
-    fact_owed = owed(plan, after)
-    if isinstance(fact_owed, ev.RecoveryExhausted) or gone(fact_owed):
-        return Decision(after, (Write(fact_owed),))
-    if waits(after, fact_owed, now):
+    following = next_fact(plan, after)
+    if isinstance(following, ev.RecoveryExhausted) or gone(following):
+        return Decision(after, (Write(following),))
+    if waits(after, following, now):
         after = replace(after, not_before=max(after.not_before, after.lost_until))
     return _released(after, send_current(after))
 

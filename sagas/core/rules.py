@@ -58,7 +58,7 @@ def undo_out_of_budget(plan: Plan, state: SagaState) -> bool:
     return step.undo_attempts - step.undo_granted >= plan.steps[state.cursor].undo_executions
 
 
-def owed(plan: Plan, state: SagaState) -> Fact | None:
+def next_fact(plan: Plan, state: SagaState) -> Fact | None:
     """The fact that whoever holds the lease must journal next, without running user code; none if work is next."""
     if state.status in (*_FORWARD, SagaStatus.DEAD_LETTERED) and state.cancel_requested_at:
         return CompensationStarted("cancel") if state.cancelling else CancelRequested()
@@ -68,18 +68,18 @@ def owed(plan: Plan, state: SagaState) -> Fact | None:
     if forward(state) and state.recovery_exhausted:
         return CompensationStarted("recovery")
     if state.undoing:
-        return _owed_by_missing_undo(plan, state)
-    return _owed_by_missing_step(plan, state) or _owed_by_exhaustion(plan, state) if forward(state) else None
+        return _fact_after_missing_undo(plan, state)
+    return _fact_after_missing_step(plan, state) or _fact_after_exhaustion(plan, state) if forward(state) else None
 
 
-def _owed_by_missing_step(plan: Plan, state: SagaState) -> Fact | None:
+def _fact_after_missing_step(plan: Plan, state: SagaState) -> Fact | None:
     step = state.current
     if step is None or not plan.steps[state.cursor].gone or step.status not in _READY:
         return None
     return StepDeadLettered(state.cursor, failure=Failure.code_gone(f"step {step.name!r}", state.saga))
 
 
-def _owed_by_missing_undo(plan: Plan, state: SagaState) -> Fact | None:
+def _fact_after_missing_undo(plan: Plan, state: SagaState) -> Fact | None:
     step = state.steps[state.cursor]
     if plan.steps[state.cursor].has_undo or step.status is StepStatus.COMPENSATING:
         return None
@@ -87,7 +87,7 @@ def _owed_by_missing_undo(plan: Plan, state: SagaState) -> Fact | None:
     return CompensationFailed(state.cursor, step.undo_attempts, failure)
 
 
-def _owed_by_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
+def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
     step = state.current
     if step is None or step.status is not StepStatus.FAILED:
         return None
@@ -111,7 +111,7 @@ def fence(plan: Plan, state: SagaState, now: float) -> Fact:
         if undo_out_of_budget(plan, state):
             return CompensationFailed(state.cursor, step.undo_attempts, StepLost.failure)
         return CompensationAttemptFailed(state.cursor, step.undo_attempts, StepLost.failure)
-    fact = owed(plan, state)
+    fact = next_fact(plan, state)
     unfit = fact is None or waits(state, fact, now) or isinstance(fact, StepDeadLettered)
     return Recovered(stall=False) if unfit or fact is None else fact
 

@@ -9,7 +9,7 @@ from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Command, Write
 from sagas.core.plan import Plan
-from sagas.core.rules import gone, owed
+from sagas.core.rules import gone, next_fact
 from sagas.core.states import DeadLetter, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
@@ -100,7 +100,7 @@ class Settler:
 
     def _superseded(self, plan: Plan, state: SagaState, fact: ev.Fact) -> Settled:
         """The fact no longer fits the state: a cancel came first, so go on with what is owed now."""
-        pending = owed(plan, state)
+        pending = next_fact(plan, state)
         if pending is None or pending == fact:
             raise Fenced(f"{fact.action} does not fit the saga any more")
         return Settled(state, (Write(pending),))

@@ -238,7 +238,7 @@ class Moves:
 
     def _superseded(self, world: World, number: int, actor: Actor, fact: ev.Fact) -> Iterator[Move]:
         assert actor.held is not None
-        pending = rules.owed(self.plan, actor.held)
+        pending = rules.next_fact(self.plan, actor.held)
         if pending is None or pending == fact:
             if actor.held.token == world.control.token:
                 raise Violation(f"I5: the holder's own {fact} does not fit")

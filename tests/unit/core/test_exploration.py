@@ -129,7 +129,7 @@ def _owes_nothing_to_a_cancel(plan: Plan, state: SagaState) -> ev.Fact | None:
     return _OWED(plan, replace(state, cancel_requested_at=0.0))
 
 
-_OWED = rules.owed
+_OWED = rules.next_fact
 
 
 def _undoing_is_never_given_up(plan: Plan, state: SagaState) -> ev.Fact | None:
@@ -177,10 +177,10 @@ MISTAKES: list[tuple[str, str, Callable[..., Any], tuple[Any, ...], str]] = [
     ("a crash", "fence", _fence_tells_nothing, (arrivals,), "I5: the holder's own Recovered"),
     ("nothing happens", "undoable", _no, (rules,), "I4: step 0 completed, was not undone"),
     ("a crash", "_interrupted", _no, (arrivals,), "I7"),
-    ("a cancel", "owed", _owes_nothing_to_a_cancel, (rules, facts, arrivals), "I7"),
+    ("a cancel", "next_fact", _owes_nothing_to_a_cancel, (rules, facts, arrivals), "I7"),
     (
         "losses beyond patience",
-        "owed",
+        "next_fact",
         _undoing_is_never_given_up,
         (rules, facts, arrivals),
         "I5: it stalls beyond its patience",

@@ -15,7 +15,7 @@ from sagas.core import facts
 from sagas.core.automaton import ROWS, TABLE, decide
 from sagas.core.commands import Decision, Refuse, Run, Write
 from sagas.core.plan import Plan, StepPlan
-from sagas.core.rules import needs_attention, owed
+from sagas.core.rules import needs_attention, next_fact
 from sagas.core.states import OVER, DeadLetter, Lease, SagaState, SagaStatus, StepState, StepStatus
 from tests.unit.core.making import BOOM, NOW, S, T
 
@@ -155,7 +155,7 @@ def likely(state: SagaState, plan: Plan) -> list[ev.Event]:
     if step is not None and step.status is T.COMPENSATING:
         found += [ev.StepCompensated(state.cursor, step.undo_attempts)]
         found += [ev.CompensationAttemptFailed(state.cursor, step.undo_attempts, BOOM)]
-    fact = owed(plan, state) if state.cursor < len(state.steps) else None
+    fact = next_fact(plan, state) if state.cursor < len(state.steps) else None
     return [*found, *([fact] if fact else [])]
 
 

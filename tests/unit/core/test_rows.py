@@ -58,7 +58,7 @@ def test_a_failed_step_is_tried_again_at_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fact", "by", "owed"),
+    ("fact", "by", "next_fact"),
     [
         (ev.StepFailed(1, 2, BOOM), plan(), ev.CompensationStarted("failure")),
         (ev.StepFailed(1, 2, BOOM), FATAL, ev.SagaFailed()),
