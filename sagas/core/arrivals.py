@@ -8,7 +8,7 @@ from sagas.core import events as ev
 from sagas.core.commands import Decision, Die, Discard, Postpone, Refuse, Run, Write
 from sagas.core.facts import send_current
 from sagas.core.plan import Plan
-from sagas.core.rules import fence, gone, next_fact, patient_until, waits
+from sagas.core.rules import gone, next_fact, patient_until, takeover_fact, waits
 from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus, StepStatus
 
 
@@ -21,7 +21,7 @@ def _taken_over(plan: Plan, state: SagaState, lease: Lease, now: float) -> Decis
     predecessor = state.lease.act_until if state.lease else 0.0
     after = _claimed(state, lease)
     after = replace(after, lost_until=max(state.lost_until, predecessor), dispatch=state.dispatch + 1)
-    return Decision(after, (Write(fence(plan, after, now)),))
+    return Decision(after, (Write(takeover_fact(plan, after, now)),))
 
 
 def _interrupted(state: SagaState) -> bool:

@@ -102,7 +102,7 @@ def waits(state: SagaState, fact: Fact | None, now: float) -> bool:
     return isinstance(fact, CompensationStarted | SagaFailed) and state.lost_until > now
 
 
-def fence(plan: Plan, state: SagaState, now: float) -> Fact:
+def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
     """The fact by which a takeover closes what its predecessor may have left open."""
     step = state.current
     if step is not None and forward(state) and step.status is StepStatus.RUNNING:

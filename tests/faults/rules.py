@@ -110,7 +110,7 @@ def _takeover_without_fence() -> Generator[None]:
     def no_fence(plan: Any, state: SagaState, now: float) -> ev.Fact:
         return ev.Recovered(stall=False)
 
-    with patch.object(arrivals, "fence", no_fence):
+    with patch.object(arrivals, "takeover_fact", no_fence):
         yield
 
 

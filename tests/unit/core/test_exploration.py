@@ -153,7 +153,7 @@ def _any_message_revives(state: SagaState, event: ev.MessageArrived) -> Decision
 
 def _takes_over_without_a_trace(plan: Plan, state: SagaState, lease: Lease, now: float) -> Decision:
     after = replace(state, lease=lease, token=state.token + 1, dispatch=state.dispatch + 1)
-    return Decision(after, (Write(rules.fence(plan, after, now)),))
+    return Decision(after, (Write(rules.takeover_fact(plan, after, now)),))
 
 
 def _counts_no_attempt(state: SagaState) -> Decision:
@@ -174,7 +174,7 @@ _WITH_STEP = SagaState.with_step
 
 MISTAKES: list[tuple[str, str, Callable[..., Any], tuple[Any, ...], str]] = [
     ("a pause", "waits", _waits_never, (rules, facts, arrivals), "I1: step 0 runs while"),
-    ("a crash", "fence", _fence_tells_nothing, (arrivals,), "I5: the holder's own Recovered"),
+    ("a crash", "takeover_fact", _fence_tells_nothing, (arrivals,), "I5: the holder's own Recovered"),
     ("nothing happens", "undoable", _no, (rules,), "I4: step 0 completed, was not undone"),
     ("a crash", "_interrupted", _no, (arrivals,), "I7"),
     ("a cancel", "next_fact", _owes_nothing_to_a_cancel, (rules, facts, arrivals), "I7"),
