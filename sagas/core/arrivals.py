@@ -8,7 +8,7 @@ from sagas.core import events as ev
 from sagas.core.commands import Decision, Die, Discard, Postpone, Refuse, Run, Write
 from sagas.core.facts import send_current
 from sagas.core.plan import Plan
-from sagas.core.rules import gone, next_fact, patient_until, takeover_fact, waits
+from sagas.core.rules import code_missing, next_fact, patient_until, takeover_fact, waits
 from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus, StepStatus
 
 
@@ -89,7 +89,7 @@ def _deadly_arrived(state: SagaState, fact: ev.StepDeadLettered, event: ev.Messa
     """The step is exhausted: the current message is the one to die. If its code is gone, none needs to."""
     if event.dispatch != state.dispatch:
         return Decision(state, (Discard("a newer message is the saga's current one"),))
-    if gone(fact):
+    if code_missing(fact):
         return Decision(_claimed(state, event.lease), (Write(fact),))
     dying = DeadLetter(event.dispatch, event.hops, event.message_id)
     return Decision(_claimed(state, event.lease), (Write(replace(fact, message=dying)),))
@@ -141,7 +141,7 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
         return Decision(_claimed(state, event.lease), (Write(fact),))
     if patient_until(state, plan.stale_after) > now:
         return Decision(state)
-    return Decision(_claimed(state, event.lease), (Write(fact if gone(fact) else ev.Recovered(stall=True)),))
+    return Decision(_claimed(state, event.lease), (Write(fact if code_missing(fact) else ev.Recovered(stall=True)),))
 
 
 def cancel_asked(plan: Plan, state: SagaState, event: ev.CancelAsked, now: float) -> Decision:

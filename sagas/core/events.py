@@ -20,12 +20,12 @@ class Failure:
     message: str = ""
 
     @classmethod
-    def code_gone(cls, what: str, saga: str) -> Failure:
+    def code_missing_failure(cls, what: str, saga: str) -> Failure:
         """The failure of something that the deployed code does not have (any more)."""
         return cls("CodeGone", f"{what} of saga {saga!r} is not in the deployed code")
 
     @property
-    def gone(self) -> bool:
+    def code_missing(self) -> bool:
         """Whether there was no code to attempt it with."""
         return self.type == "CodeGone"
 

@@ -7,7 +7,16 @@ from dataclasses import replace
 from sagas.core import events as ev
 from sagas.core.commands import Command, Decision, Send, Write
 from sagas.core.plan import Plan
-from sagas.core.rules import forward, gone, next_fact, next_undo, out_of_budget, undo_out_of_budget, undoable, waits
+from sagas.core.rules import (
+    code_missing,
+    forward,
+    next_fact,
+    next_undo,
+    out_of_budget,
+    undo_out_of_budget,
+    undoable,
+    waits,
+)
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 
 
@@ -104,7 +113,7 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
     if exhausted:
         after = replace(after, error_seq=after.seq)
     dead = next_fact(plan, after)
-    if isinstance(dead, ev.StepDeadLettered) and not gone(dead):
+    if isinstance(dead, ev.StepDeadLettered) and not code_missing(dead):
         return _released(after, send_current(after))
     return _proceed(plan, after, now)
 
@@ -112,11 +121,11 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
     """Wait for an operator; the message at hand dies. A step whose code is gone has failed without an attempt."""
     step = state.current
-    fitting = (StepStatus.PENDING, StepStatus.RETRYING) if gone(fact) else (StepStatus.FAILED,)
+    fitting = (StepStatus.PENDING, StepStatus.RETRYING) if code_missing(fact) else (StepStatus.FAILED,)
     if state.lease is None or step is None or step.status not in fitting or fact.index != state.cursor:
         return Decision(state)
     after = replace(_committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message)
-    if gone(fact):
+    if code_missing(fact):
         after = after.with_step(fact.index, replace(step, status=StepStatus.FAILED))
         after = replace(after, error_seq=after.seq, not_before=0.0)
     return _proceed(plan, after, now)
@@ -184,7 +193,7 @@ def _undo_pending(step: StepState) -> StepStatus:
 
 def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: float) -> Decision:
     """Record the failed undo and go on with the others: one failing undo stops no other."""
-    step = _to_be_undone(state, fact) if fact.failure.gone else _being_undone(state, fact)
+    step = _to_be_undone(state, fact) if fact.failure.code_missing else _being_undone(state, fact)
     if step is None:
         return Decision(state)
     failed = replace(step, status=StepStatus.COMPENSATION_FAILED)
@@ -230,7 +239,7 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
     stalls = state.recovery_attempts + (1 if fact.stall else 0)
     after = replace(_committed(state), recovery_attempts=stalls, dispatch=state.dispatch + 1)
     following = next_fact(plan, after)
-    if isinstance(following, ev.RecoveryExhausted) or gone(following):
+    if isinstance(following, ev.RecoveryExhausted) or code_missing(following):
         return Decision(after, (Write(following),))
     if waits(after, following, now):
         after = replace(after, not_before=max(after.not_before, after.lost_until))

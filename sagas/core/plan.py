@@ -24,7 +24,7 @@ class StepPlan:
     has_undo: bool = False
     undo_executions: int = 1
     undo_when_started: bool = False
-    gone: bool = False
+    code_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

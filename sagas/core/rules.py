@@ -39,7 +39,7 @@ def patient_until(state: SagaState, stale_after: float) -> float:
     return quiet + stale_after * 2 ** min(state.recovery_attempts, _LONGEST_PATIENCE)
 
 
-def gone(fact: Fact | None) -> TypeGuard[StepDeadLettered]:
+def code_missing(fact: Fact | None) -> TypeGuard[StepDeadLettered]:
     """Whether ``fact`` is the end of a step whose code is gone."""
     return isinstance(fact, StepDeadLettered) and fact.failure is not None
 
@@ -47,7 +47,7 @@ def gone(fact: Fact | None) -> TypeGuard[StepDeadLettered]:
 def out_of_budget(plan: Plan, state: SagaState) -> bool:
     """Whether the current step has used up its executions. Of one whose code is gone nobody knows how many it has."""
     step = state.steps[state.cursor]
-    if plan.steps[state.cursor].gone:
+    if plan.steps[state.cursor].code_missing:
         return False
     return step.attempts - step.granted >= plan.steps[state.cursor].executions
 
@@ -74,16 +74,16 @@ def next_fact(plan: Plan, state: SagaState) -> Fact | None:
 
 def _fact_after_missing_step(plan: Plan, state: SagaState) -> Fact | None:
     step = state.current
-    if step is None or not plan.steps[state.cursor].gone or step.status not in _READY:
+    if step is None or not plan.steps[state.cursor].code_missing or step.status not in _READY:
         return None
-    return StepDeadLettered(state.cursor, failure=Failure.code_gone(f"step {step.name!r}", state.saga))
+    return StepDeadLettered(state.cursor, failure=Failure.code_missing_failure(f"step {step.name!r}", state.saga))
 
 
 def _fact_after_missing_undo(plan: Plan, state: SagaState) -> Fact | None:
     step = state.steps[state.cursor]
     if plan.steps[state.cursor].has_undo or step.status is StepStatus.COMPENSATING:
         return None
-    failure = Failure.code_gone(f"the undo of step {step.name!r}", state.saga)
+    failure = Failure.code_missing_failure(f"the undo of step {step.name!r}", state.saga)
     return CompensationFailed(state.cursor, step.undo_attempts, failure)
 
 

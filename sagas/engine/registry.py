@@ -31,7 +31,7 @@ def plan_for(definition: SagaDefinition, names: Iterable[str]) -> Plan:
     A saga keeps its own steps whatever was deployed since. Of a step whose code is gone nothing is known but that.
     """
     known = {step.name: step for step in definition.steps}
-    steps = tuple(_step_plan(known[name]) if name in known else StepPlan(gone=True) for name in names)
+    steps = tuple(_step_plan(known[name]) if name in known else StepPlan(code_missing=True) for name in names)
     return Plan(steps, definition.max_recovery_attempts, definition.stale_after.total_seconds())
 
 

@@ -9,7 +9,7 @@ from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Command, Write
 from sagas.core.plan import Plan
-from sagas.core.rules import gone, next_fact
+from sagas.core.rules import code_missing, next_fact
 from sagas.core.states import DeadLetter, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
@@ -162,7 +162,7 @@ def _addressed(state: SagaState, fact: ev.Fact, message: DeadLetter | None) -> e
 
     A step whose code is gone may have no queue either: none dies.
     """
-    if not isinstance(fact, ev.StepDeadLettered) or fact.message is not None or gone(fact):
+    if not isinstance(fact, ev.StepDeadLettered) or fact.message is not None or code_missing(fact):
         return fact
     current = message is not None and message.dispatch == state.dispatch
     return replace(fact, message=message) if current else ev.Recovered(stall=False)

@@ -129,7 +129,7 @@ class Moves:
         """The store claims by a condition, without asking the automaton: both must agree."""
         runs = any(isinstance(command, Run) for command in decision.commands)
         plan = self.plan.steps[message.step]
-        here = plan.has_undo if message.undo else not plan.gone
+        here = plan.has_undo if message.undo else not plan.code_missing
         if runs is not (here and _claimable(state, message)):
             raise Violation(f"I7: the automaton says {decision.commands}, the store's condition says otherwise")
 
@@ -344,7 +344,7 @@ def _addressed(actor: Actor) -> ev.Fact:
     fact, held = actor.fact, actor.held
     assert fact is not None
     assert held is not None
-    if not isinstance(fact, ev.StepDeadLettered) or fact.message is not None or rules.gone(fact):
+    if not isinstance(fact, ev.StepDeadLettered) or fact.message is not None or rules.code_missing(fact):
         return fact
     current = actor.message is not None and actor.message.dispatch == held.dispatch
     return replace(fact, message=actor.message.identity) if current and actor.message else ev.Recovered(stall=False)

@@ -42,7 +42,9 @@ class Case(NamedTuple):
     def explore(self, limit: int = LIMIT) -> Report:
         chosen: Any = self.policies
         steps = (StepPlan(self.executions, policy, self.undo, self.undo_executions, self.started) for policy in chosen)
-        plans = tuple(StepPlan(gone=True) if index in self.gone else plan for index, plan in enumerate(steps))
+        plans = tuple(
+            StepPlan(code_missing=True) if index in self.code_missing else plan for index, plan in enumerate(steps)
+        )
         start = initial(2, self.budget)
         if self.undo_gone:
             known = tuple(replace(step, undo=True) for step in start.control.steps)

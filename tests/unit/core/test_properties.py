@@ -33,7 +33,7 @@ leases = st.builds(
 )
 policies = st.sampled_from(["COMPENSATE", "FAIL", "DEAD_LETTER"])
 step_plans: Any = st.builds(StepPlan, st.integers(1, 3), policies, st.booleans(), st.integers(1, 3), st.booleans())
-step_plans |= st.just(StepPlan(gone=True))
+step_plans |= st.just(StepPlan(code_missing=True))
 
 BEHIND = [T.COMPLETED]
 AHEAD = [T.PENDING]
@@ -111,7 +111,7 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
     return Plan(tuple(plans), draw(st.integers(0, 2)), 60.0), state
 
 
-GONE = ev.Failure.code_gone("step", "saga")
+GONE = ev.Failure.code_missing_failure("step", "saga")
 failures = st.sampled_from([BOOM, GONE])
 indices, booleans = st.integers(0, 2), st.booleans()
 EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
