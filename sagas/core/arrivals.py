@@ -112,8 +112,8 @@ def _never_claimed(state: SagaState) -> bool:
     if step is None:
         return False
     if state.undoing:
-        return step.undo_attempts == step.undo_granted
-    return step.attempts == step.granted
+        return step.undo_attempts == step.undo_attempts_at_grant
+    return step.attempts == step.attempts_at_grant
 
 
 def _run(state: SagaState) -> Decision:

@@ -205,7 +205,7 @@ def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Dec
     step = state.current
     if state.lease is None or step is None:
         return Decision(state)
-    again = replace(step, status=StepStatus.RETRYING, granted=step.attempts)
+    again = replace(step, status=StepStatus.RETRYING, attempts_at_grant=step.attempts)
     after = replace(
         _committed(state).with_step(state.cursor, again),
         status=SagaStatus.RUNNING,
@@ -226,7 +226,7 @@ def undos_redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) 
         return Decision(state)
     after = replace(_committed(state), recovery_attempts=0, recovery_exhausted=False, resolution_seq=0)
     for index, step in enumerate(after.steps):
-        fresh = replace(step, status=_undo_pending(step), undo_granted=step.undo_attempts)
+        fresh = replace(step, status=_undo_pending(step), undo_attempts_at_grant=step.undo_attempts)
         if step.status is StepStatus.COMPENSATION_FAILED and undoable(plan, index, fresh):
             after = after.with_step(index, fresh)
     return _proceed(plan, next_undo(plan, after), now)

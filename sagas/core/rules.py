@@ -49,13 +49,13 @@ def out_of_budget(plan: Plan, state: SagaState) -> bool:
     step = state.steps[state.cursor]
     if plan.steps[state.cursor].code_missing:
         return False
-    return step.attempts - step.granted >= plan.steps[state.cursor].executions
+    return step.attempts - step.attempts_at_grant >= plan.steps[state.cursor].executions
 
 
 def undo_out_of_budget(plan: Plan, state: SagaState) -> bool:
     """Whether the current undo has used up its executions."""
     step = state.steps[state.cursor]
-    return step.undo_attempts - step.undo_granted >= plan.steps[state.cursor].undo_executions
+    return step.undo_attempts - step.undo_attempts_at_grant >= plan.steps[state.cursor].undo_executions
 
 
 def next_fact(plan: Plan, state: SagaState) -> Fact | None:

@@ -55,9 +55,9 @@ class StepState:
         name: the step's name when the saga started.
         status: where it stands.
         attempts: executions claimed, never reset.
-        granted: value of ``attempts`` when the current budget was granted.
+        attempts_at_grant: value of ``attempts`` when the current budget was granted.
         undo_attempts: executions of its undo claimed, never reset.
-        undo_granted: likewise for the undo.
+        undo_attempts_at_grant: likewise for the undo.
         result_seq: the journal entry that holds its result; 0 when there is none.
         lost: an execution's outcome is unknown and no later one completed.
         undo: it had an undo when the saga started.
@@ -66,9 +66,9 @@ class StepState:
     name: str
     status: StepStatus = StepStatus.PENDING
     attempts: int = 0
-    granted: int = 0
+    attempts_at_grant: int = 0
     undo_attempts: int = 0
-    undo_granted: int = 0
+    undo_attempts_at_grant: int = 0
     result_seq: int = 0
     lost: bool = False
     undo: bool = False

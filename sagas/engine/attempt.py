@@ -240,7 +240,7 @@ class Attempt:
 
     def _step_failure(self, error: Exception) -> ev.StepFailed:
         retry, step = self._step.retry, self._held.steps[self._message.index]
-        used = step.attempts - step.granted
+        used = step.attempts - step.attempts_at_grant
         permanent = retry.gives_up(error)
         again = not permanent and used < retry.executions
         retry_at = self._retry_at(retry, used) if again else 0.0
@@ -250,7 +250,7 @@ class Attempt:
 
     def _undo_failure(self, error: Exception) -> ev.CompensationAttemptFailed | ev.CompensationFailed:
         undo, step = self._step.undo, self._held.steps[self._message.index]
-        used = step.undo_attempts - step.undo_granted
+        used = step.undo_attempts - step.undo_attempts_at_grant
         if undo is None or undo.retry.gives_up(error) or used >= undo.retry.executions:
             return ev.CompensationFailed(self._message.index, step.undo_attempts, failure_of(error))
         at = self._retry_at(undo.retry, used)

@@ -57,7 +57,7 @@ def _why(state: SagaState) -> str:
 
 
 def _untried(step: StepState) -> bool:
-    return step.undo_attempts == step.undo_granted
+    return step.undo_attempts == step.undo_attempts_at_grant
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _started(state: SagaState, step: StepState, past: list[Entry]) -> str | None
 
 def _shown_status(state: SagaState, index: int, step: StepState) -> StepStatus:
     """Between two attempts of its undo a step is being compensated, whatever it was before."""
-    waiting = state.undoing and state.cursor == index and step.undo_attempts > step.undo_granted
+    waiting = state.undoing and state.cursor == index and step.undo_attempts > step.undo_attempts_at_grant
     return StepStatus.COMPENSATING if waiting else step.status
 
 

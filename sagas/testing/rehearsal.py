@@ -189,7 +189,7 @@ Failed = tuple[ev.Fact, dict[str, Any], None]
 
 
 def _step_failure(state: SagaState, step: StepDefinition, command: Run, error: Exception, now: float) -> Failed:
-    used = command.attempt - state.steps[command.index].granted
+    used = command.attempt - state.steps[command.index].attempts_at_grant
     permanent = step.retry.gives_up(error)
     again = not permanent and used < step.retry.executions
     retry_at = _retry_at(step.retry, used, now) if again else 0.0
@@ -200,7 +200,7 @@ def _step_failure(state: SagaState, step: StepDefinition, command: Run, error: E
 
 def _undo_failure(state: SagaState, step: StepDefinition, command: Run, error: Exception, now: float) -> Failed:
     retry = step.undo.retry if step.undo else step.retry
-    used = command.attempt - state.steps[command.index].undo_granted
+    used = command.attempt - state.steps[command.index].undo_attempts_at_grant
     if retry.gives_up(error) or used >= retry.executions:
         details = {"stack_trace": _trace(error), "attempts": command.attempt, "trace_id": ""}
         return ev.CompensationFailed(command.index, command.attempt, _failure_of(error)), details, None

@@ -190,7 +190,7 @@ class Moves:
         step = state.steps[index]
         if undo:
             yield ev.StepCompensated(index, step.undo_attempts)
-            last = step.undo_attempts - step.undo_granted >= self.plan.steps[index].undo_executions
+            last = step.undo_attempts - step.undo_attempts_at_grant >= self.plan.steps[index].undo_executions
             kind = ev.CompensationFailed if last else ev.CompensationAttemptFailed
             yield kind(index, step.undo_attempts, BOOM)
             return

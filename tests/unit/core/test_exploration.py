@@ -43,7 +43,7 @@ class Case(NamedTuple):
         chosen: Any = self.policies
         steps = (StepPlan(self.executions, policy, self.undo, self.undo_executions, self.started) for policy in chosen)
         plans = tuple(
-            StepPlan(code_missing=True) if index in self.code_missing else plan for index, plan in enumerate(steps)
+            StepPlan(code_missing=True) if index in self.gone else plan for index, plan in enumerate(steps)
         )
         start = initial(2, self.budget)
         if self.undo_gone:
