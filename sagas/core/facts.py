@@ -79,7 +79,7 @@ def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: fl
     if step is None:
         return Decision(state)
     after = _committed(state)
-    done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq, lost=False)
+    done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq, outcome_unknown=False)
     after = after.with_step(fact.index, done)
     after = replace(after, cursor=fact.index + 1, recovery_attempts=0, not_before=0.0, dispatch=state.dispatch + 1)
     if after.cursor == len(after.steps) and not after.cancel_requested_at and not after.recovery_exhausted:
@@ -109,7 +109,7 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
     after = _committed(state)
     exhausted = out_of_budget(plan, state)
     status = StepStatus.FAILED if exhausted else StepStatus.RETRYING
-    after = after.with_step(fact.index, replace(step, status=status, lost=True))
+    after = after.with_step(fact.index, replace(step, status=status, outcome_unknown=True))
     if exhausted:
         after = replace(after, error_seq=after.seq)
     dead = next_fact(plan, after)
@@ -170,7 +170,7 @@ def step_compensated(plan: Plan, state: SagaState, fact: ev.StepCompensated, now
     step = _being_undone(state, fact)
     if step is None:
         return Decision(state)
-    undone = replace(step, status=StepStatus.COMPENSATED, lost=False)
+    undone = replace(step, status=StepStatus.COMPENSATED, outcome_unknown=False)
     after = replace(_committed(state).with_step(fact.index, undone), recovery_attempts=0)
     return _proceed(plan, next_undo(plan, after), now)
 
@@ -277,5 +277,5 @@ def resolved(plan: Plan, state: SagaState, fact: ev.Resolved, now: float) -> Dec
     after = _committed(state)
     for index, step in enumerate(state.steps):
         if step.name in fact.steps and step.status is not StepStatus.PENDING:
-            after = after.with_step(index, replace(step, status=StepStatus.COMPENSATED, lost=False))
+            after = after.with_step(index, replace(step, status=StepStatus.COMPENSATED, outcome_unknown=False))
     return _released(replace(after, resolution_seq=after.seq))

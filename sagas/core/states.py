@@ -59,7 +59,7 @@ class StepState:
         undo_attempts: executions of its undo claimed, never reset.
         undo_attempts_at_grant: likewise for the undo.
         result_seq: the journal entry that holds its result; 0 when there is none.
-        lost: an execution's outcome is unknown and no later one completed.
+        outcome_unknown: an execution's outcome is unknown and no later one completed.
         undo: it had an undo when the saga started.
     """
 
@@ -70,7 +70,7 @@ class StepState:
     undo_attempts: int = 0
     undo_attempts_at_grant: int = 0
     result_seq: int = 0
-    lost: bool = False
+    outcome_unknown: bool = False
     undo: bool = False
 
 
@@ -197,7 +197,7 @@ class SagaState:
         if not self.undoing and not self.over:
             return ()
         settled = (StepStatus.COMPLETED, StepStatus.COMPENSATING, StepStatus.COMPENSATED)
-        return tuple(s.name for s in self.steps if s.lost and s.status not in settled)
+        return tuple(s.name for s in self.steps if s.outcome_unknown and s.status not in settled)
 
     def with_step(self, index: int, step: StepState) -> SagaState:
         """Return the state with one step replaced."""

@@ -52,7 +52,7 @@ def step_of(step: StepState) -> StepAttribute:
         undo_attempts=step.undo_attempts or None,
         undo_granted=step.undo_attempts_at_grant or None,
         seq=step.result_seq or None,
-        lost=step.lost or None,
+        lost=step.outcome_unknown or None,
         undo=step.undo or None,
     )
 
@@ -125,7 +125,7 @@ def _step_state(item: Any) -> StepState:
         undo_attempts=int(item.undo_attempts or 0),
         undo_attempts_at_grant=int(item.undo_granted or 0),
         result_seq=int(item.seq or 0),
-        lost=bool(item.lost),
+        outcome_unknown=bool(item.lost),
         undo=bool(item.undo),
     )
 

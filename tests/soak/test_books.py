@@ -147,7 +147,7 @@ def test_what_is_in_doubt_may_stand_if_the_saga_says_so() -> None:
     failed = StepState("reserve", StepStatus.FAILED, attempts=4)
     world.states[UNDONE] = world.states[UNDONE].with_step(0, failed)
     assert world.check()
-    world.states[UNDONE] = world.states[UNDONE].with_step(0, replace(failed, lost=True))
+    world.states[UNDONE] = world.states[UNDONE].with_step(0, replace(failed, outcome_unknown=True))
     assert world.check() == []
 
 

@@ -42,9 +42,7 @@ class Case(NamedTuple):
     def explore(self, limit: int = LIMIT) -> Report:
         chosen: Any = self.policies
         steps = (StepPlan(self.executions, policy, self.undo, self.undo_executions, self.started) for policy in chosen)
-        plans = tuple(
-            StepPlan(code_missing=True) if index in self.gone else plan for index, plan in enumerate(steps)
-        )
+        plans = tuple(StepPlan(code_missing=True) if index in self.gone else plan for index, plan in enumerate(steps))
         start = initial(2, self.budget)
         if self.undo_gone:
             known = tuple(replace(step, undo=True) for step in start.control.steps)
@@ -169,7 +167,7 @@ _RUN: Callable[[SagaState], Decision] = getattr(arrivals, "_run")  # noqa: B009 
 
 
 def _forgets_what_was_lost(state: SagaState, index: int, step: StepState) -> SagaState:
-    return _WITH_STEP(state, index, replace(step, lost=False))
+    return _WITH_STEP(state, index, replace(step, outcome_unknown=False))
 
 
 _WITH_STEP = SagaState.with_step

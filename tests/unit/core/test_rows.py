@@ -78,9 +78,9 @@ def test_an_exhausted_step_is_dealt_with_by_its_policy(fact: ev.Fact, by: Plan, 
 
 def test_a_lost_attempt_counts_and_is_remembered() -> None:
     decision = apply(RUNNING, ev.StepLost(0, 1))
-    assert (decision.state.steps[0].status, decision.state.steps[0].lost) == (T.RETRYING, True)
+    assert (decision.state.steps[0].status, decision.state.steps[0].outcome_unknown) == (T.RETRYING, True)
     again = after(decision.state, message(decision.state))
-    assert not after(again, ev.StepCompleted(0, 2)).steps[0].lost
+    assert not after(again, ev.StepCompleted(0, 2)).steps[0].outcome_unknown
 
 
 def test_undoing_waits_for_a_lost_attempt_and_leaves_it_in_doubt() -> None:
