@@ -3,7 +3,7 @@
     closed     --threshold consecutive failures-->  open
     open       --open_for seconds-->                half-open
     half-open  --one saga is let through-->         half-open, probed
-    probed     --success-->  closed    --failure-->  open    --no verdict, or nothing heard-->  half-open
+    probed     --success-->  closed    --failure-->  open    --no outcome, or nothing heard-->  half-open
 
 The time alone makes an open breaker half-open, so nothing has to be written for that. The probe is known by its saga,
 which has one execution at a time: whoever reports that saga's outcome, its function or the one that finds it dead,
@@ -15,11 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-PATIENCE = 5.0
+PROBE_POLL = 5.0
 """Seconds after which a message that met somebody else's probe looks again."""
 
 
-class Verdict(StrEnum):
+class AttemptOutcome(StrEnum):
     """What an attempt's outcome says about the dependency behind the step."""
 
     SUCCESS = "SUCCESS"
@@ -89,34 +89,36 @@ def admit(state: BreakerState, saga_id: str, now: float, probe_until: float) -> 
     if now < state.open_until:
         return Admission(state, state.open_until)
     if now < state.probe_until:
-        return Admission(state, min(state.probe_until, now + PATIENCE))
+        return Admission(state, min(state.probe_until, now + PROBE_POLL))
     return Admission(replace(state, probe=saga_id, probe_until=probe_until))
 
 
-def report(limits: Limits, state: BreakerState, saga_id: str, verdict: Verdict, now: float) -> BreakerState:
+def record_outcome(
+    limits: Limits, state: BreakerState, saga_id: str, outcome: AttemptOutcome, now: float
+) -> BreakerState:
     """Return the breaker after an attempt of that saga ended; the same object when it changes nothing.
 
     Args:
         limits: the step's policy.
         state: the breaker.
         saga_id: whose attempt it was.
-        verdict: what its end says.
+        outcome: what its end says.
         now: epoch seconds.
     """
     if state.closed:
-        return _counted(limits, state, verdict, now)
+        return _counted(limits, state, outcome, now)
     if state.probe != saga_id:
         return state
     free = replace(state, probe="", probe_until=0.0)
-    if verdict is Verdict.SUCCESS:
+    if outcome is AttemptOutcome.SUCCESS:
         return replace(free, failures=0, open_until=0.0, closed_at=now)
-    return free if verdict is Verdict.NONE else replace(free, open_until=now + limits.open_for)
+    return free if outcome is AttemptOutcome.NONE else replace(free, open_until=now + limits.open_for)
 
 
-def _counted(limits: Limits, state: BreakerState, verdict: Verdict, now: float) -> BreakerState:
-    if verdict is Verdict.SUCCESS and state.failures:
+def _counted(limits: Limits, state: BreakerState, outcome: AttemptOutcome, now: float) -> BreakerState:
+    if outcome is AttemptOutcome.SUCCESS and state.failures:
         return replace(state, failures=0)
-    if verdict is not Verdict.FAILURE:
+    if outcome is not AttemptOutcome.FAILURE:
         return state
     failures = state.failures + 1
     opens = failures >= limits.threshold

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from sagas.core.breaker import PATIENCE, Admission, BreakerState, Limits, Verdict, admit, report
+from sagas.core.breaker import PROBE_POLL, Admission, AttemptOutcome, BreakerState, Limits, admit, record_outcome
 from sagas.core.events import Fact, StepCompleted, StepFact, StepFailed, StepLost
 from sagas.core.states import SagaState
 from sagas.core.times import iso
@@ -25,7 +25,7 @@ from sagas.messaging.queues import LONGEST_DELAY
 
 _GOOD_FOR = 1.5
 """Seconds for which a breaker that was read is believed; never longer than it would stay open."""
-_HEARSAY = 5.0
+_CLOCK_AND_CACHE_SLACK = 5.0
 """Seconds for which somebody may act on what a breaker was: as long as it is believed, by clocks that differ."""
 _ROUNDS = 20
 """How often a write is tried anew that met another one. In each round one of those that met gets through."""
@@ -119,7 +119,7 @@ class Breakers:
         state = self._recent(saga, step, limits)
         return state.open_until if not state.closed and state.open_until > self._clock.now() else 0.0
 
-    def excused_until(self, saga: str, step: str, since: float) -> float:
+    def postponed_until(self, saga: str, step: str, since: float) -> float:
         """Until when (epoch seconds) the silence of a message at that step may be this breaker's doing; 0 for never.
 
         A postponed message comes back at the end of the open period, or soon after a probe. A copy of a copy of it may
@@ -139,25 +139,25 @@ class Breakers:
             return 0.0
         state = self._recent(saga, step, limits)
         last = max(state.open_until, state.probe_until, state.closed_at)
-        if last + _HEARSAY < since:
+        if last + _CLOCK_AND_CACHE_SLACK < since:
             return 0.0
         copies = math.sqrt(2 * max(last - since, 0.0))
-        return last + PATIENCE + _HEARSAY + min(copies, LONGEST_DELAY) if last else 0.0
+        return last + PROBE_POLL + _CLOCK_AND_CACHE_SLACK + min(copies, LONGEST_DELAY) if last else 0.0
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
         """Count an attempt's outcome, and tell the next observer."""
-        verdict = _verdict(fact)
-        if verdict is not None and isinstance(fact, StepFact):
-            self._count(after, after.steps[fact.index].name, verdict)
+        outcome = _outcome_of(fact)
+        if outcome is not None and isinstance(fact, StepFact):
+            self._count(after, after.steps[fact.index].name, outcome)
         self._then.committed(before, after, fact)
 
-    def _count(self, saga: SagaState, step: str, verdict: Verdict) -> None:
+    def _count(self, saga: SagaState, step: str, outcome: AttemptOutcome) -> None:
         limits = self._limits(saga.saga, step)
         if limits is None:
             return
 
         def tell(state: BreakerState) -> Admission:
-            return Admission(report(limits, state, saga.saga_id, verdict, self._clock.now()))
+            return Admission(record_outcome(limits, state, saga.saga_id, outcome, self._clock.now()))
 
         try:
             told = self._change(saga.saga, step, limits, tell)
@@ -217,14 +217,14 @@ class Breakers:
         return Limits(policy.failure_threshold, policy.open_for) if policy else None
 
 
-def _verdict(fact: Fact) -> Verdict | None:
+def _outcome_of(fact: Fact) -> AttemptOutcome | None:
     """What a committed fact says of the dependency; ``None`` if it is not the outcome of a step's attempt."""
     match fact:
         case StepCompleted():
-            return Verdict.SUCCESS
+            return AttemptOutcome.SUCCESS
         case StepLost() | StepFailed(permanent=False):
-            return Verdict.FAILURE
+            return AttemptOutcome.FAILURE
         case StepFailed():
-            return Verdict.NONE
+            return AttemptOutcome.NONE
         case _:
             return None

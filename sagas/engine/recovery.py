@@ -155,6 +155,6 @@ class Recovery:
     def _push(self, place: Place, state: SagaState) -> None:
         """A saga that lives is looked at again later, on condition that it still is what was seen."""
         plan = self.rescue.plan(state)
-        due = max(due_at(state, plan.stale_after), self.rescue.excused_until(state) + plan.stale_after)
+        due = max(due_at(state, plan.stale_after), self.rescue.postponed_until(state) + plan.stale_after)
         if place.sort <= iso(self.clock.now()) and due > self.clock.now() and not state.over:
             self.control.push_due(place.saga_id, place.sort, due)

@@ -68,14 +68,14 @@ class Rescue:
     def _excused(self, plan: Plan, state: SagaState, decision: Decision) -> bool:
         """Whether the silence may be an open circuit breaker's doing, which is no stall."""
         stalled = any(isinstance(c, Write) and c.fact == ev.Recovered(stall=True) for c in decision.commands)
-        return stalled and self.clock.now() < self.excused_until(state) + plan.stale_after
+        return stalled and self.clock.now() < self.postponed_until(state) + plan.stale_after
 
-    def excused_until(self, state: SagaState) -> float:
+    def postponed_until(self, state: SagaState) -> float:
         """Return until when (epoch seconds) the current step's circuit breaker explains silence; 0 if it does not."""
         step = state.current
         if state.undoing or step is None:
             return 0.0
-        return self.breakers.excused_until(state.saga, step.name, state.updated_at)
+        return self.breakers.postponed_until(state.saga, step.name, state.updated_at)
 
     def carry_out(self, plan: Plan, state: SagaState, decision: Decision, note: Note) -> Settled | None:
         """Claim, journal what was decided, send what follows; ``None`` if the claim was lost to somebody else."""

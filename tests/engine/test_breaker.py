@@ -293,7 +293,7 @@ def test_a_stale_message_is_dropped_all_the_same(timeline: Make) -> None:
 
 def test_the_silence_it_causes_is_excused(timeline: Make) -> None:
     t = timeline(Shaky)
-    excused = t.deployment.breakers.excused_until
+    excused = t.deployment.breakers.postponed_until
     sent = t.clock.now()
     assert excused("shaky", "book", sent) == excused("shaky", "call", sent) == 0.0
     _opened(t)

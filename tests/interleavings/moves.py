@@ -40,7 +40,7 @@ TICK = 60.0
 Act = Callable[[], Snapshot]
 _HANDS = 5.0
 """Seconds that a person takes at least."""
-PATIENCE = 3600.0
+PROBE_POLL = 3600.0
 """Seconds in which all must come to rest."""
 _MOST_RECEIVES = 10
 
@@ -354,7 +354,7 @@ class Moves:
 
     def _later(self, at: Snapshot, now: float) -> Snapshot:
         """Time passes; processes that are over time are stopped."""
-        if now > self._began + PATIENCE:
+        if now > self._began + PROBE_POLL:
             raise Violation("it never comes to rest")
         alive = tuple(actor for actor in at.actors if self.process(actor).deadline > now)
         return at._replace(now=now, actors=alive)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagas.core.breaker import PATIENCE, BreakerState, Limits, Verdict, admit, report
+from sagas.core.breaker import PROBE_POLL, AttemptOutcome, BreakerState, Limits, admit, record_outcome
 
 LIMITS = Limits(threshold=3, open_for=30.0)
 NOW = 1_800_000_000.0
@@ -19,7 +19,7 @@ PROBED = replace(OPEN, probe="a", probe_until=NOW + 90)
 def _failures(count: int, state: BreakerState | None = None) -> BreakerState:
     state = state or BreakerState()
     for _ in range(count):
-        state = report(LIMITS, state, "a", Verdict.FAILURE, NOW)
+        state = record_outcome(LIMITS, state, "a", AttemptOutcome.FAILURE, NOW)
     return state
 
 
@@ -29,19 +29,19 @@ def test_opens_at_the_threshold() -> None:
 
 
 def test_a_success_begins_the_count_anew() -> None:
-    state = report(LIMITS, _failures(2), "a", Verdict.SUCCESS, NOW)
+    state = record_outcome(LIMITS, _failures(2), "a", AttemptOutcome.SUCCESS, NOW)
     assert state == BreakerState()
     assert _failures(2, state).closed
 
 
 def test_a_success_changes_nothing_when_nothing_failed() -> None:
     state = BreakerState(closed_at=NOW)
-    assert report(LIMITS, state, "a", Verdict.SUCCESS, NOW) is state
+    assert record_outcome(LIMITS, state, "a", AttemptOutcome.SUCCESS, NOW) is state
 
 
 def test_no_verdict_neither_counts_nor_begins_anew() -> None:
     state = _failures(2)
-    assert report(LIMITS, state, "a", Verdict.NONE, NOW) is state
+    assert record_outcome(LIMITS, state, "a", AttemptOutcome.NONE, NOW) is state
 
 
 def test_open_sends_everybody_away_until_its_end() -> None:
@@ -54,7 +54,7 @@ def test_half_open_lets_one_through() -> None:
     first = admit(OPEN, "a", NOW + 30, NOW + 90)
     assert (first.wait_until, first.state) == (0.0, PROBED)
     second = admit(first.state, "b", NOW + 31, NOW + 91)
-    assert second.wait_until == NOW + 31 + PATIENCE
+    assert second.wait_until == NOW + 31 + PROBE_POLL
     assert second.state is first.state
 
 
@@ -73,35 +73,35 @@ def test_a_probe_that_died_makes_room() -> None:
 
 
 def test_the_probe_closes_it() -> None:
-    assert report(LIMITS, PROBED, "a", Verdict.SUCCESS, NOW + 35) == BreakerState(closed_at=NOW + 35)
+    assert record_outcome(LIMITS, PROBED, "a", AttemptOutcome.SUCCESS, NOW + 35) == BreakerState(closed_at=NOW + 35)
 
 
 def test_the_probe_opens_it_again() -> None:
-    state = report(LIMITS, PROBED, "a", Verdict.FAILURE, NOW + 35)
+    state = record_outcome(LIMITS, PROBED, "a", AttemptOutcome.FAILURE, NOW + 35)
     assert state == replace(OPEN, open_until=NOW + 65)
 
 
 def test_a_probe_found_dead_opens_it_again_unless_another_began() -> None:
-    assert report(LIMITS, PROBED, "a", Verdict.FAILURE, NOW + 95).open_until == NOW + 125
+    assert record_outcome(LIMITS, PROBED, "a", AttemptOutcome.FAILURE, NOW + 95).open_until == NOW + 125
     taken = replace(PROBED, probe="b", probe_until=NOW + 150)
-    assert report(LIMITS, taken, "a", Verdict.FAILURE, NOW + 95) is taken
+    assert record_outcome(LIMITS, taken, "a", AttemptOutcome.FAILURE, NOW + 95) is taken
 
 
 def test_a_probe_without_verdict_makes_room() -> None:
-    state = report(LIMITS, PROBED, "a", Verdict.NONE, NOW + 35)
+    state = record_outcome(LIMITS, PROBED, "a", AttemptOutcome.NONE, NOW + 35)
     assert state == OPEN
     assert admit(state, "b", NOW + 35, NOW + 95).wait_until == 0.0
 
 
-@pytest.mark.parametrize("verdict", list(Verdict))
+@pytest.mark.parametrize("outcome", list(AttemptOutcome))
 @pytest.mark.parametrize("state", [OPEN, PROBED])
-def test_others_change_nothing_while_it_is_not_closed(state: BreakerState, verdict: Verdict) -> None:
-    assert report(LIMITS, state, "stranger", verdict, NOW + 31) is state
+def test_others_change_nothing_while_it_is_not_closed(state: BreakerState, outcome: AttemptOutcome) -> None:
+    assert record_outcome(LIMITS, state, "stranger", outcome, NOW + 31) is state
 
 
 SAGAS = st.sampled_from("abc")
 ASKS = st.tuples(st.just("ask"), SAGAS, st.floats(1, 100))
-REPORTS = st.tuples(st.just("report"), SAGAS, st.sampled_from(Verdict))
+REPORTS = st.tuples(st.just("report"), SAGAS, st.sampled_from(AttemptOutcome))
 PAUSES = st.tuples(st.just("pause"), st.just(""), st.floats(0, 60))
 STORIES = st.lists(ASKS | REPORTS | PAUSES, max_size=60)
 
@@ -114,8 +114,8 @@ class _Story:
         self.now = NOW
         self.in_a_row = 0
 
-    def tell(self, kind: str, saga_id: str, value: float | Verdict) -> None:
-        if isinstance(value, Verdict):
+    def tell(self, kind: str, saga_id: str, value: float | AttemptOutcome) -> None:
+        if isinstance(value, AttemptOutcome):
             self._report(saga_id, value)
         elif kind == "ask":
             self._ask(saga_id, self.now + value)
@@ -137,20 +137,20 @@ class _Story:
         assert before.closed or not alive, "two probes at once"
         assert admit(self.state, saga_id, self.now, probe_until).state is self.state
 
-    def _report(self, saga_id: str, verdict: Verdict) -> None:
-        before, self.state = self.state, report(LIMITS, self.state, saga_id, verdict, self.now)
+    def _report(self, saga_id: str, outcome: AttemptOutcome) -> None:
+        before, self.state = self.state, record_outcome(LIMITS, self.state, saga_id, outcome, self.now)
         if not before.closed:
             assert before.probe == saga_id or self.state is before
-            assert self.state.closed == (verdict is Verdict.SUCCESS and before.probe == saga_id)
+            assert self.state.closed == (outcome is AttemptOutcome.SUCCESS and before.probe == saga_id)
             self.in_a_row = 0
             return
-        if verdict is not Verdict.NONE:
-            self.in_a_row = self.in_a_row + 1 if verdict is Verdict.FAILURE else 0
+        if outcome is not AttemptOutcome.NONE:
+            self.in_a_row = self.in_a_row + 1 if outcome is AttemptOutcome.FAILURE else 0
         assert self.state.closed == (self.in_a_row < LIMITS.threshold)
 
 
 @given(STORIES)
-def test_whatever_happens(story: list[tuple[str, str, float | Verdict]]) -> None:
+def test_whatever_happens(story: list[tuple[str, str, float | AttemptOutcome]]) -> None:
     told = _Story()
     for kind, saga_id, value in story:
         told.tell(kind, saga_id, value)
