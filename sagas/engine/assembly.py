@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sagas.engine.attempt import Tools
+from sagas.engine.auto_disable import AutoDisabler
 from sagas.engine.breaker import Breakers
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.operations import Operations
@@ -19,7 +20,6 @@ from sagas.engine.rescue import Rescue
 from sagas.engine.runner import Runner
 from sagas.engine.settler import Settler
 from sagas.engine.starter import Starter
-from sagas.engine.streaks import Streaks
 from sagas.errors import SagaError
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
@@ -47,7 +47,7 @@ class Deployment:
     operations: Operations
     recovery: Recovery
     definitions: Definitions
-    streaks: Streaks
+    auto_disabler: AutoDisabler
     breakers: Breakers
     tools: Tools
     clock: Clock
@@ -83,8 +83,8 @@ def assemble(
     logger = logger or logging.getLogger("sagas")
     definitions, listing = Definitions(tables, clock.now), Listing(tables, settings)
     watcher = observer or Quiet()
-    streaks = Streaks(registry, definitions, control, listing, logger, watcher)
-    breakers = Breakers(BreakerItems(tables), registry, clock, logger, streaks, watcher)
+    auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, watcher)
+    breakers = Breakers(BreakerItems(tables), registry, clock, logger, auto_disabler, watcher)
     settler = Settler(control, journal, clock, breakers)
     starter = Starter(registry, control, journal, queues, clock, definitions)
     reader = Reader(registry, control, journal, listing, breakers)
@@ -103,7 +103,7 @@ def assemble(
         operations=operations,
         recovery=recovery,
         definitions=definitions,
-        streaks=streaks,
+        auto_disabler=auto_disabler,
         breakers=breakers,
         tools=tools,
         clock=clock,

@@ -54,7 +54,7 @@ def add_definition_routes(app: APIGatewayRestResolver, deployment: Deployment) -
 
     def shown(name: str) -> dict[str, Any]:
         saga, activity, now = registry.get(name), definitions.get(name, fresh=True), deployment.clock.now()
-        return _view(saga, activity, deployment.streaks.length(name, activity, now), now)
+        return _view(saga, activity, deployment.auto_disabler.failures_in_a_row(name, activity, now), now)
 
     @app.get("/definitions")
     def list_definitions() -> Response[str]:

@@ -75,8 +75,8 @@ def activity(b: Bench, name: str = "risky") -> Activity:
     return b.deployment.definitions.get(name, fresh=True)
 
 
-def length(b: Bench, name: str = "risky") -> int:
-    return b.deployment.streaks.length(name, activity(b, name), b.clock.now())
+def failures_in_a_row(b: Bench, name: str = "risky") -> int:
+    return b.deployment.auto_disabler.failures_in_a_row(name, activity(b, name), b.clock.now())
 
 
 def refused(b: Bench, name: str = "risky") -> float:

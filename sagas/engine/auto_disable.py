@@ -26,7 +26,7 @@ _PAGES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Streaks:
+class AutoDisabler:
     """The failed sagas in a row of each type that declares ``auto_disable``.
 
     They observe: a saga counts when its failure is committed, once, by whoever commits it.
@@ -60,7 +60,7 @@ class Streaks:
             fields = {"saga": after.saga, "saga_id": after.saga_id, "error": type(error).__name__}
             self.logger.warning("a failed saga was not counted", extra=fields)
 
-    def length(self, name: str, activity: Activity, now: float) -> int:
+    def failures_in_a_row(self, name: str, activity: Activity, now: float) -> int:
         """Return how many sagas of a type failed in a row.
 
         Args:
