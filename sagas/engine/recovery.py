@@ -23,7 +23,7 @@ _UNKNOWN_PAUSE = 600.0
 
 
 @dataclass(slots=True)
-class Report:
+class RecoveryReport:
     """What a run did, by saga id.
 
     Args:
@@ -95,7 +95,7 @@ class Recovery:
                 return
         raise SagaError(f"saga {saga_id} changes too fast")
 
-    def run(self, budget: float, stale_after: float | None = None, limit: int = 1_000) -> Report:
+    def run(self, budget: float, stale_after: float | None = None, limit: int = 1_000) -> RecoveryReport:
         """Recover due sagas. One that fails stops no other.
 
         Args:
@@ -103,7 +103,7 @@ class Recovery:
             stale_after: seconds of silence that count as a stall; each type's own by default.
             limit: how many sagas at most.
         """
-        report, end = Report(), self.clock.now() + budget
+        report, end = RecoveryReport(), self.clock.now() + budget
         places = self._places(limit, stale_after)
         report.overdue = max(0.0, self.clock.now() - epoch(places[0].sort)) if places else 0.0
         for position, place in enumerate(places):
@@ -121,7 +121,7 @@ class Recovery:
             ahead = 2 * longest
         return self.listing.due(self.clock.now() + ahead, limit)
 
-    def _recover(self, place: Place, stale_after: float | None, report: Report) -> None:
+    def _recover(self, place: Place, stale_after: float | None, report: RecoveryReport) -> None:
         try:
             state = self.control.get(place.saga_id)
             if state is None:
