@@ -25,7 +25,7 @@ from sagas.engine.runner import Runner, inputs_needed, parameters_of
 from sagas.engine.settler import Note, Settled, Settler
 from sagas.errors import Rejected, Unavailable
 from sagas.messaging.message import Message
-from sagas.messaging.report import Report
+from sagas.messaging.pending_commit import PendingCommit
 from sagas.store.entries import details_of
 from sagas.store.faults import Fenced
 from sagas.store.journal import Journal
@@ -98,7 +98,7 @@ class Attempt:
         self.note = Note(trace_id=trace_id, message=dying)
         self.state: SagaState | None = None
         self.settled: Settled | None = None
-        self.report: Report | None = None
+        self.pending_commit: PendingCommit | None = None
 
     @property
     def _step(self) -> StepDefinition:
@@ -210,7 +210,7 @@ class Attempt:
         """
         lease = self._held.lease
         owner, details = lease.owner if lease else "", details_of(fact) | note.details
-        self.report = Report(
+        self.pending_commit = PendingCommit(
             fact.action, fact.attempt, self._held.token, self._held.seq, owner, details, note.trace_id, note.payload
         )
         until = self._deadline - ROOM

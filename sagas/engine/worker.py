@@ -13,10 +13,10 @@ from sagas.core.commands import Command, Decision, Die, Discard, Postpone, Run, 
 from sagas.core.events import MessageArrived
 from sagas.core.states import Lease, SagaState, SagaStatus
 from sagas.engine.attempt import Attempt, Tools, lease_for
+from sagas.engine.late_commits import LateCommits
 from sagas.engine.outcome import Done, Failed, Later, Outcome
 from sagas.engine.ports import Postbox
 from sagas.engine.registry import Registry, SagaType, plan_for
-from sagas.engine.reports import Reports
 from sagas.engine.settler import Settled
 from sagas.errors import InvalidRequest, NotFound, Problem, Unavailable
 from sagas.messaging.message import Message
@@ -61,7 +61,7 @@ class Worker:
         self._tools = tools
         self._registry = registry
         self._postbox = postbox
-        self._reports = Reports(tools, postbox)
+        self._late_commits = LateCommits(tools, postbox)
 
     def handle(self, message: Message, invocation: Invocation) -> Outcome:
         """Do what the message asks for, or find out why not.
@@ -81,15 +81,15 @@ class Worker:
             except Fenced:
                 return Later(self._tools.clock.now() + _RACE)
             except Unavailable:
-                if message.report is None:
+                if message.pending_commit is None:
                     raise
-                return self._reports.later(message)
+                return self._late_commits.later(message)
             if outcome is not None:
                 return outcome
         return Later(self._tools.clock.now() + _RACE)
 
     def _once(self, saga_type: SagaType, message: Message, invocation: Invocation) -> Outcome | None:
-        carried = self._reports.commit(saga_type, message)
+        carried = self._late_commits.commit(saga_type, message)
         if carried is not None:
             return self._carry_out(carried, message, invocation, saga_type)
         if not saga_type.has_code(message.step, undo=message.undo):
@@ -98,7 +98,7 @@ class Worker:
         try:
             claimed = self._run(attempt, message, invocation)
         except Unavailable:
-            if attempt.report is None or not self._reports.send(message, attempt.report):
+            if attempt.pending_commit is None or not self._late_commits.send(message, attempt.pending_commit):
                 raise
             return Done()
         if not claimed:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from sagas.errors import InvalidRequest, Problem
-from sagas.messaging.report import Report, problems_of, report_of
+from sagas.messaging.pending_commit import PendingCommit, pending_commit_of, problems_of
 
 _FIELDS: dict[str, type] = {"saga_id": str, "saga": str, "step": str, "index": int, "undo": bool, "dispatch": int}
 _OPTIONAL: dict[str, type] = {"hops": int, "correlation_id": str}
@@ -36,7 +36,7 @@ class Message:
         receipt: SQS's receipt handle; empty on the way out.
         receives: how often SQS delivered it.
         sent_at: epoch seconds at which it entered its queue; 0 if unknown.
-        report: the outcome of an attempt that is still to be committed.
+        pending_commit: the outcome of an attempt that is still to be committed.
     """
 
     saga_id: str
@@ -51,14 +51,14 @@ class Message:
     receipt: str = ""
     receives: int = 1
     sent_at: float = 0.0
-    report: Report | None = None
+    pending_commit: PendingCommit | None = None
 
     @property
     def body(self) -> str:
         """The message's body, as JSON."""
         names = (*_FIELDS, "hops", "correlation_id")
         fields = {name: getattr(self, name) for name in names}
-        carried = {"commit": asdict(self.report)} if self.report else {}
+        carried = {"commit": asdict(self.pending_commit)} if self.pending_commit else {}
         return json.dumps(fields | carried, separators=(",", ":"))
 
 
@@ -109,7 +109,7 @@ def parse_record(record: Mapping[str, Any]) -> Message:
         receipt=str(record.get("receiptHandle", "")),
         receives=receives,
         sent_at=sent_at,
-        report=report_of(fields["commit"]) if "commit" in fields else None,
+        pending_commit=pending_commit_of(fields["commit"]) if "commit" in fields else None,
     )
 
 

@@ -45,8 +45,12 @@ def test_an_outcome_waits_in_its_queue_and_is_committed_later(bench: Make, outag
     saga_id = b.start("trip", REQUEST)
     gone = outage(b)
     message = lost_at(b, gone, "book")
-    assert message.report is not None
-    assert (message.report.action, message.report.payload, message.dispatch) == ("StepCompleted", '{"number":1}', 1)
+    assert message.pending_commit is not None
+    assert (message.pending_commit.action, message.pending_commit.payload, message.dispatch) == (
+        "StepCompleted",
+        '{"number":1}',
+        1,
+    )
     assert b.clock.slept == list(PAUSES)
     waits = [b.deliver("trip", "book") for _ in range(4)]
     delays = [outcome.until - b.clock.now() for outcome in waits if isinstance(outcome, Later)]
@@ -159,8 +163,8 @@ def test_a_failure_is_an_outcome_too(bench: Make, outage: Begin) -> None:
     saga_id = b.start("trip", REQUEST)
     gone = outage(b)
     message = lost_at(b, gone, "book")
-    assert message.report is not None
-    assert message.report.details["error"] == {"type": "RuntimeError", "message": "book fails"}
+    assert message.pending_commit is not None
+    assert message.pending_commit.details["error"] == {"type": "RuntimeError", "message": "book fails"}
     gone.lasting = False
     b.run()
     assert b.show(saga_id)["status"] == "COMPLETED"
@@ -213,8 +217,8 @@ def test_an_undo_is_committed_later(bench: Make, outage: Begin) -> None:
     assert b.state(saga_id).undoing
     gone = outage(b)
     message = lost_at(b, gone, "pay")
-    assert message.report is not None
-    assert (message.report.action, message.undo) == ("StepCompensated", True)
+    assert message.pending_commit is not None
+    assert (message.pending_commit.action, message.undo) == ("StepCompensated", True)
     gone.lasting = False
     b.run()
     assert b.show(saga_id)["status"] == "COMPENSATED"
@@ -229,8 +233,8 @@ def test_a_failed_undo_is_committed_later(bench: Make, outage: Begin) -> None:
         b.deliver("trip", name)
     gone = outage(b)
     message = lost_at(b, gone, "pay")
-    assert message.report is not None
-    assert message.report.action == "CompensationAttemptFailed"
+    assert message.pending_commit is not None
+    assert message.pending_commit.action == "CompensationAttemptFailed"
     gone.lasting = False
     b.run()
     assert b.show(saga_id)["status"] == "COMPENSATED"

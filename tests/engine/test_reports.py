@@ -10,10 +10,10 @@ import pytest
 
 from sagas.errors import InvalidRequest
 from sagas.messaging.message import Message, parse_record
-from sagas.messaging.report import Report
+from sagas.messaging.pending_commit import PendingCommit
 
-REPORT = Report("StepFailed", 1, 2, 1, "owner", {"error": {"type": "E", "message": "m"}})
-MESSAGE = Message("019aa5cd-4f25-7b02-8d6c-3f21d2a4c951", "trip", "book", 0, False, 1, hops=1, report=REPORT)
+REPORT = PendingCommit("StepFailed", 1, 2, 1, "owner", {"error": {"type": "E", "message": "m"}})
+MESSAGE = Message("019aa5cd-4f25-7b02-8d6c-3f21d2a4c951", "trip", "book", 0, False, 1, hops=1, pending_commit=REPORT)
 
 
 def parsed(message: Message, **wrong: Any) -> Message:
@@ -25,10 +25,10 @@ def parsed(message: Message, **wrong: Any) -> Message:
 
 def test_a_report_survives_its_journey() -> None:
     assert parsed(MESSAGE).report == REPORT
-    done = Report("StepCompleted", 3, 9, 4, "owner", {}, "trace", '"caf\\u00e9"')
-    assert parsed(replace(MESSAGE, report=done)).report == done
-    undone = Report("StepCompensated", 1, 9, 4, "owner", {})
-    assert parsed(replace(MESSAGE, report=undone, undo=True)).report == undone
+    done = PendingCommit("StepCompleted", 3, 9, 4, "owner", {}, "trace", '"caf\\u00e9"')
+    assert parsed(replace(MESSAGE, pending_commit=done)).report == done
+    undone = PendingCommit("StepCompensated", 1, 9, 4, "owner", {})
+    assert parsed(replace(MESSAGE, pending_commit=undone, undo=True)).report == undone
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ _FAILURES = {False: ("StepFailed",), True: ("CompensationAttemptFailed", "Compen
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PendingCommit:
     """What an attempt has to say, and the claim under which it may say so.
 
     Args:
@@ -104,6 +104,6 @@ def _is_when(details: Mapping[str, Any]) -> bool:
     return True
 
 
-def report_of(value: Mapping[str, Any]) -> Report:
+def pending_commit_of(value: Mapping[str, Any]) -> PendingCommit:
     """Return the report that ``value``, which has no problems, is."""
-    return Report(**{name: value[name] for name in _FIELDS}, payload=value.get("payload"))
+    return PendingCommit(**{name: value[name] for name in _FIELDS}, payload=value.get("payload"))

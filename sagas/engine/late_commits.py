@@ -12,7 +12,7 @@ from sagas.engine.ports import Postbox
 from sagas.engine.registry import SagaType, plan_for
 from sagas.engine.settler import Note, Settled
 from sagas.messaging.message import Message
-from sagas.messaging.report import Report
+from sagas.messaging.pending_commit import PendingCommit
 from sagas.store.entries import Entry, fact_of
 
 _LARGEST = 200_000
@@ -21,7 +21,7 @@ _LONGEST_PAUSE = 30.0
 """Seconds between two tries: less than the supervisor takes to find the lease expired."""
 
 
-class Reports:
+class LateCommits:
     """Sends outcomes back to their queue and commits them from there, without running anything again.
 
     A message with a report takes the place of the message whose attempt it is about: same dispatch number, one more
@@ -32,13 +32,13 @@ class Reports:
         self._tools = tools
         self._postbox = postbox
 
-    def send(self, message: Message, report: Report) -> bool:
+    def send(self, message: Message, pending: PendingCommit) -> bool:
         """Send a report in place of ``message``; ``False`` if it is too large to be sent.
 
         Raises:
             Unavailable: SQS is out of reach too.
         """
-        copy = replace(message, report=report, hops=message.hops + 1)
+        copy = replace(message, pending_commit=pending, hops=message.hops + 1)
         known = {"saga_id": message.saga_id, "step": message.step}
         if len(copy.body) > _LARGEST:
             self._tools.logger.error("the outcome cannot be committed, and is too large to be kept", extra=known)
@@ -54,14 +54,14 @@ class Reports:
             Fenced: somebody else took the lease over.
             Unavailable: the store is still out of reach.
         """
-        report = message.report
-        state = self._tools.control.get(message.saga_id) if report else None
-        if report is None or state is None or not _counts(state, message, report):
+        pending = message.pending_commit
+        state = self._tools.control.get(message.saga_id) if pending else None
+        if pending is None or state is None or not _counts(state, message, pending):
             return None
         plan = plan_for(saga_type.definition, (step.name for step in state.steps))
         dying = DeadLetter(message.dispatch, message.hops, message.message_id)
-        note = Note(report.payload, report.details, trace_id=report.trace_id, message=dying)
-        return self._tools.settler.settle(plan, state, _fact(state, message, report), note)
+        note = Note(pending.payload, pending.details, trace_id=pending.trace_id, message=dying)
+        return self._tools.settler.settle(plan, state, _fact(state, message, pending), note)
 
     def later(self, message: Message) -> Later:
         """Have the message come back, the later the more often it came."""
@@ -69,26 +69,26 @@ class Reports:
         return Later(self._tools.clock.now() + min(2.0**doublings, _LONGEST_PAUSE))
 
 
-def _counts(state: SagaState, message: Message, report: Report) -> bool:
+def _counts(state: SagaState, message: Message, pending: PendingCommit) -> bool:
     """Whether the claim it was made under still holds, expired or not, and nothing was committed since."""
     step, lease = state.current, state.lease
-    if step is None or lease is None or lease.owner != report.owner:
+    if step is None or lease is None or lease.owner != pending.owner:
         return False
     attempt = step.undo_attempts if message.undo else step.attempts
     claimed = (state.token, state.seq, state.cursor, step.name, state.undoing, attempt)
-    return claimed == (report.token, report.seq, message.index, message.step, message.undo, report.attempt)
+    return claimed == (pending.token, pending.seq, message.index, message.step, message.undo, pending.attempt)
 
 
-def _fact(state: SagaState, message: Message, report: Report) -> ev.Fact:
+def _fact(state: SagaState, message: Message, pending: PendingCommit) -> ev.Fact:
     entry = Entry(
         saga_id=state.saga_id,
-        seq=report.seq + 1,
+        seq=pending.seq + 1,
         at=state.updated_at,
         saga=state.saga,
-        action=report.action,
+        action=pending.action,
         status=state.status.value,
-        token=report.token,
-        attempt=report.attempt,
-        details=report.details,
+        token=pending.token,
+        attempt=pending.attempt,
+        details=pending.details,
     )
     return fact_of(entry, message.index)
