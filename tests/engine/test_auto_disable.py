@@ -89,7 +89,7 @@ def refused(b: Bench, name: str = "risky") -> float:
 def test_failures_in_a_row_disable_starts_for_the_cooldown(bench: Make, caplog: pytest.LogCaptureFixture) -> None:
     b = bench(Risky)
     fail(b, 2)
-    assert length(b) == 2
+    assert failures_in_a_row(b) == 2
     with caplog.at_level(logging.WARNING):
         fail(b, 1)
     assert refused(b) == 1800
@@ -115,7 +115,7 @@ def test_after_the_cooldown_the_count_begins_anew(bench: Make) -> None:
     fail(b, 3)
     b.clock.advance(1800)
     fail(b, 2)
-    assert length(b) == 2
+    assert failures_in_a_row(b) == 2
     fail(b, 1)
     assert refused(b) == 1800
 
@@ -124,9 +124,9 @@ def test_a_success_in_between_starts_the_count_anew(bench: Make) -> None:
     b = bench(Risky)
     fail(b, 2)
     run(b)
-    assert length(b) == 0
+    assert failures_in_a_row(b) == 0
     fail(b, 2)
-    assert length(b) == 2
+    assert failures_in_a_row(b) == 2
     assert activity(b).disabled_until == 0
     fail(b, 1)
     assert refused(b) == 1800
@@ -137,7 +137,7 @@ def test_failures_outside_the_window_do_not_count(bench: Make) -> None:
     for _ in range(5):
         fail(b, 1)
         b.clock.advance(2000)
-    assert length(b) == 1
+    assert failures_in_a_row(b) == 1
     fail(b, 2)
     assert len(activity(b).failures) == 3
     assert refused(b) == 1800
@@ -158,7 +158,7 @@ def test_an_undo_that_fails_counts_even_of_a_rejected_saga(bench: Make) -> None:
     b = bench(Waiting)
     FAIL["unbook"] = RuntimeError()
     assert run(b, "waiting", Rejected("declined")) == "COMPENSATION_FAILED"
-    assert length(b, "waiting") == 1
+    assert failures_in_a_row(b, "waiting") == 1
 
 
 def test_a_failed_saga_counts_once_whatever_becomes_of_it(bench: Make) -> None:
@@ -186,13 +186,13 @@ def test_a_redriven_saga_that_completes_is_a_success(bench: Make) -> None:
     FAIL["pay"] = RuntimeError()
     saga_id = b.start("waiting", REQUEST)
     b.run()
-    assert length(b, "waiting") == 1
+    assert failures_in_a_row(b, "waiting") == 1
     FAIL.clear()
     b.clock.advance(1)
     b.deployment.operations.retry("waiting", saga_id, "again", "ann")
     b.run()
     assert b.show(saga_id)["status"] == "COMPLETED"
-    assert length(b, "waiting") == 0
+    assert failures_in_a_row(b, "waiting") == 0
 
 
 def test_a_saga_that_ends_failed_counts(bench: Make) -> None:

@@ -12,7 +12,7 @@ from sagas.core import arrivals, facts, rules
 from sagas.core import events as ev
 from sagas.core.states import SagaState
 from sagas.core.times import iso
-from sagas.engine.recovery import PendingCommit, Recovery
+from sagas.engine.recovery import Recovery, RecoveryReport
 from sagas.errors import Ambiguous
 from sagas.store.control import ControlItems
 from sagas.store.entries import Entry
@@ -167,8 +167,8 @@ def _stale_messages_run() -> Generator[None]:
 
 @_rule("9: what stalls is recovered")
 def _nobody_recovers() -> Generator[None]:
-    def idle(self: Any, budget: float, stale_after: float | None = None) -> PendingCommit:
-        return PendingCommit()
+    def idle(self: Any, budget: float, stale_after: float | None = None) -> RecoveryReport:
+        return RecoveryReport()
 
     with patch.object(Recovery, "run", idle):
         yield

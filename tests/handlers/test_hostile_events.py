@@ -313,7 +313,7 @@ def test_a_malformed_tick_is_refused_in_clear_words(reference: Site) -> None:
         else:
             assert event["task"] in ("recover", "sweep")
             json.dumps(report, ensure_ascii=False).encode()
-            assert all(one["error"] == "" for one in pending.get("swept", []))
+            assert all(one["error"] == "" for one in report.get("swept", []))
 
     prove()
 

@@ -24,11 +24,11 @@ def parsed(message: Message, **wrong: Any) -> Message:
 
 
 def test_a_report_survives_its_journey() -> None:
-    assert parsed(MESSAGE).report == REPORT
+    assert parsed(MESSAGE).pending_commit == REPORT
     done = PendingCommit("StepCompleted", 3, 9, 4, "owner", {}, "trace", '"caf\\u00e9"')
-    assert parsed(replace(MESSAGE, pending_commit=done)).report == done
+    assert parsed(replace(MESSAGE, pending_commit=done)).pending_commit == done
     undone = PendingCommit("StepCompensated", 1, 9, 4, "owner", {})
-    assert parsed(replace(MESSAGE, pending_commit=undone, undo=True)).report == undone
+    assert parsed(replace(MESSAGE, pending_commit=undone, undo=True)).pending_commit == undone
 
 
 @pytest.mark.parametrize(
