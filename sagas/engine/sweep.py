@@ -18,9 +18,9 @@ from typing import Any, Protocol, cast
 from sagas.authoring.context import S3Object
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import Saga
-from sagas.engine.assembly import Deployment, settings_from
 from sagas.engine.clock import Clock
 from sagas.engine.context import StepContext
+from sagas.engine.engine import Engine, settings_from
 from sagas.engine.orphans import StandingStore, SweepReport, inspect, too_many
 from sagas.errors import SagaError
 from sagas.store.checkpoints import Checkpoint, Checkpoints, Standings
@@ -243,11 +243,11 @@ async def _awaited(result: Awaitable[Any]) -> Any:
     return await result
 
 
-def sweeper_of(deployment: Deployment, environment: Mapping[str, str]) -> Sweeper:
-    """Return the sweeper of a deployment.
+def sweeper_of(engine: Engine, environment: Mapping[str, str]) -> Sweeper:
+    """Return the sweeper of a engine.
 
     Args:
-        deployment: the parts at work.
+        engine: the parts at work.
         environment: says where the store is, and holds the buckets' names.
 
     Raises:
@@ -256,12 +256,12 @@ def sweeper_of(deployment: Deployment, environment: Mapping[str, str]) -> Sweepe
     settings = settings_from(environment)
     tables = tables_for(settings)
     return Sweeper(
-        [saga_type.definition for saga_type in deployment.registry],
+        [saga_type.definition for saga_type in engine.registry],
         Checkpoints(tables),
         Standings(tables),
         connect_s3(settings),
-        deployment.clock,
-        deployment.tools.logger,
+        engine.clock,
+        engine.tools.logger,
         environment,
-        deployment.tools.connect,
+        engine.tools.connect,
     )

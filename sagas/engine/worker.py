@@ -55,7 +55,7 @@ def message_for(state: SagaState, send: Send) -> Message:
 
 
 class Worker:
-    """Handles messages of all saga types of this deployment."""
+    """Handles messages of all saga types of this engine."""
 
     def __init__(self, tools: Tools, registry: Registry, postbox: Postbox) -> None:
         self._tools = tools

@@ -11,7 +11,7 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 
 from sagas.core.states import SagaState, SagaStatus
-from sagas.engine.assembly import Deployment, from_environment
+from sagas.engine.engine import Engine, from_environment
 from sagas.errors import InvalidRequest, Problem, SagaError
 from sagas.handlers.answers import answer, answer_error, answer_unexpected
 from sagas.handlers.bodies import Note, Resolution, read_body
@@ -26,13 +26,13 @@ _SEQ = re.compile(r"[0-9]{1,9}")
 @lru_cache(maxsize=1)
 def _app() -> APIGatewayRestResolver:
     seen = telemetry()
-    deployment = from_environment(os.environ, seen, seen.plain_logger)
+    engine = from_environment(os.environ, seen, seen.plain_logger)
     mount = os.environ.get("SAGAS_MOUNT")
     app = APIGatewayRestResolver(debug=False, strip_prefixes=[mount] if mount else None)
     _add_error_handlers(app)
-    _add_saga_routes(app, deployment)
-    _add_operation_routes(app, deployment)
-    add_definition_routes(app, deployment)
+    _add_saga_routes(app, engine)
+    _add_operation_routes(app, engine)
+    add_definition_routes(app, engine)
     return app
 
 
@@ -57,13 +57,13 @@ def _add_error_handlers(app: APIGatewayRestResolver) -> None:
     app.exception_handler([NotFoundError, Exception])(unexpected)
 
 
-def _add_saga_routes(app: APIGatewayRestResolver, deployment: Deployment) -> None:
-    reader, starter = deployment.reader, deployment.starter
+def _add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
+    reader, starter = engine.reader, engine.starter
 
     @app.post("/sagas/<name>")
     def start(name: str) -> Response[str]:
         request = _request(app)
-        deployment.registry.get(name)
+        engine.registry.get(name)
         key, actor = request.header("Idempotency-Key"), request.actor
         started = starter.start(name, request.body(), key=key, actor=actor)
         location = f"{request.base}/sagas/{name}/{started.state.saga_id}"
@@ -87,9 +87,9 @@ def _add_saga_routes(app: APIGatewayRestResolver, deployment: Deployment) -> Non
         request = _request(app)
         request.only("name", "status", "limit", "cursor")
         name = request.text("name")
-        names = [name] if name is not None else [saga.definition.name for saga in deployment.registry]
+        names = [name] if name is not None else [saga.definition.name for saga in engine.registry]
         for known in names:
-            deployment.registry.get(known)
+            engine.registry.get(known)
         page = reader.list(names, request.status(), request.limit(), request.text("cursor"))
         return answer(200, page | {"sagas": [_linked(request, saga) for saga in page["sagas"]]})
 
@@ -98,15 +98,15 @@ def _add_saga_routes(app: APIGatewayRestResolver, deployment: Deployment) -> Non
         request = _request(app)
         request.only("name", "limit", "cursor")
         if (name := request.text("name")) is not None:
-            deployment.registry.get(name)
+            engine.registry.get(name)
         page = reader.attention(name, request.limit(), request.text("cursor"))
         return answer(200, page | {"sagas": [_linked(request, saga) for saga in page["sagas"]]})
 
     _ = start, audit, show, list_sagas, attention
 
 
-def _add_operation_routes(app: APIGatewayRestResolver, deployment: Deployment) -> None:
-    reader, operations = deployment.reader, deployment.operations
+def _add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
+    reader, operations = engine.reader, engine.operations
 
     def shown(state: SagaState, status: int) -> Response[str]:
         return answer(status, _linked(_request(app), reader.show(state.saga, state.saga_id)))
@@ -180,5 +180,5 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def reset() -> None:
-    """Forget the deployment, so that the next invocation reads the environment anew."""
+    """Forget the engine, so that the next invocation reads the environment anew."""
     _app.cache_clear()

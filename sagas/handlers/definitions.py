@@ -9,7 +9,7 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from sagas.authoring.codec import json_schema
 from sagas.authoring.definition import StepDefinition
 from sagas.core.times import iso
-from sagas.engine.assembly import Deployment
+from sagas.engine.engine import Engine
 from sagas.engine.registry import SagaType
 from sagas.handlers.answers import answer
 from sagas.handlers.bodies import Change, read_body
@@ -48,13 +48,13 @@ def _view(saga: SagaType, activity: Activity, failures: int, now: float) -> dict
     }
 
 
-def add_definition_routes(app: APIGatewayRestResolver, deployment: Deployment) -> None:
+def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     """Add ``/definitions`` and ``/openapi.json`` to ``app``."""
-    definitions, registry = deployment.definitions, deployment.registry
+    definitions, registry = engine.definitions, engine.registry
 
     def shown(name: str) -> dict[str, Any]:
-        saga, activity, now = registry.get(name), definitions.get(name, fresh=True), deployment.clock.now()
-        return _view(saga, activity, deployment.auto_disabler.failures_in_a_row(name, activity, now), now)
+        saga, activity, now = registry.get(name), definitions.get(name, fresh=True), engine.clock.now()
+        return _view(saga, activity, engine.auto_disabler.failures_in_a_row(name, activity, now), now)
 
     @app.get("/definitions")
     def list_definitions() -> Response[str]:
@@ -68,7 +68,7 @@ def add_definition_routes(app: APIGatewayRestResolver, deployment: Deployment) -
     def change_definition(name: str) -> Response[str]:
         registry.get(name)
         request = Request(app.current_event.raw_event)
-        change, now = read_body(request, Change), deployment.clock.now()
+        change, now = read_body(request, Change), engine.clock.now()
         definitions.put(name, Activity(change.active, change.reason, request.actor, now))
         return answer(200, shown(name))
 

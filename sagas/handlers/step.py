@@ -12,7 +12,7 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 
-from sagas.engine.assembly import Deployment, from_environment
+from sagas.engine.engine import Engine, from_environment
 from sagas.engine.outcome import Done, Failed, Later
 from sagas.engine.worker import Invocation, Worker
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
@@ -37,7 +37,7 @@ class _NotNow(SagaError):
 
 
 @lru_cache(maxsize=1)
-def _deployment() -> Deployment:
+def _engine() -> Engine:
     seen = telemetry()
     return from_environment(os.environ, seen, seen.plain_logger)
 
@@ -45,10 +45,10 @@ def _deployment() -> Deployment:
 class _Records:
     """The records of one invocation, one after the other."""
 
-    def __init__(self, deployment: Deployment, context: Any) -> None:
-        self._deployment = deployment
-        self._worker = Worker(deployment.tools, deployment.registry, deployment.queues)
-        deadline = deployment.clock.now() + context.get_remaining_time_in_millis() / 1000
+    def __init__(self, engine: Engine, context: Any) -> None:
+        self._engine = deployment
+        self._worker = Worker(engine.tools, engine.registry, engine.queues)
+        deadline = engine.clock.now() + context.get_remaining_time_in_millis() / 1000
         config = IdempotencyConfig(event_key_jmespath="[saga_id, index, undo]", lambda_context=context)
         self._invocation = Invocation(round(deadline, 3), telemetry().trace_id(), config)
         self._begun = 0
@@ -63,7 +63,7 @@ class _Records:
             # It will never succeed: the queue's redrive policy moves it to the dead-letter queue.
             telemetry().logger.error("message refused", reason=str(error), message_id=record.message_id)
             with suppress(SagaError, KeyError):
-                self._deployment.queues.hasten(record.event_source_arn, record.receipt_handle)
+                self._engine.queues.hasten(record.event_source_arn, record.receipt_handle)
             raise
         except _NotNow:
             raise
@@ -76,7 +76,7 @@ class _Records:
     def _handle(self, message: Message) -> None:
         telemetry().logger.append_keys(**{key: getattr(message, key) for key in _RECORD_KEYS})
         if self._begun and not self._time_for(message):
-            self._postpone(message, self._deployment.clock.now())
+            self._postpone(message, self._engine.clock.now())
             return
         self._begun += 1
         match self._worker.handle(message, self._invocation):
@@ -85,34 +85,34 @@ class _Records:
             case Later(until):
                 self._postpone(message, until)
             case Failed(reason):
-                self._deployment.queues.hide(message, 0)
+                self._engine.queues.hide(message, 0)
                 raise _NotNow(reason)
 
     def _time_for(self, message: Message) -> bool:
-        saga_type = self._deployment.registry.get(message.saga)
+        saga_type = self._engine.registry.get(message.saga)
         if not saga_type.has_code(message.step, undo=False):
             return True  # nothing of it will run
         step = saga_type.step(message.step)
         needed = max(step.timeout, step.undo.timeout if step.undo else 0.0)
-        return self._deployment.clock.now() + needed <= self._invocation.deadline
+        return self._engine.clock.now() + needed <= self._invocation.deadline
 
     def _postpone(self, message: Message, until: float) -> None:
         """Have the message come back: by its visibility, or as a copy when that would wear it out."""
-        wait = until - self._deployment.clock.now()
+        wait = until - self._engine.clock.now()
         limit = int(os.environ.get("SAGAS_MAX_RECEIVES", "1000"))
         if wait > LONGEST_HIDING or message.receives + _SPARE_RECEIVES >= limit:
             return self._copy(message, wait)
-        self._deployment.queues.hide(message, wait)
+        self._engine.queues.hide(message, wait)
         raise _NotNow(f"postponed by {wait:.0f} s")
 
     def _copy(self, message: Message, wait: float) -> None:
         """Send a copy that comes back in its stead, the later the more copies there were."""
         if message.hops >= _MOST_HOPS:
             telemetry().logger.error("message given up", hops=message.hops, message_id=message.message_id)
-            self._deployment.queues.hide(message, 0)
+            self._engine.queues.hide(message, 0)
             raise _NotNow(f"postponed by {message.hops} copies: it goes to the dead-letter queue")
         delay = min(max(wait, message.hops), LONGEST_DELAY)
-        self._deployment.queues.send(replace(message, hops=message.hops + 1), delay)
+        self._engine.queues.send(replace(message, hops=message.hops + 1), delay)
 
 
 def _given(event: Any) -> list[dict[str, Any]]:
@@ -145,7 +145,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         InvalidRequest: it is no event of SQS, or a record has no id to report it by: then all of them are kept.
     """
     given = _given(event)
-    records = _Records(_deployment(), context)
+    records = _Records(_engine(), context)
     processor: Any = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
     with processor(given, records.handle, context):
         processor.process()
@@ -153,6 +153,6 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def reset() -> None:
-    """Forget the deployment, so that the next invocation reads the environment anew."""
-    _deployment.cache_clear()
+    """Forget the engine, so that the next invocation reads the environment anew."""
+    _engine.cache_clear()
     telemetry.cache_clear()

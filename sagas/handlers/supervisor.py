@@ -8,7 +8,7 @@ from typing import Any
 
 from aws_lambda_powertools.metrics import MetricUnit
 
-from sagas.engine.assembly import Deployment, from_environment
+from sagas.engine.engine import Engine, from_environment
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.sweeping import is_number, sweep
 from sagas.handlers.telemetry import telemetry
@@ -22,7 +22,7 @@ _LONGEST_SILENCE = 366 * 86_400
 
 
 @lru_cache(maxsize=1)
-def _deployment() -> Deployment:
+def _engine() -> Engine:
     seen = telemetry()
     return from_environment(os.environ, seen, seen.plain_logger)
 
@@ -39,7 +39,7 @@ def _stale_after(event: dict[str, Any]) -> float | None:
 
 def _recover(event: dict[str, Any], context: Any) -> dict[str, Any]:
     budget = context.get_remaining_time_in_millis() / 1000 - _SPARE
-    report = _deployment().recovery.run(budget, _stale_after(event))
+    report = _engine().recovery.run(budget, _stale_after(event))
     counts = {
         "recovered": len(report.recovered),
         "untouched": report.untouched,
@@ -76,10 +76,10 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     if task == "recover":
         return _recover(event, context)
     if task == "sweep":
-        return sweep(event, context, _deployment())
+        return sweep(event, context, _engine())
     raise InvalidRequest("the task must be recover or sweep", [Problem("$.task", "must be recover or sweep")])
 
 
 def reset() -> None:
-    """Forget the deployment, so that the next invocation reads the environment anew."""
-    _deployment.cache_clear()
+    """Forget the engine, so that the next invocation reads the environment anew."""
+    _engine.cache_clear()

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sagas.authoring.shapes.scalars import has_surrogate
-from sagas.engine.assembly import Deployment
+from sagas.engine.engine import Engine
 from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import Order, Sweeper, sweeper_of
 from sagas.errors import InvalidRequest, NotFound, Problem
@@ -26,7 +26,7 @@ _NOT_LOGGED = ("sample", "start_after")
 """Keys of objects: names that somebody's data may have chosen."""
 
 
-def sweep(event: Mapping[str, Any], context: Any, deployment: Deployment) -> dict[str, Any]:
+def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, Any]:
     """Sweep what is due, or what the event names.
 
     Args:
@@ -34,7 +34,7 @@ def sweep(event: Mapping[str, Any], context: Any, deployment: Deployment) -> dic
             ``dry_run``, ``force`` (however many orphans there are), ``start_after`` (a key) and ``seconds`` (to take at
             most).
         context: Lambda's context.
-        deployment: the parts at work.
+        engine: the parts at work.
 
     Returns:
         ``{"swept": [...]}``: a report for each saga type that was due.
@@ -44,9 +44,9 @@ def sweep(event: Mapping[str, Any], context: Any, deployment: Deployment) -> dic
         NotFound: there is no such saga type, or it declares no ``orphans``.
     """
     order = _order(event)
-    sweeper = sweeper_of(deployment, os.environ)
+    sweeper = sweeper_of(engine, os.environ)
     _check(order, sweeper)
-    reports = sweeper.run(order, deployment.clock.now() + _budget(event, context))
+    reports = sweeper.run(order, engine.clock.now() + _budget(event, context))
     for report in reports:
         _tell(report)
     return {"swept": [asdict(report) for report in reports]}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from sagas.engine.assembly import Deployment, from_environment
+from sagas.engine.engine import Engine, from_environment
 from sagas.handlers import step as step_handler
 from tests.support.aws import LambdaContext, Stack
 from tests.support.bench import Bench
@@ -16,14 +16,14 @@ from tests.support.sagas import FAIL, LOG
 
 
 class World:
-    """One deployment, and the pump that delivers its messages."""
+    """One engine, and the pump that delivers its messages."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self.deployment: Deployment = from_environment(stack.environment)
+        self.engine: Engine = from_environment(stack.environment)
 
     def start(self, name: str, request: Any, **options: Any) -> str:
-        return self.deployment.starter.start(name, request, **options).state.saga_id
+        return self.engine.starter.start(name, request, **options).state.saga_id
 
     def deliver(self, saga: str, step: str, *, remaining: float = 60.0, most: int = 1) -> int:
         """Deliver what one queue has; return how many records there were."""
@@ -41,7 +41,7 @@ class World:
         raise AssertionError("messages keep coming")
 
     def show(self, name: str, saga_id: str) -> dict[str, Any]:
-        return self.deployment.reader.show(name, saga_id)
+        return self.engine.reader.show(name, saga_id)
 
     def actions(self, saga_id: str) -> list[str]:
         return [str(entry["action"]) for entry in self.stack.entries(saga_id)]

@@ -69,9 +69,9 @@ def outage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outage]:
 
     def make(bench: Bench, runs: int = 1, *, error: Unavailable | None = None, after: bool = False) -> Outage:
         found = Outage(monkeypatch, bench, error or Unavailable("DynamoDB is out of reach"), after)
-        found.of(bench.deployment.control, "get", "claim", "claim_step", "claim_undo", "commit", "finish")
-        found.of(bench.deployment.journal, "put", "entries")
-        found.begins_after(bench.deployment.tools.runner, "run", runs)
+        found.of(bench.engine.control, "get", "claim", "claim_step", "claim_undo", "commit", "finish")
+        found.of(bench.engine.journal, "put", "entries")
+        found.begins_after(bench.engine.tools.runner, "run", runs)
         return found
 
     return make

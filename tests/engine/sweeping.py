@@ -12,8 +12,8 @@ import pytest
 
 from sagas import Context, OrphanSweep, Retry, S3Object, Saga, step
 from sagas.core.states import SagaState, SagaStatus, StepState
-from sagas.engine.assembly import Deployment
 from sagas.engine.clock import SystemClock
+from sagas.engine.engine import Engine
 from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import Order, Sweeper, sweeper_of
 from tests.engine.conftest import World
@@ -104,14 +104,14 @@ class Later(SystemClock):
 
 @dataclass
 class Desk:
-    """A deployment, its bucket and a clock three days ahead."""
+    """A engine, its bucket and a clock three days ahead."""
 
     world: World
     clock: Later = field(default_factory=Later)
 
     @property
-    def deployment(self) -> Deployment:
-        return replace(self.world.deployment, clock=self.clock)
+    def deployment(self) -> Engine:
+        return replace(self.world.engine, clock=self.clock)
 
     @property
     def s3(self) -> Any:
@@ -123,7 +123,7 @@ class Desk:
         steps = (StepState("upload"), StepState("announce"))
         state = SagaState(self.clock.new_id(), name, "1", steps, status=SagaStatus(status), attention=attention)
         state = replace(state, correlation_id=state.saga_id, created_at=now, updated_at=now)
-        assert self.deployment.control.create(state, 120)
+        assert self.engine.control.create(state, 120)
         return state.saga_id
 
     def put(self, key: str) -> str:
@@ -144,7 +144,7 @@ class Desk:
 
     @property
     def sweeper(self) -> Sweeper:
-        return sweeper_of(self.deployment, {**self.world.stack.environment, **ENVIRONMENT})
+        return sweeper_of(self.engine, {**self.world.stack.environment, **ENVIRONMENT})
 
     def sweep(self, order: Order | None = None, *, seconds: float = 60.0, **changes: Any) -> SweepReport:
         """Sweep the one type there is, by hand unless ``order`` says otherwise."""

@@ -72,11 +72,11 @@ def fail(b: Bench, times: int, name: str = "risky") -> None:
 
 
 def activity(b: Bench, name: str = "risky") -> Activity:
-    return b.deployment.definitions.get(name, fresh=True)
+    return b.engine.definitions.get(name, fresh=True)
 
 
 def failures_in_a_row(b: Bench, name: str = "risky") -> int:
-    return b.deployment.auto_disabler.failures_in_a_row(name, activity(b, name), b.clock.now())
+    return b.engine.auto_disabler.failures_in_a_row(name, activity(b, name), b.clock.now())
 
 
 def refused(b: Bench, name: str = "risky") -> float:
@@ -148,7 +148,7 @@ def test_cancelled_and_rejected_sagas_do_not_count(bench: Make) -> None:
     for _ in range(4):
         assert run(b, error=Rejected("declined")) == "COMPENSATED"
         saga_id = b.start("risky", REQUEST)
-        b.deployment.operations.cancel("risky", saga_id, "ann")
+        b.engine.operations.cancel("risky", saga_id, "ann")
         b.run()
         assert b.show(saga_id)["status"] == "CANCELLED"
     assert activity(b) == Activity()
@@ -167,7 +167,7 @@ def test_a_failed_saga_counts_once_whatever_becomes_of_it(bench: Make) -> None:
     saga_id = b.start("waiting", REQUEST)
     b.run()
     assert b.show(saga_id)["status"] == "DEAD_LETTERED"
-    operations = b.deployment.operations
+    operations = b.engine.operations
     operations.retry("waiting", saga_id, "again", "ann")
     b.run()
     FAIL["unbook"] = RuntimeError()
@@ -189,7 +189,7 @@ def test_a_redriven_saga_that_completes_is_a_success(bench: Make) -> None:
     assert failures_in_a_row(b, "waiting") == 1
     FAIL.clear()
     b.clock.advance(1)
-    b.deployment.operations.retry("waiting", saga_id, "again", "ann")
+    b.engine.operations.retry("waiting", saga_id, "again", "ann")
     b.run()
     assert b.show(saga_id)["status"] == "COMPLETED"
     assert failures_in_a_row(b, "waiting") == 0
@@ -204,7 +204,7 @@ def test_a_saga_that_ends_failed_counts(bench: Make) -> None:
 def test_an_operator_enables_it_and_clears_the_count(bench: Make) -> None:
     b = bench(Risky)
     fail(b, 3)
-    b.deployment.definitions.put("risky", Activity(True, "mended", "ann", b.clock.now()))
+    b.engine.definitions.put("risky", Activity(True, "mended", "ann", b.clock.now()))
     assert activity(b).failures == ()
     fail(b, 2)
     assert run(b) == "COMPLETED"
@@ -213,18 +213,18 @@ def test_an_operator_enables_it_and_clears_the_count(bench: Make) -> None:
 def test_the_cooldown_does_not_undo_what_an_operator_disabled(bench: Make) -> None:
     b = bench(Risky)
     fail(b, 3)
-    b.deployment.definitions.put("risky", Activity(False, "closed", "ann", b.clock.now()))
+    b.engine.definitions.put("risky", Activity(False, "closed", "ann", b.clock.now()))
     b.clock.advance(86_400)
     assert refused(b) == 60
 
 
 def test_all_environments_count_together(bench: Make) -> None:
     b = bench(Risky)
-    first, second = b.deployment, b.deploy()
+    first, second = b.engine, b.deploy()
     for deployment in (first, second, first):
-        b.deployment = deployment
+        b.engine = deployment
         fail(b, 1)
-    b.deployment = b.deploy()
+    b.engine = b.deploy()
     assert refused(b) == 1800
 
 
@@ -236,7 +236,7 @@ def test_a_store_out_of_reach_while_counting_costs_the_saga_nothing(
     def unreachable(*_: object) -> None:
         raise Unavailable("no")
 
-    monkeypatch.setattr(b.deployment.definitions, "count_failure", unreachable)
+    monkeypatch.setattr(b.engine.definitions, "count_failure", unreachable)
     assert run(b, error=RuntimeError()) == "COMPENSATED"
     assert "a failed saga was not counted" in caplog.messages
 

@@ -15,8 +15,8 @@ from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.breaker import BreakerState
 from sagas.core.times import iso
-from sagas.engine.assembly import settings_from
 from sagas.engine.attempt import lease_for
+from sagas.engine.engine import settings_from
 from sagas.errors import PermanentError, Rejected, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.messaging.message import Message
@@ -75,7 +75,7 @@ class _Counted(BreakerItems):
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> type[_Counted]:
     _Counted.reads = _Counted.writes = 0
-    monkeypatch.setattr("sagas.engine.assembly.BreakerItems", _Counted)
+    monkeypatch.setattr("sagas.engine.engine.BreakerItems", _Counted)
     return _Counted
 
 
@@ -133,9 +133,9 @@ def test_others_wait_for_the_probe(timeline: Make) -> None:
     t.world.deliver("shaky", "book")
     t.clock.time += 30
     probe = Message(first, "shaky", "call", 1, False, 2)
-    assert t.deployment.breakers.admit(probe, t.clock.now() + 60) == 0.0
+    assert t.engine.breakers.admit(probe, t.clock.now() + 60) == 0.0
     t.world.stack.sqs.purge_queue(QueueUrl=t.world.stack.queues["shaky"]["call"])
-    t.deployment.queues.send(Message(other, "shaky", "call", 1, False, 2))
+    t.engine.queues.send(Message(other, "shaky", "call", 1, False, 2))
     t.world.deliver("shaky", "call")
     assert t.hidden[-1] == 5
     assert t.step("shaky", other, 1)["attempts"] == 0
@@ -193,8 +193,8 @@ def test_an_attempt_that_was_killed_counts(timeline: Make) -> None:
         t.world.deliver("shaky", "call")
         t.clock.time += 2
     clock = t.clock
-    lease = lease_for(t.deployment.registry.get("shaky"), clock, clock.now() + 10)
-    assert t.deployment.control.claim_step(saga_id, 1, 2, lease, clock.now())
+    lease = lease_for(t.engine.registry.get("shaky"), clock, clock.now() + 10)
+    assert t.engine.control.claim_step(saga_id, 1, 2, lease, clock.now())
     clock.time += 20
     t.world.deliver("shaky", "call")
     assert "StepLost" in t.world.actions(saga_id)
@@ -210,7 +210,7 @@ def test_environments_share_it(timeline: Make) -> None:
     other = t.start("shaky")
     t.world.deliver("shaky", "book")
     t.world.stack.sqs.purge_queue(QueueUrl=t.world.stack.queues["shaky"]["call"])
-    t.deployment.queues.send(Message(other, "shaky", "call", 1, False, 2))
+    t.engine.queues.send(Message(other, "shaky", "call", 1, False, 2))
     t.world.deliver("shaky", "call")
     assert t.hidden[-1] == 30
     assert t.step("shaky", other, 1)["attempts"] == 0
@@ -260,7 +260,7 @@ def test_no_message_dies_however_long_it_stays_open(
 def test_a_cancel_does_not_wait_for_it(timeline: Make) -> None:
     t = timeline(Shaky)
     saga_id = _opened(t)
-    t.deployment.operations.cancel("shaky", saga_id, "me")
+    t.engine.operations.cancel("shaky", saga_id, "me")
     t.run()
     assert t.status("shaky", saga_id) == "CANCELLED"
     assert LOG[-1] == "unbook:1"
@@ -286,14 +286,14 @@ def test_a_stale_message_is_dropped_all_the_same(timeline: Make) -> None:
     t = timeline(Shaky)
     saga_id = _opened(t)
     t.world.stack.sqs.purge_queue(QueueUrl=t.world.stack.queues["shaky"]["call"])
-    t.deployment.queues.send(Message(saga_id, "shaky", "call", 1, False, 1))
+    t.engine.queues.send(Message(saga_id, "shaky", "call", 1, False, 1))
     t.world.deliver("shaky", "call")
     assert t.world.deliver("shaky", "call") == 0
 
 
 def test_the_silence_it_causes_is_excused(timeline: Make) -> None:
     t = timeline(Shaky)
-    excused = t.deployment.breakers.postponed_until
+    excused = t.engine.breakers.postponed_until
     sent = t.clock.now()
     assert excused("shaky", "book", sent) == excused("shaky", "call", sent) == 0.0
     _opened(t)
@@ -318,7 +318,7 @@ def test_a_message_lost_after_it_closed_is_missed_as_soon_as_any_other(timeline:
     t.world.stack.sqs.purge_queue(QueueUrl=t.world.stack.queues["shaky"]["call"])
     for _ in range(3):
         t.clock.time += 100
-        t.deployment.recovery.run(10)
+        t.engine.recovery.run(10)
     t.run()
     assert t.status("shaky", saga_id) == "COMPLETED"
     assert t.world.actions(saga_id).count("Recovered") == 1
@@ -364,5 +364,5 @@ def test_an_open_circuit_is_no_stall(timeline: Make) -> None:
     assert iso(t.clock.now() + 3600) in [step["next_attempt_at"] for step in shown]
     for _ in range(12):
         t.clock.time += 300
-        assert t.deployment.recovery.run(10).recovered == []
+        assert t.engine.recovery.run(10).recovered == []
     assert t.world.show("shaky", saga_id)["recovery_attempts"] == 0

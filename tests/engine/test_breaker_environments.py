@@ -16,7 +16,7 @@ from sagas.authoring.policies import CircuitBreaker, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.breaker import BreakerState
-from sagas.engine.assembly import Deployment, assemble
+from sagas.engine.engine import Engine, build_engine
 from sagas.engine.outcome import Done, Later, Outcome
 from sagas.engine.registry import Registry
 from sagas.engine.starter import Starter
@@ -51,7 +51,7 @@ class _Mail:
 
 
 @pytest.fixture
-def environments(monkeypatch: pytest.MonkeyPatch) -> list[Deployment]:
+def environments(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
     """Eight deployments, each with clients and caches of its own, on the emulator."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
@@ -63,10 +63,10 @@ def environments(monkeypatch: pytest.MonkeyPatch) -> list[Deployment]:
     settings = [StoreSettings(sagas, audit, shards=n, region=REGION, endpoint_url=url) for n in range(1, 9)]
     routes = Routes("http://queues", {"probed": {"call": "call"}})
     logger = logging.getLogger("sagas")
-    return [assemble(Registry([Probed]), each, routes, clock=clock, logger=logger) for each in settings]
+    return [build_engine(Registry([Probed]), each, routes, clock=clock, logger=logger) for each in settings]
 
 
-def _start(deployment: Deployment) -> Message:
+def _start(engine: Engine) -> Message:
     d = deployment
     starter = Starter(d.registry, d.control, d.journal, _Mail(), d.clock, d.definitions)
     saga_id = starter.start("probed", {"item": "train"}).state.saga_id
@@ -78,13 +78,13 @@ def _first(futures: list[Future[Outcome]], count: int) -> list[Outcome]:
     return [future.result() for _, future in zip(range(count), as_completed(futures, timeout=30), strict=False)]
 
 
-def _handle(deployment: Deployment, message: Message) -> Outcome:
+def _handle(engine: Engine, message: Message) -> Outcome:
     config = IdempotencyConfig(event_key_jmespath="[saga_id, index, undo]", lambda_context=cast("Any", LambdaContext()))
-    worker = Worker(deployment.tools, deployment.registry, _Mail())
-    return worker.handle(message, Invocation(deployment.clock.now() + 60, config=config))
+    worker = Worker(engine.tools, engine.registry, _Mail())
+    return worker.handle(message, Invocation(engine.clock.now() + 60, config=config))
 
 
-def test_failures_of_many_environments_add_up(environments: list[Deployment]) -> None:
+def test_failures_of_many_environments_add_up(environments: list[Engine]) -> None:
     FAIL["call"] = RuntimeError("no")
     messages = [_start(environment) for environment in environments[:3]]
     with ThreadPoolExecutor(3) as pool:
@@ -95,7 +95,7 @@ def test_failures_of_many_environments_add_up(environments: list[Deployment]) ->
     assert not store.get("probed", "call").closed
 
 
-def test_half_open_lets_one_of_many_environments_try(environments: list[Deployment]) -> None:
+def test_half_open_lets_one_of_many_environments_try(environments: list[Engine]) -> None:
     clock: Any = environments[0].clock
     store = BreakerItems(environments[0].control._tables)  # pyright: ignore[reportPrivateUsage]
     opened = BreakerState(failures=3, open_until=clock.now() + 30, revision="opened")

@@ -15,7 +15,7 @@ REQUEST = {"item": "train"}
 
 
 def cancel(b: Bench, name: str, saga_id: str) -> str:
-    return b.deployment.operations.cancel(name, saga_id, "ada").status.value
+    return b.engine.operations.cancel(name, saga_id, "ada").status.value
 
 
 def test_before_anything_ran(bench: Make) -> None:
@@ -43,7 +43,7 @@ def test_while_a_step_runs_its_result_is_undone_too(bench: Make, monkeypatch: py
     saga_id = b.start("trip", REQUEST)
     b.deliver("trip", "book")
     statuses: list[str] = []
-    run = b.deployment.tools.runner.run
+    run = b.engine.tools.runner.run
 
     def running(*arguments: object) -> str | None:
         result = run(*arguments)  # type: ignore[arg-type]
@@ -51,7 +51,7 @@ def test_while_a_step_runs_its_result_is_undone_too(bench: Make, monkeypatch: py
             statuses.append(cancel(b, "trip", saga_id))
         return result
 
-    monkeypatch.setattr(b.deployment.tools.runner, "run", running)
+    monkeypatch.setattr(b.engine.tools.runner, "run", running)
     b.run()
     assert statuses == ["RUNNING"]
     assert b.show(saga_id)["status"] == "CANCELLED"
@@ -61,14 +61,14 @@ def test_while_a_step_runs_its_result_is_undone_too(bench: Make, monkeypatch: py
 def test_while_the_last_step_runs_it_never_completes(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     b = bench(Trip)
     saga_id = b.start("trip", REQUEST)
-    finish = b.deployment.control.finish
+    finish = b.engine.control.finish
 
     def cancelled_first(*arguments: object) -> None:
-        monkeypatch.setattr(b.deployment.control, "finish", finish)
+        monkeypatch.setattr(b.engine.control, "finish", finish)
         cancel(b, "trip", saga_id)
         finish(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(b.deployment.control, "finish", cancelled_first)
+    monkeypatch.setattr(b.engine.control, "finish", cancelled_first)
     b.run()
     assert b.show(saga_id)["status"] == "CANCELLED"
     assert LOG == ["book:1", "pay:1", "tell:1", "refund:1", "unbook:1"]

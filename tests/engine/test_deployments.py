@@ -142,7 +142,7 @@ def in_flight(b: Bench, *delivered: str) -> str:
 
 
 def deployed(b: Bench, saga_class: type[Any]) -> None:
-    b.deployment = b.deploy(saga_class)
+    b.engine = b.deploy(saga_class)
 
 
 def names(b: Bench, saga_id: str) -> list[str]:
@@ -150,7 +150,7 @@ def names(b: Bench, saga_id: str) -> list[str]:
 
 
 def why(b: Bench) -> list[str]:
-    return [saga["why"] for saga in b.deployment.reader.attention(None, 10, None)["sagas"]]
+    return [saga["why"] for saga in b.engine.reader.attention(None, 10, None)["sagas"]]
 
 
 # Steps that changed their place.
@@ -196,7 +196,7 @@ def test_the_version_is_that_of_the_start_in_the_saga_and_its_audit(bench: Make)
     deployed(b, Reordered)
     b.run()
     assert b.show(saga_id)["version"] == "1"
-    entries, _ = b.deployment.reader.audit("change", saga_id, 100, 0)
+    entries, _ = b.engine.reader.audit("change", saga_id, 100, 0)
     assert entries[0]["action"] == "SagaStarted"
     assert entries[0]["details"]["version"] == "1"
 
@@ -211,14 +211,14 @@ def interrupted(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         raise Unavailable("DynamoDB is out of reach")
 
     with monkeypatch.context() as patched:
-        patched.setattr(b.deployment.control, "create", away)
+        patched.setattr(b.engine.control, "create", away)
         with pytest.raises(Unavailable):
-            b.deployment.starter.start("change", REQUEST, key="once")
+            b.engine.starter.start("change", REQUEST, key="once")
 
 
 def finished(b: Bench) -> str:
     """Send the same start again."""
-    return b.deployment.starter.start("change", REQUEST, key="once").state.saga_id
+    return b.engine.starter.start("change", REQUEST, key="once").state.saga_id
 
 
 def test_an_interrupted_start_is_finished_as_it_was_begun(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,11 +330,11 @@ def test_with_the_code_back_a_retry_goes_on(bench: Make) -> None:
     saga_id = in_flight(b, "book")
     deployed(b, WithoutPay)
     b.run()
-    state = b.deployment.operations.retry("change", saga_id, "too early", "ann")
+    state = b.engine.operations.retry("change", saga_id, "too early", "ann")
     assert state.status.value == "DEAD_LETTERED"
     check_gone(b, saga_id)
     deployed(b, First)
-    b.deployment.operations.retry("change", saga_id, "deployed again", "ann")
+    b.engine.operations.retry("change", saga_id, "deployed again", "ann")
     b.run()
     saga = b.show(saga_id)
     assert (saga["status"], saga["error"]) == ("COMPLETED", None)
@@ -347,7 +347,7 @@ def test_without_the_code_it_can_be_undone(bench: Make) -> None:
     saga_id = in_flight(b, "book")
     deployed(b, WithoutPay)
     b.run()
-    b.deployment.operations.compensate("change", saga_id, "no more", "ann")
+    b.engine.operations.compensate("change", saga_id, "no more", "ann")
     b.run()
     assert b.show(saga_id)["status"] == "COMPENSATED"
     assert LOG == ["book", "unbook"]
@@ -357,7 +357,7 @@ def test_it_can_be_cancelled(bench: Make) -> None:
     b = bench(First)
     saga_id = in_flight(b, "book")
     deployed(b, WithoutPay)
-    b.deployment.operations.cancel("change", saga_id, "ann")
+    b.engine.operations.cancel("change", saga_id, "ann")
     b.run()
     assert b.show(saga_id)["status"] == "CANCELLED"
 
@@ -414,7 +414,7 @@ def test_with_its_code_back_a_retry_undoes_it(bench: Make) -> None:
     deployed(b, WithoutPay)
     b.run()
     deployed(b, First)
-    b.deployment.operations.retry("change", saga_id, "deployed again", "ann")
+    b.engine.operations.retry("change", saga_id, "deployed again", "ann")
     b.run()
     assert b.show(saga_id)["status"] == "COMPENSATED"
     assert LOG[-1] == "refund"
@@ -472,11 +472,11 @@ def test_the_supervisor_counts_them_as_failed_and_goes_on(bench: Make) -> None:
     b.lose_messages()
     deployed(b, Fatal)
     b.clock.advance(600)
-    report = b.deployment.recovery.run(60.0)
+    report = b.engine.recovery.run(60.0)
     assert (report.recovered, report.failed) == ([kept], [gone])
-    assert b.deployment.recovery.run(60.0).failed == []
+    assert b.engine.recovery.run(60.0).failed == []
     b.clock.advance(3600)
-    assert gone in b.deployment.recovery.run(60.0).failed
+    assert gone in b.engine.recovery.run(60.0).failed
     deployed(b, First)
     b.clock.advance(3600)
     assert gone in b.recover()

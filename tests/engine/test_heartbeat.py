@@ -14,7 +14,7 @@ from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 
 from sagas.authoring.context import Context
 from sagas.core.states import Lease, Progress, SagaState, StepState
-from sagas.engine.assembly import Deployment, assemble, settings_from
+from sagas.engine.engine import Engine, build_engine, settings_from
 from sagas.engine.heartbeat import Heartbeat
 from sagas.engine.outcome import Done, Later, Outcome
 from sagas.engine.registry import Registry
@@ -113,7 +113,7 @@ def test_news_go_with_it() -> None:
 def test_none_and_no_write_while_the_lease_lasts(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     b = bench(Acting)
     seen: list[str] = []
-    monkeypatch.setattr(b.deployment.control, "extend", None)
+    monkeypatch.setattr(b.engine.control, "extend", None)
     ACT.append(lambda ctx: seen.extend(helpers()))
     saga_id = b.start("acting", REQUEST)
     b.run()
@@ -124,13 +124,13 @@ def test_none_and_no_write_while_the_lease_lasts(bench: Make, monkeypatch: pytes
 def test_it_has_ended_before_the_outcome_is_written(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     b = bench(Brief)
     seen: list[list[str]] = []
-    finish = b.deployment.control.finish
+    finish = b.engine.control.finish
 
     def noticing(*arguments: Any) -> None:
         seen.append(helpers())
         finish(*arguments)
 
-    monkeypatch.setattr(b.deployment.control, "finish", noticing)
+    monkeypatch.setattr(b.engine.control, "finish", noticing)
     ACT.append(lambda ctx: seen.append(helpers()))
     b.start("brief", REQUEST)
     b.run()
@@ -182,7 +182,7 @@ def test_a_cancel_is_seen_within_five_seconds(bench: Make) -> None:
 
     def patient(ctx: Context) -> None:
         assert not ctx.cancelled
-        b.deployment.operations.cancel("acting", ctx.saga_id, "somebody")
+        b.engine.operations.cancel("acting", ctx.saga_id, "somebody")
         b.clock.advance(5)
         assert ctx.cancelled
         ctx.raise_if_cancelled()
@@ -201,17 +201,17 @@ class Site:
         self.stack = Stack(Brief, prefix=f"beat-{secrets.token_hex(4)}", endpoint_url=emulator().endpoint_url)
         self.first, self.second = self._deploy(), self._deploy()
 
-    def _deploy(self) -> Deployment:
+    def _deploy(self) -> Engine:
         environment = self.stack.environment | {"AWS_ENDPOINT_URL": str(self.stack.endpoint_url)}
-        return assemble(
+        return build_engine(
             Registry(self.stack.classes), settings_from(environment), Routes.parse(environment["SAGAS_QUEUES"])
         )
 
-    def handle(self, deployment: Deployment, message: Message) -> Outcome:
-        worker = Worker(deployment.tools, deployment.registry, deployment.queues)
+    def handle(self, engine: Engine, message: Message) -> Outcome:
+        worker = Worker(engine.tools, engine.registry, engine.queues)
         context: Any = LambdaContext(30)
         config = IdempotencyConfig(event_key_jmespath="[saga_id, index, undo]", lambda_context=context)
-        return worker.handle(message, Invocation(deployment.clock.now() + 30, config=config))
+        return worker.handle(message, Invocation(engine.clock.now() + 30, config=config))
 
 
 def test_a_step_of_three_lease_lengths_runs_once(credentials: None) -> None:

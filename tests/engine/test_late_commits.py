@@ -48,7 +48,7 @@ def test_a_cancel_meanwhile_undoes_what_was_done(bench: Make, outage: Begin) -> 
     gone = outage(b)
     lost_at(b, gone, "book")
     gone.lasting = False
-    b.deployment.operations.cancel("trip", saga_id, "somebody")
+    b.engine.operations.cancel("trip", saga_id, "somebody")
     b.run()
     assert b.show(saga_id)["status"] == "CANCELLED"
     assert LOG == ["book:1", "unbook:1"]
@@ -60,7 +60,7 @@ def test_an_outcome_delivered_twice_is_committed_once(bench: Make, outage: Begin
     saga_id = b.start("trip", REQUEST)
     gone = outage(b)
     message = lost_at(b, gone, "book")
-    b.deployment.queues.send(message)
+    b.engine.queues.send(message)
     gone.lasting = False
     b.run()
     assert b.show(saga_id)["status"] == "COMPLETED"
@@ -73,17 +73,17 @@ def test_two_deliveries_at_once_agree(bench: Make, outage: Begin, monkeypatch: p
     saga_id = b.start("trip", REQUEST)
     gone = outage(b)
     message = lost_at(b, gone, "book")
-    b.deployment.queues.send(message)
+    b.engine.queues.send(message)
     gone.lasting = False
     other = b.deploy()
-    commit = b.deployment.control.commit
+    commit = b.engine.control.commit
 
     def meanwhile(*arguments: Any) -> None:
-        monkeypatch.setattr(b.deployment.control, "commit", commit)
+        monkeypatch.setattr(b.engine.control, "commit", commit)
         b.deliver("trip", "book", other)
         commit(*arguments)
 
-    monkeypatch.setattr(b.deployment.control, "commit", meanwhile)
+    monkeypatch.setattr(b.engine.control, "commit", meanwhile)
     b.run()
     assert b.show(saga_id)["status"] == "COMPLETED"
     assert DONE == LOG
@@ -96,13 +96,13 @@ def test_a_death_in_the_middle_of_committing_it_later(bench: Make, outage: Begin
     gone = outage(b)
     lost_at(b, gone, "book")
     gone.lasting = False
-    original = b.deployment.control.commit
+    original = b.engine.control.commit
 
     def dying(*arguments: Any) -> None:
-        monkeypatch.setattr(b.deployment.control, "commit", original)
+        monkeypatch.setattr(b.engine.control, "commit", original)
         raise Death
 
-    monkeypatch.setattr(b.deployment.control, "commit", dying)
+    monkeypatch.setattr(b.engine.control, "commit", dying)
     with pytest.raises(Death):
         b.deliver("trip", "book")
     b.run()

@@ -105,8 +105,8 @@ class Unread:
 
     def __init__(self, bench: Bench, patch: pytest.MonkeyPatch, times: int) -> None:
         self.left = times
-        self._read = bench.deployment.journal.entries
-        patch.setattr(bench.deployment.journal, "entries", self.entries)
+        self._read = bench.engine.journal.entries
+        patch.setattr(bench.engine.journal, "entries", self.entries)
 
     def entries(self, *arguments: Any) -> Any:
         if self.left:
@@ -197,7 +197,7 @@ def test_an_exhausted_step_dies_with_its_outcome_and_lives_again_when_redriven(b
     gone.lasting = False
     assert isinstance(b.deliver("stubborn", "second"), Failed)
     assert b.show(saga_id)["status"] == "DEAD_LETTERED"
-    b.deployment.queues.send(carried(b, "stubborn", "second"))
+    b.engine.queues.send(carried(b, "stubborn", "second"))
     records = [b.stack.receive("stubborn", "second")[0] for _ in range(2)]
     b.clock.advance(1)
     for record in records:
@@ -246,7 +246,7 @@ def test_without_sqs_either_the_step_runs_again_under_its_key(bench: Make, outag
     b = bench(Trip)
     saga_id = b.start("trip", REQUEST)
     gone = outage(b)
-    gone.of(b.deployment.queues, "send")
+    gone.of(b.engine.queues, "send")
     with pytest.raises(Unavailable):
         b.deliver("trip", "book")
     gone.lasting = False
@@ -272,7 +272,7 @@ def test_an_outage_does_not_fail_a_step_that_looks_for_a_cancel(bench: Make, mon
     b = bench(Lonely)
     saga_id = b.start("lonely", REQUEST)
     gone = Outage(monkeypatch, b, Unavailable("DynamoDB is out of reach"), lasting=True)
-    gone.of(b.deployment.control, "get")
+    gone.of(b.engine.control, "get")
     b.run()
     assert gone.failed == 1
     gone.lasting = False

@@ -177,9 +177,9 @@ def test_a_wait_beyond_what_sqs_can_hide_goes_by_copies(timeline: Make) -> None:
 def test_a_held_lease_postpones_to_its_expiry(timeline: Make) -> None:
     t = timeline(Constant)
     saga_id = t.start("constant")
-    saga_type, clock = t.deployment.registry.get("constant"), t.clock
+    saga_type, clock = t.engine.registry.get("constant"), t.clock
     lease = lease_for(saga_type, clock, clock.now() + 60)
-    assert t.deployment.control.claim_step(saga_id, 0, 1, lease, clock.now())
+    assert t.engine.control.claim_step(saga_id, 0, 1, lease, clock.now())
     t.world.deliver("constant", "call")
     assert t.hidden == [61]
     assert t.step("constant", saga_id)["attempts"] == 1
@@ -193,7 +193,7 @@ def _waiting(t: Timeline, hops: int = 0) -> str:
     t.world.deliver("constant", "call")
     t.world.stack.sqs.purge_queue(QueueUrl=t.world.stack.queues["constant"]["call"])
     message = Message(saga_id, "constant", "call", 0, False, 1)
-    t.deployment.queues.send(replace(message, hops=hops))
+    t.engine.queues.send(replace(message, hops=hops))
     t.hidden.clear()
     t.delayed.clear()
     return saga_id

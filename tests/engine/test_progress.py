@@ -155,7 +155,7 @@ def test_it_is_shown_and_gone_when_the_step_has_ended(bench: Make) -> None:
 
 def test_a_short_step_costs_nothing(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     b = bench(Acting)
-    monkeypatch.setattr(b.deployment.control, "note_progress", None)
+    monkeypatch.setattr(b.engine.control, "note_progress", None)
     ACT.append(lambda ctx: ctx.progress(1.0, "done"))
     saga_id = b.start("acting", REQUEST)
     b.run()
@@ -175,7 +175,7 @@ def test_an_outage_does_not_fail_the_step(bench: Make, monkeypatch: pytest.Monke
         ctx.progress(0.5, "half \udc80")
         until(lambda: tried)
 
-    monkeypatch.setattr(b.deployment.control, "note_progress", failing)
+    monkeypatch.setattr(b.engine.control, "note_progress", failing)
     ACT.append(work)
     saga_id = b.start("acting", REQUEST)
     b.run()
@@ -185,7 +185,7 @@ def test_an_outage_does_not_fail_the_step(bench: Make, monkeypatch: pytest.Monke
 
 def test_only_the_lease_holder_notes_progress_and_changes_nothing_else(bench: Make) -> None:
     b = bench(Brief)
-    control = b.deployment.control
+    control = b.engine.control
 
     def work(ctx: Context) -> None:
         state, before = b.state(ctx.saga_id), b.stack.control(ctx.saga_id)

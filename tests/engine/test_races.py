@@ -14,8 +14,8 @@ import pytest
 from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
-from sagas.engine.assembly import Deployment, assemble
 from sagas.engine.clock import SystemClock
+from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.engine.starter import Started, Starter
 from sagas.engine.worker import Invocation, Worker
@@ -186,9 +186,9 @@ def routes() -> Routes:
 
 
 @pytest.fixture
-def deployment(store: Store, routes: Routes) -> Deployment:
+def deployment(store: Store, routes: Routes) -> Engine:
     """The engine on this store."""
-    parts = assemble(Registry([Trip]), replace(store.settings, payload_bucket=""), routes)
+    parts = build_engine(Registry([Trip]), replace(store.settings, payload_bucket=""), routes)
     queues = Queues(routes, store.settings.region, emulator().endpoint_url)
     starter = Starter(parts.registry, parts.control, parts.journal, queues, parts.clock, parts.definitions)
     starter.start("trip", {"item": "first"})  # boto3 makes clients one at a time only
@@ -208,9 +208,9 @@ def _message(saga_id: str) -> Message:
     return Message(saga_id, "trip", "book", 0, False, 1, message_id=new_id(), correlation_id=saga_id)
 
 
-def test_one_key_starts_one_saga(deployment: Deployment, routes: Routes, store: Store) -> None:
+def test_one_key_starts_one_saga(engine: Engine, routes: Routes, store: Store) -> None:
     key, request = new_id(), {"item": "train", "count": 3}
-    got = _at_once(lambda _: deployment.starter.start("trip", request, key=key))
+    got = _at_once(lambda _: engine.starter.start("trip", request, key=key))
     started = [outcome for outcome in got if isinstance(outcome, Started)]
     assert len(started) == THREADS
     [saga_id] = {outcome.state.saga_id for outcome in started}
@@ -220,16 +220,16 @@ def test_one_key_starts_one_saga(deployment: Deployment, routes: Routes, store: 
     assert {(message["step"], message["dispatch"]) for message in sent} == {("book", 1)}
 
 
-def test_the_messages_of_one_saga_run_a_step_once(deployment: Deployment) -> None:
+def test_the_messages_of_one_saga_run_a_step_once(engine: Engine) -> None:
     """However many there are, and delivered at once."""
     LOG.clear()
-    started = deployment.starter.start("trip", {"item": "train"})
-    worker = Worker(deployment.tools, deployment.registry, deployment.queues)
+    started = engine.starter.start("trip", {"item": "train"})
+    worker = Worker(engine.tools, engine.registry, engine.queues)
     config = IdempotencyConfig(event_key_jmespath="[saga_id, index, undo]", lambda_context=cast("Any", LambdaContext()))
     invocation = Invocation(SystemClock().now() + 60, config=config)
     _at_once(lambda _: worker.handle(_message(started.state.saga_id), invocation))
     assert LOG == ["book:1"]
-    found = deployment.control.get(started.state.saga_id)
+    found = engine.control.get(started.state.saga_id)
     assert found is not None
     assert (found.seq, found.cursor, found.lease) == (2, 1, None)
-    assert [entry.seq for entry in deployment.journal.history(found.saga_id, up_to=9)] == [1, 2]
+    assert [entry.seq for entry in engine.journal.history(found.saga_id, up_to=9)] == [1, 2]

@@ -63,7 +63,7 @@ def test_deaths_use_up_the_attempts_and_then_it_is_undone(bench: Make) -> None:
     assert LOG == ["book:1", "pay:1", "pay:2", "pay:3", "unbook:1"]
     assert saga["error"]["type"] == "Lost"
     assert saga["in_doubt"] == ["pay"]
-    assert b.deployment.reader.attention(None, 10, None)["sagas"][0]["why"]
+    assert b.engine.reader.attention(None, 10, None)["sagas"][0]["why"]
 
 
 def test_undoing_waits_until_the_lost_attempt_cannot_act(bench: Make) -> None:
@@ -85,7 +85,7 @@ def test_undoing_waits_until_the_lost_attempt_cannot_act(bench: Make) -> None:
 def test_a_journaled_result_is_adopted_not_repeated(bench: Make, monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
     b = bench(Trip)
     saga_id = b.start("trip", REQUEST)
-    once(monkeypatch, b.deployment.control, "commit", before=before)
+    once(monkeypatch, b.engine.control, "commit", before=before)
     with pytest.raises(Death):
         b.run()
     b.run()
@@ -98,7 +98,7 @@ def test_a_journaled_result_is_adopted_not_repeated(bench: Make, monkeypatch: py
 def test_a_death_around_the_end_of_the_saga(bench: Make, monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
     b = bench(Trip)
     saga_id = b.start("trip", REQUEST)
-    once(monkeypatch, b.deployment.control, "finish", before=before)
+    once(monkeypatch, b.engine.control, "finish", before=before)
     with pytest.raises(Death):
         b.run()
     b.run()
@@ -109,7 +109,7 @@ def test_a_death_around_the_end_of_the_saga(bench: Make, monkeypatch: pytest.Mon
 def test_a_message_that_was_never_sent_is_sent_by_its_predecessor(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     b = bench(Trip)
     saga_id = b.start("trip", REQUEST)
-    once(monkeypatch, b.deployment.queues, "send")
+    once(monkeypatch, b.engine.queues, "send")
     with pytest.raises(Death):
         b.run()
     b.run()
@@ -134,7 +134,7 @@ def test_a_lost_message_is_sent_again_once_it_is_stale(bench: Make) -> None:
 
 def test_a_start_that_was_stored_but_not_sent_is_sent(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     b = bench(Trip)
-    once(monkeypatch, b.deployment.queues, "send")
+    once(monkeypatch, b.engine.queues, "send")
     with pytest.raises(Death):
         b.start("trip", REQUEST)
     b.clock.advance(300)
@@ -188,15 +188,15 @@ def test_one_bad_saga_stops_no_other(bench: Make, monkeypatch: pytest.MonkeyPatc
     bad, good = b.start("trip", REQUEST), b.start("trip", REQUEST)
     b.lose_messages()
     b.clock.advance(600)
-    get = b.deployment.control.get
+    get = b.engine.control.get
 
     def failing(saga_id: str) -> object:
         if saga_id == bad:
             raise ValueError("unreadable")
         return get(saga_id)
 
-    monkeypatch.setattr(b.deployment.control, "get", failing)
-    report = b.deployment.recovery.run(60.0)
+    monkeypatch.setattr(b.engine.control, "get", failing)
+    report = b.engine.recovery.run(60.0)
     assert (report.recovered, report.failed) == ([good], [bad])
 
 
@@ -205,7 +205,7 @@ def test_a_run_stops_at_its_budget(bench: Make) -> None:
     for _ in range(3):
         b.start("trip", REQUEST)
     b.clock.advance(600)
-    report = b.deployment.recovery.run(0.0)
+    report = b.engine.recovery.run(0.0)
     assert (report.recovered, report.left) == ([], 3)
 
 
@@ -213,7 +213,7 @@ def test_due_sagas_are_listed_for_whoever_asks(bench: Make) -> None:
     b = bench(Trip, Stubborn)
     trip = b.start("trip", REQUEST)
     stubborn = b.start("stubborn", REQUEST)
-    recovery = b.deployment.recovery
+    recovery = b.engine.recovery
     assert recovery.get_sagas_for_recovery() == []
     b.clock.advance(600)
     assert {state.saga_id for state in recovery.get_sagas_for_recovery()} == {trip, stubborn}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sagas.core.states import SagaState, StepState
-from sagas.engine.assembly import Deployment, assemble
 from sagas.engine.clock import uuid7
+from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.messaging.routes import Routes
 from sagas.store.mapping import attributes_of, step_of
@@ -53,12 +53,12 @@ def _fill(settings: StoreSettings, states: list[SagaState]) -> None:
             batch.save(model(saga_id=state.saga_id, **present))
 
 
-def _deployment(settings: StoreSettings, clock: ManualClock, url: str) -> Deployment:
+def _engine(settings: StoreSettings, clock: ManualClock, url: str) -> Engine:
     sqs = client("sqs", url)
     names = {name: f"reads-{name}" for name in NAMES}
     urls = [sqs.create_queue(QueueName=queue)["QueueUrl"] for queue in names.values()]
     routes = Routes(urls[0].rsplit("/", 1)[0], {"trip": names})
-    return assemble(Registry([Trip]), settings, routes, clock=clock)
+    return build_engine(Registry([Trip]), settings, routes, clock=clock)
 
 
 def test_requests_are_in_proportion_to_the_stale(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +66,7 @@ def test_requests_are_in_proportion_to_the_stale(url: str, capsys: pytest.Captur
     tables = create_tables(client("dynamodb", url), f"reads{MANY}")
     settings = StoreSettings(*tables, region=REGION, endpoint_url=url)
     _fill(settings, [_saga(n, clock.now() - (3600 if n < STALE else 0)) for n in range(MANY)])
-    deployment = _deployment(settings, clock, url)
+    engine = _engine(settings, clock, url)
     seen: Counter[str] = Counter()
 
     def count(model: Any, **_: Any) -> None:
@@ -74,7 +74,7 @@ def test_requests_are_in_proportion_to_the_stale(url: str, capsys: pytest.Captur
 
     control: Any = tables_for(settings).control
     control._get_connection().connection.client.meta.events.register("before-call.dynamodb", count)
-    report = deployment.recovery.run(600.0)
+    report = engine.recovery.run(600.0)
     assert len(report.recovered) == STALE
     with capsys.disabled():
         print(f"\n{MANY} sagas, {STALE} stale: {dict(seen)}")

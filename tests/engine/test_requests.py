@@ -183,8 +183,8 @@ def test_no_request_of_a_whole_saga_is_a_scan(world: Make, wire: Wire) -> None:
     saga_id = w.start("create-report", {"item": "x"})
     w.run()
     w.show("create-report", saga_id)
-    w.deployment.reader.list(["create-report"], None, 10, None)
-    w.deployment.reader.attention(None, 10, None)
+    w.engine.reader.list(["create-report"], None, 10, None)
+    w.engine.reader.attention(None, 10, None)
     assert "Scan" not in wire.names()
 
 

@@ -157,7 +157,7 @@ def test_at_most_twelve_requests_for_a_thousand_objects(
 ) -> None:
     """The dearest thousand there is: each of another saga, half of them orphans."""
     d = desk()
-    states = [d.deployment.clock.new_id() for _ in range(1_000)]
+    states = [d.engine.clock.new_id() for _ in range(1_000)]
     _store_many(d, states)
     calls: Counter[str] = Counter()
     real: Any = cast("Any", BaseClient)._make_api_call

@@ -29,21 +29,21 @@ Run = Callable[..., Result]
 def test_the_task_sweeps_what_is_due(desk: Callable[..., Desk]) -> None:
     d = desk(Zip, Trip)
     d.orphans(1)
-    answer = sweep({"task": "sweep"}, LambdaContext(), d.deployment)
+    answer = sweep({"task": "sweep"}, LambdaContext(), d.engine)
     (report,) = answer["swept"]
     assert (report["saga"], report["deleted"], report["finished"]) == ("zip", 1, True)
-    assert sweep({"task": "sweep"}, LambdaContext(), d.deployment) == {"swept": []}
+    assert sweep({"task": "sweep"}, LambdaContext(), d.engine) == {"swept": []}
 
 
 def test_the_task_sweeps_what_it_is_told(desk: Callable[..., Desk], caplog: pytest.LogCaptureFixture) -> None:
     d = desk(Zip, Look)
     keys = d.orphans(1)
     event = {"task": "sweep", "saga": "zip", "now": True, "dry_run": True}
-    (report,) = sweep(event, LambdaContext(), d.deployment)["swept"]
+    (report,) = sweep(event, LambdaContext(), d.engine)["swept"]
     assert (report["orphans"], report["deleted"], report["dry_run"]) == (1, 0, True)
     assert report["sample"] == {"orphans": keys}
     with caplog.at_level(logging.INFO):
-        (report,) = sweep(event | {"dry_run": False}, LambdaContext(), d.deployment)["swept"]
+        (report,) = sweep(event | {"dry_run": False}, LambdaContext(), d.engine)["swept"]
     assert (report["saga"], report["deleted"]) == ("zip", 1)
     logged = vars(caplog.records[-1])
     assert (logged["saga"], logged["deleted"]) == ("zip", 1)
@@ -55,9 +55,9 @@ def test_the_task_counts_what_a_person_should_see(
 ) -> None:
     d = desk(Zip, Gone)
     d.orphans(20)
-    sweep({"task": "sweep", "dry_run": True}, LambdaContext(), d.deployment)
+    sweep({"task": "sweep", "dry_run": True}, LambdaContext(), d.engine)
     assert "SweepStopped" not in capsys.readouterr().out
-    sweep({"task": "sweep"}, LambdaContext(), d.deployment)
+    sweep({"task": "sweep"}, LambdaContext(), d.engine)
     out = capsys.readouterr().out
     assert "SweepStopped" in out
     assert "SweepFailed" in out
@@ -67,7 +67,7 @@ def test_the_task_counts_what_a_person_should_see(
 def test_the_task_refuses_what_it_cannot_sweep(desk: Callable[..., Desk], name: str, message: str) -> None:
     d = desk(Zip, Trip)
     with pytest.raises(NotFound, match=message):
-        sweep({"task": "sweep", "saga": name, "now": True}, LambdaContext(), d.deployment)
+        sweep({"task": "sweep", "saga": name, "now": True}, LambdaContext(), d.engine)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_task_refuses_what_it_cannot_sweep(desk: Callable[..., Desk], name: 
 )
 def test_the_task_refuses_what_does_not_fit(desk: Callable[..., Desk], wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        sweep({"task": "sweep", **wrong}, LambdaContext(), desk().deployment)
+        sweep({"task": "sweep", **wrong}, LambdaContext(), desk().engine)
     assert [problem.path for problem in caught.value.problems] == [f"$.{next(iter(wrong))}"]
 
 
@@ -94,7 +94,7 @@ class Lambda:
         event = json.loads(Payload)
         assert (FunctionName, event["task"]) == ("the-supervisor", "sweep")
         try:
-            answer = sweep(event, LambdaContext(), self._desk.deployment)
+            answer = sweep(event, LambdaContext(), self._desk.engine)
         except SagaError as error:
             raised = {"errorType": type(error).__name__, "errorMessage": str(error)}
             return {"FunctionError": "Unhandled", "Payload": io.BytesIO(json.dumps(raised).encode())}

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from sagas.engine.assembly import Deployment
 from sagas.engine.clock import uuid7
+from sagas.engine.engine import Engine
 from sagas.handlers import step as step_handler
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
@@ -61,8 +61,8 @@ class Timeline:
         """Seconds and hops of each message that was sent to arrive later."""
 
     @property
-    def deployment(self) -> Deployment:
-        return self.world.deployment
+    def deployment(self) -> Engine:
+        return self.world.engine
 
     def start(self, name: str) -> str:
         return self.world.start(name, {"item": "train"})
@@ -110,7 +110,7 @@ def _noting(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], Timeline]:
         made.append(Timeline(world, clock))
         return made[0]
 
-    monkeypatch.setattr("sagas.engine.assembly.SystemClock", lambda: clock)
+    monkeypatch.setattr("sagas.engine.engine.SystemClock", lambda: clock)
     monkeypatch.setattr(Queues, "hide", hide_noting)
     monkeypatch.setattr(Queues, "send", send_noting)
     return make

@@ -63,7 +63,7 @@ def test_a_lost_answer_is_ambiguous_and_no_other_error(made: World) -> None:
             raise ReadTimeoutError(endpoint_url="https://dynamodb")
 
         with Wire({"dynamodb": lost}).installed(), pytest.raises(Ambiguous):
-            made.deployment.control.get(state.saga_id)
+            made.engine.control.get(state.saga_id)
 
 
 @pytest.mark.parametrize("name", ["retried_by_an_operator_then_redriven", "undo_retried", "message_lost"])

@@ -23,7 +23,7 @@ from botocore.exceptions import BotoCoreError
 from sagas.authoring.context import Context
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import epoch
-from sagas.engine.assembly import Deployment, assemble
+from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, SagaError
 from sagas.handlers import step as step_handler
@@ -119,7 +119,7 @@ class World:
         self.wire = Wire(answers, self._others, self._watch)
         self.events: list[Event] = []
         self.refused: list[str] = []
-        self._deployment: Deployment | None = None
+        self._engine: Engine | None = None
         self._logger = logging.getLogger("tests.faults")
         self._logger.addHandler(logging.NullHandler())
         self._logger.propagate = False
@@ -145,7 +145,7 @@ class World:
         self._handling.clear()
         self._seen.clear()
         self.echo = self.counted = False
-        self._deployment = None
+        self._engine = None
         self._horizon, self._tick_at = float("inf"), self.clock.now() + TICK
         STAGE.fail, STAGE.reject = {}, set()
         STAGE.perform, STAGE.during = self._perform, lambda name, ctx: None
@@ -192,13 +192,13 @@ class World:
     # Who acts.
 
     @property
-    def deployment(self) -> Deployment:
+    def deployment(self) -> Engine:
         """The execution environment at hand; after a death it is a new one."""
-        if self._deployment is None:
-            self._deployment = assemble(
+        if self._engine is None:
+            self._engine = build_engine(
                 self.registry, self.settings, self.routes, clock=self.clock, logger=self._logger
             )
-        return self._deployment
+        return self._engine
 
     def _run(self, act: Callable[[], None], limit: float) -> bool:
         """Run one process; ``False`` if it died. It may be paused until ``limit``."""
@@ -207,7 +207,7 @@ class World:
             with self.wire.process():
                 act()
         except ProcessDied:
-            self._deployment = None
+            self._engine = None
             return False
         finally:
             self._horizon = before
@@ -225,7 +225,7 @@ class World:
 
         self._handling.append((next(self._invocations), letter, deadline))
         try:
-            with patch.object(step_handler, "_deployment", lambda: self.deployment):
+            with patch.object(step_handler, "_engine", lambda: self.engine):
                 self._run(handle, deadline)
         finally:
             self._handling.pop()
@@ -235,18 +235,18 @@ class World:
 
         def visit() -> None:
             with suppress(SagaError):
-                self.deployment.recovery.run(60.0)
+                self.engine.recovery.run(60.0)
 
         self._run(visit, self.clock.now() + _PATIENCE)
 
-    def call(self, operation: Callable[[Deployment], Any]) -> None:
+    def call(self, operation: Callable[[Engine], Any]) -> None:
         """A client of the API: repeats what got no answer, and accepts a refusal."""
         for _ in range(8):
             answered = [False]
 
             def act(answered: list[bool] = answered) -> None:
                 try:
-                    operation(self.deployment)
+                    operation(self.engine)
                     answered[0] = True
                 except Conflict as error:
                     self.refused.append(str(error))
@@ -260,13 +260,13 @@ class World:
         raise AssertionError("a client never got an answer")
 
     def start(self, name: str = "pair", key: str | None = "key") -> None:
-        self.call(lambda deployment: deployment.starter.start(name, {"item": "book"}, key=key))
+        self.call(lambda engine: engine.starter.start(name, {"item": "book"}, key=key))
 
     def operate(self, operation: str, *arguments: Any) -> None:
         """Cancel, retry, compensate or resolve every saga there is."""
         for state in self.states():
             self.call(
-                lambda deployment, state=state: getattr(deployment.operations, operation)(
+                lambda engine, state=state: getattr(engine.operations, operation)(
                     state.saga, state.saga_id, *arguments, "ada"
                 )
             )
@@ -319,7 +319,7 @@ class World:
         until all is at rest, one that only pauses as long as it may act.
         """
         horizon, dead = self._horizon, point.fault is Fault.LATE
-        before, self._deployment = self._deployment, None
+        before, self._engine = self._engine, None
         self._horizon = float("inf") if dead else horizon - 1.0
         if point.bound in (2, 4):
             self.clock.advance(11.0)
@@ -328,13 +328,13 @@ class World:
         if point.bound in (3, 4):
             self.cancel()
         self.settle(strict=dead)
-        self._deployment, self._horizon = before, horizon
+        self._engine, self._horizon = before, horizon
 
     def states(self) -> list[SagaState]:
         """Every saga, as the table has it. Not a process's request."""
         ids = [item["saga_id"]["S"] for item in self.tables.items(self.settings.sagas_table) if "steps" in item]
         with self.wire.aside():
-            found = [self.deployment.control.get(saga_id) for saga_id in ids]
+            found = [self.engine.control.get(saga_id) for saga_id in ids]
         return [state for state in found if state is not None]
 
     def entries(self, saga_id: str) -> Rows:

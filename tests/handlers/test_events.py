@@ -23,7 +23,7 @@ SAMPLE = "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17"
 
 @pytest.fixture
 def reference(site: Make, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Site]:
-    """The reference sagas' deployment."""
+    """The reference sagas' engine."""
     monkeypatch.setenv("ZIPS_BUCKET", "zips")
     monkeypatch.setenv("ANNOUNCE_TOPIC_ARN", "arn:aws:sns:eu-central-1:123456789012:zips")
     return lambda: site(CreateZip, Checkout)
@@ -31,11 +31,11 @@ def reference(site: Make, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Site]
 
 def _stored(site: Site) -> SagaState:
     """The saga that the samples are about, with its journal."""
-    started = site.deployment.starter.start("create-zip", load("create_zip"))
+    started = site.engine.starter.start("create-zip", load("create_zip"))
     state = replace(started.state, saga_id=SAMPLE, correlation_id=SAMPLE)
-    assert site.deployment.control.create(state, 120.0)
-    [first] = site.deployment.journal.history(started.state.saga_id, up_to=1)
-    site.deployment.journal.put(replace(first, saga_id=SAMPLE, correlation_id=SAMPLE))
+    assert site.engine.control.create(state, 120.0)
+    [first] = site.engine.journal.history(started.state.saga_id, up_to=1)
+    site.engine.journal.put(replace(first, saga_id=SAMPLE, correlation_id=SAMPLE))
     return state
 
 

@@ -108,7 +108,7 @@ def test_bad_records_are_reported_and_good_ones_beside_them_done(
         answer = step_handler.handler({"Records": records}, LambdaContext())
         told = capsys.readouterr()
         assert [item["itemIdentifier"] for item in answer["batchItemFailures"]] == [one["messageId"] for one in bad]
-        assert trip.deployment.reader.state("trip", saga_id).cursor == 1
+        assert trip.engine.reader.state("trip", saga_id).cursor == 1
         assert trip.actions(saga_id) == ["SagaStarted", "StepCompleted"]
         lines = [json.loads(line) for line in told.out.splitlines()]
         refused = [line["message_id"] for line in lines if line["message"] == "message refused"]
@@ -134,7 +134,7 @@ def test_a_message_changed_in_one_place_harms_no_saga(trip: Site) -> None:
             {"Records": [record | {"body": _dumped(data.draw(_spoilt(body)))}]}, LambdaContext()
         )
         assert set(answer) == {"batchItemFailures"}
-        state = trip.deployment.reader.state("trip", saga_id)
+        state = trip.engine.reader.state("trip", saga_id)
         assert (state.cursor, len(trip.stack.entries(saga_id))) in ((0, 1), (1, 2))
         trip.stack.settle("trip", "book", [record], {"batchItemFailures": []})
 
@@ -287,7 +287,7 @@ def test_events_that_are_no_calls_are_answered_too(trip: Site) -> None:
 
 @pytest.fixture
 def reference(site: Make, monkeypatch: pytest.MonkeyPatch) -> Site:
-    """The reference sagas' deployment, with a bucket to sweep."""
+    """The reference sagas' engine, with a bucket to sweep."""
     monkeypatch.setenv("ZIPS_BUCKET", "zips")
     monkeypatch.setenv("ANNOUNCE_TOPIC_ARN", "arn:aws:sns:eu-central-1:123456789012:zips")
     made = site(CreateZip, Checkout)

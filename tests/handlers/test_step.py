@@ -80,7 +80,7 @@ def test_a_bad_record_fails_alone(site: Make, body: str) -> None:
     bad["body"] = body
     assert _handle([bad, good]) == [bad["messageId"]]
     assert LOG == ["book:1"]
-    assert s.deployment.reader.state("trip", saga_id).cursor == 1
+    assert s.engine.reader.state("trip", saga_id).cursor == 1
     before = s.tables()
     assert _handle([bad]) == [bad["messageId"]]
     assert s.tables() == before

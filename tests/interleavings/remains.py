@@ -45,7 +45,7 @@ class Remains:
         """The saga, as the store reads it."""
         ids = [row["saga_id"]["S"] for row in self.tables.items(self.replay.settings.sagas_table) if "steps" in row]
         with self.replay.asking(self.tables):
-            found = self.replay.deployment.control.get_many(ids)
+            found = self.replay.engine.control.get_many(ids)
         return list(found.values())
 
     def entries(self, saga_id: str) -> Rows:

@@ -19,8 +19,8 @@ from botocore.client import BaseClient
 from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
 
 from sagas.authoring.context import Context
-from sagas.engine.assembly import Deployment, assemble
 from sagas.engine.clock import uuid7
+from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import Rejected, SagaError
 from sagas.handlers import step as step_handler
@@ -153,14 +153,14 @@ class Replay:
         self._logger.addHandler(logging.NullHandler())
         self._logger.propagate = False
         self._routes = Routes(_BASE, queues)
-        self.deployment = self._deploy()
+        self.engine = self._deploy()
         self._history: History = ()
         self._asked: list[Request] = []
         self._kinds: dict[str, Callable[[Process], Any]] = {
             "worker": self._work,
-            "supervisor": lambda process: self.deployment.recovery.run(60.0),
-            "supervisor, impatient": lambda process: self.deployment.recovery.run(60.0, stale_after=0.0),
-            "start": lambda process: self.deployment.starter.start(self.name, {"item": "book"}, key="key"),
+            "supervisor": lambda process: self.engine.recovery.run(60.0),
+            "supervisor, impatient": lambda process: self.engine.recovery.run(60.0, stale_after=0.0),
+            "start": lambda process: self.engine.starter.start(self.name, {"item": "book"}, key="key"),
         }
         self.runs = 0
         self._tables: MemoryTables | None = None
@@ -177,7 +177,7 @@ class Replay:
         STAGE.fail, STAGE.reject = {}, set()
         with (
             patch.object(client, "_make_api_call", listening),
-            patch.object(step_handler, "_deployment", lambda: self.deployment),
+            patch.object(step_handler, "_engine", lambda: self.engine),
         ):
             yield
 
@@ -190,9 +190,9 @@ class Replay:
         finally:
             self._tables = None
 
-    def _deploy(self) -> Deployment:
+    def _deploy(self) -> Engine:
         """An execution environment, which remembers nothing yet."""
-        return assemble(self.registry, self.settings, self._routes, clock=self._clock, logger=self._logger)
+        return build_engine(self.registry, self.settings, self._routes, clock=self._clock, logger=self._logger)
 
     def next(self, process: Process, history: History, known: tuple[Request, ...]) -> Request | None:
         """Return the next request of a process; ``None`` when it has ended.
@@ -205,7 +205,7 @@ class Replay:
         self.runs += 1
         self._history, self._asked = history, []
         self._clock.begin(process)
-        self.deployment = self._deploy()
+        self.engine = self._deploy()
         try:
             with suppress(SagaError):
                 self._kinds.get(process.kind, self._operate)(process)
@@ -226,7 +226,7 @@ class Replay:
     def _operate(self, process: Process) -> None:
         """An operation on the saga there is: ``cancel``, ``retry`` or ``compensate``, and its further arguments."""
         operation, saga_id, *arguments = process.kind.split()
-        getattr(self.deployment.operations, operation)(self.name, saga_id, *arguments, "ada")
+        getattr(self.engine.operations, operation)(self.name, saga_id, *arguments, "ada")
 
     def _perform(self, name: str, ctx: Context) -> None:
         undo = ctx.idempotency_key.endswith(":undo")

@@ -9,8 +9,8 @@ from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 
 from sagas.core.states import SagaState
 from sagas.core.times import epoch
-from sagas.engine.assembly import Deployment, assemble, settings_from
 from sagas.engine.clock import uuid7
+from sagas.engine.engine import Engine, build_engine, settings_from
 from sagas.engine.outcome import Done, Later, Outcome
 from sagas.engine.registry import Registry
 from sagas.engine.worker import Invocation, Worker
@@ -67,32 +67,32 @@ def once(monkeypatch: Any, target: Any, name: str, *, before: bool = True) -> No
 
 
 class Bench:
-    """One deployment. ``lifetime``: seconds a function may act."""
+    """One engine. ``lifetime``: seconds a function may act."""
 
     def __init__(self, *classes: type[Any], lifetime: float = 40.0) -> None:
         self.stack = Stack(*classes)
         self.clock = ManualClock()
         self.lifetime = lifetime
         self.last: Outcome | None = None
-        self.deployment = self.deploy(*classes)
+        self.engine = self.deploy(*classes)
 
-    def deploy(self, *classes: type[Any]) -> Deployment:
+    def deploy(self, *classes: type[Any]) -> Engine:
         """Another deployment on the same tables and queues, as a second execution environment is."""
         environment = self.stack.environment
         routes = Routes.parse(environment["SAGAS_QUEUES"])
         registry = Registry(classes or self.stack.classes)
-        return assemble(registry, settings_from(environment), routes, clock=self.clock)
+        return build_engine(registry, settings_from(environment), routes, clock=self.clock)
 
     def start(self, name: str, request: Any) -> str:
-        return self.deployment.starter.start(name, request).state.saga_id
+        return self.engine.starter.start(name, request).state.saga_id
 
-    def deliver(self, saga: str, step: str, deployment: Deployment | None = None) -> Outcome | None:
+    def deliver(self, saga: str, step: str, engine: Engine | None = None) -> Outcome | None:
         """Deliver one message and obey the outcome; one to come back later is visible again at once."""
         records = self.stack.receive(saga, step)
-        return self.handle(saga, step, records[0], deployment) if records else None
+        return self.handle(saga, step, records[0], engine) if records else None
 
-    def handle(self, saga: str, step: str, record: Any, deployment: Deployment | None = None) -> Outcome:
-        chosen = deployment or self.deployment
+    def handle(self, saga: str, step: str, record: Any, engine: Engine | None = None) -> Outcome:
+        chosen = engine or self.engine
         worker = Worker(chosen.tools, chosen.registry, chosen.queues)
         receipt = {"QueueUrl": self.stack.queues[saga][step], "ReceiptHandle": record["receiptHandle"]}
         try:
@@ -130,15 +130,15 @@ class Bench:
                 self.stack.sqs.delete_message(QueueUrl=url, ReceiptHandle=record["receiptHandle"])
 
     def recover(self, stale_after: float | None = None) -> list[str]:
-        return self.deployment.recovery.run(60.0, stale_after).recovered
+        return self.engine.recovery.run(60.0, stale_after).recovered
 
     def state(self, saga_id: str) -> SagaState:
-        found = self.deployment.control.get(saga_id)
+        found = self.engine.control.get(saga_id)
         assert found is not None
         return found
 
     def show(self, saga_id: str) -> dict[str, Any]:
-        return self.deployment.reader.show(self.state(saga_id).saga, saga_id)
+        return self.engine.reader.show(self.state(saga_id).saga, saga_id)
 
     def actions(self, saga_id: str) -> list[str]:
         return [str(entry["action"]) for entry in self.stack.entries(saga_id)]

@@ -34,7 +34,7 @@ from sagas.store.tables import tables_for
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class Engine:
     """One deployment's parts, sharing one set of clients."""
 
     registry: Registry
@@ -53,7 +53,7 @@ class Deployment:
     clock: Clock
 
 
-def assemble(
+def build_engine(
     registry: Registry,
     settings: StoreSettings,
     routes: Routes,
@@ -62,7 +62,7 @@ def assemble(
     observer: Watcher | None = None,
     logger: logging.Logger | None = None,
     connect: Callable[[str], Any] | None = None,
-) -> Deployment:
+) -> Engine:
     """Return the parts for these tables and queues.
 
     Args:
@@ -92,7 +92,7 @@ def assemble(
     recovery = Recovery(registry, control, listing, rescue, clock, logger)
     operations = Operations(reader, control, rescue, clock)
     tools = Tools(control, journal, settler, breakers, Runner(), clock, logger, connect)
-    return Deployment(
+    return Engine(
         registry=registry,
         control=control,
         journal=journal,
@@ -133,7 +133,7 @@ def settings_from(environment: Mapping[str, str]) -> StoreSettings:
 
 def from_environment(
     environment: Mapping[str, str], observer: Watcher | None = None, logger: logging.Logger | None = None
-) -> Deployment:
+) -> Engine:
     """Return the parts that a Lambda function's environment describes.
 
     Raises:
@@ -145,4 +145,4 @@ def from_environment(
     registry = Registry.load(environment["SAGAS_CLASSES"])
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps)
-    return assemble(registry, settings_from(environment), routes, observer=observer, logger=logger)
+    return build_engine(registry, settings_from(environment), routes, observer=observer, logger=logger)
