@@ -16,13 +16,13 @@ from sagas.core.plan import Plan
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.breaker import Breakers
 from sagas.engine.clock import Clock
+from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.context import StepContext
 from sagas.engine.heartbeat import Heartbeat
 from sagas.engine.ports import Controls
 from sagas.engine.progress import ProgressReport
 from sagas.engine.registry import SagaType, plan_for
 from sagas.engine.runner import Runner, inputs_needed, parameters_of
-from sagas.engine.settler import Note, Settled, Settler
 from sagas.errors import Rejected, Unavailable
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
@@ -37,7 +37,7 @@ SKEW = 1.0
 PAUSES = (0.2, 1.0)
 """Seconds between the tries to read inputs or settle an outcome."""
 ROOM = 5.0
-"""Seconds kept back to send an outcome to its queue, should it not be settled."""
+"""Seconds kept back to send an outcome to its queue, should it not be committed."""
 _LONGEST_MESSAGE = 1_000
 _LONGEST_TRACE = 4_000
 
@@ -48,7 +48,7 @@ class Tools:
 
     control: Controls
     journal: Journal
-    settler: Settler
+    committer: Committer
     breakers: Breakers
     runner: Runner
     clock: Clock
@@ -95,9 +95,9 @@ class Attempt:
         self._message = message
         self._deadline = deadline
         dying = DeadLetter(message.dispatch, message.hops, message.message_id)
-        self.note = Note(trace_id=trace_id, message=dying)
+        self.note = EntryContext(trace_id=trace_id, message=dying)
         self.state: SagaState | None = None
-        self.settled: Settled | None = None
+        self.committed: Committed | None = None
         self.pending_commit: PendingCommit | None = None
 
     @property
@@ -189,7 +189,7 @@ class Attempt:
         """Settle the success."""
         kind = ev.StepCompensated if self._message.undo else ev.StepCompleted
         fact = kind(self._message.index, self._number)
-        note = Note(payload, {}, self.note.actor, self.note.trace_id, self.note.message)
+        note = EntryContext(payload, {}, self.note.actor, self.note.trace_id, self.note.message)
         self._settle(fact, note)
 
     def fail(self, error: Exception) -> None:
@@ -199,10 +199,10 @@ class Attempt:
         details: dict[str, Any] = {"stack_trace": _trace(error)} if last else {}
         if isinstance(fact, ev.CompensationFailed):
             details |= {"attempts": fact.attempt, "trace_id": self.note.trace_id}
-        note = Note(None, details, self.note.actor, self.note.trace_id, self.note.message)
+        note = EntryContext(None, details, self.note.actor, self.note.trace_id, self.note.message)
         self._settle(fact, note)
 
-    def _settle(self, fact: ev.StepFact, note: Note) -> None:
+    def _settle(self, fact: ev.StepFact, note: EntryContext) -> None:
         """Settle an outcome, in several tries while there is time; it stays in ``report`` if all fail.
 
         Raises:
@@ -214,7 +214,7 @@ class Attempt:
             fact.action, fact.attempt, self._held.token, self._held.seq, owner, details, note.trace_id, note.payload
         )
         until = self._deadline - ROOM
-        self.settled = self._patiently(until, lambda: self._tools.settler.settle(self.plan, self._held, fact, note))
+        self.committed = self._patiently(until, lambda: self._tools.committer.commit(self.plan, self._held, fact, note))
 
     def _patiently(self, until: float, request: Callable[[], T]) -> T:
         """Return what ``request`` returns, in several tries while there is time.

@@ -11,6 +11,7 @@ from sagas.engine.attempt import Tools
 from sagas.engine.auto_disable import AutoDisabler
 from sagas.engine.breaker import Breakers
 from sagas.engine.clock import Clock, SystemClock
+from sagas.engine.committer import Committer
 from sagas.engine.operations import Operations
 from sagas.engine.ports import Quiet, Watcher
 from sagas.engine.reader import Reader
@@ -18,7 +19,6 @@ from sagas.engine.recovery import Recovery
 from sagas.engine.registry import Registry
 from sagas.engine.rescue import Rescue
 from sagas.engine.runner import Runner
-from sagas.engine.settler import Settler
 from sagas.engine.starter import Starter
 from sagas.errors import SagaError
 from sagas.messaging.queues import Queues
@@ -41,7 +41,7 @@ class Engine:
     control: ControlItems
     journal: Journal
     queues: Queues
-    settler: Settler
+    committer: Committer
     starter: Starter
     reader: Reader
     operations: Operations
@@ -85,19 +85,19 @@ def build_engine(
     watcher = observer or Quiet()
     auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, watcher)
     breakers = Breakers(BreakerItems(tables), registry, clock, logger, auto_disabler, watcher)
-    settler = Settler(control, journal, clock, breakers)
+    committer = Committer(control, journal, clock, breakers)
     starter = Starter(registry, control, journal, queues, clock, definitions)
     reader = Reader(registry, control, journal, listing, breakers)
-    rescue = Rescue(registry, control, settler, queues, clock, breakers)
+    rescue = Rescue(registry, control, committer, queues, clock, breakers)
     recovery = Recovery(registry, control, listing, rescue, clock, logger)
     operations = Operations(reader, control, rescue, clock)
-    tools = Tools(control, journal, settler, breakers, Runner(), clock, logger, connect)
+    tools = Tools(control, journal, committer, breakers, Runner(), clock, logger, connect)
     return Engine(
         registry=registry,
         control=control,
         journal=journal,
         queues=queues,
-        settler=settler,
+        committer=committer,
         starter=starter,
         reader=reader,
         operations=operations,

@@ -7,10 +7,10 @@ from dataclasses import replace
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter, SagaState
 from sagas.engine.attempt import Tools
+from sagas.engine.committer import Committed, EntryContext
 from sagas.engine.outcome import Later
 from sagas.engine.ports import Postbox
 from sagas.engine.registry import SagaType, plan_for
-from sagas.engine.settler import Note, Settled
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
 from sagas.store.entries import Entry, fact_of
@@ -25,7 +25,7 @@ class LateCommits:
     """Sends outcomes back to their queue and commits them from there, without running anything again.
 
     A message with a report takes the place of the message whose attempt it is about: same dispatch number, one more
-    copy. Once its report is settled, or somebody else took the lease over, it is that message and nothing more.
+    copy. Once its report is committed, or somebody else took the lease over, it is that message and nothing more.
     """
 
     def __init__(self, tools: Tools, postbox: Postbox) -> None:
@@ -47,7 +47,7 @@ class LateCommits:
         self._tools.logger.warning("the outcome cannot be committed yet: it waits in its queue", extra=known)
         return True
 
-    def commit(self, saga_type: SagaType, message: Message) -> Settled | None:
+    def commit(self, saga_type: SagaType, message: Message) -> Committed | None:
         """Commit what ``message`` reports; ``None`` if it reports nothing, or nothing that still counts.
 
         Raises:
@@ -60,8 +60,8 @@ class LateCommits:
             return None
         plan = plan_for(saga_type.definition, (step.name for step in state.steps))
         dying = DeadLetter(message.dispatch, message.hops, message.message_id)
-        note = Note(pending.payload, pending.details, trace_id=pending.trace_id, message=dying)
-        return self._tools.settler.settle(plan, state, _fact(state, message, pending), note)
+        note = EntryContext(pending.payload, pending.details, trace_id=pending.trace_id, message=dying)
+        return self._tools.committer.commit(plan, state, _fact(state, message, pending), note)
 
     def later(self, message: Message) -> Later:
         """Have the message come back, the later the more often it came."""

@@ -10,9 +10,9 @@ from sagas.core.automaton import decide
 from sagas.core.commands import Decision, Refuse
 from sagas.core.states import Lease, SagaState
 from sagas.engine.clock import Clock
+from sagas.engine.committer import EntryContext
 from sagas.engine.reader import Reader
 from sagas.engine.rescue import Rescue
-from sagas.engine.settler import Note
 from sagas.errors import Conflict, InvalidRequest, Problem, Unavailable
 from sagas.store.control import ControlItems
 from sagas.store.faults import Fenced
@@ -83,7 +83,7 @@ class Operations:
         Args:
             name: the saga type.
             saga_id: the saga.
-            note: why it is settled.
+            note: why it is committed.
             action: what was done.
             steps: names of steps whose undo was done by hand.
             actor: who says so.
@@ -113,12 +113,14 @@ class Operations:
             decision = decide(plan, state, arrival(self.rescue.lease()), self.clock.now())
             _refuse(decision)
             try:
-                settled = self.rescue.carry_out(plan, state, decision, Note(actor=actor, details=dict(details or {})))
+                committed = self.rescue.carry_out(
+                    plan, state, decision, EntryContext(actor=actor, details=dict(details or {}))
+                )
             except Fenced:
                 continue
             # What a predecessor had begun was finished first: what was asked for is still to be done, or refused.
-            if settled is not None and not settled.adopted:
-                return settled.state
+            if committed is not None and not committed.adopted:
+                return committed.state
         raise Unavailable("the saga changes too fast; try again", retry_after=1)
 
 

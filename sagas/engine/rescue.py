@@ -11,9 +11,9 @@ from sagas.core.plan import Plan
 from sagas.core.states import Lease, SagaState
 from sagas.engine.breaker import Breakers
 from sagas.engine.clock import Clock
+from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.ports import Postbox
 from sagas.engine.registry import Registry, plan_for
-from sagas.engine.settler import Note, Settled, Settler
 from sagas.engine.worker import message_for
 from sagas.store.control import ControlItems
 
@@ -27,7 +27,7 @@ class Rescue:
 
     registry: Registry
     control: ControlItems
-    settler: Settler
+    committer: Committer
     postbox: Postbox
     clock: Clock
     breakers: Breakers
@@ -62,8 +62,8 @@ class Rescue:
         decision = decide(judged, state, ev.StallNoticed(self.lease()), self.clock.now())
         if decision.state is state or self._excused(judged, state, decision):
             return state
-        settled = self.carry_out(plan, state, decision, Note(actor=actor))
-        return settled.state if settled else None
+        committed = self.carry_out(plan, state, decision, EntryContext(actor=actor))
+        return committed.state if committed else None
 
     def _excused(self, plan: Plan, state: SagaState, decision: Decision) -> bool:
         """Whether the silence may be an open circuit breaker's doing, which is no stall."""
@@ -77,13 +77,13 @@ class Rescue:
             return 0.0
         return self.breakers.postponed_until(state.saga, step.name, state.updated_at)
 
-    def carry_out(self, plan: Plan, state: SagaState, decision: Decision, note: Note) -> Settled | None:
+    def carry_out(self, plan: Plan, state: SagaState, decision: Decision, note: EntryContext) -> Committed | None:
         """Claim, journal what was decided, send what follows; ``None`` if the claim was lost to somebody else."""
         write = next(command for command in decision.commands if isinstance(command, Write))
         if not self.control.claim(state, decision.state, plan.stale_after):
             return None
-        settled = self.settler.settle(plan, decision.state, write.fact, note)
-        for command in settled.commands:
+        committed = self.committer.commit(plan, decision.state, write.fact, note)
+        for command in committed.commands:
             if isinstance(command, Send):
-                self.postbox.send(message_for(settled.state, command), command.not_before - self.clock.now())
-        return settled
+                self.postbox.send(message_for(committed.state, command), command.not_before - self.clock.now())
+        return committed

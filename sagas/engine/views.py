@@ -114,7 +114,7 @@ def _step_view(state: SagaState, index: int, history: _History) -> dict[str, Any
     step = state.steps[index]
     past = history.of(step.name)
     last = past[-1] if past else None
-    settled = step.status not in (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING)
+    committed = step.status not in (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING)
     completed = next((entry for entry in past if entry.action == "StepCompleted"), None)
     waits = state.cursor == index and not state.over and state.lease is None and state.not_before
     return {
@@ -123,7 +123,7 @@ def _step_view(state: SagaState, index: int, history: _History) -> dict[str, Any
         "attempts": step.attempts,
         "undo_attempts": step.undo_attempts,
         "started_at": _started(state, step, past),
-        "ended_at": iso(last.at) if last is not None and settled else None,
+        "ended_at": iso(last.at) if last is not None and committed else None,
         "result": _payload(completed),
         "error": _error(_standing_error(past)),
         "next_attempt_at": _when(state.not_before) if waits else None,

@@ -13,11 +13,11 @@ from sagas.core.commands import Command, Decision, Die, Discard, Postpone, Run, 
 from sagas.core.events import MessageArrived
 from sagas.core.states import Lease, SagaState, SagaStatus
 from sagas.engine.attempt import Attempt, Tools, lease_for
+from sagas.engine.committer import Committed
 from sagas.engine.late_commits import LateCommits
 from sagas.engine.outcome import Done, Failed, Later, Outcome
 from sagas.engine.ports import Postbox
 from sagas.engine.registry import Registry, SagaType, plan_for
-from sagas.engine.settler import Settled
 from sagas.errors import InvalidRequest, NotFound, Problem, Unavailable
 from sagas.messaging.message import Message
 from sagas.store.faults import Fenced
@@ -103,9 +103,9 @@ class Worker:
             return Done()
         if not claimed:
             return self._examine(saga_type, message, invocation)
-        if attempt.settled is None:
-            raise Fenced("the attempt was not settled")
-        return self._carry_out(attempt.settled, message, invocation, saga_type)
+        if attempt.committed is None:
+            raise Fenced("the attempt was not committed")
+        return self._carry_out(attempt.committed, message, invocation, saga_type)
 
     def _run(self, attempt: Attempt, message: Message, invocation: Invocation) -> bool:
         """Run the attempt under Powertools' idempotency; ``False`` if it could not be claimed."""
@@ -128,7 +128,7 @@ class Worker:
         except IdempotencyPersistenceLayerError as error:
             raise error.__cause__ or error from error
         except Exception as error:
-            if attempt.settled is None:
+            if attempt.committed is None:
                 raise
             # The code's own error: it is in the journal. The log has its kind, not its text, which may quote payloads.
             fields = {"saga_id": message.saga_id, "step": message.step, "error": type(error).__name__}
@@ -153,8 +153,8 @@ class Worker:
         if not self._tools.control.claim(state, decision.state, plan.stale_after):
             return None
         attempt = Attempt(self._tools, saga_type, message, invocation.deadline, invocation.trace_id)
-        settled = self._tools.settler.settle(plan, decision.state, write.fact, attempt.note)
-        return self._carry_out(settled, message, invocation, saga_type)
+        committed = self._tools.committer.commit(plan, decision.state, write.fact, attempt.note)
+        return self._carry_out(committed, message, invocation, saga_type)
 
     def _barred(self, message: Message, lease: Lease) -> Later | None:
         """The step would run now: postpone it while its circuit breaker is open."""
@@ -180,15 +180,15 @@ class Worker:
         return Done()
 
     def _carry_out(
-        self, settled: Settled, message: Message, invocation: Invocation, saga_type: SagaType
+        self, committed: Committed, message: Message, invocation: Invocation, saga_type: SagaType
     ) -> Outcome | None:
         """Send what is to be sent; keep the message at hand if it is the one."""
-        send = _send(settled.commands)
+        send = _send(committed.commands)
         if send is None:
-            return self._at_rest(settled.state, message)
+            return self._at_rest(committed.state, message)
         if send.dispatch == message.dispatch:
             return self._wait(send.not_before, saga_type, message, invocation)
-        self._postbox.send(message_for(settled.state, send), send.not_before - self._tools.clock.now())
+        self._postbox.send(message_for(committed.state, send), send.not_before - self._tools.clock.now())
         return Done()
 
     def _at_rest(self, state: SagaState, message: Message) -> Outcome | None:

@@ -20,7 +20,7 @@ from sagas.store.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class EntryContext:
     """What an entry says beyond its fact.
 
     Args:
@@ -37,13 +37,13 @@ class Note:
     trace_id: str = ""
     message: DeadLetter | None = None
 
-    def follow_up(self) -> Note:
+    def follow_up(self) -> EntryContext:
         """The note for an entry that follows: same hand, no payload."""
         return replace(self, payload=None, details={})
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Committed:
     """What was committed last, and what is to be done now that the lease is released.
 
     ``adopted``: a predecessor's entry was in the slot and was committed in place of one's own.
@@ -54,7 +54,7 @@ class Settled:
     adopted: bool = False
 
 
-class Settler:
+class Committer:
     """Writes facts, one open slot at a time, until nothing is owed any more."""
 
     def __init__(self, control: Controls, journal: Journal, clock: Clock, observer: Observer) -> None:
@@ -63,7 +63,7 @@ class Settler:
         self._clock = clock
         self._observer = observer
 
-    def settle(self, plan: Plan, state: SagaState, fact: ev.Fact, note: Note) -> Settled:
+    def commit(self, plan: Plan, state: SagaState, fact: ev.Fact, note: EntryContext) -> Committed:
         """Journal and commit ``fact`` and whatever it entails.
 
         Args:
@@ -77,14 +77,14 @@ class Settler:
             Ambiguous: an answer was lost; keep the lease and the message.
             Unavailable: the store is out of reach.
         """
-        settled = self._write(plan, state, fact, note)
-        adopted = settled.adopted
-        while pending := _next_fact(settled.commands):
+        committed = self._write(plan, state, fact, note)
+        adopted = committed.adopted
+        while pending := _next_fact(committed.commands):
             note = note.follow_up()
-            settled = self._write(plan, settled.state, pending, note)
-        return replace(settled, adopted=adopted)
+            committed = self._write(plan, committed.state, pending, note)
+        return replace(committed, adopted=adopted)
 
-    def _write(self, plan: Plan, state: SagaState, fact: ev.Fact, note: Note) -> Settled:
+    def _write(self, plan: Plan, state: SagaState, fact: ev.Fact, note: EntryContext) -> Committed:
         fact = _addressed(state, fact, note.message)
         decision = decide(plan, state, fact, self._clock.now())
         if decision.state is state:
@@ -98,26 +98,26 @@ class Settler:
         # Also under my own token it is the entry that counts: two deliveries of one outcome may both be at work.
         return replace(self._commit(plan, state, _fact(landed, state)), adopted=landed.token != entry.token)
 
-    def _superseded(self, plan: Plan, state: SagaState, fact: ev.Fact) -> Settled:
+    def _superseded(self, plan: Plan, state: SagaState, fact: ev.Fact) -> Committed:
         """The fact no longer fits the state: a cancel came first, so go on with what is owed now."""
         pending = next_fact(plan, state)
         if pending is None or pending == fact:
             raise Fenced(f"{fact.action} does not fit the saga any more")
-        return Settled(state, (Write(pending),))
+        return Committed(state, (Write(pending),))
 
-    def _finish(self, plan: Plan, state: SagaState, fact: ev.Fact, entry: Entry, note: Note) -> Settled:
+    def _finish(self, plan: Plan, state: SagaState, fact: ev.Fact, entry: Entry, note: EntryContext) -> Committed:
         decision = decide(plan, state, fact, entry.at)
         try:
             self._control.finish(entry, state, decision.state, plan.stale_after, self._journal)
         except CancelWon as won:
             return self._write(plan, won.state, fact, note)
         except Refused:
-            settled = self._commit(plan, state, _fact(self._journal.occupant(entry), state))
-            return replace(settled, adopted=True)
+            committed = self._commit(plan, state, _fact(self._journal.occupant(entry), state))
+            return replace(committed, adopted=True)
         self._observer.committed(state, decision.state, fact)
-        return Settled(decision.state, decision.commands)
+        return Committed(decision.state, decision.commands)
 
-    def _commit(self, plan: Plan, state: SagaState, fact: ev.Fact) -> Settled:
+    def _commit(self, plan: Plan, state: SagaState, fact: ev.Fact) -> Committed:
         """Move the pointer over an entry that is in the journal."""
         decision = decide(plan, state, fact, self._clock.now())
         if decision.state is state:
@@ -127,9 +127,9 @@ class Settler:
         except CancelWon as won:
             return self._commit(plan, won.state, fact)
         self._observer.committed(state, decision.state, fact)
-        return Settled(decision.state, decision.commands)
+        return Committed(decision.state, decision.commands)
 
-    def _entry(self, before: SagaState, after: SagaState, fact: ev.Fact, note: Note) -> Entry:
+    def _entry(self, before: SagaState, after: SagaState, fact: ev.Fact, note: EntryContext) -> Entry:
         index: int | None = getattr(fact, "index", None)
         details = details_of(fact) | note.details
         if isinstance(fact, ev.StepFact) and before.lease:
