@@ -19,7 +19,7 @@ from sagas.engine.clock import Clock
 from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.context import StepContext
 from sagas.engine.heartbeat import Heartbeat
-from sagas.engine.ports import Controls
+from sagas.engine.ports import ControlStore
 from sagas.engine.progress import ProgressReport
 from sagas.engine.registry import SagaType, plan_for
 from sagas.engine.runner import Runner, inputs_needed, parameters_of
@@ -46,7 +46,7 @@ _LONGEST_TRACE = 4_000
 class Tools:
     """What an attempt works with."""
 
-    control: Controls
+    control: ControlStore
     journal: Journal
     committer: Committer
     breakers: Breakers

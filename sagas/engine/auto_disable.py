@@ -13,7 +13,7 @@ from sagas.authoring.policies import AutoDisable
 from sagas.core.events import Fact
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import iso
-from sagas.engine.ports import Watcher
+from sagas.engine.ports import EngineObserver
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
 from sagas.store.control import ControlItems
@@ -45,7 +45,7 @@ class AutoDisabler:
     control: ControlItems
     listing: Listing
     logger: logging.Logger
-    then: Watcher
+    then: EngineObserver
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
         """Count a saga that failed, and tell the next observer."""

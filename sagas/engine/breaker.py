@@ -17,7 +17,7 @@ from sagas.core.events import Fact, StepCompleted, StepFact, StepFailed, StepLos
 from sagas.core.states import SagaState
 from sagas.core.times import iso
 from sagas.engine.clock import Clock
-from sagas.engine.ports import Observer, Watcher
+from sagas.engine.ports import EngineObserver, Observer
 from sagas.engine.registry import Registry
 from sagas.errors import NotFound, Unavailable
 from sagas.messaging.message import Message
@@ -62,7 +62,7 @@ class Breakers:
         clock: Clock,
         logger: logging.Logger,
         then: Observer,
-        watcher: Watcher,
+        watcher: EngineObserver,
     ) -> None:
         self._watcher = watcher
         self._store = store

@@ -13,7 +13,7 @@ from sagas.core.rules import code_missing, next_fact
 from sagas.core.states import DeadLetter, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
-from sagas.engine.ports import Controls, Observer
+from sagas.engine.ports import ControlStore, Observer
 from sagas.store.entries import Entry, details_of, fact_of
 from sagas.store.faults import CancelWon, Fenced, Refused
 from sagas.store.journal import Journal
@@ -57,7 +57,7 @@ class Committed:
 class Committer:
     """Writes facts, one open slot at a time, until nothing is owed any more."""
 
-    def __init__(self, control: Controls, journal: Journal, clock: Clock, observer: Observer) -> None:
+    def __init__(self, control: ControlStore, journal: Journal, clock: Clock, observer: Observer) -> None:
         self._control = control
         self._journal = journal
         self._clock = clock

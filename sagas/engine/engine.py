@@ -13,7 +13,7 @@ from sagas.engine.breaker import Breakers
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
 from sagas.engine.operations import Operations
-from sagas.engine.ports import Quiet, Watcher
+from sagas.engine.ports import EngineObserver, NullObserver
 from sagas.engine.reader import Reader
 from sagas.engine.recovery import Recovery
 from sagas.engine.registry import Registry
@@ -59,7 +59,7 @@ def build_engine(
     routes: Routes,
     *,
     clock: Clock | None = None,
-    observer: Watcher | None = None,
+    observer: EngineObserver | None = None,
     logger: logging.Logger | None = None,
     connect: Callable[[str], Any] | None = None,
 ) -> Engine:
@@ -82,7 +82,7 @@ def build_engine(
     queues = Queues(routes, settings.region, settings.endpoint_url)
     logger = logger or logging.getLogger("sagas")
     definitions, listing = Definitions(tables, clock.now), Listing(tables, settings)
-    watcher = observer or Quiet()
+    watcher = observer or NullObserver()
     auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, watcher)
     breakers = Breakers(BreakerItems(tables), registry, clock, logger, auto_disabler, watcher)
     committer = Committer(control, journal, clock, breakers)
@@ -132,7 +132,7 @@ def settings_from(environment: Mapping[str, str]) -> StoreSettings:
 
 
 def from_environment(
-    environment: Mapping[str, str], observer: Watcher | None = None, logger: logging.Logger | None = None
+    environment: Mapping[str, str], observer: EngineObserver | None = None, logger: logging.Logger | None = None
 ) -> Engine:
     """Return the parts that a Lambda function's environment describes.
 

@@ -9,7 +9,7 @@ from sagas.core.states import DeadLetter, SagaState
 from sagas.engine.attempt import Tools
 from sagas.engine.committer import Committed, EntryContext
 from sagas.engine.outcome import Later
-from sagas.engine.ports import Postbox
+from sagas.engine.ports import MessageSender
 from sagas.engine.registry import SagaType, plan_for
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
@@ -28,9 +28,9 @@ class LateCommits:
     copy. Once its report is committed, or somebody else took the lease over, it is that message and nothing more.
     """
 
-    def __init__(self, tools: Tools, postbox: Postbox) -> None:
+    def __init__(self, tools: Tools, sender: MessageSender) -> None:
         self._tools = tools
-        self._postbox = postbox
+        self._sender = sender
 
     def send(self, message: Message, pending: PendingCommit) -> bool:
         """Send a report in place of ``message``; ``False`` if it is too large to be sent.
@@ -43,7 +43,7 @@ class LateCommits:
         if len(copy.body) > _LARGEST:
             self._tools.logger.error("the outcome cannot be committed, and is too large to be kept", extra=known)
             return False
-        self._postbox.send(copy)
+        self._sender.send(copy)
         self._tools.logger.warning("the outcome cannot be committed yet: it waits in its queue", extra=known)
         return True
 

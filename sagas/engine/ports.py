@@ -11,7 +11,7 @@ from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 
 
-class Controls(Protocol):
+class ControlStore(Protocol):
     """The control items; see ``sagas.store.control.ControlItems``."""
 
     def get(self, saga_id: str) -> SagaState | None: ...
@@ -30,7 +30,7 @@ class Controls(Protocol):
     ) -> None: ...
 
 
-class Postbox(Protocol):
+class MessageSender(Protocol):
     """The queues; see ``sagas.messaging.queues.Queues``."""
 
     def send(self, message: Message, delay: float = 0.0) -> None: ...
@@ -44,7 +44,7 @@ class Observer(Protocol):
         ...
 
 
-class Watcher(Observer, Protocol):
+class EngineObserver(Observer, Protocol):
     """An observer that is also told of saga types and steps that keep failing."""
 
     def disabled(self, saga: str) -> None:
@@ -60,7 +60,7 @@ class Watcher(Observer, Protocol):
         ...
 
 
-class Quiet:
+class NullObserver:
     """A watcher that does nothing."""
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:

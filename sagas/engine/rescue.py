@@ -12,7 +12,7 @@ from sagas.core.states import Lease, SagaState
 from sagas.engine.breaker import Breakers
 from sagas.engine.clock import Clock
 from sagas.engine.committer import Committed, Committer, EntryContext
-from sagas.engine.ports import Postbox
+from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, plan_for
 from sagas.engine.worker import message_for
 from sagas.store.control import ControlItems
@@ -28,7 +28,7 @@ class Rescue:
     registry: Registry
     control: ControlItems
     committer: Committer
-    postbox: Postbox
+    sender: MessageSender
     clock: Clock
     breakers: Breakers
 
@@ -85,5 +85,5 @@ class Rescue:
         committed = self.committer.commit(plan, decision.state, write.fact, note)
         for command in committed.commands:
             if isinstance(command, Send):
-                self.postbox.send(message_for(committed.state, command), command.not_before - self.clock.now())
+                self.sender.send(message_for(committed.state, command), command.not_before - self.clock.now())
         return committed

@@ -13,7 +13,7 @@ from typing import Any
 from sagas.authoring.codec import content_hash, decode
 from sagas.core.states import SagaState
 from sagas.engine.clock import Clock
-from sagas.engine.ports import Postbox
+from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType
 from sagas.errors import InvalidRequest, Problem, Unavailable
 from sagas.messaging.message import Message
@@ -62,14 +62,14 @@ class Starter:
         registry: Registry,
         control: ControlItems,
         journal: Journal,
-        postbox: Postbox,
+        sender: MessageSender,
         clock: Clock,
         definitions: Definitions,
     ) -> None:
         self._registry = registry
         self._control = control
         self._journal = journal
-        self._postbox = postbox
+        self._sender = sender
         self._clock = clock
         self._definitions = definitions
 
@@ -155,7 +155,7 @@ class Starter:
             # There may be no queue either. The supervisor will find nothing that moves, and say why.
             return
         message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, state.correlation_id)
-        self._postbox.send(message)
+        self._sender.send(message)
 
 
 def _check_key(key: str | None) -> None:

@@ -16,7 +16,7 @@ from sagas.engine.attempt import Attempt, Tools, lease_for
 from sagas.engine.committer import Committed
 from sagas.engine.late_commits import LateCommits
 from sagas.engine.outcome import Done, Failed, Later, Outcome
-from sagas.engine.ports import Postbox
+from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType, plan_for
 from sagas.errors import InvalidRequest, NotFound, Problem, Unavailable
 from sagas.messaging.message import Message
@@ -57,11 +57,11 @@ def message_for(state: SagaState, send: Send) -> Message:
 class Worker:
     """Handles messages of all saga types of this engine."""
 
-    def __init__(self, tools: Tools, registry: Registry, postbox: Postbox) -> None:
+    def __init__(self, tools: Tools, registry: Registry, sender: MessageSender) -> None:
         self._tools = tools
         self._registry = registry
-        self._postbox = postbox
-        self._late_commits = LateCommits(tools, postbox)
+        self._sender = sender
+        self._late_commits = LateCommits(tools, sender)
 
     def handle(self, message: Message, invocation: Invocation) -> Outcome:
         """Do what the message asks for, or find out why not.
@@ -165,7 +165,7 @@ class Worker:
         for command in decision.commands:
             match command:
                 case Send():
-                    self._postbox.send(message_for(state, command), command.not_before - self._tools.clock.now())
+                    self._sender.send(message_for(state, command), command.not_before - self._tools.clock.now())
                 case Postpone(until):
                     return Later(until)
                 case Die():
@@ -188,7 +188,7 @@ class Worker:
             return self._at_rest(committed.state, message)
         if send.dispatch == message.dispatch:
             return self._wait(send.not_before, saga_type, message, invocation)
-        self._postbox.send(message_for(committed.state, send), send.not_before - self._tools.clock.now())
+        self._sender.send(message_for(committed.state, send), send.not_before - self._tools.clock.now())
         return Done()
 
     def _at_rest(self, state: SagaState, message: Message) -> Outcome | None:
