@@ -13,7 +13,7 @@ from sagas.engine.rescue import Rescue
 from sagas.errors import NotFound, SagaError
 from sagas.store.control import ControlItems
 from sagas.store.faults import Fenced
-from sagas.store.listing import Listing, Place
+from sagas.store.listing import IndexPosition, Listing
 from sagas.store.mapping import due_at
 
 SUPERVISOR = "supervisor"
@@ -113,7 +113,7 @@ class Recovery:
             self._recover(place, stale_after, report)
         return report
 
-    def _places(self, limit: int, stale_after: float | None) -> list[Place]:
+    def _places(self, limit: int, stale_after: float | None) -> list[IndexPosition]:
         """The index rounds ``due`` up, so an impatient look must go beyond it; the saga itself decides."""
         ahead = 0.0
         if stale_after is not None:
@@ -121,7 +121,7 @@ class Recovery:
             ahead = 2 * longest
         return self.listing.due(self.clock.now() + ahead, limit)
 
-    def _recover(self, place: Place, stale_after: float | None, report: RecoveryReport) -> None:
+    def _recover(self, place: IndexPosition, stale_after: float | None, report: RecoveryReport) -> None:
         try:
             state = self.control.get(place.saga_id)
             if state is None:
@@ -143,7 +143,7 @@ class Recovery:
             self.logger.warning("recovery failed", extra={"saga_id": place.saga_id, "error": type(error).__name__})
             report.failed.append(place.saga_id)
 
-    def _deployed(self, place: Place, state: SagaState) -> bool:
+    def _deployed(self, place: IndexPosition, state: SagaState) -> bool:
         """Whether the saga's type is deployed; if not, nobody can say what to do with it."""
         if state.saga in self.registry:
             return True
@@ -152,7 +152,7 @@ class Recovery:
         self.control.push_due(place.saga_id, place.sort, self.clock.now() + _UNKNOWN_PAUSE)
         return False
 
-    def _push(self, place: Place, state: SagaState) -> None:
+    def _push(self, place: IndexPosition, state: SagaState) -> None:
         """A saga that lives is looked at again later, on condition that it still is what was seen."""
         plan = self.rescue.plan(state)
         due = max(due_at(state, plan.stale_after), self.rescue.postponed_until(state) + plan.stale_after)

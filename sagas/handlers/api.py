@@ -18,7 +18,7 @@ from sagas.handlers.bodies import Note, Resolution, read_body
 from sagas.handlers.definitions import add_definition_routes
 from sagas.handlers.inputs import Request, checked_id
 from sagas.handlers.telemetry import frames, telemetry
-from sagas.store.listing import Place
+from sagas.store.listing import IndexPosition
 
 _SEQ = re.compile(r"[0-9]{1,9}")
 
@@ -76,7 +76,9 @@ def _add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         request.only("limit", "cursor")
         after = _seq(request.text("cursor"))
         entries, more = reader.audit(name, checked_id(saga_id), request.limit(), after)
-        return answer(200, {"entries": entries, "cursor": None if more is None else Place("seq", str(more)).cursor})
+        return answer(
+            200, {"entries": entries, "cursor": None if more is None else IndexPosition("seq", str(more)).cursor}
+        )
 
     @app.get("/sagas/<name>/<saga_id>")
     def show(name: str, saga_id: str) -> Response[str]:
@@ -144,7 +146,7 @@ def _linked(request: Request, saga: dict[str, Any]) -> dict[str, Any]:
 def _seq(cursor: str | None) -> int:
     if cursor is None:
         return 0
-    place = Place.parse(cursor)
+    place = IndexPosition.parse(cursor)
     if place.sort != "seq" or not _SEQ.fullmatch(place.saga_id):
         raise InvalidRequest("the cursor is not valid", [Problem("query.cursor", "is from another list")])
     return int(place.saga_id)

@@ -23,7 +23,7 @@ _LONGEST_PART = 64
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class IndexPosition:
     """A position in a list: its sort key, and the saga's id to tell equals apart."""
 
     sort: str
@@ -31,11 +31,11 @@ class Place:
 
     @property
     def cursor(self) -> str:
-        """The place as an opaque string."""
+        """The position as an opaque string."""
         return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
 
     @classmethod
-    def parse(cls, cursor: str) -> Place:
+    def parse(cls, cursor: str) -> IndexPosition:
         """Read a cursor back.
 
         Raises:
@@ -43,9 +43,9 @@ class Place:
         """
         try:
             padded = cursor + "=" * (-len(cursor) % 4)
-            place = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=cls)
-            if 0 < len(place.sort) <= _LONGEST_PART and 0 < len(place.saga_id) <= _LONGEST_PART:
-                return place
+            position = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=cls)
+            if 0 < len(position.sort) <= _LONGEST_PART and 0 < len(position.saga_id) <= _LONGEST_PART:
+                return position
         except (ValueError, msgspec.MsgspecError):
             pass
         problem = Problem("query.cursor", "is not a cursor from an earlier answer")
@@ -70,31 +70,31 @@ class Listing:
     def by_name(self, names: Iterable[str], limit: int, cursor: str | None) -> Page:
         """Return sagas of these types, newest first."""
         shards = range(self._settings.shards)
-        start = Place.parse(cursor) if cursor is not None else None
+        start = IndexPosition.parse(cursor) if cursor is not None else None
         streams = [self._shard(f"{name}#{shard}", limit, start) for name in names for shard in shards]
         return _page(heapq.merge(*streams, reverse=True), limit)
 
-    def _shard(self, key: str, limit: int, start: Place | None) -> Iterator[Place]:
+    def _shard(self, key: str, limit: int, start: IndexPosition | None) -> Iterator[IndexPosition]:
         model = self._tables.control
         within = model.created_at <= start.sort if start else None
         options: dict[str, Any] = {"scan_index_forward": False, "page_size": limit + 1}
         with translated():
             items = model.by_name.query(key, within, **options)
-            for place in _ordered((Place(item.created_at, item.saga_id) for item in items), reverse=True):
-                if start is None or place < start:
-                    yield place
+            for position in _ordered((IndexPosition(item.created_at, item.saga_id) for item in items), reverse=True):
+                if start is None or position < start:
+                    yield position
 
     def attention(self, limit: int, cursor: str | None) -> Page:
         """Return sagas that need a person, longest waiting first."""
         model = self._tables.control
-        start = Place.parse(cursor) if cursor is not None else None
+        start = IndexPosition.parse(cursor) if cursor is not None else None
         within = model.due >= start.sort if start else None
         with translated():
             items = model.open.query(ATTENTION, within, page_size=limit + 1)
-            places = _ordered(Place(item.due, item.saga_id) for item in items)
-            return _page((place for place in places if start is None or place > start), limit)
+            positions = _ordered(IndexPosition(item.due, item.saga_id) for item in items)
+            return _page((position for position in positions if start is None or position > start), limit)
 
-    def due(self, until: float, limit: int) -> list[Place]:
+    def due(self, until: float, limit: int) -> list[IndexPosition]:
         """Return open sagas that are due, longest due first.
 
         Args:
@@ -104,20 +104,20 @@ class Listing:
         shards = (self._due_shard(str(shard), iso(until), limit) for shard in range(self._settings.shards))
         return list(itertools.islice(heapq.merge(*shards), limit))
 
-    def _due_shard(self, key: str, until: str, limit: int) -> Iterator[Place]:
+    def _due_shard(self, key: str, until: str, limit: int) -> Iterator[IndexPosition]:
         model = self._tables.control
         with translated():
             for item in model.open.query(key, model.due <= until, page_size=min(limit, 1000)):
-                yield Place(item.due, item.saga_id)
+                yield IndexPosition(item.due, item.saga_id)
 
 
-def _ordered(places: Iterable[Place], *, reverse: bool = False) -> Iterator[Place]:
+def _ordered(positions: Iterable[IndexPosition], *, reverse: bool = False) -> Iterator[IndexPosition]:
     """Order those that are equal in the index, which leaves their order open: a cursor needs one."""
-    for _, equal in itertools.groupby(places, key=lambda place: place.sort):
+    for _, equal in itertools.groupby(positions, key=lambda position: position.sort):
         yield from sorted(equal, reverse=reverse)
 
 
-def _page(places: Iterable[Place], limit: int) -> Page:
-    found = list(itertools.islice(places, limit + 1))
+def _page(positions: Iterable[IndexPosition], limit: int) -> Page:
+    found = list(itertools.islice(positions, limit + 1))
     page = found[:limit]
-    return Page([place.saga_id for place in page], page[-1].cursor if len(found) > limit else None)
+    return Page([position.saga_id for position in page], page[-1].cursor if len(found) > limit else None)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sagas.core.states import SagaState, SagaStatus
 from sagas.errors import InvalidRequest
 from sagas.store.definitions import Activity, Definitions
-from sagas.store.listing import Page, Place
+from sagas.store.listing import IndexPosition, Page
 from tests.store.conftest import STALE_AFTER, Store
 from tests.store.states import NOW, new_id, saga
 
@@ -111,13 +111,13 @@ def _encoded(text: str) -> str:
 )
 def test_a_cursor_that_is_none_of_ours_is_refused(cursor: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        Place.parse(cursor)
+        IndexPosition.parse(cursor)
     assert [problem.path for problem in caught.value.problems] == ["query.cursor"]
 
 
 def test_a_cursor_reads_back() -> None:
-    place = Place("2026-11-21T08:44:42.123Z", new_id())
-    assert Place.parse(place.cursor) == place
+    place = IndexPosition("2026-11-21T08:44:42.123Z", new_id())
+    assert IndexPosition.parse(place.cursor) == place
 
 
 # Saga types.
