@@ -76,7 +76,7 @@ def build_engine(
     """
     clock = clock or SystemClock()
     owners = (saga.definition.name for saga in registry if saga.definition.orphans is not None)
-    settings = replace(settings, lasting=settings.lasting | frozenset(owners))
+    settings = replace(settings, never_expiring=settings.never_expiring | frozenset(owners))
     tables = tables_for(settings)
     control, journal = ControlItems(tables, settings), Journal(tables, Payloads(settings))
     queues = Queues(routes, settings.region, settings.endpoint_url)

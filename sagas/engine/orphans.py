@@ -11,7 +11,7 @@ from typing import Protocol
 from sagas.authoring.context import object_key
 from sagas.core.states import SagaStatus
 from sagas.errors import InvalidRequest
-from sagas.store.checkpoints import Standing
+from sagas.store.checkpoints import SagaSummary
 from sagas.store.objects import Listed
 
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -29,10 +29,10 @@ _SAMPLE = {"orphans": 40, "unknown": 20, "foreign": 20, "errors": 20}
 """How many keys of each kind a report shows: 100 in all."""
 
 
-class StandingStore(Protocol):
-    """How sagas stand; see ``sagas.store.checkpoints.Standings``."""
+class SummaryStore(Protocol):
+    """How sagas stand; see ``sagas.store.checkpoints.SagaSummaries``."""
 
-    def of(self, saga_ids: Iterable[str]) -> dict[str, Standing]: ...
+    def of(self, saga_ids: Iterable[str]) -> dict[str, SagaSummary]: ...
 
 
 class Kind(StrEnum):
@@ -116,18 +116,18 @@ def saga_id_of(key: str, prefix: str) -> str | None:
     return saga_id if ours else None
 
 
-def kind_of(saga: str, standing: Standing | None) -> Kind:
+def kind_of(saga: str, summary: SagaSummary | None) -> Kind:
     """Tell what the old objects of a saga are to a sweep.
 
     Args:
         saga: the type that is swept.
-        standing: of the saga whose id is in the key; ``None`` if it does not exist.
+        summary: of the saga whose id is in the key; ``None`` if it does not exist.
     """
-    if standing is None:
+    if summary is None:
         return Kind.UNKNOWN
-    if standing.saga != saga:
+    if summary.saga != saga:
         return Kind.FOREIGN
-    undone = standing.status in _UNDONE and not standing.attention
+    undone = summary.status in _UNDONE and not summary.attention
     return Kind.ORPHAN if undone else Kind.KEPT
 
 
@@ -136,14 +136,14 @@ def too_many(orphans: int, listed: int) -> bool:
     return listed >= _FEW and orphans > _SHARE * listed
 
 
-def inspect(report: SweepReport, listed: Sequence[Listed], before: float, standings: StandingStore) -> list[Listed]:
+def inspect(report: SweepReport, listed: Sequence[Listed], before: float, summaries: SummaryStore) -> list[Listed]:
     """Return the orphans among the objects of a page, and count what the page has.
 
     Args:
         report: takes the counts, and names saga type and prefix.
         listed: the objects.
         before: epoch seconds; an object that is no older is left out, whosever it is.
-        standings: asked about each saga once, and about those of old objects only.
+        summaries: asked about each saga once, and about those of old objects only.
 
     Raises:
         Unavailable: the table is out of reach.
@@ -151,7 +151,7 @@ def inspect(report: SweepReport, listed: Sequence[Listed], before: float, standi
     owners = {one.key: saga_id_of(one.key, report.prefix) for one in listed}
     old = [one for one in listed if owners[one.key] is None or one.modified_at < before]
     asked = {owner for one in old if (owner := owners[one.key])}
-    found = standings.of(asked) if asked else {}
+    found = summaries.of(asked) if asked else {}
     orphans: list[Listed] = []
     for one in old:
         owner = owners[one.key]

@@ -21,9 +21,9 @@ from sagas.authoring.saga import Saga
 from sagas.engine.clock import Clock
 from sagas.engine.context import StepContext
 from sagas.engine.engine import Engine, settings_from
-from sagas.engine.orphans import StandingStore, SweepReport, inspect, too_many
+from sagas.engine.orphans import SummaryStore, SweepReport, inspect, too_many
 from sagas.errors import SagaError
-from sagas.store.checkpoints import Checkpoint, Checkpoints, Standings
+from sagas.store.checkpoints import Checkpoint, Checkpoints, SagaSummaries
 from sagas.store.objects import GONE, Listed, Objects, connect_s3
 from sagas.store.tables import tables_for
 
@@ -43,7 +43,7 @@ class CheckpointStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SweepRequest:
     """What somebody wants swept.
 
     Args:
@@ -68,7 +68,7 @@ class Sweeper:
     Args:
         definitions: of all saga types deployed.
         checkpoints: where the schedule stands.
-        standings: how sagas stand.
+        summaries: how sagas stand.
         s3: a client of S3.
         clock: tells the time.
         logger: given to ``on_orphans``, and told when it fails.
@@ -78,14 +78,14 @@ class Sweeper:
 
     definitions: Sequence[SagaDefinition]
     checkpoints: CheckpointStore
-    standings: StandingStore
+    summaries: SummaryStore
     s3: Any
     clock: Clock
     logger: logging.Logger
     environment: Mapping[str, str]
     connect: Callable[[str], Any] | None = None
 
-    def run(self, order: Order, deadline: float) -> list[SweepReport]:
+    def run(self, request: SweepRequest, deadline: float) -> list[SweepReport]:
         """Sweep what is due. Each type gets its share of the time; one that fails stops no other.
 
         Args:
@@ -95,27 +95,29 @@ class Sweeper:
         Returns:
             A report for each type that was due.
         """
-        wanted = [d for d in self.definitions if d.orphans is not None and order.saga in (None, d.name)]
+        wanted = [d for d in self.definitions if d.orphans is not None and request.saga in (None, d.name)]
         reports: list[SweepReport] = []
         for position, definition in enumerate(wanted):
             now = self.clock.now()
             end = now + (deadline - now) / (len(wanted) - position)
-            report = SweepReport(definition.name, definition.prefix, order.dry_run)
-            if self._sweep(definition, order, report, end):
+            report = SweepReport(definition.name, definition.prefix, request.dry_run)
+            if self._sweep(definition, request, report, end):
                 reports.append(report)
         return reports
 
-    def _sweep(self, definition: SagaDefinition, order: Order, report: SweepReport, deadline: float) -> bool:
+    def _sweep(self, definition: SagaDefinition, request: SweepRequest, report: SweepReport, deadline: float) -> bool:
         """Sweep one type; tell whether it was due."""
         try:
-            if not (order.now or order.dry_run):
-                return self._scheduled(definition, order, report, deadline)
-            self._pages(definition, order, report, order.start_after, deadline)
+            if not (request.now or request.dry_run):
+                return self._scheduled(definition, request, report, deadline)
+            self._pages(definition, request, report, request.start_after, deadline)
         except Exception as error:  # noqa: BLE001 - whatever happens here must not keep the other types from their turn
             report.error = str(error) if isinstance(error, SagaError) else type(error).__name__
         return True
 
-    def _scheduled(self, definition: SagaDefinition, order: Order, report: SweepReport, deadline: float) -> bool:
+    def _scheduled(
+        self, definition: SagaDefinition, request: SweepRequest, report: SweepReport, deadline: float
+    ) -> bool:
         """Go on where the last run ended, or begin anew when it is time; remember how far it got, whatever happens."""
         last, now = self.checkpoints.get(definition.name), self.clock.now()
         unfinished = last.began_at > last.finished_at
@@ -124,17 +126,17 @@ class Sweeper:
         report.start_after = last.start_after
         began_at = last.began_at if unfinished else now
         try:
-            self._pages(definition, order, report, last.start_after, deadline)
+            self._pages(definition, request, report, last.start_after, deadline)
         finally:
             finished_at = max(self.clock.now(), began_at) if report.finished else last.finished_at
             self.checkpoints.put(definition.name, Checkpoint(report.start_after, began_at, finished_at))
         return True
 
     def _pages(
-        self, definition: SagaDefinition, order: Order, report: SweepReport, start_after: str, deadline: float
+        self, definition: SagaDefinition, request: SweepRequest, report: SweepReport, start_after: str, deadline: float
     ) -> None:
         report.start_after = start_after if start_after.startswith(definition.prefix) else ""
-        run = self._prepared(definition, order, report, deadline)
+        run = self._prepared(definition, request, report, deadline)
         while not report.finished and self.clock.now() < deadline:
             page = run.objects.page(definition.prefix, report.start_after)
             if not run.page(page.objects):
@@ -142,7 +144,9 @@ class Sweeper:
             report.finished = page.last or not page.objects
             report.start_after = "" if report.finished else page.objects[-1].key
 
-    def _prepared(self, definition: SagaDefinition, order: Order, report: SweepReport, deadline: float) -> _Run:
+    def _prepared(
+        self, definition: SagaDefinition, request: SweepRequest, report: SweepReport, deadline: float
+    ) -> _Run:
         policy = definition.orphans
         if policy is None:
             raise SagaError(f"saga {definition.name!r} declares no orphans to sweep")
@@ -154,7 +158,7 @@ class Sweeper:
             raise SagaError(f"the environment lacks {policy.bucket_env}")
         if report.action == "archive" and f"{ARCHIVE}{policy.prefix}".startswith(policy.prefix):
             raise SagaError(f"what is archived under {ARCHIVE} would be swept again with {policy.prefix}")
-        return _Run(self, definition, order, report, Objects(self.s3, report.bucket), policy.min_age, deadline)
+        return _Run(self, definition, request, report, Objects(self.s3, report.bucket), policy.min_age, deadline)
 
 
 def _every(definition: SagaDefinition) -> float:
@@ -167,7 +171,7 @@ class _Run:
 
     sweeper: Sweeper
     definition: SagaDefinition
-    order: Order
+    request: SweepRequest
     report: SweepReport
     objects: Objects
     min_age: timedelta
@@ -177,9 +181,9 @@ class _Run:
     def page(self, listed: Sequence[Listed]) -> bool:
         """Deal with the objects of one page; tell whether to go on after it."""
         before = self.sweeper.clock.now() - self.min_age.total_seconds()
-        orphans = inspect(self.report, listed, before, self.sweeper.standings)
-        idle = self.order.dry_run or self.report.action == "report"
-        if not self.order.force and too_many(len(orphans), len(listed)):
+        orphans = inspect(self.report, listed, before, self.sweeper.summaries)
+        idle = self.request.dry_run or self.report.action == "report"
+        if not self.request.force and too_many(len(orphans), len(listed)):
             self.report.stopped = (
                 self.report.stopped or f"{len(orphans)} of {len(listed)} objects on a page are orphans"
             )
@@ -258,7 +262,7 @@ def sweeper_of(engine: Engine, environment: Mapping[str, str]) -> Sweeper:
     return Sweeper(
         [saga_type.definition for saga_type in engine.registry],
         Checkpoints(tables),
-        Standings(tables),
+        SagaSummaries(tables),
         connect_s3(settings),
         engine.clock,
         engine.tools.logger,

@@ -46,7 +46,7 @@ class _Records:
     """The records of one invocation, one after the other."""
 
     def __init__(self, engine: Engine, context: Any) -> None:
-        self._engine = deployment
+        self._engine = engine
         self._worker = Worker(engine.tools, engine.registry, engine.queues)
         deadline = engine.clock.now() + context.get_remaining_time_in_millis() / 1000
         config = IdempotencyConfig(event_key_jmespath="[saga_id, index, undo]", lambda_context=context)

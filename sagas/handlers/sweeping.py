@@ -11,7 +11,7 @@ from typing import Any
 from sagas.authoring.shapes.scalars import has_surrogate
 from sagas.engine.engine import Engine
 from sagas.engine.orphans import SweepReport
-from sagas.engine.sweep import Order, Sweeper, sweeper_of
+from sagas.engine.sweep import Sweeper, SweepRequest, sweeper_of
 from sagas.errors import InvalidRequest, NotFound, Problem
 from sagas.handlers.telemetry import telemetry
 
@@ -45,20 +45,20 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, A
     """
     order = _order(event)
     sweeper = sweeper_of(engine, os.environ)
-    _check(order, sweeper)
-    reports = sweeper.run(order, engine.clock.now() + _budget(event, context))
+    _check(request, sweeper)
+    reports = sweeper.run(request, engine.clock.now() + _budget(event, context))
     for report in reports:
         _tell(report)
     return {"swept": [asdict(report) for report in reports]}
 
 
-def _order(event: Mapping[str, Any]) -> Order:
+def _order(event: Mapping[str, Any]) -> SweepRequest:
     given = {name: event[name] for name in (*_FLAGS, *_TEXTS) if event.get(name) is not None}
     wrong = [name for name, value in given.items() if not (_is_flag if name in _FLAGS else _is_text)(value)]
     if wrong:
         problems = [Problem(f"$.{name}", f"must be {'true or false' if name in _FLAGS else 'text'}") for name in wrong]
         raise InvalidRequest("the event does not fit", problems)
-    return Order(**given)
+    return SweepRequest(**given)
 
 
 def _budget(event: Mapping[str, Any], context: Any) -> float:
@@ -86,14 +86,14 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int) or math.isfinite(value)
 
 
-def _check(order: Order, sweeper: Sweeper) -> None:
-    if order.saga is None:
+def _check(request: SweepRequest, sweeper: Sweeper) -> None:
+    if request.saga is None:
         return
-    named = [definition for definition in sweeper.definitions if definition.name == order.saga]
+    named = [definition for definition in sweeper.definitions if definition.name == request.saga]
     if not named:
-        raise NotFound(f"there is no saga named {order.saga!r} here")
+        raise NotFound(f"there is no saga named {request.saga!r} here")
     if named[0].orphans is None:
-        raise NotFound(f"saga {order.saga!r} declares no orphans to sweep")
+        raise NotFound(f"saga {request.saga!r} declares no orphans to sweep")
 
 
 def _tell(report: SweepReport) -> None:

@@ -29,7 +29,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SagaSummary:
     """As much of a saga as tells whether its objects are orphans. ``attention``: a person must look at it."""
 
     saga: str
@@ -73,14 +73,14 @@ class Checkpoints:
             item.save()
 
 
-class Standings:
-    """The standing of many sagas."""
+class SagaSummaries:
+    """The summary of many sagas."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def of(self, saga_ids: Iterable[str]) -> dict[str, Standing]:
-        """Return the standing of those sagas that exist, by consistent reads of up to 100 at a time.
+    def of(self, saga_ids: Iterable[str]) -> dict[str, SagaSummary]:
+        """Return the summary of those sagas that exist, by consistent reads of up to 100 at a time.
 
         What DynamoDB leaves unprocessed is asked for again.
 
@@ -90,7 +90,9 @@ class Standings:
         model = self._tables.control
         with translated():
             items = model.batch_get(saga_ids, consistent_read=True, attributes_to_get=_ASKED)
-            return {item.saga_id: Standing(item.saga, SagaStatus(item.status), bool(item.attention)) for item in items}
+            return {
+                item.saga_id: SagaSummary(item.saga, SagaStatus(item.status), bool(item.attention)) for item in items
+            }
 
 
 def _key(saga: str) -> str:

@@ -79,7 +79,7 @@ def _lease(state: SagaState) -> dict[str, Any]:
 
 
 def _expiry(state: SagaState, settings: StoreSettings) -> int | None:
-    finished = state.status in OVER and not state.attention and state.saga not in settings.lasting
+    finished = state.status in OVER and not state.attention and state.saga not in settings.never_expiring
     return math.ceil(state.updated_at + settings.retention) if finished and settings.retention else None
 
 

@@ -18,7 +18,7 @@ class StoreSettings:
         region: AWS region; ``None`` takes the environment's.
         endpoint_url: of DynamoDB and S3; ``None`` takes the environment's.
         retention: seconds for which finished sagas are kept; 0 keeps them for good.
-        lasting: saga types whose sagas are kept for good: they own objects, and what a saga owns is known by it.
+        never_expiring: saga types whose sagas are kept for good: they own objects, and what a saga owns is known by it.
     """
 
     sagas_table: str
@@ -29,4 +29,4 @@ class StoreSettings:
     region: str | None = None
     endpoint_url: str | None = None
     retention: float = 0.0
-    lasting: frozenset[str] = frozenset()
+    never_expiring: frozenset[str] = frozenset()

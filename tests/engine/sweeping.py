@@ -15,10 +15,10 @@ from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.clock import SystemClock
 from sagas.engine.engine import Engine
 from sagas.engine.orphans import SweepReport
-from sagas.engine.sweep import Order, Sweeper, sweeper_of
+from sagas.engine.sweep import Sweeper, SweepRequest, sweeper_of
 from tests.engine.conftest import World
 from tests.support.aws import REGION
-from tests.support.sagas import Order as Request
+from tests.support.sagas import SweepRequest as Request
 
 Make = Callable[..., World]
 BUCKET = "zips"
@@ -110,7 +110,7 @@ class Desk:
     clock: Later = field(default_factory=Later)
 
     @property
-    def deployment(self) -> Engine:
+    def engine(self) -> Engine:
         return replace(self.world.engine, clock=self.clock)
 
     @property
@@ -146,15 +146,15 @@ class Desk:
     def sweeper(self) -> Sweeper:
         return sweeper_of(self.engine, {**self.world.stack.environment, **ENVIRONMENT})
 
-    def sweep(self, order: Order | None = None, *, seconds: float = 60.0, **changes: Any) -> SweepReport:
+    def sweep(self, request: SweepRequest | None = None, *, seconds: float = 60.0, **changes: Any) -> SweepReport:
         """Sweep the one type there is, by hand unless ``order`` says otherwise."""
         sweeper = replace(self.sweeper, **changes)
-        (report,) = sweeper.run(order or Order(now=True), self.clock.now() + seconds)
+        (report,) = sweeper.run(order or SweepRequest(now=True), self.clock.now() + seconds)
         assert not report.error
         return report
 
     def ticks(self, sweeper: Sweeper | None = None, seconds: float = 60.0) -> list[SweepReport]:
-        return (sweeper or self.sweeper).run(Order(), self.clock.now() + seconds)
+        return (sweeper or self.sweeper).run(SweepRequest(), self.clock.now() + seconds)
 
 
 ENVIRONMENT = {"ZIPS_BUCKET": BUCKET, "GONE_BUCKET": "no-such-bucket"}

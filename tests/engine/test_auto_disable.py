@@ -221,8 +221,8 @@ def test_the_cooldown_does_not_undo_what_an_operator_disabled(bench: Make) -> No
 def test_all_environments_count_together(bench: Make) -> None:
     b = bench(Risky)
     first, second = b.engine, b.deploy()
-    for deployment in (first, second, first):
-        b.engine = deployment
+    for engine in (first, second, first):
+        b.engine = engine
         fail(b, 1)
     b.engine = b.deploy()
     assert refused(b) == 1800

@@ -27,7 +27,7 @@ from sagas.store.breakers import BreakerItems
 from sagas.store.settings import StoreSettings
 from tests.engine.timeline import StillClock
 from tests.support.aws import REGION, LambdaContext, client, create_tables
-from tests.support.engines import emulator
+from tests.support.databases import emulator
 from tests.support.sagas import FAIL, LOG, Order, act
 
 pytestmark = pytest.mark.usefixtures("clean")
@@ -67,7 +67,7 @@ def environments(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
 
 
 def _start(engine: Engine) -> Message:
-    d = deployment
+    d = engine
     starter = Starter(d.registry, d.control, d.journal, _Mail(), d.clock, d.definitions)
     saga_id = starter.start("probed", {"item": "train"}).state.saga_id
     return Message(saga_id, "probed", "call", 0, False, 1, message_id=saga_id)

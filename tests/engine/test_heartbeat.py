@@ -25,7 +25,7 @@ from sagas.messaging.routes import Routes
 from tests.engine.acting import ACT, LEASE, Acting, Brief, helpers, until
 from tests.support.aws import LambdaContext, Stack
 from tests.support.bench import Bench, ManualClock
-from tests.support.engines import emulator
+from tests.support.databases import emulator
 from tests.support.sagas import LOG
 
 Make = Callable[..., Bench]

@@ -48,10 +48,6 @@ def test_an_outcome_waits_in_its_queue_and_is_committed_later(bench: Make, outag
     assert message.pending_commit is not None
     pending = message.pending_commit
     assert (pending.action, pending.payload, message.dispatch) == ("StepCompleted", '{"number":1}', 1)
-        "StepCompleted",
-        '{"number":1}',
-        1,
-    )
     assert b.clock.slept == list(PAUSES)
     waits = [b.deliver("trip", "book") for _ in range(4)]
     delays = [outcome.until - b.clock.now() for outcome in waits if isinstance(outcome, Later)]

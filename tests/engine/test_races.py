@@ -28,21 +28,21 @@ from sagas.store.faults import Fenced
 from tests.store.conftest import STALE_AFTER, Store, connect
 from tests.store.states import NOW, lease, new_id, saga
 from tests.support.aws import LambdaContext, client
-from tests.support.engines import ENGINES, Engine, emulator, engine
+from tests.support.databases import DATABASES, Database, database, emulator
 from tests.support.sagas import LOG, Trip
 
 THREADS = 16
 ROUNDS = 5
 
 
-@pytest.fixture(params=ENGINES, scope="module")
-def where(request: pytest.FixtureRequest) -> Engine:
-    """Each engine in turn."""
-    return engine(request.param)
+@pytest.fixture(params=DATABASES, scope="module")
+def where(request: pytest.FixtureRequest) -> Database:
+    """Each database in turn."""
+    return database(request.param)
 
 
 @pytest.fixture(scope="module")
-def store(where: Engine) -> Store:
+def store(where: Database) -> Store:
     """The store on it."""
     with pytest.MonkeyPatch.context() as patch:
         _credentials(patch)
@@ -186,7 +186,7 @@ def routes() -> Routes:
 
 
 @pytest.fixture
-def deployment(store: Store, routes: Routes) -> Engine:
+def engine(store: Store, routes: Routes) -> Engine:
     """The engine on this store."""
     parts = build_engine(Registry([Trip]), replace(store.settings, payload_bucket=""), routes)
     queues = Queues(routes, store.settings.region, emulator().endpoint_url)

@@ -18,7 +18,7 @@ from sagas.store.settings import StoreSettings
 from sagas.store.tables import tables_for
 from tests.support.aws import REGION, client, create_tables
 from tests.support.bench import ManualClock
-from tests.support.engines import emulator
+from tests.support.databases import emulator
 from tests.support.sagas import Trip
 
 MANY = int(os.environ.get("SAGAS_MANY", "2000"))

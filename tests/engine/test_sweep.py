@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from botocore.client import BaseClient
 
-from sagas.engine.sweep import Order
+from sagas.engine.sweep import SweepRequest
 from tests.engine.sweeping import MIN_AGE, Desk, checkpoint
 
 IN_FLIGHT = ("PENDING", "RUNNING", "WAITING", "COMPENSATING", "DEAD_LETTERED")
@@ -49,7 +49,7 @@ def test_a_whole_saga_that_fails_and_leaves_its_file(desk: Callable[..., Desk]) 
 def test_what_belongs_to_a_saga_stays(desk: Callable[..., Desk], status: str) -> None:
     d = desk()
     key = d.object_of(d.saga(status))
-    report = d.sweep(Order(now=True, force=True))
+    report = d.sweep(SweepRequest(now=True, force=True))
     assert d.keys() == [key]
     assert (report.listed, report.orphans, report.unknown, report.foreign) == (1, 0, 0, 0)
 
@@ -68,7 +68,7 @@ def test_an_empty_table_empties_no_bucket(desk: Callable[..., Desk]) -> None:
     keys = sorted(d.object_of(saga_id) for saga_id in ids)
     for saga_id in ids:
         d.world.stack.dynamodb.delete_item(TableName=d.world.stack.sagas_table, Key={"saga_id": {"S": saga_id}})
-    report = d.sweep(Order(now=True, force=True))
+    report = d.sweep(SweepRequest(now=True, force=True))
     assert d.keys() == keys
     assert (report.unknown, report.orphans, report.deleted) == (3, 0, 0)
     assert report.sample["unknown"] == keys
@@ -78,7 +78,7 @@ def test_a_table_that_is_gone_empties_no_bucket(desk: Callable[..., Desk]) -> No
     d = desk()
     keys = d.orphans(2)
     d.world.stack.dynamodb.delete_table(TableName=d.world.stack.sagas_table)
-    (report,) = d.sweeper.run(Order(now=True), d.clock.now() + 60)
+    (report,) = d.sweeper.run(SweepRequest(now=True), d.clock.now() + 60)
     assert report.error
     assert d.keys() == keys
 
@@ -91,7 +91,7 @@ def test_what_cannot_be_attributed_stays(desk: Callable[..., Desk]) -> None:
     d.object_of(other)
     d.put(f"zipsy/{undone}/file")
     before = d.keys()
-    report = d.sweep(Order(now=True, force=True))
+    report = d.sweep(SweepRequest(now=True, force=True))
     assert d.keys() == before
     assert (report.listed, report.foreign, report.orphans, report.unknown) == (8, 8, 0, 0)
 
@@ -100,7 +100,7 @@ def test_nothing_younger_than_min_age_goes(desk: Callable[..., Desk]) -> None:
     d = desk()
     keys = d.orphans(2)
     d.clock.ahead = MIN_AGE.total_seconds() - 60
-    report = d.sweep(Order(now=True, force=True))
+    report = d.sweep(SweepRequest(now=True, force=True))
     assert d.keys() == keys
     assert (report.listed, report.orphans) == (2, 0)
 
@@ -108,7 +108,7 @@ def test_nothing_younger_than_min_age_goes(desk: Callable[..., Desk]) -> None:
 def test_a_dry_run_touches_nothing(desk: Callable[..., Desk]) -> None:
     d = desk()
     keys = d.orphans(2)
-    report = d.sweep(Order(dry_run=True))
+    report = d.sweep(SweepRequest(dry_run=True))
     assert d.keys() == keys
     assert (report.orphans, report.deleted, report.dry_run) == (2, 0, True)
     assert report.sample["orphans"] == keys
@@ -125,8 +125,8 @@ def test_mostly_orphans_stop_the_sweep(desk: Callable[..., Desk]) -> None:
     assert d.keys() == keys
     assert (report.orphans, report.deleted, report.finished) == (11, 0, False)
     assert report.stopped == "11 of 20 objects on a page are orphans"
-    assert d.sweep(Order(dry_run=True)).stopped
-    assert d.sweep(Order(now=True, force=True)).deleted == 11
+    assert d.sweep(SweepRequest(dry_run=True)).stopped
+    assert d.sweep(SweepRequest(now=True, force=True)).deleted == 11
     assert len(d.keys()) == 9
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sagas.engine.sweep import Order
+from sagas.engine.sweep import SweepRequest
 from tests.engine.sweeping import BUCKET, Desk, Look, Loop, Own, Proxy, Shelf, Slow, taking
 
 
@@ -52,7 +52,7 @@ def test_archiving_goes_on_in_the_next_run_when_the_time_is_up(desk: Callable[..
 def test_an_archive_inside_what_is_swept_is_refused(desk: Callable[..., Desk]) -> None:
     d = desk(Loop)
     keys = d.orphans(1, "archive/", "loop")
-    (report,) = d.sweeper.run(Order(now=True), d.clock.now() + 60)
+    (report,) = d.sweeper.run(SweepRequest(now=True), d.clock.now() + 60)
     assert "archive/" in report.error
     assert d.keys() == keys
 
@@ -69,7 +69,7 @@ def test_reporting_touches_nothing(desk: Callable[..., Desk]) -> None:
 def test_a_class_may_deal_with_them_itself(desk: Callable[..., Desk]) -> None:
     d = desk(Own)
     keys = d.orphans(2, "own/", "own")
-    assert d.sweep(Order(dry_run=True)).orphans == 2
+    assert d.sweep(SweepRequest(dry_run=True)).orphans == 2
     assert Own.seen == []
     report = d.sweep()
     assert d.keys() == keys

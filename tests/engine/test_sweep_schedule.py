@@ -10,7 +10,7 @@ import pytest
 
 from sagas.core.times import epoch
 from sagas.engine.orphans import SweepReport
-from sagas.engine.sweep import Order
+from sagas.engine.sweep import SweepRequest
 from tests.engine.sweeping import Astray, Desk, Gone, Look, Proxy, Shelf, Zip, checkpoint, taking
 
 # Several at once
@@ -121,7 +121,7 @@ def test_a_failure_keeps_the_place(desk: Callable[..., Desk], monkeypatch: pytes
 def test_a_place_under_another_prefix_is_forgotten(desk: Callable[..., Desk]) -> None:
     d = desk()
     d.orphans(1)
-    assert d.sweep(Order(now=True, start_after="zzz/elsewhere")).deleted == 1
+    assert d.sweep(SweepRequest(now=True, start_after="zzz/elsewhere")).deleted == 1
 
 
 def test_by_hand_the_schedule_stays_as_it_is(desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +130,6 @@ def test_by_hand_the_schedule_stays_as_it_is(desk: Callable[..., Desk], monkeypa
     d.owned(3)
     report = d.sweep(seconds=0.0)
     assert (report.listed, report.finished) == (0, False)
-    report = d.sweep(Order(now=True, start_after=d.keys()[1]))
+    report = d.sweep(SweepRequest(now=True, start_after=d.keys()[1]))
     assert (report.listed, report.finished) == (1, True)
     assert checkpoint(d) is None

@@ -17,7 +17,7 @@ from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from tests.engine.conftest import World
 from tests.support.aws import REGION, Stack
-from tests.support.engines import emulator
+from tests.support.databases import emulator
 
 
 class StillClock:
@@ -61,7 +61,7 @@ class Timeline:
         """Seconds and hops of each message that was sent to arrive later."""
 
     @property
-    def deployment(self) -> Engine:
+    def engine(self) -> Engine:
         return self.world.engine
 
     def start(self, name: str) -> str:

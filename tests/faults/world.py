@@ -192,7 +192,7 @@ class World:
     # Who acts.
 
     @property
-    def deployment(self) -> Engine:
+    def engine(self) -> Engine:
         """The execution environment at hand; after a death it is a new one."""
         if self._engine is None:
             self._engine = build_engine(

@@ -19,7 +19,7 @@ from sagas.store.payloads import Payloads
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables, tables_for
 from tests.support.aws import REGION, client, create_tables
-from tests.support.engines import ENGINES, Engine, engine
+from tests.support.databases import DATABASES, Database, database
 
 SHARDS = 3
 STALE_AFTER = 120.0
@@ -55,7 +55,7 @@ class Store:
         return [item["Key"] for item in found.get("Contents", [])]
 
 
-def connect(where: Engine, prefix: str) -> Store:
+def connect(where: Database, prefix: str) -> Store:
     """The store on new tables."""
     dynamodb, s3 = client("dynamodb", where.endpoint_url), client("s3", where.s3_url)
     sagas, audit = create_tables(dynamodb, prefix)
@@ -65,7 +65,7 @@ def connect(where: Engine, prefix: str) -> Store:
     return store_for(settings, where, dynamodb, s3)
 
 
-def store_for(settings: StoreSettings, where: Engine, dynamodb: Any, s3: Any) -> Store:
+def store_for(settings: StoreSettings, where: Database, dynamodb: Any, s3: Any) -> Store:
     """The store on tables that exist."""
     tables = tables_for(settings)
     payloads = Payloads(replace(settings, endpoint_url=where.s3_url))
@@ -75,28 +75,28 @@ def store_for(settings: StoreSettings, where: Engine, dynamodb: Any, s3: Any) ->
 
 
 @cache
-def _shared(where: Engine) -> Store:
+def _shared(where: Database) -> Store:
     return connect(where, f"shared-{where.name.replace('_', '-')}")
 
 
-@pytest.fixture(params=["moto", *ENGINES])
-def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+@pytest.fixture(params=["moto", *DATABASES])
+def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     """Every engine in turn."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     with ExitStack() as stack:
         if request.param == "moto":
             stack.enter_context(mock_aws())
-        yield engine(request.param)
+        yield database(request.param)
 
 
 @pytest.fixture
-def store(where: Engine) -> Store:
+def store(where: Database) -> Store:
     """The store on this engine."""
     return connect(where, "shared-moto") if where.name == "moto" else _shared(where)
 
 
 @pytest.fixture
-def fresh(where: Engine, request: pytest.FixtureRequest) -> Store:
+def fresh(where: Database, request: pytest.FixtureRequest) -> Store:
     """The store on this engine, on tables that nobody else uses."""
     return connect(where, f"fresh-{abs(hash(request.node.nodeid)):x}")

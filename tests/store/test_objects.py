@@ -1,4 +1,4 @@
-"""A bucket's objects, a sweep's checkpoint and the standing of sagas, on moto."""
+"""A bucket's objects, a sweep's checkpoint and the summary of sagas, on moto."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from moto import mock_aws
 
 from sagas.core.states import SagaStatus
 from sagas.errors import SagaError, Unavailable
-from sagas.store.checkpoints import Checkpoint, Checkpoints, Standing, Standings
+from sagas.store.checkpoints import Checkpoint, Checkpoints, SagaSummaries, SagaSummary
 from sagas.store.objects import GONE, Listed, Objects, connect_s3
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import tables_for
 from tests.store.conftest import STALE_AFTER, Store, connect
 from tests.store.states import saga
 from tests.support.aws import REGION
-from tests.support.engines import Engine
+from tests.support.databases import Database
 
 BUCKET = "shared-moto-payloads"
 
@@ -29,7 +29,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     with mock_aws():
-        yield connect(Engine("moto"), "shared-moto")
+        yield connect(Database("moto"), "shared-moto")
 
 
 @pytest.fixture
@@ -155,12 +155,12 @@ def test_tells_how_sagas_stand(store: Store) -> None:
     done, waiting = saga(SagaStatus.COMPLETED), saga(SagaStatus.COMPENSATION_FAILED, attention=5.0)
     for state in (done, waiting):
         store.control.create(state, STALE_AFTER)
-    found = Standings(store.tables).of([done.saga_id, waiting.saga_id, saga().saga_id])
+    found = SagaSummaries(store.tables).of([done.saga_id, waiting.saga_id, saga().saga_id])
     assert found == {
-        done.saga_id: Standing("trip", SagaStatus.COMPLETED, attention=False),
-        waiting.saga_id: Standing("trip", SagaStatus.COMPENSATION_FAILED, attention=True),
+        done.saga_id: SagaSummary("trip", SagaStatus.COMPLETED, attention=False),
+        waiting.saga_id: SagaSummary("trip", SagaStatus.COMPENSATION_FAILED, attention=True),
     }
-    assert Standings(store.tables).of([]) == {}
+    assert SagaSummaries(store.tables).of([]) == {}
 
 
 def test_asks_again_for_what_was_left_unprocessed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_asks_again_for_what_was_left_unprocessed(store: Store, monkeypatch: pyt
         return {**answer, "UnprocessedKeys": rest}
 
     monkeypatch.setattr(BaseClient, "_make_api_call", leave_two)
-    found = Standings(store.tables).of([state.saga_id for state in states])
+    found = SagaSummaries(store.tables).of([state.saga_id for state in states])
     assert set(found) == {state.saga_id for state in states}
     assert calls == [3, 2, 1]
 
@@ -189,4 +189,4 @@ def test_asks_again_for_what_was_left_unprocessed(store: Store, monkeypatch: pyt
 def test_a_table_that_is_not_there_is_an_error(store: Store) -> None:
     tables = tables_for(StoreSettings("nowhere", "nowhere", region=REGION))
     with pytest.raises(SagaError):
-        Standings(tables).of([saga().saga_id])
+        SagaSummaries(tables).of([saga().saga_id])

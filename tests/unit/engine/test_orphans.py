@@ -12,7 +12,7 @@ from sagas.authoring.context import object_key
 from sagas.core.states import SagaStatus
 from sagas.engine.orphans import Kind, SweepReport, inspect, kind_of, saga_id_of, too_many
 from sagas.errors import InvalidRequest
-from sagas.store.checkpoints import Standing
+from sagas.store.checkpoints import SagaSummary
 from sagas.store.objects import Listed
 
 PREFIX = "zips/"
@@ -29,15 +29,15 @@ UNDONE = (SagaStatus.COMPENSATED, SagaStatus.CANCELLED, SagaStatus.COMPENSATION_
 
 
 class Book:
-    """Standings in memory, which notes who was asked about."""
+    """SagaSummaries in memory, which notes who was asked about."""
 
-    def __init__(self, standings: dict[str, Standing]) -> None:
-        self.standings = standings
+    def __init__(self, summaries: dict[str, SagaSummary]) -> None:
+        self.summaries = summaries
         self.asked: list[str] = []
 
-    def of(self, saga_ids: Iterable[str]) -> dict[str, Standing]:
+    def of(self, saga_ids: Iterable[str]) -> dict[str, SagaSummary]:
         self.asked += saga_ids
-        return {saga_id: self.standings[saga_id] for saga_id in self.asked if saga_id in self.standings}
+        return {saga_id: self.summaries[saga_id] for saga_id in self.asked if saga_id in self.summaries}
 
 
 @given(filename=st.text(min_size=1, max_size=300), saga_id=st.uuids())
@@ -76,22 +76,22 @@ def test_other_keys_tell_none(key: str) -> None:
 @pytest.mark.parametrize("attention", [False, True])
 @pytest.mark.parametrize("status", IN_FLIGHT)
 def test_a_saga_in_flight_keeps_its_objects(status: SagaStatus, attention: bool) -> None:
-    assert kind_of("zip", Standing("zip", status, attention)) is Kind.KEPT
+    assert kind_of("zip", SagaSummary("zip", status, attention)) is Kind.KEPT
 
 
 @pytest.mark.parametrize("status", UNDONE)
 def test_an_undone_saga_leaves_orphans(status: SagaStatus) -> None:
-    assert kind_of("zip", Standing("zip", status, attention=False)) is Kind.ORPHAN
+    assert kind_of("zip", SagaSummary("zip", status, attention=False)) is Kind.ORPHAN
 
 
 @pytest.mark.parametrize("status", SagaStatus)
 def test_nothing_goes_while_a_person_must_look(status: SagaStatus) -> None:
-    assert kind_of("zip", Standing("zip", status, attention=True)) is Kind.KEPT
+    assert kind_of("zip", SagaSummary("zip", status, attention=True)) is Kind.KEPT
 
 
 @pytest.mark.parametrize("status", [SagaStatus.COMPLETED, SagaStatus.FAILED])
 def test_what_was_not_undone_is_owned(status: SagaStatus) -> None:
-    assert kind_of("zip", Standing("zip", status, attention=False)) is Kind.KEPT
+    assert kind_of("zip", SagaSummary("zip", status, attention=False)) is Kind.KEPT
 
 
 def test_every_status_is_decided_on() -> None:
@@ -100,7 +100,7 @@ def test_every_status_is_decided_on() -> None:
 
 @pytest.mark.parametrize("status", SagaStatus)
 def test_another_types_saga_is_foreign(status: SagaStatus) -> None:
-    assert kind_of("zip", Standing("unzip", status, attention=False)) is Kind.FOREIGN
+    assert kind_of("zip", SagaSummary("unzip", status, attention=False)) is Kind.FOREIGN
 
 
 def test_no_such_saga_is_unknown() -> None:
@@ -116,7 +116,7 @@ def test_most_of_a_page_is_too_many(orphans: int, listed: int, stops: bool) -> N
 
 
 def test_only_what_is_old_enough_is_looked_into() -> None:
-    standings = Book({ID: Standing("zip", SagaStatus.CANCELLED, attention=False)})
+    summaries = Book({ID: SagaSummary("zip", SagaStatus.CANCELLED, attention=False)})
     objects = [
         Listed(f"{PREFIX}{ID}/new", 1, "", 100.0),
         Listed(f"{PREFIX}{ID}/old", 1, "", 99.9),
@@ -124,17 +124,17 @@ def test_only_what_is_old_enough_is_looked_into() -> None:
         Listed(f"{PREFIX}new.txt", 1, "", 101.0),
     ]
     report = SweepReport("zip", PREFIX)
-    orphans = inspect(report, objects, 100.0, standings)
+    orphans = inspect(report, objects, 100.0, summaries)
     assert [one.key for one in orphans] == [f"{PREFIX}{ID}/old"]
-    assert standings.asked == [ID]
+    assert summaries.asked == [ID]
     assert (report.listed, report.orphans, report.unknown, report.foreign) == (4, 1, 0, 1)
 
 
 def test_nobody_is_asked_about_young_objects() -> None:
-    standings = Book({})
+    summaries = Book({})
     objects = [Listed(f"{PREFIX}{ID}/new", 1, "", 200.0)]
-    assert inspect(SweepReport("zip", PREFIX), objects, 100.0, standings) == []
-    assert standings.asked == []
+    assert inspect(SweepReport("zip", PREFIX), objects, 100.0, summaries) == []
+    assert summaries.asked == []
 
 
 def test_a_report_shows_at_most_a_hundred_keys() -> None:

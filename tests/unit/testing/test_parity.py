@@ -9,7 +9,7 @@ import pytest
 from moto import mock_aws
 
 from sagas.authoring.codec import encode
-from sagas.engine.assembly import from_environment
+from sagas.engine.engine import from_environment
 from sagas.handlers import step as step_handler
 from sagas.testing import run
 from tests.engine.conftest import World

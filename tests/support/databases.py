@@ -39,7 +39,7 @@ _DOWNLOAD_DEADLINE = 110.0
 
 
 @dataclass(frozen=True)
-class Engine:
+class Database:
     """Where a store is. ``s3_url``: where its payloads go. ``None``: moto, which needs no address."""
 
     name: str
@@ -87,17 +87,17 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @cache
-def emulator() -> Engine:
+def emulator() -> Database:
     """Start ministack."""
     port = _free_port()
     url = f"http://127.0.0.1:{port}"
     environment = {"PATH": os.environ["PATH"], "BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port)}
     _launch([sys.executable, "-c", _MINISTACK], environment, f"{url}/_ministack/health")
-    return Engine("emulator", url, url)
+    return Database("emulator", url, url)
 
 
 @cache
-def dynamodb_local() -> Engine:
+def dynamodb_local() -> Database:
     """Start DynamoDB Local, which Maven fetches once. It has no S3: payloads go to the emulator.
 
     Without Java or Maven the test is skipped, but not in CI: there it fails.
@@ -108,7 +108,7 @@ def dynamodb_local() -> Engine:
     classpath, natives = f"{libraries}/*", f"-Djava.library.path={libraries}"
     options = ["-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(port)]
     _launch(["java", natives, "-cp", classpath, str(_SERVER), *options], {"PATH": os.environ["PATH"]}, url)
-    return Engine("dynamodb_local", url, emulator().s3_url)
+    return Database("dynamodb_local", url, emulator().s3_url)
 
 
 def _libraries() -> Path:
@@ -142,12 +142,12 @@ def _missing(reason: str) -> None:
     pytest.skip(reason)
 
 
-ENGINES = ("emulator", "dynamodb_local")
+DATABASES = ("emulator", "dynamodb_local")
 """The engines whose conditional writes hold under concurrency."""
 
 
-def engine(name: str) -> Engine:
+def database(name: str) -> Database:
     """Return the engine of that name, running."""
     if name == "moto":
-        return Engine("moto")
+        return Database("moto")
     return emulator() if name == "emulator" else dynamodb_local()
