@@ -63,7 +63,7 @@ class _Records:
             # It will never succeed: the queue's redrive policy moves it to the dead-letter queue.
             telemetry().logger.error("message refused", reason=str(error), message_id=record.message_id)
             with suppress(SagaError, KeyError):
-                self._engine.queues.hasten(record.event_source_arn, record.receipt_handle)
+                self._engine.queues.make_visible_now(record.event_source_arn, record.receipt_handle)
             raise
         except _NotNow:
             raise
@@ -85,7 +85,7 @@ class _Records:
             case Later(until):
                 self._postpone(message, until)
             case Failed(reason):
-                self._engine.queues.hide(message, 0)
+                self._engine.queues.delay(message, 0)
                 raise _NotNow(reason)
 
     def _time_for(self, message: Message) -> bool:
@@ -102,14 +102,14 @@ class _Records:
         limit = int(os.environ.get("SAGAS_MAX_RECEIVES", "1000"))
         if wait > LONGEST_HIDING or message.receives + _SPARE_RECEIVES >= limit:
             return self._copy(message, wait)
-        self._engine.queues.hide(message, wait)
+        self._engine.queues.delay(message, wait)
         raise _NotNow(f"postponed by {wait:.0f} s")
 
     def _copy(self, message: Message, wait: float) -> None:
         """Send a copy that comes back in its stead, the later the more copies there were."""
         if message.hops >= _MOST_HOPS:
             telemetry().logger.error("message given up", hops=message.hops, message_id=message.message_id)
-            self._engine.queues.hide(message, 0)
+            self._engine.queues.delay(message, 0)
             raise _NotNow(f"postponed by {message.hops} copies: it goes to the dead-letter queue")
         delay = min(max(wait, message.hops), LONGEST_DELAY)
         self._engine.queues.send(replace(message, hops=message.hops + 1), delay)

@@ -69,15 +69,15 @@ class Queues:
                 QueueUrl=url, MessageBody=message.body, MessageAttributes=attributes, DelaySeconds=seconds
             )
 
-    def hide(self, message: Message, seconds: float) -> None:
+    def delay(self, message: Message, seconds: float) -> None:
         """Have this same message come back in ``seconds``, at the earliest.
 
         Raises:
             NotFound, Unavailable: as :meth:`send`.
         """
-        self._hide(self._routes.queue(message.saga, message.step), message.receipt, seconds)
+        self._change_visibility(self._routes.queue(message.saga, message.step), message.receipt, seconds)
 
-    def hasten(self, source_arn: str, receipt: str) -> None:
+    def make_visible_now(self, source_arn: str, receipt: str) -> None:
         """Have a message that will never succeed come back at once, so that its redrive policy gets it soon.
 
         Args:
@@ -87,9 +87,9 @@ class Queues:
         Raises:
             Unavailable: SQS is out of reach.
         """
-        self._hide(self._routes.by_arn(source_arn), receipt, 0)
+        self._change_visibility(self._routes.by_arn(source_arn), receipt, 0)
 
-    def _hide(self, url: str, receipt: str, seconds: float) -> None:
+    def _change_visibility(self, url: str, receipt: str, seconds: float) -> None:
         timeout = min(math.ceil(max(seconds, 0.0)), LONGEST_HIDING)
         with _translated():
             self._client.change_message_visibility(QueueUrl=url, ReceiptHandle=receipt, VisibilityTimeout=timeout)

@@ -93,7 +93,7 @@ class Timeline:
 
 def _noting(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], Timeline]:
     """Stop the clock and have delays noted; return what makes the timeline of a world."""
-    hide, send = Queues.hide, Queues.send
+    hide, send = Queues.delay, Queues.send
     clock = StillClock()
     made: list[Timeline] = []
 
@@ -111,7 +111,7 @@ def _noting(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], Timeline]:
         return made[0]
 
     monkeypatch.setattr("sagas.engine.engine.SystemClock", lambda: clock)
-    monkeypatch.setattr(Queues, "hide", hide_noting)
+    monkeypatch.setattr(Queues, "delay", hide_noting)
     monkeypatch.setattr(Queues, "send", send_noting)
     return make
 

@@ -38,7 +38,7 @@ class Mail:
         letters = sorted((*self.letters, (queue, body, message_id, now + delay, now, 0)), key=itemgetter(2))
         return replace(self, letters=tuple(letters), sent=tuple(sorted(times.items()))), message_id
 
-    def hide(self, receipt: str, until: float) -> Mail:
+    def delay(self, receipt: str, until: float) -> Mail:
         """Change a received message's visibility, if the receipt is its latest."""
         return self._each(lambda one: (*one[:3], until, *one[4:]) if f"{one[2]}/{one[5]}" == receipt else one)
 
@@ -81,7 +81,7 @@ class Mail:
         if request.name == "delete message":
             return self.without(asked["message_id"]), Answer()
         if request.name == "ChangeMessageVisibility":
-            return self.hide(asked["ReceiptHandle"], now + asked["VisibilityTimeout"]), Answer("{}")
+            return self.delay(asked["ReceiptHandle"], now + asked["VisibilityTimeout"]), Answer("{}")
         assert request.name == "SendMessage", request.name
         queue = str(asked["QueueUrl"]).rsplit("/", 1)[1]
         mail, message_id = self.send(queue, asked["MessageBody"], asked.get("DelaySeconds", 0), now)
