@@ -24,8 +24,8 @@ from sagas.authoring.saga import definition_of
 from sagas.core.states import SagaStatus
 from sagas.engine.clock import SystemClock
 from sagas.engine.orphans import SweepReport
-from sagas.engine.sweep import Order, Sweeper
-from sagas.store.checkpoints import Checkpoint, Standing
+from sagas.engine.sweep import SweepRequest, Sweeper
+from sagas.store.checkpoints import Checkpoint, SagaSummary
 
 MIB = 2**20
 LIMIT = 2 * MIB
@@ -77,11 +77,11 @@ class GeneratedStandings:
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
 
-    def of(self, saga_ids: Iterable[str]) -> dict[str, Standing]:
+    def of(self, saga_ids: Iterable[str]) -> dict[str, SagaSummary]:
         """Tell, a hundred at a time."""
         asked = list(saga_ids)
         self.requests["BatchGetItem"] += -(-len(asked) // _BATCH)
-        return {saga_id: Standing("swept", _status(saga_id), attention=False) for saga_id in asked}
+        return {saga_id: SagaSummary("swept", _status(saga_id), attention=False) for saga_id in asked}
 
 
 class NoCheckpoints:
@@ -104,7 +104,7 @@ def sweep(objects: int) -> tuple[SweepReport, Counter[str]]:
     s3, standings, clock = GeneratedS3(objects), GeneratedStandings(), SystemClock()
     logger, environment = logging.getLogger("sweep"), {"BUCKET": "bucket"}
     sweeper = Sweeper([definition_of(Swept)], NoCheckpoints(), standings, s3, clock, logger, environment)
-    (report,) = sweeper.run(Order(now=True), clock.now() + 3600)
+    (report,) = sweeper.run(SweepRequest(now=True), clock.now() + 3600)
     return report, s3.requests + standings.requests
 
 

@@ -43,7 +43,7 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, A
         InvalidRequest: the event does not fit.
         NotFound: there is no such saga type, or it declares no ``orphans``.
     """
-    order = _order(event)
+    request = _requested(event)
     sweeper = sweeper_of(engine, os.environ)
     _check(request, sweeper)
     reports = sweeper.run(request, engine.clock.now() + _budget(event, context))
@@ -52,7 +52,7 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, A
     return {"swept": [asdict(report) for report in reports]}
 
 
-def _order(event: Mapping[str, Any]) -> SweepRequest:
+def _requested(event: Mapping[str, Any]) -> SweepRequest:
     given = {name: event[name] for name in (*_FLAGS, *_TEXTS) if event.get(name) is not None}
     wrong = [name for name, value in given.items() if not (_is_flag if name in _FLAGS else _is_text)(value)]
     if wrong:

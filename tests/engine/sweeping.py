@@ -18,7 +18,7 @@ from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import Sweeper, SweepRequest, sweeper_of
 from tests.engine.conftest import World
 from tests.support.aws import REGION
-from tests.support.sagas import SweepRequest as Request
+from tests.support.sagas import Order as Request
 
 Make = Callable[..., World]
 BUCKET = "zips"
@@ -147,9 +147,9 @@ class Desk:
         return sweeper_of(self.engine, {**self.world.stack.environment, **ENVIRONMENT})
 
     def sweep(self, request: SweepRequest | None = None, *, seconds: float = 60.0, **changes: Any) -> SweepReport:
-        """Sweep the one type there is, by hand unless ``order`` says otherwise."""
+        """Sweep the one type there is, by hand unless ``request`` says otherwise."""
         sweeper = replace(self.sweeper, **changes)
-        (report,) = sweeper.run(order or SweepRequest(now=True), self.clock.now() + seconds)
+        (report,) = sweeper.run(request or SweepRequest(now=True), self.clock.now() + seconds)
         assert not report.error
         return report
 
