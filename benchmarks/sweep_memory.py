@@ -24,7 +24,7 @@ from sagas.authoring.saga import definition_of
 from sagas.core.states import SagaStatus
 from sagas.engine.clock import SystemClock
 from sagas.engine.orphans import SweepReport
-from sagas.engine.sweep import SweepRequest, Sweeper
+from sagas.engine.sweep import Sweeper, SweepRequest
 from sagas.store.checkpoints import Checkpoint, SagaSummary
 
 MIB = 2**20

@@ -22,9 +22,11 @@ from sagas.handlers import step as step_handler
 from sagas.messaging.message import Message
 from sagas.store.breakers import BreakerItems
 from sagas.store.tables import tables_for
-from tests.engine.timeline import Timeline
+from tests.engine.timeline import Timeline, emulated, timeline
 from tests.support.aws import LambdaContext
 from tests.support.sagas import FAIL, LOG, Order, act
+
+__all__ = ["emulated", "timeline"]
 
 pytestmark = pytest.mark.usefixtures("clean")
 Make = Callable[..., Timeline]

@@ -15,9 +15,11 @@ from sagas.authoring.steps import step
 from sagas.engine.attempt import PAUSES, ROOM
 from sagas.engine.outcome import Done, Failed, Later
 from sagas.errors import Ambiguous, Unavailable
-from tests.engine.outages import DONE, REQUEST, Begin, Outage, carried, lost_at
+from tests.engine.outages import DONE, REQUEST, Begin, Outage, carried, lost_at, outage
 from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, Order, Stubborn, Trip
+
+__all__ = ["outage"]
 
 Make = Callable[..., Bench]
 

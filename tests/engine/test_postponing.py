@@ -18,9 +18,11 @@ from sagas.engine.attempt import lease_for
 from sagas.errors import PermanentError, Rejected
 from sagas.handlers import step as step_handler
 from sagas.messaging.message import Message
-from tests.engine.timeline import Timeline
+from tests.engine.timeline import Timeline, emulated, timeline
 from tests.support.aws import LambdaContext
 from tests.support.sagas import FAIL, LOG, Order
+
+__all__ = ["emulated", "timeline"]
 
 Make = Callable[..., Timeline]
 

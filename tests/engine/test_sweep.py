@@ -10,7 +10,9 @@ import pytest
 from botocore.client import BaseClient
 
 from sagas.engine.sweep import SweepRequest
-from tests.engine.sweeping import MIN_AGE, Desk, checkpoint
+from tests.engine.sweeping import MIN_AGE, Desk, checkpoint, clean, desk
+
+__all__ = ["clean", "desk"]
 
 IN_FLIGHT = ("PENDING", "RUNNING", "WAITING", "COMPENSATING", "DEAD_LETTERED")
 

@@ -16,9 +16,11 @@ from sagas.cli.main import app
 from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.handlers.sweeping import sweep
 from sagas.store.objects import Objects, Page
-from tests.engine.sweeping import Desk, Gone, Look, Zip
+from tests.engine.sweeping import Desk, Gone, Look, Zip, clean, desk
 from tests.support.aws import REGION, LambdaContext
 from tests.support.sagas import Trip
+
+__all__ = ["clean", "desk"]
 
 Run = Callable[..., Result]
 

@@ -11,7 +11,9 @@ import pytest
 from sagas.core.times import epoch
 from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import SweepRequest
-from tests.engine.sweeping import Astray, Desk, Gone, Look, Proxy, Shelf, Zip, checkpoint, taking
+from tests.engine.sweeping import Astray, Desk, Gone, Look, Proxy, Shelf, Zip, checkpoint, clean, desk, taking
+
+__all__ = ["clean", "desk"]
 
 # Several at once
 
