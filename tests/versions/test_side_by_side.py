@@ -158,7 +158,7 @@ def _check(turns: Turns, saga_id: str) -> None:
 
 
 def test_every_saga_ends(turns: Turns) -> None:
-    started = {}
+    started: dict[str, str] = {}
     for errand in ERRANDS * 2:
         status, saga = turns.next().call("POST", f"/sagas/{_NAME}", errand)
         assert status == 202
