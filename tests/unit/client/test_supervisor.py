@@ -13,7 +13,7 @@ from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 from botocore.stub import Stubber
 
 from sagas import SagaClient
-from sagas.client.places import Places
+from sagas.client.endpoints import ServiceEndpoints
 from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.errors import InvalidRequest, NotFound, SagaError, Unavailable
 
@@ -143,7 +143,7 @@ def test_it_is_called_once_and_waited_for(session: boto3.Session) -> None:
 
 
 def test_a_client_that_knows_the_api_only(session: boto3.Session) -> None:
-    client = SagaClient("https://127.0.0.1/v1", session=session, places=Places("https://127.0.0.1/v1"))
+    client = SagaClient("https://127.0.0.1/v1", session=session, endpoints=ServiceEndpoints("https://127.0.0.1/v1"))
     for call in (client.recover, lambda: client.sweep("zip")):
         with pytest.raises(SagaError, match="does not know the supervisor"):
             call()
