@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, overload
 
@@ -12,9 +13,8 @@ import boto3
 from sagas.authoring.codec import encode
 from sagas.authoring.saga import Saga, definition_of
 from sagas.client.aws import connect, open_session
-from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive
+from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
 from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
-from sagas.client.staleness import Judge
 from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
 from sagas.client.views import AuditEntry, DefinitionView, Page, RecoveryView, SagaView, SweepView
@@ -330,7 +330,7 @@ class SagaClient:
             NotFound: there is no such type.
             SagaError: this client does not know the queues, or may not read them.
         """
-        return self._dead_letter_queue(name).prune(Judge(self).why_needed, saga_id, dry_run=dry_run)
+        return self._dead_letter_queue(name).prune(partial(why_needed, self), saga_id, dry_run=dry_run)
 
     def recover(self, stale_after: float | None = None) -> RecoveryView:
         """Have the supervisor look for stalled sagas now, not at its next minute.

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sagas.client.aws import code_of, translated
+from sagas.client.views import AuditEntry, SagaView
+from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
-from sagas.errors import SagaError
+from sagas.errors import NotFound, SagaError
 
 _HOLD = 120
 """Seconds for which messages are out of others' sight while they are looked at."""
@@ -90,6 +92,51 @@ class Pruned:
     kept: tuple[Kept, ...] = ()
 
 
+class SagaReader(Protocol):
+    """Reads sagas and their audit trails: ``SagaClient`` does."""
+
+    def show(self, name: str, saga_id: str) -> SagaView: ...
+    def audit(self, name: str, saga_id: str) -> Iterable[AuditEntry]: ...
+
+
+def why_needed(sagas: SagaReader, letter: DeadLetter) -> str:
+    """Return why a dead letter must stay; empty if nothing needs it any more. Whatever is in doubt is needed.
+
+    A saga numbers its messages upwards and notes the number of the one that dies. Going on, by whatever means, it takes
+    a higher one: from then on a message of that number or a lower one does nothing when it is received.
+
+    Args:
+        sagas: reads its saga.
+        letter: the message.
+
+    Raises:
+        SagaError: the API is out of reach, or refuses the caller.
+    """
+    if not letter.saga or not letter.saga_id or letter.number is None:
+        return "it is no message of a saga"
+    try:
+        if sagas.show(letter.saga, letter.saga_id)["status"] in OVER:
+            return ""
+        # The trail first: a message that it knows as dead is of the past if the saga is not DEAD_LETTERED later.
+        died: tuple[int, int] | None = None
+        for entry in sagas.audit(letter.saga, letter.saga_id):
+            if entry["action"] == "StepDeadLettered":
+                told = entry["details"]
+                # a step whose code was missing died without a message
+                died = (int(told["dispatch"]), int(told["hops"])) if "dispatch" in told else None
+        saga = sagas.show(letter.saga, letter.saga_id)
+    except NotFound:
+        return "there is no such saga"
+    status = saga["status"]
+    if status in OVER:
+        return ""
+    if status != SagaStatus.DEAD_LETTERED:
+        return "" if died is not None and letter.number <= died else f"the saga is {status}, and may need it"
+    if saga["resolution"] is not None:
+        return ""
+    return "" if died is not None and letter.number < died else "the saga waits for you"
+
+
 class DeadLetterQueue:
     """The dead-letter queue of one saga type.
 
@@ -137,11 +184,11 @@ class DeadLetterQueue:
                 moved.append(letter)
         return Redrive(None, tuple(moved), tuple(left))
 
-    def prune(self, why_needed: Callable[[DeadLetter], str], saga_id: str | None, *, dry_run: bool) -> Pruned:
+    def prune(self, why_kept: Callable[[DeadLetter], str], saga_id: str | None, *, dry_run: bool) -> Pruned:
         """Delete messages that nobody needs.
 
         Args:
-            why_needed: tells why a message must stay; nothing if it need not.
+            why_kept: tells why a message must stay; nothing if it need not.
             saga_id: look at this saga's messages only.
             dry_run: look, and delete nothing.
         """
@@ -152,7 +199,7 @@ class DeadLetterQueue:
                 letter = _read(message)
                 if saga_id not in (None, letter.saga_id):
                     continue
-                why = why_needed(letter)
+                why = why_kept(letter)
                 if why:
                     kept.append(Kept(letter, why))
                     continue
