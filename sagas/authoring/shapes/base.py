@@ -153,7 +153,7 @@ class Shape:
         """Return the JSON Schema (2020-12) of exactly what ``decode`` takes."""
         raise NotImplementedError
 
-    def owns(self, value: Any, /) -> bool:
+    def holds(self, value: Any, /) -> bool:
         """Tell at a glance whether ``value`` is of the type: how a union picks the member that encodes it."""
         raise NotImplementedError
 

@@ -31,7 +31,7 @@ class Choice(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the value's JSON form."""
-        if not self.owns(value):
+        if not self.holds(value):
             return self.expected(at, problems)
         return self.forms[type(value), value]
 
@@ -45,7 +45,7 @@ class Choice(Shape):
         """Return the schema that lists the forms."""
         return {"enum": [form for _, form in self.values]}
 
-    def owns(self, value: Any) -> bool:
+    def holds(self, value: Any) -> bool:
         """Tell whether it is one of the values."""
         return _scalar(value) and (type(value), value) in self.forms
 

@@ -17,16 +17,16 @@ class Array(Shape):
     Args:
         item: the items' shape.
         make: the container to build; ``list``, ``tuple``, ``set`` or ``frozenset``.
-        accepts: what may be encoded.
+        encodable: what may be encoded.
     """
 
     label = "an array"
     tokens = frozenset({"array"})
 
-    def __init__(self, item: Shape, make: Callable[[list[Any]], Any], accepts: tuple[type[Any], ...]) -> None:
+    def __init__(self, item: Shape, make: Callable[[list[Any]], Any], encodable: tuple[type[Any], ...]) -> None:
         self.item = item
         self.make = make
-        self.accepts = accepts
+        self.encodable = encodable
         self.hashable = make is frozenset or (make is tuple and item.hashable)
 
     @property
@@ -36,7 +36,7 @@ class Array(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the items as a list."""
-        if not self.owns(value):
+        if not self.holds(value):
             return self.expected(at, problems)
         if too_deep(at, problems):
             return None
@@ -64,9 +64,9 @@ class Array(Shape):
         """Return the schema of the array."""
         return {"type": "array", "items": self.item.schema(definitions)}
 
-    def owns(self, value: Any) -> bool:
+    def holds(self, value: Any) -> bool:
         """Tell whether it is such a container; a named tuple is not a tuple here."""
-        return isinstance(value, self.accepts) and not hasattr(value, "_fields")
+        return isinstance(value, self.encodable) and not hasattr(value, "_fields")
 
 
 def _sort_key(data: Any) -> str:
@@ -97,7 +97,7 @@ class FixedArray(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the items as a list."""
-        if not self.owns(value) or len(value) != len(self.items):
+        if not self.holds(value) or len(value) != len(self.items):
             return self.expected(at, problems)
         if too_deep(at, problems):
             return None
@@ -123,7 +123,7 @@ class FixedArray(Shape):
         prefix = {"prefixItems": items} if items else {}
         return {"type": "array", **prefix, "minItems": self.required, "maxItems": len(items)}
 
-    def owns(self, value: Any) -> bool:
+    def holds(self, value: Any) -> bool:
         """Tell whether it is of exactly this type."""
         return type(value) is self.type
 
@@ -150,7 +150,7 @@ class Mapping(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the dict with its keys as text."""
-        if not self.owns(value):
+        if not self.holds(value):
             return self.expected(at, problems)
         if too_deep(at, problems):
             return None
@@ -187,7 +187,7 @@ class Mapping(Shape):
         names = self.key.schema(definitions)
         return schema if names == {"type": "string"} else schema | {"propertyNames": names}
 
-    def owns(self, value: Any) -> bool:
+    def holds(self, value: Any) -> bool:
         """Tell whether it is a dict."""
         return isinstance(value, dict)
 
@@ -226,7 +226,7 @@ class Json(Shape):
         if isinstance(value, list):
             return Array(self, list, (list,)).encode(cast("Any", value), at, problems)
         for scalar in _PLAIN:
-            if type(value) in _PLAIN_TYPES and scalar.owns(value):
+            if type(value) in _PLAIN_TYPES and scalar.holds(value):
                 return scalar.encode(value, at, problems)
         return self.expected(at, problems)
 
@@ -236,7 +236,7 @@ class Json(Shape):
         """Return the schema that allows everything."""
         return {}
 
-    def owns(self, value: Any) -> bool:
+    def holds(self, value: Any) -> bool:
         """Tell whether it may be JSON."""
         return isinstance(value, dict | list) or type(value) in _PLAIN_TYPES
 

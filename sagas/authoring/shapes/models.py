@@ -45,7 +45,7 @@ class Model(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the model as pydantic dumps it, by alias."""
-        if not self.owns(value):
+        if not self.holds(value):
             return self.expected(at, problems)
         if too_deep(at, problems):
             return None
@@ -86,7 +86,7 @@ class Model(Shape):
             definitions.define(self.type, self._adapted(own, definitions))
         return ref
 
-    def owns(self, value: Any) -> bool:
+    def holds(self, value: Any) -> bool:
         """Tell whether it is of exactly this class."""
         return type(value) is self.type
 

@@ -87,7 +87,7 @@ class Record(Shape):
             definitions.define(self.type, self._object_schema(definitions))
         return ref
 
-    def owns(self, value: Any) -> bool:
+    def holds(self, value: Any) -> bool:
         """Tell whether it is of exactly this class, or a dict with these fields."""
         if not self._is_instance(value):
             return False

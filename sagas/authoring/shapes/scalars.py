@@ -62,7 +62,7 @@ class Null(Shape):
         """Return the schema of null."""
         return {"type": "null"}
 
-    def owns(self, value: Any) -> bool:
+    def holds(self, value: Any) -> bool:
         """Tell whether it is None."""
         return value is None
 
@@ -85,7 +85,7 @@ class Boolean(Shape):
         """Return the schema of a boolean."""
         return {"type": "boolean"}
 
-    def owns(self, value: Any) -> bool:
+    def holds(self, value: Any) -> bool:
         """Tell whether it is a bool."""
         return isinstance(value, bool)
 
@@ -98,7 +98,7 @@ class Integer(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the int; a member of an IntEnum becomes a plain one."""
-        if not self.owns(value):
+        if not self.holds(value):
             return self.expected(at, problems)
         if value.bit_length() > MAX_INTEGER_BITS:
             return problems.add(at, f"an integer of more than {MAX_INTEGER_BITS} bits")
@@ -117,7 +117,7 @@ class Integer(Shape):
         """Return the schema of an integer."""
         return {"type": "integer"}
 
-    def owns(self, value: Any) -> bool:
+    def holds(self, value: Any) -> bool:
         """Tell whether it is an int and no bool."""
         return isinstance(value, int) and not isinstance(value, bool)
 
@@ -130,7 +130,7 @@ class Float(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the float."""
-        if not self.owns(value):
+        if not self.holds(value):
             return self.expected(at, problems)
         try:
             number = float(value)
@@ -146,7 +146,7 @@ class Float(Shape):
         """Return the schema of a number."""
         return {"type": "number"}
 
-    def owns(self, value: Any) -> bool:
+    def holds(self, value: Any) -> bool:
         """Tell whether it is a number and no bool."""
         return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -171,7 +171,7 @@ class String(Shape):
         """Return the schema of a string."""
         return {"type": "string"}
 
-    def owns(self, value: Any) -> bool:
+    def holds(self, value: Any) -> bool:
         """Tell whether it is a str."""
         return isinstance(value, str)
 
@@ -212,7 +212,7 @@ class Formatted(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the value as text."""
-        if not self.owns(value):
+        if not self.holds(value):
             return self.expected(at, problems)
         try:
             text = self._to_text(value)
@@ -235,7 +235,7 @@ class Formatted(Shape):
         """Return the schema of the format."""
         return {"type": "string", **self._keywords}
 
-    def owns(self, value: Any) -> bool:
+    def holds(self, value: Any) -> bool:
         """Tell whether it is of exactly this type."""
         return type(value) is self.type
 

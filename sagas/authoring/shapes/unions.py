@@ -23,7 +23,7 @@ class Union(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Encode as the member whose type the value has."""
-        return self._first([m for m in self.members if m.owns(value)], "encode", value, at, problems)
+        return self._first([m for m in self.members if m.holds(value)], "encode", value, at, problems)
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
         """Decode as the first member that fits; ``1.0`` as a float if it may be one."""
@@ -38,9 +38,9 @@ class Union(Shape):
         """Return the schema of any of them."""
         return {"anyOf": [member.schema(definitions) for member in self.members]}
 
-    def owns(self, value: Any) -> bool:
-        """Tell whether a member owns it."""
-        return any(member.owns(value) for member in self.members)
+    def holds(self, value: Any) -> bool:
+        """Tell whether a member holds it."""
+        return any(member.holds(value) for member in self.members)
 
     def fits(self, data: Any) -> bool:
         """Tell whether it fits a member."""
