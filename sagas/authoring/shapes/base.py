@@ -157,7 +157,7 @@ class Shape:
         """Tell at a glance whether ``value`` is of the type: how a union picks the member that encodes it."""
         raise NotImplementedError
 
-    def fits(self, data: Any, /) -> bool:
+    def accepts(self, data: Any, /) -> bool:
         """Tell at a glance whether ``data`` may be such a value's form: how a union picks the member that decodes."""
         return token_of(data) in self.tokens
 

@@ -37,7 +37,7 @@ class Choice(Shape):
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
         """Return the value of that form."""
-        if not self.fits(data):
+        if not self.accepts(data):
             return self.expected(at, problems)
         return self.values[_form(data)]
 
@@ -49,7 +49,7 @@ class Choice(Shape):
         """Tell whether it is one of the values."""
         return _scalar(value) and (type(value), value) in self.forms
 
-    def fits(self, data: Any) -> bool:
+    def accepts(self, data: Any) -> bool:
         """Tell whether it is one of the forms."""
         form = _form(data)
         return _scalar(form[1]) and form in self.values

@@ -106,7 +106,7 @@ class FixedArray(Shape):
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
         """Build the tuple."""
-        if not self.fits(data):
+        if not self.accepts(data):
             return self.expected(at, problems)
         if too_deep(at, problems):
             return None
@@ -127,7 +127,7 @@ class FixedArray(Shape):
         """Tell whether it is of exactly this type."""
         return type(value) is self.type
 
-    def fits(self, data: Any) -> bool:
+    def accepts(self, data: Any) -> bool:
         """Tell whether it is an array of the right length."""
         return isinstance(data, list) and self.required <= len(cast("list[Any]", data)) <= len(self.items)
 

@@ -107,7 +107,7 @@ def _overlap(one: Shape, other: Shape, seen: frozenset[tuple[int, int]]) -> bool
     if "object" in one.tokens & other.tokens:
         return captures(one, other, seen) or captures(other, one, seen)
     if isinstance(one, Choice) and isinstance(other, Choice):
-        return any(other.fits(form) for _, form in one.values)
+        return any(other.accepts(form) for _, form in one.values)
     kinds = one.tokens & other.tokens or {"integer", "number"} <= one.tokens | other.tokens
     both = isinstance(one, Formatted) and isinstance(other, Formatted)
     return bool(kinds) and (not both or captures(one, other, seen))

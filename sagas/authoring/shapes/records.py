@@ -93,7 +93,7 @@ class Record(Shape):
             return False
         return self._exact is not None or self._has_kinds(value, _may_be)
 
-    def fits(self, data: Any) -> bool:
+    def accepts(self, data: Any) -> bool:
         """Tell whether the names of the fields, and the kinds of their values, are this record's."""
         return isinstance(data, dict) and self._has_kinds(cast("dict[Any, Any]", data), _may_be_form)
 
@@ -147,4 +147,4 @@ def _may_be(shape: Shape, value: Any) -> bool:
 
 def _may_be_form(shape: Shape, data: Any) -> bool:
     """Tell at a glance whether it may be the form of a value of the shape."""
-    return _may_be(shape, data) if isinstance(data, dict | list) else shape.fits(data)
+    return _may_be(shape, data) if isinstance(data, dict | list) else shape.accepts(data)

@@ -109,7 +109,7 @@ class Integer(Shape):
         number = whole(data)
         return self.encode(data if number is None else number, at, problems)
 
-    def fits(self, data: Any) -> bool:
+    def accepts(self, data: Any) -> bool:
         """Tell whether it is an integer, however it is spelt."""
         return whole(data) is not None
 

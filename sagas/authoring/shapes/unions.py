@@ -26,8 +26,8 @@ class Union(Shape):
         return self._first([m for m in self.members if m.holds(value)], "encode", value, at, problems)
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Decode as the first member that fits; ``1.0`` as a float if it may be one."""
-        fitting = [member for member in self.members if member.fits(data)]
+        """Decode as the first member that accepts it; ``1.0`` as a float if it may be one."""
+        fitting = [member for member in self.members if member.accepts(data)]
         if isinstance(data, float):
             fitting.sort(key=lambda member: not isinstance(member, Float))
         near = [member for member in self.members if token_of(data) in member.tokens]
@@ -42,9 +42,9 @@ class Union(Shape):
         """Tell whether a member holds it."""
         return any(member.holds(value) for member in self.members)
 
-    def fits(self, data: Any) -> bool:
-        """Tell whether it fits a member."""
-        return any(member.fits(data) for member in self.members)
+    def accepts(self, data: Any) -> bool:
+        """Tell whether a member accepts it."""
+        return any(member.accepts(data) for member in self.members)
 
     def _first(self, candidates: list[Shape], method: str, value: Any, at: Path, problems: Problems) -> Any:
         if len(candidates) == 1:
