@@ -17,9 +17,9 @@ MAX_PROBLEMS = 1_000
 _LONGEST_PATH = 1_000
 """Characters a path is rendered with: a hundred long keys above a thousand bad items would make an answer of 75 MB."""
 
-Token = Literal["null", "boolean", "integer", "number", "string", "array", "object"]
+JsonType = Literal["null", "boolean", "integer", "number", "string", "array", "object"]
 
-_TOKENS: dict[type[Any], Token] = {
+_JSON_TYPES: dict[type[Any], JsonType] = {
     type(None): "null",
     bool: "boolean",
     int: "integer",
@@ -30,9 +30,9 @@ _TOKENS: dict[type[Any], Token] = {
 }
 
 
-def token_of(data: object) -> Token | None:
+def json_type_of(data: object) -> JsonType | None:
     """Return the kind of JSON value ``data`` is; None if it is none."""
-    return _TOKENS.get(type(data))
+    return _JSON_TYPES.get(type(data))
 
 
 class UnsupportedType(SagaError):
@@ -137,7 +137,7 @@ class Shape:
     """
 
     label: str
-    tokens: frozenset[Token]
+    json_types: frozenset[JsonType]
     hashable: bool = True
     """Whether its values can be in a set."""
 
@@ -159,7 +159,7 @@ class Shape:
 
     def accepts(self, data: Any, /) -> bool:
         """Tell at a glance whether ``data`` may be such a value's form: how a union picks the member that decodes."""
-        return token_of(data) in self.tokens
+        return json_type_of(data) in self.json_types
 
     def expected(self, at: Path, problems: Problems) -> None:
         """Note that something else stands where a value of this type should."""

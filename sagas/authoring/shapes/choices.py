@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import Enum, Flag
 from typing import Any, cast
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, Token, UnsupportedType, token_of
+from sagas.authoring.shapes.base import Definitions, JsonType, Path, Problems, Shape, UnsupportedType, json_type_of
 from sagas.authoring.shapes.scalars import has_surrogate, whole
 
 
@@ -26,8 +26,8 @@ class Choice(Shape):
             # 1 == True == 1.0: the type belongs to the key
             self.forms[type(value), value] = form
             self.values[type(form), form] = value
-        kinds: list[Token | None] = [token_of(form) for _, form in self.values]
-        self.tokens = frozenset([kind for kind in kinds if kind is not None])
+        kinds: list[JsonType | None] = [json_type_of(form) for _, form in self.values]
+        self.json_types = frozenset([kind for kind in kinds if kind is not None])
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the value's JSON form."""

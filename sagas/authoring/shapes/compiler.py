@@ -147,7 +147,7 @@ class _Compiler:
 
     def _mapping(self, type_: Any, arguments: tuple[Any, ...]) -> Shape:
         key = self.compile(arguments[0]) if arguments else SCALARS[str]
-        if not (isinstance(key, Integer | Float) or key.tokens <= {"string"}):
+        if not (isinstance(key, Integer | Float) or key.json_types <= {"string"}):
             raise UnsupportedType(f"{type_name(type_)} has keys that cannot be the keys of a JSON object")
         return containers.Mapping(key, self._item(arguments, 1))
 

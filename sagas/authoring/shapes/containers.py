@@ -21,7 +21,7 @@ class Array(Shape):
     """
 
     label = "an array"
-    tokens = frozenset({"array"})
+    json_types = frozenset({"array"})
 
     def __init__(self, item: Shape, make: Callable[[list[Any]], Any], encodable: tuple[type[Any], ...]) -> None:
         self.item = item
@@ -82,7 +82,7 @@ class FixedArray(Shape):
         required: how many items must be there; the others have defaults.
     """
 
-    tokens = frozenset({"array"})
+    json_types = frozenset({"array"})
 
     def __init__(self, items: list[Shape], type_: type[Any], required: int) -> None:
         self.items = items
@@ -141,7 +141,7 @@ class Mapping(Shape):
     """
 
     label = "an object"
-    tokens = frozenset({"object"})
+    json_types = frozenset({"object"})
     hashable = False
 
     def __init__(self, key: Shape, item: Shape) -> None:
@@ -217,7 +217,7 @@ class Json(Shape):
     """Free JSON, for ``Any`` and ``object``: str, int, float, bool, None, and lists and dicts of them."""
 
     label = "a JSON value"
-    tokens = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
+    json_types = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return a copy; anything that is not JSON is a problem, a tuple too, since it would come back as a list."""

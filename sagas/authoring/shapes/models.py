@@ -27,7 +27,7 @@ class Model(Shape):
         type_: the model's class.
     """
 
-    tokens = frozenset({"object"})
+    json_types = frozenset({"object"})
 
     def __init__(self, type_: Any) -> None:
         self.type = type_

@@ -44,11 +44,11 @@ def captures(taker: Shape, writer: Shape, seen: frozenset[tuple[int, int]] = fro
         return _choices(taker, writer)
     if isinstance(taker, Json) or isinstance(writer, Json):
         return _json(taker, writer)
-    if not (taker.tokens & writer.tokens):
+    if not (taker.json_types & writer.json_types):
         return False
-    if "array" in taker.tokens:
+    if "array" in taker.json_types:
         return _arrays(taker, writer, seen)
-    if "object" in taker.tokens:
+    if "object" in taker.json_types:
         return _objects(taker, writer, seen)
     return _scalars(taker, writer)
 
@@ -102,13 +102,13 @@ def _items(shape: Shape) -> list[Shape] | None:
 
 def _overlap(one: Shape, other: Shape, seen: frozenset[tuple[int, int]]) -> bool:
     """Tell whether a value may be of both: then, with all its siblings, one of the wholes is taken for the other."""
-    if "array" in one.tokens & other.tokens:
+    if "array" in one.json_types & other.json_types:
         return True
-    if "object" in one.tokens & other.tokens:
+    if "object" in one.json_types & other.json_types:
         return captures(one, other, seen) or captures(other, one, seen)
     if isinstance(one, Choice) and isinstance(other, Choice):
         return any(other.accepts(form) for _, form in one.values)
-    kinds = one.tokens & other.tokens or {"integer", "number"} <= one.tokens | other.tokens
+    kinds = one.json_types & other.json_types or {"integer", "number"} <= one.json_types | other.json_types
     both = isinstance(one, Formatted) and isinstance(other, Formatted)
     return bool(kinds) and (not both or captures(one, other, seen))
 

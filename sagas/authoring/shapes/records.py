@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, token_of, too_deep
+from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, json_type_of, too_deep
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Record(Shape):
         exact: the dataclass a value must be an instance of, exactly; None for a TypedDict, whose values are dicts.
     """
 
-    tokens = frozenset({"object"})
+    json_types = frozenset({"object"})
 
     def __init__(self, type_: Any, name: str, make: Callable[..., Any], exact: type[Any] | None) -> None:
         self.type = type_
@@ -141,8 +141,8 @@ class Record(Shape):
 
 def _may_be(shape: Shape, value: Any) -> bool:
     """Tell at a glance whether a value may be one of the shape's."""
-    token = token_of(value)
-    return token is None or token in shape.tokens
+    kind = json_type_of(value)
+    return kind is None or kind in shape.json_types
 
 
 def _may_be_form(shape: Shape, data: Any) -> bool:

@@ -49,7 +49,7 @@ class Null(Shape):
     """None."""
 
     label = "null"
-    tokens = frozenset({"null"})
+    json_types = frozenset({"null"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return None."""
@@ -71,7 +71,7 @@ class Boolean(Shape):
     """A bool; never a number."""
 
     label = "a boolean"
-    tokens = frozenset({"boolean"})
+    json_types = frozenset({"boolean"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the bool as it is."""
@@ -94,7 +94,7 @@ class Integer(Shape):
     """An int of any size Python can write down; never a bool. ``1.0`` is read as one, and never written."""
 
     label = "an integer"
-    tokens = frozenset({"integer"})
+    json_types = frozenset({"integer"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the int; a member of an IntEnum becomes a plain one."""
@@ -126,7 +126,7 @@ class Float(Shape):
     """A finite float; an int will do."""
 
     label = "a number"
-    tokens = frozenset({"integer", "number"})
+    json_types = frozenset({"integer", "number"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the float."""
@@ -155,7 +155,7 @@ class String(Shape):
     """A str that UTF-8 can carry."""
 
     label = "a string"
-    tokens = frozenset({"string"})
+    json_types = frozenset({"string"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the str; a member of a StrEnum becomes a plain one."""
@@ -189,7 +189,7 @@ class Formatted(Shape):
         open_format: whether any plain text might be of this format, so that nothing beside it in a union can be told.
     """
 
-    tokens = frozenset({"string"})
+    json_types = frozenset({"string"})
 
     def __init__(
         self,

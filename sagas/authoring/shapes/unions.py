@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, token_of
+from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, json_type_of
 from sagas.authoring.shapes.scalars import Float
 
 
@@ -17,7 +17,7 @@ class Union(Shape):
 
     def __init__(self, members: list[Shape]) -> None:
         self.members = members
-        self.tokens = frozenset(token for member in members for token in member.tokens)
+        self.json_types = frozenset(kind for member in members for kind in member.json_types)
         self.hashable = all(member.hashable for member in members)
         self.label = " or ".join(member.label for member in members)
 
@@ -30,7 +30,7 @@ class Union(Shape):
         fitting = [member for member in self.members if member.accepts(data)]
         if isinstance(data, float):
             fitting.sort(key=lambda member: not isinstance(member, Float))
-        near = [member for member in self.members if token_of(data) in member.tokens]
+        near = [member for member in self.members if json_type_of(data) in member.json_types]
         # one member of that kind alone: it knows best what is wrong
         return self._first(fitting or (near if len(near) == 1 else []), "decode", data, at, problems)
 
