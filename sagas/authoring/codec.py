@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems
+from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions
 from sagas.authoring.shapes.compiler import shape_of, type_name
 from sagas.authoring.shapes.containers import Json, with_whole_numbers
 from sagas.errors import InvalidRequest
@@ -61,7 +61,7 @@ def json_schema(type_: Any, *, ref_template: str = "#/$defs/{name}") -> dict[str
     Raises:
         UnsupportedType: the type has no JSON form.
     """
-    definitions = Definitions(ref_template)
+    definitions = SchemaDefinitions(ref_template)
     schema = shape_of(type_).schema(definitions)
     return {**schema, "$defs": definitions.schemas} if definitions.schemas else schema
 

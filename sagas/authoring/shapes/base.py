@@ -92,7 +92,7 @@ class Problems:
         return len(self.found)
 
 
-class Definitions:
+class SchemaDefinitions:
     """Named schemas collected while a schema is made: what ``$ref`` points to."""
 
     def __init__(self, ref_template: str) -> None:
@@ -149,7 +149,7 @@ class Shape:
         """Return the value whose JSON form ``data`` is."""
         raise NotImplementedError
 
-    def schema(self, definitions: Definitions, /) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions, /) -> dict[str, Any]:
         """Return the JSON Schema (2020-12) of exactly what ``decode`` takes."""
         raise NotImplementedError
 

@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from enum import Enum, Flag
 from typing import Any, cast
 
-from sagas.authoring.shapes.base import Definitions, JsonType, Path, Problems, Shape, UnsupportedType, json_type_of
+from sagas.authoring.shapes.base import (
+    JsonType,
+    Path,
+    Problems,
+    SchemaDefinitions,
+    Shape,
+    UnsupportedType,
+    json_type_of,
+)
 from sagas.authoring.shapes.scalars import has_surrogate, whole
 
 
@@ -41,7 +49,7 @@ class Choice(Shape):
             return self.expected(at, problems)
         return self.values[_form(data)]
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         """Return the schema that lists the forms."""
         return {"enum": [form for _, form in self.values]}
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, cast
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, too_deep
+from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, too_deep
 from sagas.authoring.shapes.scalars import Boolean, Float, Integer, Null, String, whole
 
 
@@ -60,7 +60,7 @@ class Array(Shape):
         except TypeError:
             return problems.add(at, "holds an item that cannot be in a set")
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         """Return the schema of the array."""
         return {"type": "array", "items": self.item.schema(definitions)}
 
@@ -117,7 +117,7 @@ class FixedArray(Shape):
             return None
         return tuple(items) if self.type is tuple else self.type(*items)
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         """Return the schema of the array."""
         items = [item.schema(definitions) for item in self.items]
         prefix = {"prefixItems": items} if items else {}
@@ -179,7 +179,7 @@ class Mapping(Shape):
             decoded[key] = self.item.decode(item, here, problems)
         return decoded
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         """Return the schema of the object."""
         schema: dict[str, Any] = {"type": "object", "additionalProperties": self.item.schema(definitions)}
         if isinstance(self.key, Integer | Float):
@@ -232,7 +232,7 @@ class Json(Shape):
 
     decode = encode
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         """Return the schema that allows everything."""
         return {}
 

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any, cast, get_args
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, too_deep
+from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, too_deep
 from sagas.authoring.shapes.containers import Json, with_whole_numbers
 from sagas.authoring.shapes.records import Field
 
@@ -70,7 +70,7 @@ class Model(Shape):
                 refusal = error
         return self._explain(refusal, at, problems)
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         """Return a reference to the schema pydantic makes, closed as ``decode`` is."""
         ref, new = definitions.reference(self.type, self.name)
         if new:
@@ -90,7 +90,7 @@ class Model(Shape):
         """Tell whether it is of exactly this class."""
         return type(value) is self.type
 
-    def _adapted(self, schema: Any, definitions: Definitions) -> Any:
+    def _adapted(self, schema: Any, definitions: SchemaDefinitions) -> Any:
         """Point references to where this library keeps definitions, and close the objects."""
         if isinstance(schema, list):
             return [self._adapted(item, definitions) for item in cast("list[Any]", schema)]

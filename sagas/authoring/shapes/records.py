@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, json_type_of, too_deep
+from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, json_type_of, too_deep
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Record(Shape):
         self._refuse_unknown(fields, at, problems)
         return None if len(problems) > before else self._build(decoded, at, problems)
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         """Return a reference to the record's schema, and define it."""
         ref, new = definitions.reference(self.type, self.name)
         if new:
@@ -129,7 +129,7 @@ class Record(Shape):
             return name in value, value.get(name)
         return hasattr(value, name), getattr(value, name, None)
 
-    def _object_schema(self, definitions: Definitions) -> dict[str, Any]:
+    def _object_schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         return {
             "title": self.name,
             "type": "object",

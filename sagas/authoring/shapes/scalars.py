@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape
+from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape
 
 MAX_INTEGER_BITS = 4_096
 """Beyond it Python itself refuses to write an integer as decimal digits (its limit is 4,300 digits)."""
@@ -58,7 +58,7 @@ class Null(Shape):
 
     decode = encode
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         """Return the schema of null."""
         return {"type": "null"}
 
@@ -81,7 +81,7 @@ class Boolean(Shape):
 
     decode = encode
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         """Return the schema of a boolean."""
         return {"type": "boolean"}
 
@@ -113,7 +113,7 @@ class Integer(Shape):
         """Tell whether it is an integer, however it is spelt."""
         return whole(data) is not None
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         """Return the schema of an integer."""
         return {"type": "integer"}
 
@@ -142,7 +142,7 @@ class Float(Shape):
 
     decode = encode
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         """Return the schema of a number."""
         return {"type": "number"}
 
@@ -167,7 +167,7 @@ class String(Shape):
 
     decode = encode
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         """Return the schema of a string."""
         return {"type": "string"}
 
@@ -231,7 +231,7 @@ class Formatted(Shape):
                 pass
         return self.expected(at, problems)
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         """Return the schema of the format."""
         return {"type": "string", **self._keywords}
 

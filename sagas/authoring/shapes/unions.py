@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, json_type_of
+from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, json_type_of
 from sagas.authoring.shapes.scalars import Float
 
 
@@ -34,7 +34,7 @@ class Union(Shape):
         # one member of that kind alone: it knows best what is wrong
         return self._first(fitting or (near if len(near) == 1 else []), "decode", data, at, problems)
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         """Return the schema of any of them."""
         return {"anyOf": [member.schema(definitions) for member in self.members]}
 
