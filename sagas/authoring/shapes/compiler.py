@@ -16,7 +16,7 @@ from sagas.authoring.shapes.base import Shape, UnsupportedType
 from sagas.authoring.shapes.choices import enum_choice, literal_choice
 from sagas.authoring.shapes.containers import Array, FixedArray, Json
 from sagas.authoring.shapes.models import Model, is_model
-from sagas.authoring.shapes.overlap import first_capture
+from sagas.authoring.shapes.overlap import first_ambiguity
 from sagas.authoring.shapes.records import Field, Record
 from sagas.authoring.shapes.scalars import SCALARS, Float, Integer
 from sagas.authoring.shapes.unions import Union
@@ -88,7 +88,7 @@ class _Compiler:
     def check_unions(self) -> None:
         """Refuse unions with members that look alike."""
         for union in self._unions:
-            pair = first_capture(union.members)
+            pair = first_ambiguity(union.members)
             if pair is not None:
                 one, other = (member.label for member in pair)
                 raise UnsupportedType(
