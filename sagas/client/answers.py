@@ -70,7 +70,7 @@ def error_of(answer: Answer, *, writes: bool) -> SagaError:
 
 
 def _error(content: bytes) -> dict[str, Any]:
-    """The ``error`` object of the body, or an empty one if somebody else than the API has answered."""
+    """The ``error`` object of the body, or an empty one if it is not the API that answered."""
     try:
         body: Any = json.loads(content)
     except ValueError:

@@ -316,8 +316,8 @@ class SagaClient:
         """Delete those messages from the dead-letter queue of a type that nobody needs any more.
 
         These are messages of sagas that are over, that went on by other means than this message (:meth:`retry`, say),
-        or that somebody resolved: received again, they would do nothing, or what nobody wants. All others stay: those
-        of sagas that wait for you, that may still need them, or that do not exist here.
+        or that an operator resolved: received again, they would do nothing, or what nobody wants. All others stay:
+        those of sagas that wait for you, that may still need them, or that do not exist here.
 
         For the moment of looking all messages are hidden from others.
 

@@ -34,7 +34,7 @@ class DeadLetter:
         saga_id: the saga.
         step: the step whose message it is.
         message_id: SQS's id.
-        receives: how often it was received, by its step and by whoever looked at it since.
+        receives: how often it was received, by its step and by operators who looked at it since.
         sent_at: when it was sent, ISO 8601 in UTC.
         number: of the message within its saga, and how often it was copied to wait; ``None`` if it is none of ours.
     """
@@ -70,7 +70,7 @@ class Kept:
 
     Args:
         letter: the message.
-        why: why somebody may need it.
+        why: why it may be needed.
     """
 
     letter: DeadLetter
@@ -266,7 +266,7 @@ class DeadLetterQueue:
 
 
 def _read(message: Mapping[str, Any]) -> DeadLetter:
-    """Read who a message belongs to: from its attributes, or from its body if somebody sent it without."""
+    """Read who a message belongs to: from its attributes, or from its body if it was sent without."""
     attributes = {
         name: str(value.get("StringValue", "")) for name, value in message.get("MessageAttributes", {}).items()
     }

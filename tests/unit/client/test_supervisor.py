@@ -83,7 +83,7 @@ def test_a_sweep_that_gets_nowhere_ends(stubber: Any, supervisor: Supervisor) ->
         supervisor.sweep("zip", dry_run=False, force=False)
 
 
-def test_whoever_may_not_call_it_is_told_what_it_takes(stubber: Any, supervisor: Supervisor) -> None:
+def test_a_caller_that_may_not_call_it_is_told_what_it_takes(stubber: Any, supervisor: Supervisor) -> None:
     message = "User: arn:aws:iam::1:user/ann is not authorized to perform: lambda:InvokeFunction"
     stubber.add_client_error("invoke", "AccessDeniedException", message, 403)
     with pytest.raises(SagaError, match=rf"takes lambda:InvokeFunction on {NAME}: {message}") as caught:
