@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,11 +20,11 @@ from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
 from sagas.client.views import AuditEntry, DefinitionView, Page, RecoveryView, SagaView, SweepView
 from sagas.client.waiting import Wait
+from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 
 RequestT = TypeVar("RequestT")
 
-_LONGEST_KEY = 256
 _AUDIT_PAGE = 100
 
 
@@ -129,7 +130,12 @@ class SagaClient:
             TooLarge: the request has more than 256 KB.
             Unavailable: or starting this type is disabled.
         """
-        headers = {} if key is None else {"Idempotency-Key": _checked_key(key)}
+        headers: dict[str, str] = {}
+        if key is not None:
+            if len(key) > LONGEST_KEY or not re.fullmatch(KEY_PATTERN, key):
+                problem = Problem("header.Idempotency-Key", f"must be 1 to {LONGEST_KEY} printable ASCII characters")
+                raise InvalidRequest("the idempotency key is not usable", [problem])
+            headers["Idempotency-Key"] = key
         if isinstance(saga, str):
             return self._transport.call("POST", path_of("sagas", saga), body=request, headers=headers)
         definition = definition_of(saga)
@@ -378,10 +384,3 @@ class SagaClient:
             raise NotFound(f"there is no saga named {name!r} here")
         sqs = connect(self._session, "sqs", self.region, endpoints.endpoint_url)
         return DeadLetterQueue(sqs, endpoints.dead_letter_queues[name], endpoints.queues.get(name, {}))
-
-
-def _checked_key(key: str) -> str:
-    if not 0 < len(key) <= _LONGEST_KEY or not (key.isascii() and key.isprintable()) or key != key.strip():
-        problem = Problem("header.Idempotency-Key", f"must be 1 to {_LONGEST_KEY} printable ASCII characters")
-        raise InvalidRequest("the idempotency key is not usable", [problem])
-    return key
