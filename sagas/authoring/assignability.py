@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import types
 import typing
 from typing import Any, get_args, get_origin
 
+from sagas.authoring.annotations import bare, is_union
 from sagas.authoring.context import Context
 
 
@@ -16,14 +16,14 @@ def can_hold(annotation: Any, produced: Any) -> bool:
         annotation: the parameter's resolved annotation.
         produced: the type of what fills it.
     """
-    annotation, produced = _bare(annotation), _bare(produced)
+    annotation, produced = bare(annotation), bare(produced)
     if annotation in (Any, object) or produced is Any or annotation == produced:
         return True
     if isinstance(annotation, typing.TypeVar) or isinstance(produced, typing.TypeVar):
         return True
-    if _is_union(produced):
+    if is_union(produced):
         return all(can_hold(annotation, member) for member in get_args(produced))
-    if _is_union(annotation):
+    if is_union(annotation):
         return any(can_hold(member, produced) for member in get_args(annotation)) or _covers(annotation, produced)
     if get_origin(produced) is typing.Literal:
         return _holds_literal(annotation, produced)
@@ -34,36 +34,18 @@ def can_hold(annotation: Any, produced: Any) -> bool:
 
 def can_hold_context(annotation: Any) -> bool:
     """Tell whether a parameter so annotated can take the running attempt's context."""
-    annotation = _bare(annotation)
-    if _is_union(annotation):
+    annotation = bare(annotation)
+    if is_union(annotation):
         return any(can_hold_context(member) for member in get_args(annotation))
     return annotation in (Any, object, Context) or getattr(annotation, "_is_protocol", False) is True
 
 
 def is_optional(annotation: Any) -> bool:
     """Tell whether None may stand there."""
-    annotation = _bare(annotation)
+    annotation = bare(annotation)
     return annotation in (Any, object, type(None)) or (
-        _is_union(annotation) and any(is_optional(member) for member in get_args(annotation))
+        is_union(annotation) and any(is_optional(member) for member in get_args(annotation))
     )
-
-
-def _bare(type_: Any) -> Any:
-    while True:
-        if get_origin(type_) is typing.Annotated:
-            type_ = get_args(type_)[0]
-        elif isinstance(type_, typing.NewType):
-            type_ = type_.__supertype__
-        elif hasattr(type_, "__value__") and not isinstance(type_, type):
-            type_ = type_.__value__
-        elif type_ in (None, typing.NoReturn, typing.Never):
-            return type(None)
-        else:
-            return type_
-
-
-def _is_union(type_: Any) -> bool:
-    return get_origin(type_) in (typing.Union, types.UnionType)
 
 
 def _covers(union: Any, produced: Any) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
-import types
 import typing
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, TypeVar, cast, get_args, get_origin
 
+from sagas.authoring.annotations import bare, is_union
 from sagas.authoring.generics import bindings, substitute
 from sagas.authoring.shapes import containers
 from sagas.authoring.shapes.base import Shape, UnsupportedType
@@ -27,7 +27,6 @@ Namespace = Mapping[str, Any]
 _LISTS = (list, collections.abc.Sequence, collections.abc.MutableSequence, collections.abc.Collection)
 _SETS = (set, collections.abc.Set, collections.abc.MutableSet)
 _DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
-_TRANSPARENT = (typing.Annotated, typing.Required, typing.NotRequired)
 _JSON_SCALARS = (str, int, float, bool, type(None), Any, object)
 
 _compiled: dict[Any, Shape] = {}
@@ -76,7 +75,7 @@ class _Compiler:
 
     def compile(self, type_: Any) -> Shape:
         """Return the shape of a type."""
-        type_ = _bare(type_)
+        type_ = bare(type_, keep=_is_json_alias)
         hashable = _hashable(type_)
         known = (self.done.get(type_) or _compiled.get(type_)) if hashable else None
         if known is None:
@@ -99,11 +98,9 @@ class _Compiler:
     def _make(self, type_: Any) -> Shape:
         if type_ is Any or type_ is object or _is_json_alias(type_):
             return Json()
-        if type_ in (typing.NoReturn, typing.Never):
-            return SCALARS[type(None)]
         if get_origin(type_) is typing.Literal:
             return literal_choice(get_args(type_))
-        if _is_union(type_):
+        if is_union(type_):
             return self._union(type_)
         scalar = SCALARS.get(type_) if isinstance(type_, type) else None
         return scalar or self._container(type_) or self._class(type_)
@@ -232,28 +229,11 @@ def _read_hints(type_: Any, names: Namespace) -> dict[str, Any]:
         ) from None
 
 
-def _bare(type_: Any) -> Any:
-    """Strip what does not change the JSON form: Annotated, NotRequired, NewType, an alias."""
-    while True:
-        if get_origin(type_) in _TRANSPARENT or getattr(get_origin(type_), "__name__", "") == "ReadOnly":
-            type_ = get_args(type_)[0]
-        elif isinstance(type_, typing.NewType):
-            type_ = type_.__supertype__
-        elif hasattr(type_, "__value__") and not isinstance(type_, type) and not _is_json_alias(type_):
-            type_ = type_.__value__
-        else:
-            return type(None) if type_ is None else type_
-
-
-def _is_union(type_: Any) -> bool:
-    return get_origin(type_) in (typing.Union, types.UnionType)
-
-
 def _is_json_alias(type_: Any) -> bool:
     """Tell whether it is an alias of JSON that mentions itself: ``dict[str, "Json"] | list["Json"] | str | ...``."""
     alias = type_ if hasattr(type_, "__value__") and not isinstance(type_, type) else None
     body = type_ if alias is None else alias.__value__
-    return _is_union(body) and _mentions(body, alias) and _is_json(body, alias)
+    return is_union(body) and _mentions(body, alias) and _is_json(body, alias)
 
 
 def _is_self(type_: Any, alias: Any) -> bool:
@@ -269,7 +249,7 @@ def _is_json(type_: Any, alias: Any) -> bool:
     if _is_self(type_, alias) or type_ in _JSON_SCALARS:
         return True
     inside = all(_is_json(argument, alias) for argument in get_args(type_))
-    return inside and (_is_union(type_) or get_origin(type_) in (*_LISTS, *_DICTS))
+    return inside and (is_union(type_) or get_origin(type_) in (*_LISTS, *_DICTS))
 
 
 def _schema_name(type_: Any) -> str:
