@@ -38,27 +38,22 @@ class Choice(Shape):
         self.json_types = frozenset([kind for kind in kinds if kind is not None])
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the value's JSON form."""
         if not self.holds(value):
             return self.expected(at, problems)
         return self.forms[type(value), value]
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Return the value of that form."""
         if not self.accepts(data):
             return self.expected(at, problems)
         return self.values[_form(data)]
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        """Return the schema that lists the forms."""
         return {"enum": [form for _, form in self.values]}
 
     def holds(self, value: Any) -> bool:
-        """Tell whether it is one of the values."""
         return _scalar(value) and (type(value), value) in self.forms
 
     def accepts(self, data: Any) -> bool:
-        """Tell whether it is one of the forms."""
         form = _form(data)
         return _scalar(form[1]) and form in self.values
 

@@ -35,7 +35,6 @@ class Array(Shape):
         return self.make is set or self.make is frozenset
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the items as a list."""
         if not self.holds(value):
             return self.expected(at, problems)
         if too_deep(at, problems):
@@ -45,7 +44,6 @@ class Array(Shape):
         return sorted(items, key=_sort_key) if self.unordered and len(problems) == before else items
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Build the container."""
         if not isinstance(data, list):
             return self.expected(at, problems)
         if too_deep(at, problems):
@@ -61,7 +59,6 @@ class Array(Shape):
             return problems.add(at, "holds an item that cannot be in a set")
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        """Return the schema of the array."""
         return {"type": "array", "items": self.item.schema(definitions)}
 
     def holds(self, value: Any) -> bool:
@@ -96,7 +93,6 @@ class FixedArray(Shape):
         return f"an array of {most} items" if least == most else f"an array of {least} to {most} items"
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the items as a list."""
         if not self.holds(value) or len(value) != len(self.items):
             return self.expected(at, problems)
         if too_deep(at, problems):
@@ -105,7 +101,6 @@ class FixedArray(Shape):
         return [shape.encode(item, at / index, problems) for index, (shape, item) in enumerate(pairs)]
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Build the tuple."""
         if not self.accepts(data):
             return self.expected(at, problems)
         if too_deep(at, problems):
@@ -118,17 +113,14 @@ class FixedArray(Shape):
         return tuple(items) if self.type is tuple else self.type(*items)
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        """Return the schema of the array."""
         items = [item.schema(definitions) for item in self.items]
         prefix = {"prefixItems": items} if items else {}
         return {"type": "array", **prefix, "minItems": self.required, "maxItems": len(items)}
 
     def holds(self, value: Any) -> bool:
-        """Tell whether it is of exactly this type."""
         return type(value) is self.type
 
     def accepts(self, data: Any) -> bool:
-        """Tell whether it is an array of the right length."""
         return isinstance(data, list) and self.required <= len(cast("list[Any]", data)) <= len(self.items)
 
 
@@ -149,7 +141,6 @@ class Mapping(Shape):
         self.item = item
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the dict with its keys as text."""
         if not self.holds(value):
             return self.expected(at, problems)
         if too_deep(at, problems):
@@ -162,7 +153,6 @@ class Mapping(Shape):
         return encoded
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Build the dict."""
         if not isinstance(data, dict):
             return self.expected(at, problems)
         if too_deep(at, problems):
@@ -180,7 +170,6 @@ class Mapping(Shape):
         return decoded
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        """Return the schema of the object."""
         schema: dict[str, Any] = {"type": "object", "additionalProperties": self.item.schema(definitions)}
         if isinstance(self.key, Integer | Float):
             return schema | {"propertyNames": {"pattern": _PATTERNS[type(self.key)], "maxLength": _LONGEST_NUMBER}}
@@ -188,7 +177,6 @@ class Mapping(Shape):
         return schema if names == {"type": "string"} else schema | {"propertyNames": names}
 
     def holds(self, value: Any) -> bool:
-        """Tell whether it is a dict."""
         return isinstance(value, dict)
 
     def _key_data(self, text: str) -> Any:
@@ -233,11 +221,9 @@ class Json(Shape):
     decode = encode
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        """Return the schema that allows everything."""
         return {}
 
     def holds(self, value: Any) -> bool:
-        """Tell whether it may be JSON."""
         return isinstance(value, dict | list) or type(value) in _PLAIN_TYPES
 
 

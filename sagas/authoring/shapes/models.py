@@ -44,7 +44,6 @@ class Model(Shape):
         return {name: Field(name, _JSON, info.is_required(), always=True) for name, info in names.items()}
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the model as pydantic dumps it, by alias."""
         if not self.holds(value):
             return self.expected(at, problems)
         if too_deep(at, problems):
@@ -56,7 +55,6 @@ class Model(Shape):
         return _JSON.encode(dumped, at, problems)
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Build the model."""
         before = len(problems)
         plain = _JSON.decode(data, at, problems)
         if len(problems) > before:
@@ -71,7 +69,6 @@ class Model(Shape):
         return self._explain(refusal, at, problems)
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        """Return a reference to the schema pydantic makes, closed as ``decode`` is."""
         ref, new = definitions.reference(self.type, self.name)
         if new:
             own = self.type.model_json_schema(mode="validation")
@@ -87,7 +84,6 @@ class Model(Shape):
         return ref
 
     def holds(self, value: Any) -> bool:
-        """Tell whether it is of exactly this class."""
         return type(value) is self.type
 
     def _adapted(self, schema: Any, definitions: SchemaDefinitions) -> Any:

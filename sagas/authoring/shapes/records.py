@@ -52,7 +52,6 @@ class Record(Shape):
         self.fields = {field.name: field for field in fields}
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the fields as a dict."""
         if not self._is_instance(value):
             return self.expected(at, problems)
         if too_deep(at, problems):
@@ -69,7 +68,6 @@ class Record(Shape):
         return encoded
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Build the record."""
         if not isinstance(data, dict):
             return problems.add(at, f"expected an object ({self.name})")
         if too_deep(at, problems):
@@ -81,14 +79,12 @@ class Record(Shape):
         return None if len(problems) > before else self._build(decoded, at, problems)
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        """Return a reference to the record's schema, and define it."""
         ref, new = definitions.reference(self.type, self.name)
         if new:
             definitions.define(self.type, self._object_schema(definitions))
         return ref
 
     def holds(self, value: Any) -> bool:
-        """Tell whether it is of exactly this class, or a dict with these fields."""
         if not self._is_instance(value):
             return False
         return self._exact is not None or self._has_kinds(value, _may_be)

@@ -52,18 +52,15 @@ class Null(Shape):
     json_types = frozenset({"null"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return None."""
         if value is not None:
             self.expected(at, problems)
 
     decode = encode
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        """Return the schema of null."""
         return {"type": "null"}
 
     def holds(self, value: Any) -> bool:
-        """Tell whether it is None."""
         return value is None
 
 
@@ -74,7 +71,6 @@ class Boolean(Shape):
     json_types = frozenset({"boolean"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the bool as it is."""
         if not isinstance(value, bool):
             self.expected(at, problems)
         return value
@@ -82,11 +78,9 @@ class Boolean(Shape):
     decode = encode
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        """Return the schema of a boolean."""
         return {"type": "boolean"}
 
     def holds(self, value: Any) -> bool:
-        """Tell whether it is a bool."""
         return isinstance(value, bool)
 
 
@@ -105,20 +99,16 @@ class Integer(Shape):
         return int(value)
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Return the int; ``1.0`` becomes one."""
         number = whole(data)
         return self.encode(data if number is None else number, at, problems)
 
     def accepts(self, data: Any) -> bool:
-        """Tell whether it is an integer, however it is spelt."""
         return whole(data) is not None
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        """Return the schema of an integer."""
         return {"type": "integer"}
 
     def holds(self, value: Any) -> bool:
-        """Tell whether it is an int and no bool."""
         return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -129,7 +119,6 @@ class Float(Shape):
     json_types = frozenset({"integer", "number"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the float."""
         if not self.holds(value):
             return self.expected(at, problems)
         try:
@@ -143,11 +132,9 @@ class Float(Shape):
     decode = encode
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        """Return the schema of a number."""
         return {"type": "number"}
 
     def holds(self, value: Any) -> bool:
-        """Tell whether it is a number and no bool."""
         return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -168,11 +155,9 @@ class String(Shape):
     decode = encode
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        """Return the schema of a string."""
         return {"type": "string"}
 
     def holds(self, value: Any) -> bool:
-        """Tell whether it is a str."""
         return isinstance(value, str)
 
 
@@ -211,7 +196,6 @@ class Formatted(Shape):
         self._keywords = {"pattern": f"^{pattern}$", **keywords}
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the value as text."""
         if not self.holds(value):
             return self.expected(at, problems)
         try:
@@ -223,7 +207,6 @@ class Formatted(Shape):
         return problems.add(at, f"{self.label} that cannot be written as JSON")
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Read the value from text."""
         if isinstance(data, str) and self._pattern.fullmatch(data):
             try:
                 return self._from_text(data)
@@ -232,11 +215,9 @@ class Formatted(Shape):
         return self.expected(at, problems)
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        """Return the schema of the format."""
         return {"type": "string", **self._keywords}
 
     def holds(self, value: Any) -> bool:
-        """Tell whether it is of exactly this type."""
         return type(value) is self.type
 
 

@@ -22,7 +22,6 @@ class Union(Shape):
         self.label = " or ".join(member.label for member in members)
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Encode as the member whose type the value has."""
         return self._first([m for m in self.members if m.holds(value)], "encode", value, at, problems)
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
@@ -35,15 +34,12 @@ class Union(Shape):
         return self._first(fitting or (near if len(near) == 1 else []), "decode", data, at, problems)
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        """Return the schema of any of them."""
         return {"anyOf": [member.schema(definitions) for member in self.members]}
 
     def holds(self, value: Any) -> bool:
-        """Tell whether a member holds it."""
         return any(member.holds(value) for member in self.members)
 
     def accepts(self, data: Any) -> bool:
-        """Tell whether a member accepts it."""
         return any(member.accepts(data) for member in self.members)
 
     def _first(self, candidates: list[Shape], method: str, value: Any, at: Path, problems: Problems) -> Any:
