@@ -23,12 +23,18 @@ def can_hold(annotation: Any, produced: Any) -> bool:
         return True
     if is_union(produced):
         return all(can_hold(annotation, member) for member in get_args(produced))
+    literals: tuple[Any, ...] = get_args(produced) if get_origin(produced) is typing.Literal else ()
     if is_union(annotation):
-        return any(can_hold(member, produced) for member in get_args(annotation)) or _covers(annotation, produced)
-    if get_origin(produced) is typing.Literal:
-        return _holds_literal(annotation, produced)
+        if any(can_hold(member, produced) for member in get_args(annotation)):
+            return True
+        # several values may be spread over the members
+        return len(literals) > 1 and all(can_hold(annotation, typing.Literal[value]) for value in literals)
     if get_origin(annotation) is typing.Literal:
-        return False
+        # 1 == True: the type belongs to the value
+        wanted: set[tuple[Any, Any]] = {(type(value), value) for value in get_args(annotation)}
+        return bool(literals) and all((type(value), value) in wanted for value in literals)
+    if literals:
+        return all(_holds_class(annotation, type(value)) for value in literals)
     return _holds_class(annotation, produced)
 
 
@@ -48,53 +54,30 @@ def is_optional(annotation: Any) -> bool:
     )
 
 
-def _covers(union: Any, produced: Any) -> bool:
-    """Tell whether a literal's values are spread over the union's members."""
-    values = get_args(produced) if get_origin(produced) is typing.Literal else ()
-    return bool(values) and all(can_hold(union, typing.Literal[value]) for value in values if len(values) > 1)
-
-
-def _holds_literal(annotation: Any, produced: Any) -> bool:
-    values: list[tuple[Any, Any]] = [(type(value), value) for value in get_args(produced)]
-    if get_origin(annotation) is typing.Literal:
-        return set(values) <= {(type(value), value) for value in get_args(annotation)}
-    return all(_holds_class(annotation, kind) for kind, _ in values)
-
-
 def _holds_class(annotation: Any, produced: Any) -> bool:
     wanted, given = get_origin(annotation) or annotation, get_origin(produced) or produced
     if not isinstance(wanted, type) or not isinstance(given, type):
         return True
     if wanted is float and given is int:
         return True
-    if hasattr(wanted, "__required_keys__"):
-        return _holds_typed_dict(wanted, given)
+    required: frozenset[str] | None = getattr(wanted, "__required_keys__", None)
+    if required is not None:
+        return hasattr(given, "__required_keys__") and required <= given.__annotations__.keys()
     if getattr(wanted, "_is_protocol", False):
         return True  # structural: only a type checker can tell
     return issubclass(given, wanted) and _holds_arguments(annotation, produced)
 
 
-def _holds_typed_dict(wanted: Any, given: Any) -> bool:
-    keys: frozenset[str] | None = getattr(given, "__required_keys__", None)
-    return keys is not None and set(wanted.__required_keys__) <= set(given.__annotations__)
-
-
 def _holds_arguments(annotation: Any, produced: Any) -> bool:
+    """Tell whether the items of a container may be those of another, as far as it says what its items are."""
     wanted, given = get_args(annotation), get_args(produced)
     if not wanted or not given:
         return True
-    if (get_origin(annotation), get_origin(produced)) == (tuple, tuple):
-        return _holds_tuple(wanted, given)
-    if get_origin(produced) is tuple and len(wanted) == 1:
-        return all(can_hold(wanted[0], item) for item in given if item is not Ellipsis)
-    if len(wanted) != len(given):
-        return True
-    return all(can_hold(one, other) for one, other in zip(wanted, given, strict=True))
-
-
-def _holds_tuple(wanted: tuple[Any, ...], given: tuple[Any, ...]) -> bool:
-    if wanted[-1] is Ellipsis:
-        return all(can_hold(wanted[0], item) for item in given if item is not Ellipsis)
-    if given[-1] is Ellipsis or len(wanted) != len(given):
-        return False
-    return all(can_hold(one, other) for one, other in zip(wanted, given, strict=True))
+    if get_origin(produced) is tuple:
+        of_tuple = get_origin(annotation) is tuple
+        if of_tuple and wanted[-1] is not Ellipsis:
+            if given[-1] is Ellipsis or len(wanted) != len(given):
+                return False
+        elif of_tuple or len(wanted) == 1:
+            return all(can_hold(wanted[0], item) for item in given if item is not Ellipsis)
+    return len(wanted) != len(given) or all(can_hold(one, other) for one, other in zip(wanted, given, strict=True))
