@@ -7,7 +7,7 @@ import dataclasses
 import typing
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, TypeVar, cast, get_args, get_origin
+from typing import Any, cast, get_args, get_origin
 
 from sagas.authoring.annotations import bare, is_union
 from sagas.authoring.generics import bindings, substitute
@@ -21,7 +21,6 @@ from sagas.authoring.shapes.records import Field, Record
 from sagas.authoring.shapes.scalars import SCALARS, Float, Integer
 from sagas.authoring.shapes.unions import Union
 
-_S = TypeVar("_S", bound=Shape)
 Namespace = Mapping[str, Any]
 
 _LISTS = (list, collections.abc.Sequence, collections.abc.MutableSequence, collections.abc.Collection)
@@ -79,7 +78,7 @@ class _Compiler:
         hashable = _hashable(type_)
         known = (self.done.get(type_) or _compiled.get(type_)) if hashable else None
         if known is None:
-            known = self._make(type_)
+            known = self._scalar(type_) or self._container(type_) or self._class(type_)
             if hashable:
                 self.done[type_] = known
         return known
@@ -95,60 +94,48 @@ class _Compiler:
                     "put the more specific one first or give each a Literal field that names it"
                 )
 
-    def _make(self, type_: Any) -> Shape:
+    def _item(self, arguments: tuple[Any, ...], index: int) -> Shape:
+        return self.compile(arguments[index]) if arguments else Json()
+
+    def _scalar(self, type_: Any) -> Shape | None:
+        """Return the shape of a type without parts, or of a choice between types; None if it is of another kind."""
         if type_ is Any or type_ is object or _is_json_alias(type_):
             return Json()
         if get_origin(type_) is typing.Literal:
             return literal_choice(get_args(type_))
         if is_union(type_):
-            return self._union(type_)
-        scalar = SCALARS.get(type_) if isinstance(type_, type) else None
-        return scalar or self._container(type_) or self._class(type_)
-
-    def _union(self, type_: Any) -> Union:
-        members = [self.compile(member) for member in get_args(type_)]
-        members.sort(key=lambda member: isinstance(member, Float))  # stable: 1 is an int first, then a float
-        union = Union(members)
-        self._unions.append(union)
-        return union
+            members = [self.compile(member) for member in get_args(type_)]
+            members.sort(key=lambda member: isinstance(member, Float))  # stable: 1 is an int first, then a float
+            union = Union(members)
+            self._unions.append(union)
+            return union
+        return SCALARS.get(type_) if isinstance(type_, type) else None
 
     def _container(self, type_: Any) -> Shape | None:
+        """Return the shape of a list, tuple, set or dict, or of what stands for one; None if it is of another kind."""
         origin, arguments = get_origin(type_) or type_, get_args(type_)
         if origin is tuple:
-            return self._tuple(type_, arguments)
+            if get_origin(type_) is None or arguments[1:] == (...,):
+                return Array(self._item(arguments, 0), tuple, (tuple,))
+            shape = FixedArray([self.compile(argument) for argument in arguments], tuple, len(arguments))
+            shape.hashable = all(item.hashable for item in shape.items)
+            return shape
         if origin in _LISTS:
             return Array(self._item(arguments, 0), list, (list,) if origin is list else (list, tuple))
         if origin in _SETS or origin is frozenset:
-            return self._set(type_, origin, arguments)
+            item = self._item(arguments, 0)
+            if not item.hashable:
+                raise UnsupportedType(f"{type_name(type_)} cannot hold its items: they are not hashable")
+            return Array(item, frozenset if origin is frozenset else set, (set, frozenset))
         if origin in _DICTS:
-            return self._mapping(type_, arguments)
+            key = self.compile(arguments[0]) if arguments else SCALARS[str]
+            if not (isinstance(key, Integer | Float) or key.json_types <= {"string"}):
+                raise UnsupportedType(f"{type_name(type_)} has keys that cannot be the keys of a JSON object")
+            return containers.Mapping(key, self._item(arguments, 1))
         return None
 
-    def _item(self, arguments: tuple[Any, ...], index: int) -> Shape:
-        return self.compile(arguments[index]) if arguments else Json()
-
-    def _set(self, type_: Any, origin: Any, arguments: tuple[Any, ...]) -> Shape:
-        item = self._item(arguments, 0)
-        if not item.hashable:
-            raise UnsupportedType(f"{type_name(type_)} cannot hold its items: they are not hashable")
-        return Array(item, frozenset if origin is frozenset else set, (set, frozenset))
-
-    def _tuple(self, type_: Any, arguments: tuple[Any, ...]) -> Shape:
-        if get_origin(type_) is None:
-            return Array(Json(), tuple, (tuple,))
-        if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return Array(self.compile(arguments[0]), tuple, (tuple,))
-        shape = FixedArray([self.compile(argument) for argument in arguments], tuple, len(arguments))
-        shape.hashable = all(item.hashable for item in shape.items)
-        return shape
-
-    def _mapping(self, type_: Any, arguments: tuple[Any, ...]) -> Shape:
-        key = self.compile(arguments[0]) if arguments else SCALARS[str]
-        if not (isinstance(key, Integer | Float) or key.json_types <= {"string"}):
-            raise UnsupportedType(f"{type_name(type_)} has keys that cannot be the keys of a JSON object")
-        return containers.Mapping(key, self._item(arguments, 1))
-
     def _class(self, type_: Any) -> Shape:
+        """Return the shape of a class of the author's."""
         origin: Any = get_origin(type_) or type_
         if is_model(type_):
             return Model(type_)
@@ -160,13 +147,17 @@ class _Compiler:
             return self._typed_dict(type_, origin)
         if _is_class(origin, tuple) and hasattr(origin, "_field_defaults"):
             return self._named_tuple(type_, origin)
-        raise _unsupported(type_)
+        if isinstance(type_, typing.ForwardRef | str):
+            name = type_ if isinstance(type_, str) else type_.__forward_arg__
+            raise UnsupportedType(f"{name!r} is an alias that refers to itself; use a dataclass")
+        what = "use a dataclass, TypedDict, NamedTuple or enum, or a type made of them"
+        raise UnsupportedType(f"{type_name(type_)} has no JSON form; {what}")
 
     def _dataclass(self, type_: Any, origin: Any) -> Record:
         hints = self._hints(type_, origin)
         if any(isinstance(hint, dataclasses.InitVar) or hint is dataclasses.InitVar for hint in hints.values()):
             raise UnsupportedType(f"{origin.__name__} has an InitVar, which cannot be read back")
-        record = self._begin(type_, Record(type_, _schema_name(type_), origin, origin))
+        record = self.done[type_] = Record(type_, _schema_name(type_), origin, origin)
         missing = dataclasses.MISSING
         record.complete(
             [
@@ -179,7 +170,7 @@ class _Compiler:
 
     def _typed_dict(self, type_: Any, origin: Any) -> Record:
         hints = self._hints(type_, origin)
-        record = self._begin(type_, Record(type_, _schema_name(type_), dict, None))
+        record = self.done[type_] = Record(type_, _schema_name(type_), dict, None)
         fields: list[Field] = []
         for name, hint in hints.items():
             marks = {get_origin(hint), get_origin(get_args(hint)[0]) if get_args(hint) else None}
@@ -195,38 +186,30 @@ class _Compiler:
         names: tuple[str, ...] = origin._fields
         if not set(names) <= hints.keys():
             raise UnsupportedType(f"{origin.__name__} has fields without a type; use typing.NamedTuple")
-        shape = self._begin(type_, FixedArray([], origin, len(names) - len(origin._field_defaults)))
+        shape = self.done[type_] = FixedArray([], origin, len(names) - len(origin._field_defaults))
         shape.items.extend(self.compile(hints[name]) for name in names)
         shape.hashable = all(item.hashable for item in shape.items)
         return shape
 
-    def _begin(self, type_: Any, shape: _S) -> _S:
-        self.done[type_] = shape
-        return shape
-
     def _hints(self, type_: Any, origin: Any) -> dict[str, Any]:
+        """Return the types of a class's fields, with type variables replaced."""
+        read = cast("Callable[..., dict[str, Any]]", typing.get_type_hints)
+        try:
+            hints = read(origin, include_extras=True)
+        except NameError:
+            try:
+                hints = read(origin, localns=dict(self.names), include_extras=True)
+            except NameError as error:
+                raise UnsupportedType(
+                    f"an annotation in {origin.__name__} names {error.name!r}, which cannot be found: it is imported "
+                    "under TYPE_CHECKING only, or local to a function"
+                ) from None
         bound = bindings(type_)
-        hints = _read_hints(origin, self.names)
         return {name: substitute(hint, bound) for name, hint in hints.items()}
 
 
 def _is_class(type_: Any, base: type[Any]) -> bool:
     return isinstance(type_, type) and issubclass(type_, base)
-
-
-def _read_hints(type_: Any, names: Namespace) -> dict[str, Any]:
-    read = cast("Callable[..., dict[str, Any]]", typing.get_type_hints)
-    try:
-        return read(type_, include_extras=True)
-    except NameError:
-        pass
-    try:
-        return read(type_, localns=dict(names), include_extras=True)
-    except NameError as error:
-        raise UnsupportedType(
-            f"an annotation in {type_.__name__} names {error.name!r}, which cannot be found: it is imported under "
-            "TYPE_CHECKING only, or local to a function"
-        ) from None
 
 
 def _is_json_alias(type_: Any) -> bool:
@@ -256,12 +239,3 @@ def _schema_name(type_: Any) -> str:
     origin = get_origin(type_) or type_
     parts = [origin.__name__, *(type_name(argument) for argument in get_args(type_))]
     return "_".join("".join(c if c.isalnum() else "_" for c in part) for part in parts)
-
-
-def _unsupported(type_: Any) -> UnsupportedType:
-    if isinstance(type_, typing.ForwardRef | str):
-        name = type_ if isinstance(type_, str) else type_.__forward_arg__
-        return UnsupportedType(f"{name!r} is an alias that refers to itself; use a dataclass")
-    return UnsupportedType(
-        f"{type_name(type_)} has no JSON form; use a dataclass, TypedDict, NamedTuple or enum, or a type made of them"
-    )
