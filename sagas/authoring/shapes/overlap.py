@@ -40,64 +40,46 @@ def is_ambiguous_with(earlier: Shape, later: Shape, seen: frozenset[tuple[int, i
         return any(is_ambiguous_with(member, later, seen) for member in earlier.members)
     if isinstance(later, Union):
         return any(is_ambiguous_with(earlier, member, seen) for member in later.members)
-    if isinstance(earlier, Choice) or isinstance(later, Choice):
-        return _choices(earlier, later)
+    if isinstance(earlier, Choice):
+        return _reads_otherwise(later, earlier)
+    if isinstance(later, Choice):
+        return _reads_otherwise(earlier, later)
     if isinstance(earlier, Json) or isinstance(later, Json):
-        return _json(earlier, later)
+        other = later if isinstance(earlier, Json) else earlier
+        return not isinstance(other, Json | String | Boolean | Null | Integer)
     if not (earlier.json_types & later.json_types):
         return False
     if "array" in earlier.json_types:
         return _arrays(earlier, later, seen)
     if "object" in earlier.json_types:
         return _objects(earlier, later, seen)
-    return _scalars(earlier, later)
+    formats = [shape for shape in (earlier, later) if isinstance(shape, Formatted)]
+    alike = earlier is later or any(shape.open_format for shape in formats)
+    return len(formats) == 1 or (len(formats) == 2 and alike)
 
 
-def _choices(earlier: Shape, later: Shape) -> bool:
-    choice, other = (earlier, later) if isinstance(earlier, Choice) else (later, earlier)
-    return isinstance(choice, Choice) and any(
-        _reads_otherwise(other, form, value) for (_, form), value in choice.values.items()
-    )
-
-
-def _reads_otherwise(shape: Shape, form: object, value: object) -> bool:
-    problems = Problems()
-    read = shape.decode(form, Path(), problems)
-    return not problems and read != value
-
-
-def _json(earlier: Shape, later: Shape) -> bool:
-    other = later if isinstance(earlier, Json) else earlier
-    return not isinstance(other, Json | String | Boolean | Null) and not isinstance(other, Integer)
-
-
-def _scalars(earlier: Shape, later: Shape) -> bool:
-    formats = (isinstance(earlier, Formatted), isinstance(later, Formatted))
-    if formats == (True, True):
-        return earlier is later or _open(earlier) or _open(later)
-    return any(formats)
-
-
-def _open(shape: Shape) -> bool:
-    return isinstance(shape, Formatted) and shape.open_format
+def _reads_otherwise(shape: Shape, choice: Choice) -> bool:
+    """Tell whether ``shape`` decodes one of the forms of a choice, to another value than the choice's."""
+    for (_, form), value in choice.values.items():
+        problems = Problems()
+        read = shape.decode(form, Path(), problems)
+        if not problems and read != value:
+            return True
+    return False
 
 
 def _arrays(earlier: Shape, later: Shape, seen: frozenset[tuple[int, int]]) -> bool:
-    if isinstance(earlier, Array) and isinstance(later, Array):
-        return earlier.make is not later.make or is_ambiguous_with(earlier.item, later.item, seen)
-    takes, writes = _items(earlier), _items(later)
-    if takes is None or writes is None:
-        fixed, item = (writes or takes or []), earlier if takes is None else later
-        assert isinstance(item, Array)  # noqa: S101 -- the one without fixed items
-        return all(_overlap(item.item, one, seen) for one in fixed)
-    least = earlier.required if isinstance(earlier, FixedArray) else 0
-    return least <= len(writes) <= len(takes) and all(
-        _overlap(one, other, seen) for one, other in zip(takes, writes, strict=False)
-    )
-
-
-def _items(shape: Shape) -> list[Shape] | None:
-    return shape.items if isinstance(shape, FixedArray) else None
+    match earlier, later:
+        case Array(), Array():
+            return earlier.make is not later.make or is_ambiguous_with(earlier.item, later.item, seen)
+        case (Array(item=item), FixedArray(items=items)) | (FixedArray(items=items), Array(item=item)):
+            return all(_overlap(item, one, seen) for one in items)
+        case FixedArray(), FixedArray():
+            pairs = zip(earlier.items, later.items, strict=False)
+            fits = earlier.required <= len(later.items) <= len(earlier.items)
+            return fits and all(_overlap(one, other, seen) for one, other in pairs)
+        case _:
+            return False
 
 
 def _overlap(one: Shape, other: Shape, seen: frozenset[tuple[int, int]]) -> bool:
@@ -116,30 +98,14 @@ def _overlap(one: Shape, other: Shape, seen: frozenset[tuple[int, int]]) -> bool
 def _objects(earlier: Shape, later: Shape, seen: frozenset[tuple[int, int]]) -> bool:
     if isinstance(earlier, Mapping) and isinstance(later, Mapping):
         return is_ambiguous_with(earlier.key, later.key, seen) or is_ambiguous_with(earlier.item, later.item, seen)
+    known = earlier.fields if isinstance(earlier, Record | Model) else {}
+    written = later.fields if isinstance(later, Record | Model) else {}
+    required = {name: field.shape for name, field in known.items() if field.required}
+    always = {name: field.shape for name, field in written.items() if field.always}
     if isinstance(earlier, Mapping):
-        return all(_overlap(earlier.item, shape, seen) for shape in _always(later).values())
+        return all(_overlap(earlier.item, shape, seen) for shape in always.values())
     if isinstance(later, Mapping):
-        return all(_overlap(later.item, shape, seen) for shape in _required(earlier).values())
-    return _records(earlier, later, seen)
-
-
-def _records(earlier: Shape, later: Shape, seen: frozenset[tuple[int, int]]) -> bool:
-    always, known = _always(later), _known(earlier)
-    if not (set(_required(earlier)) <= set(_known(later)) and set(always) <= set(known)):
+        return all(_overlap(later.item, shape, seen) for shape in required.values())
+    if not (required.keys() <= written.keys() and always.keys() <= known.keys()):
         return False
-    return all(_overlap(known[name], shape, seen) for name, shape in always.items())
-
-
-def _known(shape: Shape) -> dict[str, Shape]:
-    fields = shape.fields.values() if isinstance(shape, Record | Model) else ()
-    return {field.name: field.shape for field in fields}
-
-
-def _required(shape: Shape) -> dict[str, Shape]:
-    fields = shape.fields.values() if isinstance(shape, Record | Model) else ()
-    return {field.name: field.shape for field in fields if field.required}
-
-
-def _always(shape: Shape) -> dict[str, Shape]:
-    fields = shape.fields.values() if isinstance(shape, Record | Model) else ()
-    return {field.name: field.shape for field in fields if field.always}
+    return all(_overlap(known[name].shape, shape, seen) for name, shape in always.items())
