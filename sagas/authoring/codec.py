@@ -27,7 +27,8 @@ def encode(value: object, type_: Any) -> Any:
     """
     problems = Problems()
     data = shape_of(type_).encode(value, Path(), problems)
-    _raise_if(problems, f"the value is not a valid {type_name(type_)}")
+    if problems:
+        raise InvalidRequest(f"the value is not a valid {type_name(type_)}", list(problems))
     return data
 
 
@@ -46,7 +47,8 @@ def decode(data: object, type_: Any) -> Any:
     """
     problems = Problems()
     value = shape_of(type_).decode(data, Path(), problems)
-    _raise_if(problems, f"the input does not fit {type_name(type_)}")
+    if problems:
+        raise InvalidRequest(f"the input does not fit {type_name(type_)}", list(problems))
     return value
 
 
@@ -74,7 +76,8 @@ def canonical(data: object) -> bytes:
     """
     problems = Problems()
     plain = _JSON.encode(data, Path(), problems)
-    _raise_if(problems, "not a JSON value")
+    if problems:
+        raise InvalidRequest("not a JSON value", list(problems))
     return json.dumps(with_whole_numbers(plain), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -85,8 +88,3 @@ def content_hash(data: object) -> str:
         InvalidRequest: it is not JSON.
     """
     return hashlib.sha256(canonical(data)).hexdigest()
-
-
-def _raise_if(problems: Problems, message: str) -> None:
-    if problems:
-        raise InvalidRequest(message, problems.found)

@@ -39,39 +39,37 @@ class UnsupportedType(SagaError):
     """A type has no JSON form here. The caller knows the saga, step and parameter, and says so."""
 
 
-class Path:
-    """A place in a value, rendered (``$.keys[0]``) only when something is wrong there."""
+class Path(list[str | int]):
+    """Where a walk over a value is, rendered (``$.keys[0]``) only when something is wrong there.
 
-    __slots__ = ("_parent", "_part", "depth")
+    A walk writes the name or index it is at into the one path it has: a path for each item would cost more than most
+    items do. What is beside the way is ``at / name``.
 
-    def __init__(self, parent: Path | None = None, part: str | int = "$") -> None:
-        self._parent = parent
-        self._part = part
-        self.depth: int = 0 if parent is None else parent.depth + 1
+    Args:
+        root: what stands for the value itself.
+    """
+
+    def __init__(self, root: str = "$") -> None:
+        super().__init__((root,))
 
     def __truediv__(self, part: str | int) -> Path:
-        return Path(self, part)
+        path = Path()
+        path[:] = [*self, part]
+        return path
 
     def __str__(self) -> str:
-        parts: list[str] = []
-        here: Path | None = self
-        while here is not None:
-            parts.append(here._rendered())
-            here = here._parent
-        text = "".join(reversed(parts))
+        text = str(self[0])
+        for part in self[1:]:
+            if isinstance(part, int):
+                text += f"[{part}]"
+            else:
+                name = part[:64]
+                text += f".{name}" if name.isidentifier() else f"[{json.dumps(name)}]"
         half = _LONGEST_PATH // 2
         return text if len(text) <= _LONGEST_PATH else f"{text[:half]}…{text[-half:]}"
 
-    def _rendered(self) -> str:
-        if self._parent is None:
-            return str(self._part)
-        if isinstance(self._part, int):
-            return f"[{self._part}]"
-        part = self._part[:64]
-        return f".{part}" if part.isidentifier() else f"[{json.dumps(part)}]"
 
-
-class Problems:
+class Problems(list[Problem]):
     """What a walk found wrong so far.
 
     Args:
@@ -80,16 +78,13 @@ class Problems:
     """
 
     def __init__(self, tried: dict[tuple[int, int, str], tuple[Any, bool, Any]] | None = None) -> None:
-        self.found: list[Problem] = []
+        super().__init__()
         self.tried = {} if tried is None else tried
 
     def add(self, at: Path, message: str) -> None:
         """Note a problem; beyond ``MAX_PROBLEMS`` it is only known that there are more."""
-        if len(self.found) < MAX_PROBLEMS:
-            self.found.append(Problem(str(at), message))
-
-    def __len__(self) -> int:
-        return len(self.found)
+        if len(self) < MAX_PROBLEMS:
+            self.append(Problem(str(at), message))
 
 
 class SchemaDefinitions:
@@ -106,7 +101,12 @@ class SchemaDefinitions:
         known = self._names.get(type_)
         if known is None:
             # the names that OpenAPI allows; a generic class's has brackets
-            known = self._names[type_] = self._free(re.sub(r"[^A-Za-z0-9_.-]", "_", name))
+            known = free = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+            number = 1
+            while known in self._names.values():
+                number += 1
+                known = f"{free}_{number}"
+            self._names[type_] = known
         missing = known not in self._begun
         self._begun.add(known)
         return {"$ref": self._template.format(name=known)}, missing
@@ -118,15 +118,6 @@ class SchemaDefinitions:
     def same(self, type_: Any, other: Any) -> None:
         """Let ``type_`` be known by the name ``other`` has."""
         self._names[type_] = self._names[other]
-
-    def _free(self, name: str) -> str:
-        taken = set(self._names.values())
-        number = 1
-        candidate = name
-        while candidate in taken:
-            number += 1
-            candidate = f"{name}_{number}"
-        return candidate
 
 
 class Shape:
@@ -168,7 +159,7 @@ class Shape:
 
 def too_deep(at: Path, problems: Problems) -> bool:
     """Tell, and note, that the walk is deeper than it may be."""
-    deep = at.depth > MAX_DEPTH
+    deep = len(at) > MAX_DEPTH + 1
     if deep:
         problems.add(at, f"nested deeper than {MAX_DEPTH} levels")
     return deep

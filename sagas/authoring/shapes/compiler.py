@@ -41,7 +41,10 @@ def shape_of(type_: Any, names: Namespace | None = None) -> Shape:
     Raises:
         UnsupportedType: it, or something inside it, has no JSON form, or a union cannot be told apart.
     """
-    known = _compiled.get(type_) if _hashable(type_) else None
+    try:
+        known = _compiled.get(type_)
+    except TypeError:  # an annotation in it is not hashable
+        known = None
     if known is not None:
         return known
     compiler = _Compiler(names or {})

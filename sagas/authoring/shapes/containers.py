@@ -40,8 +40,15 @@ class Array(Shape):
         if too_deep(at, problems):
             return None
         before = len(problems)
-        items = [self.item.encode(item, at / index, problems) for index, item in enumerate(value)]
-        return sorted(items, key=_sort_key) if self.unordered and len(problems) == before else items
+        items: list[Any] = []
+        at.append(0)
+        for index, item in enumerate(value):
+            at[-1] = index
+            items.append(self.item.encode(item, at, problems))
+        at.pop()
+        if self.unordered and len(problems) == before:
+            items.sort(key=lambda item: json.dumps(item, sort_keys=True))
+        return items
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
         if not isinstance(data, list):
@@ -49,8 +56,12 @@ class Array(Shape):
         if too_deep(at, problems):
             return None
         before = len(problems)
-        array = cast("list[Any]", data)
-        items = [self.item.decode(item, at / index, problems) for index, item in enumerate(array)]
+        items: list[Any] = []
+        at.append(0)
+        for index, item in enumerate(cast("list[Any]", data)):
+            at[-1] = index
+            items.append(self.item.decode(item, at, problems))
+        at.pop()
         if len(problems) > before:
             return None
         try:
@@ -64,10 +75,6 @@ class Array(Shape):
     def holds(self, value: Any) -> bool:
         """Tell whether it is such a container; a named tuple is not a tuple here."""
         return isinstance(value, self.encodable) and not hasattr(value, "_fields")
-
-
-def _sort_key(data: Any) -> str:
-    return json.dumps(data, sort_keys=True)
 
 
 class FixedArray(Shape):
@@ -97,8 +104,13 @@ class FixedArray(Shape):
             return self.expected(at, problems)
         if too_deep(at, problems):
             return None
-        pairs = zip(self.items, value, strict=True)
-        return [shape.encode(item, at / index, problems) for index, (shape, item) in enumerate(pairs)]
+        items: list[Any] = []
+        at.append(0)
+        for index, (shape, item) in enumerate(zip(self.items, value, strict=True)):
+            at[-1] = index
+            items.append(shape.encode(item, at, problems))
+        at.pop()
+        return items
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
         if not self.accepts(data):
@@ -106,8 +118,12 @@ class FixedArray(Shape):
         if too_deep(at, problems):
             return None
         before = len(problems)
-        pairs = zip(self.items, data, strict=False)
-        items = [shape.decode(item, at / index, problems) for index, (shape, item) in enumerate(pairs)]
+        items: list[Any] = []
+        at.append(0)
+        for index, (shape, item) in enumerate(zip(self.items, data, strict=False)):
+            at[-1] = index
+            items.append(shape.decode(item, at, problems))
+        at.pop()
         if len(problems) > before:
             return None
         return tuple(items) if self.type is tuple else self.type(*items)
@@ -146,10 +162,12 @@ class Mapping(Shape):
         if too_deep(at, problems):
             return None
         encoded: dict[str, Any] = {}
+        at.append("")
         for key, item in value.items():
-            here = at / (key if isinstance(key, str) else "?")
-            text = self.key.encode(key, here, problems)
-            encoded[text if isinstance(text, str) else _number_text(text)] = self.item.encode(item, here, problems)
+            at[-1] = key if isinstance(key, str) else "?"
+            text = self.key.encode(key, at, problems)
+            encoded[text if isinstance(text, str) else repr(text)] = self.item.encode(item, at, problems)
+        at.pop()
         return encoded
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
@@ -157,16 +175,23 @@ class Mapping(Shape):
             return self.expected(at, problems)
         if too_deep(at, problems):
             return None
+        pattern = _PATTERNS.get(type(self.key))
         decoded: dict[Any, Any] = {}
         for text, item in cast("dict[Any, Any]", data).items():
             if not isinstance(text, str):
                 problems.add(at, "expected strings as keys")
                 continue
-            here = at / text
-            key = self.key.decode(self._key_data(text), here, problems)
+            at.append(text)
+            form: Any = text
+            if pattern is not None:
+                form = None  # if it is no number, the key's shape says what it expected
+                if len(text) <= _LONGEST_NUMBER and re.fullmatch(pattern, text):
+                    form = int(text) if isinstance(self.key, Integer) else float(text)
+            key = self.key.decode(form, at, problems)
             if key in decoded and key is not None:
-                problems.add(here, "another spelling of a key that is there already")
-            decoded[key] = self.item.decode(item, here, problems)
+                problems.add(at, "another spelling of a key that is there already")
+            decoded[key] = self.item.decode(item, at, problems)
+            at.pop()
         return decoded
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
@@ -179,14 +204,6 @@ class Mapping(Shape):
     def holds(self, value: Any) -> bool:
         return isinstance(value, dict)
 
-    def _key_data(self, text: str) -> Any:
-        pattern = _PATTERNS.get(type(self.key))
-        if pattern is None:
-            return text
-        if re.fullmatch(pattern, text) is None or len(text) > _LONGEST_NUMBER:
-            return None  # no number: the key's shape says what it expected
-        return int(text) if isinstance(self.key, Integer) else float(text)
-
 
 _LONGEST_NUMBER = 1_234
 """Characters of a number as a key: what the largest integer has, with its sign."""
@@ -197,25 +214,25 @@ _PATTERNS: dict[type[Shape], str] = {
 }
 
 
-def _number_text(number: Any) -> str:
-    return repr(number)
-
-
 class Json(Shape):
     """Free JSON, for ``Any`` and ``object``: str, int, float, bool, None, and lists and dicts of them."""
 
     label = "a JSON value"
     json_types = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 
-    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+    def __init__(self) -> None:
+        self._object = Mapping(String(), self)
+        self._array = Array(self, list, (list,))
+
+    def encode(self, value: object, at: Path, problems: Problems) -> Any:
         """Return a copy; anything that is not JSON is a problem, a tuple too, since it would come back as a list."""
+        scalar = _PLAIN.get(type(value))
+        if scalar is not None:
+            return scalar.encode(value, at, problems)
         if isinstance(value, dict):
-            return Mapping(_STRING, self).encode(cast("Any", value), at, problems)
+            return self._object.encode(cast("Any", value), at, problems)
         if isinstance(value, list):
-            return Array(self, list, (list,)).encode(cast("Any", value), at, problems)
-        for scalar in _PLAIN:
-            if type(value) in _PLAIN_TYPES and scalar.holds(value):
-                return scalar.encode(value, at, problems)
+            return self._array.encode(cast("Any", value), at, problems)
         return self.expected(at, problems)
 
     decode = encode
@@ -224,19 +241,19 @@ class Json(Shape):
         return {}
 
     def holds(self, value: Any) -> bool:
-        return isinstance(value, dict | list) or type(value) in _PLAIN_TYPES
+        return isinstance(value, dict | list) or type(value) in _PLAIN
 
 
-_STRING = String()
-_PLAIN = (_STRING, Boolean(), Integer(), Float(), Null())
-_PLAIN_TYPES = (str, bool, int, float, type(None))
+_PLAIN: dict[type[Any], Shape] = {str: String(), bool: Boolean(), int: Integer(), float: Float(), type(None): Null()}
 
 
 def with_whole_numbers(data: Any) -> Any:
     """Return JSON builtins with ``1`` for ``1.0``, as far as floats are exact."""
+    if isinstance(data, float):
+        number = whole(data)
+        return data if number is None else number
     if isinstance(data, dict):
         return {key: with_whole_numbers(item) for key, item in cast("dict[str, Any]", data).items()}
     if isinstance(data, list):
         return [with_whole_numbers(item) for item in cast("list[Any]", data)]
-    number = whole(data) if isinstance(data, float) else None
-    return data if number is None else number
+    return data

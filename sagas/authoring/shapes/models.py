@@ -66,7 +66,15 @@ class Model(Shape):
                 return self.type.model_validate_json(text, strict=True, extra=self._extra)
             except ValueError as error:
                 refusal = error
-        return self._explain(refusal, at, problems)
+        details = getattr(refusal, "errors", None)
+        if details is None:
+            return problems.add(at, f"refused by {self.name} ({type(refusal).__name__})")
+        for detail in details(include_input=False, include_context=False, include_url=False):
+            here = at
+            for part in detail["loc"]:
+                here = here / part
+            problems.add(here, _message(detail, self.name))
+        return None
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         ref, new = definitions.reference(self.type, self.name)
@@ -101,17 +109,6 @@ class Model(Shape):
         if self._extra == "forbid" and adapted.get("type") == "object" and "properties" in adapted:
             adapted.setdefault("additionalProperties", False)
         return adapted
-
-    def _explain(self, error: ValueError, at: Path, problems: Problems) -> None:
-        details = getattr(error, "errors", None)
-        if details is None:
-            return problems.add(at, f"refused by {self.name} ({type(error).__name__})")
-        for detail in details(include_input=False, include_context=False, include_url=False):
-            here = at
-            for part in detail["loc"]:
-                here = here / part
-            problems.add(here, _message(detail, self.name))
-        return None
 
 
 _QUOTING = frozenset({"value_error", "assertion_error", "union_tag_invalid"})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, json_type_of, too_deep
+
+_ABSENT: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +59,16 @@ class Record(Shape):
         if too_deep(at, problems):
             return None
         encoded: dict[str, Any] = {}
-        for field in self.fields.values():
-            found, item = self._read(value, field.name)
-            if found:
-                encoded[field.name] = field.shape.encode(item, at / field.name, problems)
+        at.append("")
+        for name, field in self.fields.items():
+            at[-1] = name
+            item = value.get(name, _ABSENT) if self._exact is None else getattr(value, name, _ABSENT)
+            if item is not _ABSENT:
+                encoded[name] = field.shape.encode(item, at, problems)
             elif field.required:
-                problems.add(at / field.name, "required field is missing")
-        if self._exact is None:
+                problems.add(at, "required field is missing")
+        at.pop()
+        if self._exact is None and len(encoded) < len(value):
             self._refuse_unknown(value, at, problems)
         return encoded
 
@@ -73,15 +78,37 @@ class Record(Shape):
         if too_deep(at, problems):
             return None
         before = len(problems)
-        fields = cast("dict[Any, Any]", data)
-        decoded = dict(self._decoded(fields, at, problems))
-        self._refuse_unknown(fields, at, problems)
-        return None if len(problems) > before else self._build(decoded, at, problems)
+        given = cast("dict[Any, Any]", data)
+        decoded: dict[str, Any] = {}
+        at.append("")
+        for name, field in self.fields.items():
+            at[-1] = name
+            if name in given:
+                decoded[name] = field.shape.decode(given[name], at, problems)
+            elif field.required:
+                problems.add(at, "required field is missing")
+        at.pop()
+        if len(decoded) < len(given):
+            self._refuse_unknown(given, at, problems)
+        if len(problems) > before:
+            return None
+        try:
+            return self._make(**decoded)
+        except Exception as error:  # noqa: BLE001 -- a ``__post_init__`` may raise anything to refuse its fields
+            # its text may quote the value, so only its type is told
+            return problems.add(at, f"refused by {self.name} ({type(error).__name__})")
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         ref, new = definitions.reference(self.type, self.name)
         if new:
-            definitions.define(self.type, self._object_schema(definitions))
+            schema: dict[str, Any] = {
+                "title": self.name,
+                "type": "object",
+                "properties": {field.name: field.shape.schema(definitions) for field in self.fields.values()},
+                "required": [field.name for field in self.fields.values() if field.required],
+                "additionalProperties": False,
+            }
+            definitions.define(self.type, schema)
         return ref
 
     def holds(self, value: Any) -> bool:
@@ -98,20 +125,6 @@ class Record(Shape):
         known = self.fields
         return complete and all(name in known and check(known[name].shape, item) for name, item in given.items())
 
-    def _decoded(self, data: dict[Any, Any], at: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
-        for field in self.fields.values():
-            if field.name in data:
-                yield field.name, field.shape.decode(data[field.name], at / field.name, problems)
-            elif field.required:
-                problems.add(at / field.name, "required field is missing")
-
-    def _build(self, fields: dict[str, Any], at: Path, problems: Problems) -> Any:
-        try:
-            return self._make(**fields)
-        except Exception as error:  # noqa: BLE001 -- a ``__post_init__`` may raise anything to refuse its fields
-            # its text may quote the value, so only its type is told
-            return problems.add(at, f"refused by {self.name} ({type(error).__name__})")
-
     def _refuse_unknown(self, data: Mapping[Any, Any], at: Path, problems: Problems) -> None:
         for name in data:
             if name not in self.fields:
@@ -119,20 +132,6 @@ class Record(Shape):
 
     def _is_instance(self, value: Any) -> bool:
         return isinstance(value, dict) if self._exact is None else type(value) is self._exact
-
-    def _read(self, value: Any, name: str) -> tuple[bool, Any]:
-        if self._exact is None:
-            return name in value, value.get(name)
-        return hasattr(value, name), getattr(value, name, None)
-
-    def _object_schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
-        return {
-            "title": self.name,
-            "type": "object",
-            "properties": {field.name: field.shape.schema(definitions) for field in self.fields.values()},
-            "required": [field.name for field in self.fields.values() if field.required],
-            "additionalProperties": False,
-        }
 
 
 def _may_be(shape: Shape, value: Any) -> bool:

@@ -92,14 +92,14 @@ class Integer(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the int; a member of an IntEnum becomes a plain one."""
-        if not self.holds(value):
+        if type(value) is not int and not self.holds(value):
             return self.expected(at, problems)
         if value.bit_length() > MAX_INTEGER_BITS:
             return problems.add(at, f"an integer of more than {MAX_INTEGER_BITS} bits")
         return int(value)
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        number = whole(data)
+        number = data if type(data) is int else whole(data)
         return self.encode(data if number is None else number, at, problems)
 
     def accepts(self, data: Any) -> bool:
@@ -119,7 +119,7 @@ class Float(Shape):
     json_types = frozenset({"integer", "number"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        if not self.holds(value):
+        if type(value) is not float and not self.holds(value):
             return self.expected(at, problems)
         try:
             number = float(value)
@@ -135,7 +135,7 @@ class Float(Shape):
         return {"type": "number"}
 
     def holds(self, value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 class String(Shape):
@@ -146,6 +146,8 @@ class String(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the str; a member of a StrEnum becomes a plain one."""
+        if type(value) is str and value.isascii():
+            return value
         if not isinstance(value, str):
             return self.expected(at, problems)
         if has_surrogate(value):
@@ -256,16 +258,6 @@ _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _BASE64 = r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 
 
-def _write_decimal(value: Decimal) -> str:
-    if not value.is_finite():
-        raise ValueError("not finite")
-    return str(value)
-
-
-def _write_bytes(value: bytes) -> str:
-    return base64.b64encode(value).decode("ascii")
-
-
 SCALARS: dict[Any, Shape] = {
     type(None): Null(),
     bool: Boolean(),
@@ -285,14 +277,12 @@ SCALARS: dict[Any, Shape] = {
     timedelta: Formatted(
         timedelta, "a duration (ISO 8601)", _write, _iso_reader(timedelta), _DURATION, {"format": "duration"}
     ),
-    Decimal: Formatted(
-        Decimal, "a decimal number as a string", _write_decimal, Decimal, _DECIMAL, {"format": "decimal"}
-    ),
+    Decimal: Formatted(Decimal, "a decimal number as a string", str, Decimal, _DECIMAL, {"format": "decimal"}),
     UUID: Formatted(UUID, "a UUID", str, UUID, _UUID, {"format": "uuid"}),
     bytes: Formatted(
         bytes,
         "bytes in base64",
-        _write_bytes,
+        lambda value: base64.b64encode(value).decode("ascii"),
         base64.b64decode,
         _BASE64,
         {"contentEncoding": "base64"},

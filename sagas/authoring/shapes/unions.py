@@ -29,9 +29,11 @@ class Union(Shape):
         fitting = [member for member in self.members if member.accepts(data)]
         if isinstance(data, float):
             fitting.sort(key=lambda member: not isinstance(member, Float))
-        near = [member for member in self.members if json_type_of(data) in member.json_types]
-        # one member of that kind alone: it knows best what is wrong
-        return self._first(fitting or (near if len(near) == 1 else []), "decode", data, at, problems)
+        if not fitting:
+            kind = json_type_of(data)
+            near = [member for member in self.members if kind in member.json_types]
+            fitting = near if len(near) == 1 else []  # one member of that kind alone: it knows best what is wrong
+        return self._first(fitting, "decode", data, at, problems)
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         return {"anyOf": [member.schema(definitions) for member in self.members]}
@@ -47,15 +49,13 @@ class Union(Shape):
             return getattr(candidates[0], method)(value, at, problems)
         key = (id(self), id(value), method)
         if key not in problems.tried:
-            problems.tried[key] = (value, *self._try(candidates, method, value, at, problems))
+            outcome = (value, False, None)
+            for candidate in candidates:
+                trial = Problems(problems.tried)
+                result = getattr(candidate, method)(value, at, trial)
+                if not trial:
+                    outcome = (value, True, result)
+                    break
+            problems.tried[key] = outcome
         _, found, result = problems.tried[key]
         return result if found else self.expected(at, problems)
-
-    @staticmethod
-    def _try(candidates: list[Shape], method: str, value: Any, at: Path, problems: Problems) -> tuple[bool, Any]:
-        for candidate in candidates:
-            trial = Problems(problems.tried)
-            result = getattr(candidate, method)(value, at, trial)
-            if not trial:
-                return True, result
-        return False, None
