@@ -179,7 +179,11 @@ class DeadLetterQueue:
                 if letter.step not in self._sources:
                     left.append(letter)
                     continue
-                self._move(message, self._sources[letter.step])
+                # send first, then delete: a failure in between leaves two messages, of which the saga takes one
+                attributes = message.get("MessageAttributes", {})
+                target = self._sources[letter.step]
+                self._sqs.send_message(QueueUrl=target, MessageBody=message["Body"], MessageAttributes=attributes)
+                self._delete(message)
                 del held[message_id]
                 moved.append(letter)
         return Redrive(None, tuple(moved), tuple(left))
@@ -217,12 +221,6 @@ class DeadLetterQueue:
         attributes = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])["Attributes"]
         return str(self._sqs.start_message_move_task(SourceArn=attributes["QueueArn"])["TaskHandle"])
 
-    def _move(self, message: Mapping[str, Any], target: str) -> None:
-        """Send first, delete then: a failure between the two leaves two messages, and the saga takes one of them."""
-        attributes = message.get("MessageAttributes", {})
-        self._sqs.send_message(QueueUrl=target, MessageBody=message["Body"], MessageAttributes=attributes)
-        self._delete(message)
-
     @contextmanager
     def _held(self, limit: int | None) -> Generator[dict[str, dict[str, Any]]]:
         """Receive messages, by id, and make those visible again that are still there in the end."""
@@ -230,27 +228,22 @@ class DeadLetterQueue:
         try:
             while limit is None or len(held) < limit:
                 wanted = _BATCH if limit is None else min(_BATCH, limit - len(held))
-                received = self._receive(wanted)
+                with translated("SQS"):
+                    answer = self._sqs.receive_message(
+                        QueueUrl=self._url,
+                        MaxNumberOfMessages=wanted,
+                        VisibilityTimeout=_HOLD,
+                        WaitTimeSeconds=_WAIT,
+                        MessageAttributeNames=["All"],
+                        MessageSystemAttributeNames=["ApproximateReceiveCount", "SentTimestamp"],
+                    )
+                received: list[dict[str, Any]] = answer.get("Messages", [])
                 if not received:
                     break
                 held |= {message["MessageId"]: message for message in received}
             yield held
         finally:
             self._release([message["ReceiptHandle"] for message in held.values()])
-
-    def _receive(self, count: int) -> list[dict[str, Any]]:
-        with translated("SQS"):
-            return self._received(count).get("Messages", [])
-
-    def _received(self, count: int) -> dict[str, Any]:
-        return self._sqs.receive_message(
-            QueueUrl=self._url,
-            MaxNumberOfMessages=count,
-            VisibilityTimeout=_HOLD,
-            WaitTimeSeconds=_WAIT,
-            MessageAttributeNames=["All"],
-            MessageSystemAttributeNames=["ApproximateReceiveCount", "SentTimestamp"],
-        )
 
     def _release(self, receipts: list[str]) -> None:
         for begin in range(0, len(receipts), _BATCH):
@@ -266,11 +259,15 @@ class DeadLetterQueue:
 
 
 def _read(message: Mapping[str, Any]) -> DeadLetter:
-    """Read who a message belongs to: from its attributes, or from its body if it was sent without."""
-    attributes = {
-        name: str(value.get("StringValue", "")) for name, value in message.get("MessageAttributes", {}).items()
-    }
-    known = {**_body_of(message), **attributes}
+    """Read which saga a message belongs to: from its attributes, or from its body if it was sent without."""
+    try:
+        body: Any = json.loads(message["Body"])
+    except ValueError:
+        body = None
+    known = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    given: Mapping[str, Mapping[str, Any]] = message.get("MessageAttributes", {})
+    known = {**known, **{name: str(value.get("StringValue", "")) for name, value in given.items()}}
+    dispatch, hops = known.get("dispatch"), known.get("hops", 0)
     system: Mapping[str, str] = message.get("Attributes", {})
     return DeadLetter(
         saga=str(known.get("saga", "")),
@@ -279,18 +276,5 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
         message_id=message["MessageId"],
         receives=int(system.get("ApproximateReceiveCount", 1)),
         sent_at=iso(int(system.get("SentTimestamp", 0)) / 1000),
-        number=_number_of(known),
+        number=(dispatch, hops) if type(dispatch) is int and type(hops) is int else None,
     )
-
-
-def _number_of(body: Mapping[str, Any]) -> tuple[int, int] | None:
-    dispatch, hops = body.get("dispatch"), body.get("hops", 0)
-    return (dispatch, hops) if type(dispatch) is int and type(hops) is int else None
-
-
-def _body_of(message: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        body: Any = json.loads(message["Body"])
-    except ValueError:
-        return {}
-    return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
