@@ -59,14 +59,6 @@ def type_name(type_: Any) -> str:
     return type_.__name__ if isinstance(type_, type) and not get_args(type_) else str(type_).replace("typing.", "")
 
 
-def _hashable(type_: Any) -> bool:
-    try:
-        hash(type_)
-    except TypeError:
-        return False
-    return True
-
-
 class _Compiler:
     """One run. Records register themselves before their fields are known, so that types may be recursive."""
 
@@ -78,13 +70,16 @@ class _Compiler:
     def compile(self, type_: Any) -> Shape:
         """Return the shape of a type."""
         type_ = bare(type_, keep=_is_json_alias)
-        hashable = _hashable(type_)
-        known = (self.done.get(type_) or _compiled.get(type_)) if hashable else None
+        try:
+            known = self.done.get(type_) or _compiled.get(type_)
+        except TypeError:  # an annotation in it is not hashable
+            return self._make(type_)
         if known is None:
-            known = self._scalar(type_) or self._container(type_) or self._class(type_)
-            if hashable:
-                self.done[type_] = known
+            known = self.done[type_] = self._make(type_)
         return known
+
+    def _make(self, type_: Any) -> Shape:
+        return self._scalar(type_) or self._container(type_) or self._class(type_)
 
     def check_unions(self) -> None:
         """Refuse unions with members that look alike."""
