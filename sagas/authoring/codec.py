@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems
+from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions
 from sagas.authoring.shapes.compiler import shape_of, type_name
 from sagas.authoring.shapes.containers import Json, with_whole_numbers
 from sagas.errors import InvalidRequest
@@ -27,7 +27,8 @@ def encode(value: object, type_: Any) -> Any:
     """
     problems = Problems()
     data = shape_of(type_).encode(value, Path(), problems)
-    _raise_if(problems, f"the value is not a valid {type_name(type_)}")
+    if problems:
+        raise InvalidRequest(f"the value is not a valid {type_name(type_)}", list(problems))
     return data
 
 
@@ -46,7 +47,8 @@ def decode(data: object, type_: Any) -> Any:
     """
     problems = Problems()
     value = shape_of(type_).decode(data, Path(), problems)
-    _raise_if(problems, f"the input does not fit {type_name(type_)}")
+    if problems:
+        raise InvalidRequest(f"the input does not fit {type_name(type_)}", list(problems))
     return value
 
 
@@ -61,7 +63,7 @@ def json_schema(type_: Any, *, ref_template: str = "#/$defs/{name}") -> dict[str
     Raises:
         UnsupportedType: the type has no JSON form.
     """
-    definitions = Definitions(ref_template)
+    definitions = SchemaDefinitions(ref_template)
     schema = shape_of(type_).schema(definitions)
     return {**schema, "$defs": definitions.schemas} if definitions.schemas else schema
 
@@ -74,7 +76,8 @@ def canonical(data: object) -> bytes:
     """
     problems = Problems()
     plain = _JSON.encode(data, Path(), problems)
-    _raise_if(problems, "not a JSON value")
+    if problems:
+        raise InvalidRequest("not a JSON value", list(problems))
     return json.dumps(with_whole_numbers(plain), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -85,8 +88,3 @@ def content_hash(data: object) -> str:
         InvalidRequest: it is not JSON.
     """
     return hashlib.sha256(canonical(data)).hexdigest()
-
-
-def _raise_if(problems: Problems, message: str) -> None:
-    if problems:
-        raise InvalidRequest(message, problems.found)
