@@ -28,14 +28,6 @@ def _client(service: str) -> Any:
     return cast("Any", boto3).client(service, config=config)
 
 
-def _never() -> bool:
-    return False
-
-
-def _ignore(fraction: float, message: str) -> None:
-    return None
-
-
 @dataclass(slots=True)
 class StepContext:
     """One attempt of one step or undo, as user code sees it. ``deadline_at`` in epoch seconds."""
@@ -49,8 +41,8 @@ class StepContext:
     deadline_at: float
     clock: Clock
     logger: logging.Logger
-    check_cancelled: Callable[[], bool] = _never
-    report: Callable[[float, str], None] = _ignore
+    check_cancelled: Callable[[], bool] = lambda: False
+    report: Callable[[float, str], None] = lambda fraction, message: None
     connect: Callable[[str], Any] = _client
     _cancelled: bool = False
     _lost: bool = False
