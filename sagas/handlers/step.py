@@ -8,9 +8,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
 
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
 from sagas.engine.attempt import Invocation
 from sagas.engine.engine import Engine, from_environment
 from sagas.engine.outcome import Done, Failed, Later
@@ -25,14 +22,8 @@ _MOST_HOPS = 2_000
 """Copies of one message, after which it is given up. A copy is delayed by at least as many seconds as it has hops, up
 to 15 minutes, so this many take more than 16 days: longer than all retries of a step may wait (14 days) and than SQS
 keeps any message. What gets there is caught in a loop, or its circuit breaker will not close by itself."""
-
-
 _RECORD_KEYS = ("saga_id", "step", "correlation_id")
 """What every log line of a record carries, and none of another record."""
-
-
-class _NotNow(SagaError):
-    """The record is not done: its queue keeps it."""
 
 
 @lru_cache(maxsize=1)
@@ -48,42 +39,36 @@ class _Records:
         self._engine = engine
         deadline = engine.clock.now() + context.get_remaining_time_in_millis() / 1000
         self._invocation = Invocation(round(deadline, 3), telemetry().trace_id(), context)
-        self._begun = 0
+        self._begun = False
 
-    def handle(self, record: SQSRecord) -> None:
-        """Handle one record; raise to leave it in its queue."""
+    def done(self, record: dict[str, Any]) -> bool:
+        """Handle one record; return whether it may be deleted."""
         telemetry().logger.remove_keys(_RECORD_KEYS)
+        known = {"message_id": record["messageId"]}
         try:
-            message = parse_record(record.raw_event)
-            self._handle(message)
+            return self._handle(parse_record(record))
         except (InvalidRequest, NotFound) as error:
             # It will never succeed: the queue's redrive policy moves it to the dead-letter queue.
-            telemetry().logger.error("message refused", reason=str(error), message_id=record.message_id)
-            with suppress(SagaError, KeyError):
-                self._engine.queues.make_visible_now(record.event_source_arn, record.receipt_handle)
-            raise
-        except _NotNow:
-            raise
-        except Exception as error:
-            telemetry().logger.error(
-                "record failed", error=type(error).__name__, at=frames(error), message_id=record.message_id
-            )
-            raise
+            telemetry().logger.error("message refused", reason=str(error), **known)
+            with suppress(SagaError, KeyError, AttributeError):
+                self._engine.queues.make_visible_now(record["eventSourceARN"], record["receiptHandle"])
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one record must not harm those beside it
+            telemetry().logger.error("record failed", error=type(error).__name__, at=frames(error), **known)
+        return False
 
-    def _handle(self, message: Message) -> None:
+    def _handle(self, message: Message) -> bool:
         telemetry().logger.append_keys(**{key: getattr(message, key) for key in _RECORD_KEYS})
         if self._begun and not self._time_for(message):
-            self._postpone(message, self._engine.clock.now())
-            return
-        self._begun += 1
+            return self._postpone(message, self._engine.clock.now())
+        self._begun = True
         match self._engine.worker.handle(message, self._invocation):
             case Done():
-                return
+                return True
             case Later(until):
-                self._postpone(message, until)
-            case Failed(reason):
+                return self._postpone(message, until)
+            case Failed():
                 self._engine.queues.delay(message, 0)
-                raise _NotNow(reason)
+                return False
 
     def _time_for(self, message: Message) -> bool:
         saga_type = self._engine.registry.get(message.saga)
@@ -93,23 +78,24 @@ class _Records:
         needed = max(step.timeout, step.undo.timeout if step.undo else 0.0)
         return self._engine.clock.now() + needed <= self._invocation.deadline
 
-    def _postpone(self, message: Message, until: float) -> None:
+    def _postpone(self, message: Message, until: float) -> bool:
         """Have the message come back: by its visibility, or as a copy when that would wear it out."""
         wait = until - self._engine.clock.now()
         limit = int(os.environ.get("SAGAS_MAX_RECEIVES", "1000"))
         if wait > LONGEST_HIDING or message.receives + _SPARE_RECEIVES >= limit:
             return self._copy(message, wait)
         self._engine.queues.delay(message, wait)
-        raise _NotNow(f"postponed by {wait:.0f} s")
+        return False
 
-    def _copy(self, message: Message, wait: float) -> None:
+    def _copy(self, message: Message, wait: float) -> bool:
         """Send a copy that comes back in its stead, the later the more copies there were."""
         if message.hops >= _MOST_HOPS:
             telemetry().logger.error("message given up", hops=message.hops, message_id=message.message_id)
             self._engine.queues.delay(message, 0)
-            raise _NotNow(f"postponed by {message.hops} copies: it goes to the dead-letter queue")
+            return False
         delay = min(max(wait, message.hops), LONGEST_DELAY)
         self._engine.queues.send(replace(message, hops=message.hops + 1), delay)
+        return True
 
 
 def _given(event: Any) -> list[dict[str, Any]]:
@@ -143,10 +129,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """
     given = _given(event)
     records = _Records(_engine(), context)
-    processor: Any = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
-    with processor(given, records.handle, context):
-        processor.process()
-    return {"batchItemFailures": list(processor.response()["batchItemFailures"])}
+    failed = [record["messageId"] for record in given if not records.done(record)]
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
 def reset() -> None:
