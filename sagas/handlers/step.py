@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
 
@@ -13,15 +12,9 @@ from sagas.engine.engine import Engine, from_environment
 from sagas.engine.outcome import Done, Failed, Later
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 from sagas.handlers.telemetry import frames, telemetry
-from sagas.messaging.limits import LONGEST_DELAY, LONGEST_HIDING
 from sagas.messaging.message import Message, parse_record
+from sagas.messaging.postponing import Postponing
 
-_SPARE_RECEIVES = 3
-"""Receives kept back so that postponing a message never pushes it into the dead-letter queue."""
-_MOST_HOPS = 2_000
-"""Copies of one message, after which it is given up. A copy is delayed by at least as many seconds as it has hops, up
-to 15 minutes, so this many take more than 16 days: longer than all retries of a step may wait (14 days) and than SQS
-keeps any message. What gets there is caught in a loop, or its circuit breaker will not close by itself."""
 _RECORD_KEYS = ("saga_id", "step", "correlation_id")
 """What every log line of a record carries, and none of another record."""
 
@@ -37,6 +30,7 @@ class _Records:
 
     def __init__(self, engine: Engine, context: Any) -> None:
         self._engine = engine
+        self._postponing = Postponing(engine.queues, os.environ, telemetry().plain_logger)
         deadline = engine.clock.now() + context.get_remaining_time_in_millis() / 1000
         self._invocation = Invocation(round(deadline, 3), telemetry().trace_id(), context)
         self._begun = False
@@ -59,14 +53,15 @@ class _Records:
     def _handle(self, message: Message) -> bool:
         telemetry().logger.append_keys(**{key: getattr(message, key) for key in _RECORD_KEYS})
         if self._begun and not self._time_for(message):
-            return self._postpone(message, self._engine.clock.now())
+            return self._postponing.postpone(message, 0)
         self._begun = True
         match self._engine.worker.handle(message, self._invocation):
             case Done():
                 return True
             case Later(until):
-                return self._postpone(message, until)
+                return self._postponing.postpone(message, until - self._engine.clock.now())
             case Failed():
+                # Back at once: the queue's redrive policy has to find it soon.
                 self._engine.queues.delay(message, 0)
                 return False
 
@@ -77,25 +72,6 @@ class _Records:
         step = saga_type.step(message.step)
         needed = max(step.timeout, step.undo.timeout if step.undo else 0.0)
         return self._engine.clock.now() + needed <= self._invocation.deadline
-
-    def _postpone(self, message: Message, until: float) -> bool:
-        """Have the message come back: by its visibility, or as a copy when that would wear it out."""
-        wait = until - self._engine.clock.now()
-        limit = int(os.environ.get("SAGAS_MAX_RECEIVES", "1000"))
-        if wait > LONGEST_HIDING or message.receives + _SPARE_RECEIVES >= limit:
-            return self._copy(message, wait)
-        self._engine.queues.delay(message, wait)
-        return False
-
-    def _copy(self, message: Message, wait: float) -> bool:
-        """Send a copy that comes back in its stead, the later the more copies there were."""
-        if message.hops >= _MOST_HOPS:
-            telemetry().logger.error("message given up", hops=message.hops, message_id=message.message_id)
-            self._engine.queues.delay(message, 0)
-            return False
-        delay = min(max(wait, message.hops), LONGEST_DELAY)
-        self._engine.queues.send(replace(message, hops=message.hops + 1), delay)
-        return True
 
 
 def _given(event: Any) -> list[dict[str, Any]]:
