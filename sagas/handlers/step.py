@@ -11,6 +11,7 @@ from sagas.engine.attempt import Invocation
 from sagas.engine.engine import Engine, from_environment
 from sagas.engine.outcome import Done, Failed, Later
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
+from sagas.formats import NewerFormat
 from sagas.handlers.telemetry import frames, telemetry
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.postponing import Postponing
@@ -40,7 +41,7 @@ class _Records:
         telemetry().logger.remove_keys(_RECORD_KEYS)
         known = {"message_id": record["messageId"]}
         try:
-            return self._handle(parse_record(record))
+            return self._handle(record)
         except (InvalidRequest, NotFound) as error:
             # It will never succeed: the queue's redrive policy moves it to the dead-letter queue.
             telemetry().logger.error("message refused", reason=str(error), **known)
@@ -50,12 +51,20 @@ class _Records:
             telemetry().logger.error("record failed", error=type(error).__name__, at=frames(error), **known)
         return False
 
-    def _handle(self, message: Message) -> bool:
-        telemetry().logger.append_keys(**{key: getattr(message, key) for key in _RECORD_KEYS})
-        if self._begun and not self._time_for(message):
-            return self._postponing.postpone(message, 0)
-        self._begun = True
-        match self._engine.worker.handle(message, self._invocation):
+    def _handle(self, record: dict[str, Any]) -> bool:
+        try:
+            message = parse_record(record)
+            telemetry().logger.append_keys(**{key: getattr(message, key) for key in _RECORD_KEYS})
+            if self._begun and not self._time_for(message):
+                return self._postponing.postpone(message, 0)
+            self._begun = True
+            outcome = self._engine.worker.handle(message, self._invocation)
+        except NewerFormat as newer:
+            # Each receive would bring it closer to the dead-letter queue: a copy waits in its stead.
+            self._engine.queues.send_copy(record, newer.retry_after)
+            telemetry().newer_format(newer, record["messageId"])
+            return True
+        match outcome:
             case Done():
                 return True
             case Later(until):

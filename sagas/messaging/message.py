@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from sagas.errors import InvalidRequest, Problem
+from sagas.formats import FORMAT, check_format
 from sagas.messaging.pending_commit import Count, PendingCommit, problems_of
 
 _Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")]
@@ -29,6 +30,7 @@ class _Body(msgspec.Struct, frozen=True):
     dispatch: Count
     hops: _Index = 0
     correlation_id: _Name = ""
+    format: Count = 1
     commit: PendingCommit | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -74,7 +76,7 @@ class Message:
     def body(self) -> str:
         """The message's body, as JSON."""
         place = self.saga_id, self.saga, self.step, self.index, self.undo, self.dispatch
-        body = _Body(*place, self.hops, self.correlation_id, self.pending_commit or msgspec.UNSET)
+        body = _Body(*place, self.hops, self.correlation_id, FORMAT, self.pending_commit or msgspec.UNSET)
         try:
             return _encode(body).decode()
         except UnicodeEncodeError:  # an exception's text may hold half a character, as file names do
@@ -85,12 +87,14 @@ def parse_record(record: Mapping[str, Any]) -> Message:
     """Read the message from a record of an SQS event.
 
     Raises:
+        NewerFormat: a newer version of the library wrote it; nothing else of it was looked at.
         InvalidRequest: it is not a message of ours; ``problems`` names the fields.
     """
     try:
         body = _decode(record.get("body", ""))
     except (TypeError, ValueError, RecursionError):
         body = _read_slowly(record.get("body", ""))
+    check_format(body.format, "a message")
     names = {"saga": body.saga, "step": body.step, "correlation_id": body.correlation_id}
     problems = [Problem(f"$.{field}", "not a name") for field, name in names.items() if not name.isprintable()]
     if body.commit:
@@ -120,6 +124,7 @@ def _read_slowly(text: Any) -> _Body:
     if not isinstance(found, dict):
         raise InvalidRequest("the message's body is not an object", [Problem("$", "not an object")])
     fields = cast("dict[str, Any]", found)
+    check_format(fields.get("format"), "a message")
     if problems := list(_problems(fields)):
         raise _refusal(problems)
     return msgspec.convert(fields, _Body)

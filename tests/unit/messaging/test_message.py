@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sagas.errors import InvalidRequest
+from sagas.formats import FORMAT, NewerFormat
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.pending_commit import PendingCommit
 
@@ -56,7 +57,7 @@ FIRST_RELEASE: dict[str, tuple[str, Message]] = {
     ),
 }
 """Bodies as version 0.1.0 wrote them, and what they say."""
-ADDED: set[str] = set()
+ADDED = {"format"}
 """What a body has by now; version 0.1.0 passes over what it does not know."""
 
 
@@ -94,6 +95,24 @@ def test_a_saga_without_a_correlation_id_is_its_own() -> None:
 def test_what_is_not_known_is_passed_over() -> None:
     more: dict[str, Any] = {"message_id": 5, "receipt": [], "later": {"deep": [float("inf"), "\ud800", 10**400]}}
     assert read(**more) == PLAIN
+
+
+def test_a_message_says_its_format() -> None:
+    assert json.loads(PLAIN.body)["format"] == FORMAT
+
+
+@pytest.mark.parametrize("more", [{}, {"saga_id": 5, "commit": 7}, {"step": "\ud800"}, {"saga": "\x00"}])
+@pytest.mark.parametrize("found", [FORMAT + 1, FORMAT + 0.5, 10**50])
+def test_what_a_newer_version_wrote_is_not_looked_at(found: Any, more: dict[str, Any]) -> None:
+    with pytest.raises(NewerFormat):
+        read(format=found, **more)
+    with pytest.raises(NewerFormat):
+        parse_record({"body": json.dumps({"format": found})})
+
+
+@pytest.mark.parametrize("found", [0, -1, True, "2", None, [], float("nan")])
+def test_a_format_that_is_none(found: Any) -> None:
+    assert refused(json.dumps(json.loads(PLAIN.body) | {"format": found})) == ["$.format"]
 
 
 def test_all_that_is_wrong_is_named() -> None:
