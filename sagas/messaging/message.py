@@ -12,10 +12,12 @@ from msgspec import Meta
 
 from sagas.errors import InvalidRequest, Problem
 from sagas.formats import FORMAT, check_format
+from sagas.messaging.carried import MOST_CARRIED, CarriedInput, problems_in
 from sagas.messaging.pending_commit import Count, PendingCommit, problems_of
 
 _Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")]
 _Name = Annotated[str, Meta(max_length=256)]
+_Inputs = Annotated[tuple[CarriedInput, ...], Meta(max_length=MOST_CARRIED)]
 _Index = Annotated[int, Meta(ge=0, le=10**15)]
 
 
@@ -32,6 +34,7 @@ class _Body(msgspec.Struct, frozen=True):
     correlation_id: _Name = ""
     format: Count = 1
     commit: PendingCommit | msgspec.UnsetType = msgspec.UNSET
+    inputs: _Inputs | msgspec.UnsetType = msgspec.UNSET
 
 
 _encode = msgspec.json.Encoder().encode
@@ -56,6 +59,7 @@ class Message:
         receives: how often SQS delivered it.
         sent_at: epoch seconds at which it entered its queue; 0 if unknown.
         pending_commit: the outcome of an attempt that is still to be committed.
+        inputs: results that the step may take, or their hashes, in order of ``seq``.
     """
 
     saga_id: str
@@ -71,12 +75,14 @@ class Message:
     receives: int = 1
     sent_at: float = 0.0
     pending_commit: PendingCommit | None = None
+    inputs: tuple[CarriedInput, ...] = ()
 
     @property
     def body(self) -> str:
         """The message's body, as JSON."""
         place = self.saga_id, self.saga, self.step, self.index, self.undo, self.dispatch
-        body = _Body(*place, self.hops, self.correlation_id, FORMAT, self.pending_commit or msgspec.UNSET)
+        more = self.pending_commit or msgspec.UNSET, self.inputs or msgspec.UNSET
+        body = _Body(*place, self.hops, self.correlation_id, FORMAT, *more)
         try:
             return _encode(body).decode()
         except UnicodeEncodeError:  # an exception's text may hold half a character, as file names do
@@ -99,6 +105,7 @@ def parse_record(record: Mapping[str, Any]) -> Message:
     problems = [Problem(f"$.{field}", "not a name") for field, name in names.items() if not name.isprintable()]
     if body.commit:
         problems += problems_of(body.commit, body.undo)
+    problems += problems_in(body.inputs or ())
     if problems:
         raise _refusal(problems)
     receives, sent_at = _delivery(record)
@@ -112,6 +119,7 @@ def parse_record(record: Mapping[str, Any]) -> Message:
         receives=receives,
         sent_at=sent_at,
         pending_commit=body.commit or None,
+        inputs=body.inputs or (),
     )
 
 

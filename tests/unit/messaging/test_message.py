@@ -10,6 +10,7 @@ import pytest
 
 from sagas.errors import InvalidRequest
 from sagas.formats import FORMAT, NewerFormat
+from sagas.messaging.carried import CarriedInput
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.pending_commit import PendingCommit
 
@@ -57,7 +58,7 @@ FIRST_RELEASE: dict[str, tuple[str, Message]] = {
     ),
 }
 """Bodies as version 0.1.0 wrote them, and what they say."""
-ADDED = {"format"}
+ADDED = {"format", "inputs"}
 """What a body has by now; version 0.1.0 passes over what it does not know."""
 
 
@@ -95,6 +96,56 @@ def test_a_saga_without_a_correlation_id_is_its_own() -> None:
 def test_what_is_not_known_is_passed_over() -> None:
     more: dict[str, Any] = {"message_id": 5, "receipt": [], "later": {"deep": [float("inf"), "\ud800", 10**400]}}
     assert read(**more) == PLAIN
+
+
+def test_carried_inputs_are_arrays() -> None:
+    inputs = (CarriedInput(1, "h-_", "s", '{"a":"€"}'), CarriedInput(2, "H" * 64), CarriedInput(10**15, "h", "", "7"))
+    message = replace(PLAIN, inputs=inputs)
+    written = json.loads(message.body)
+    assert written["inputs"] == [
+        [1, "h-_", "s", '{"a":"€"}'],
+        [2, "H" * 64, "", None],
+        [10**15, "h", "", "7"],
+    ]
+    assert parse_record({"body": message.body}) == message
+    assert "inputs" not in json.loads(PLAIN.body)
+    assert read(inputs=[[1, "h"], [2, "h", "s"], [3, "h", "s", None, "later"]]).inputs == (
+        CarriedInput(1, "h"),
+        CarriedInput(2, "h", "s"),
+        CarriedInput(3, "h", "s"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "path"),
+    [
+        (None, ""),
+        ({}, ""),
+        ("x", ""),
+        ([[2, "h"], [1, "h"]], ""),
+        ([[2, "h"], [2, "h"]], ""),
+        ([[n + 1, "h"] for n in range(201)], ""),
+        ([[1]], "[0]"),
+        ([{"seq": 1, "hash": "h"}], "[0]"),
+        ([[1, "h"], [0, "h"]], "[1][0]"),
+        ([[10**15 + 1, "h"]], "[0][0]"),
+        ([["1", "h"]], "[0][0]"),
+        ([[1, ""]], "[0][1]"),
+        ([[1, "h="]], "[0][1]"),
+        ([[1, "h\n"]], "[0][1]"),
+        ([[1, "h" * 65]], "[0][1]"),
+        ([[1, "\ud800"]], "[0][1]"),
+        ([[1, "h", "s" * 65]], "[0][2]"),
+        ([[1, "h", None]], "[0][2]"),
+        ([[1, "h", "s", 7]], "[0][3]"),
+        ([[1, "h", "s", "{"]], "[0][3]"),
+        ([[1, "h", "s", ""]], "[0][3]"),
+        ([[1, "h", "s", "[" * 5_000]], "[0][3]"),
+    ],
+    ids=ascii,
+)
+def test_carried_inputs_that_are_none(inputs: Any, path: str) -> None:
+    assert refused(json.dumps(json.loads(PLAIN.body) | {"inputs": inputs})) == [f"$.inputs{path}"]
 
 
 def test_a_message_says_its_format() -> None:
