@@ -13,6 +13,7 @@ from sagas.engine.outcome import Done, Failed, Later
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 from sagas.formats import NewerFormat
 from sagas.handlers.telemetry import frames, telemetry
+from sagas.handlers.warming import warm
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.postponing import Postponing
 
@@ -61,8 +62,8 @@ class _Records:
             outcome = self._engine.worker.handle(message, self._invocation)
         except NewerFormat as newer:
             # Each receive would bring it closer to the dead-letter queue: a copy waits in its stead.
-            self._engine.queues.send_copy(record, newer.retry_after)
             telemetry().newer_format(newer, record["messageId"])
+            self._engine.queues.send_copy(record, newer.retry_after)
             return True
         match outcome:
             case Done():
@@ -122,3 +123,6 @@ def reset() -> None:
     """Forget the engine, so that the next invocation reads the environment anew."""
     _engine.cache_clear()
     telemetry.cache_clear()
+
+
+warm(lambda: _engine().connect())

@@ -46,6 +46,10 @@ class Queues:
         connect = cast("Any", boto3).client
         return connect("sqs", config=config, **self._where)
 
+    def connect(self) -> None:
+        """Make the client, which the first request does otherwise."""
+        _ = self._client
+
     def send(self, message: Message, delay: float = 0.0) -> None:
         """Send ``message`` to its step's queue.
 
