@@ -18,15 +18,21 @@ from sagas.handlers.bodies import Note, Resolution, read_body
 from sagas.handlers.definitions import add_definition_routes
 from sagas.handlers.inputs import Request, checked_id
 from sagas.handlers.telemetry import frames, telemetry
+from sagas.handlers.warming import warm
 from sagas.store.listing import IndexPosition
 
 _SEQ = re.compile(r"[0-9]{1,9}")
 
 
 @lru_cache(maxsize=1)
-def _app() -> APIGatewayRestResolver:
+def _engine() -> Engine:
     seen = telemetry()
-    engine = from_environment(os.environ, seen, seen.plain_logger)
+    return from_environment(os.environ, seen, seen.plain_logger)
+
+
+@lru_cache(maxsize=1)
+def _app() -> APIGatewayRestResolver:
+    engine = _engine()
     mount = os.environ.get("SAGAS_MOUNT")
     app = APIGatewayRestResolver(debug=False, strip_prefixes=[mount] if mount else None)
     _add_error_handlers(app)
@@ -184,3 +190,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 def reset() -> None:
     """Forget the engine, so that the next invocation reads the environment anew."""
     _app.cache_clear()
+    _engine.cache_clear()
+
+
+warm(_app, lambda: _engine().connect())

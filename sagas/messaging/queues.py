@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, cast
@@ -45,6 +46,10 @@ class Queues:
         connect = cast("Any", boto3).client
         return connect("sqs", config=config, **self._where)
 
+    def connect(self) -> None:
+        """Make the client, which the first request does otherwise."""
+        _ = self._client
+
     def send(self, message: Message, delay: float = 0.0) -> None:
         """Send ``message`` to its step's queue.
 
@@ -63,6 +68,26 @@ class Queues:
         with _translated():
             self._client.send_message(
                 QueueUrl=url, MessageBody=message.body, MessageAttributes=attributes, DelaySeconds=seconds
+            )
+
+    def send_copy(self, record: Mapping[str, Any], delay: float) -> None:
+        """Send the text and the attributes of a record, as they are, to the queue that it came from.
+
+        Args:
+            record: of an SQS event; the message itself need not be readable.
+            delay: seconds before the copy may be delivered, at most SQS's 15 minutes.
+
+        Raises:
+            Unavailable: SQS is out of reach.
+        """
+        received: dict[str, Any] = record.get("messageAttributes") or {}
+        attributes = {name: _attribute(value) for name, value in received.items()}
+        with _translated():
+            self._client.send_message(
+                QueueUrl=self._routes.by_arn(record["eventSourceARN"]),
+                MessageBody=record["body"],
+                MessageAttributes=attributes,
+                DelaySeconds=min(math.ceil(delay), LONGEST_DELAY),
             )
 
     def delay(self, message: Message, seconds: float) -> None:
@@ -89,3 +114,10 @@ class Queues:
         timeout = min(math.ceil(max(seconds, 0.0)), LONGEST_HIDING)
         with _translated():
             self._client.change_message_visibility(QueueUrl=url, ReceiptHandle=receipt, VisibilityTimeout=timeout)
+
+
+def _attribute(received: Mapping[str, Any]) -> dict[str, Any]:
+    """An attribute as SQS takes it, from one as Lambda gives it."""
+    if received["dataType"].startswith("Binary"):
+        return {"DataType": received["dataType"], "BinaryValue": base64.b64decode(received["binaryValue"])}
+    return {"DataType": received["dataType"], "StringValue": received["stringValue"]}

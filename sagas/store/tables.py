@@ -62,6 +62,12 @@ class Tables:
     checkpoint: Any
     connection: Connection
 
+    def connect(self) -> None:
+        """Make the clients that starting a saga and running a step take, which the first requests do otherwise."""
+        models = self.control, self.entry, self.definition
+        for connection in (self.connection, *(model._get_connection().connection for model in models)):
+            _ = connection.client
+
 
 def _meta(table: str, settings: StoreSettings) -> Any:
     values: dict[str, object] = {
