@@ -19,6 +19,7 @@ _UNDONE = (SagaStatus.COMPENSATED, SagaStatus.CANCELLED)
 _NEEDY = (SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED, SagaStatus.DEAD_LETTERED)
 _BACKWARD = frozenset({"COMPENSATING", "COMPENSATED", "CANCELLED", "COMPENSATION_FAILED"})
 
+_CODE_MISSING = "CodeGone"
 _FINAL = frozenset({"COMPLETED", "COMPENSATED", "CANCELLED"})
 
 
@@ -65,7 +66,7 @@ def check_rest(remains: Remains) -> list[str]:
         entries, own = remains.entries(state.saga_id), _own(remains, state)
         saga_type = remains.registry.get(state.saga)
         found += _journal(state, entries, own)
-        found += _end(remains, state)
+        found += _end(remains, state, entries)
         found += _steps(state, saga_type, entries)
         found += _executions(saga_type, entries, own)
         found += _accounted(state, entries, own)
@@ -99,9 +100,11 @@ def _journal(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]
         turned = turned or entry["action"] == "CompensationStarted"
         if turned and entry["status"] not in _BACKWARD:
             yield f"entry {entry['seq']} says {entry['status']} after undoing began"
+    if sum(entry["action"] == "CompensationStarted" for entry in entries) > 1:
+        yield "undoing began twice"
 
 
-def _end(remains: Remains, state: SagaState) -> Iterator[str]:
+def _end(remains: Remains, state: SagaState, entries: Rows) -> Iterator[str]:
     if not state.over and state.status is not SagaStatus.DEAD_LETTERED:
         yield f"the saga is left {state.status}"
     if state.lease is not None:
@@ -113,8 +116,16 @@ def _end(remains: Remains, state: SagaState) -> Iterator[str]:
     if state.over and state.in_doubt and not state.attention and not state.resolution_seq:
         yield f"{state.in_doubt} is in doubt, and nobody is told"
     dead = [letter.message_id for letter in remains.dead_letters]
-    if state.status is SagaStatus.DEAD_LETTERED and (state.dead is None or state.dead.message_id not in dead):
+    died = state.dead is not None and state.dead.message_id in dead
+    causes = [entry["error"] for entry in entries if entry["action"] == "StepDeadLettered"]
+    if state.status is SagaStatus.DEAD_LETTERED and not died and causes[-1] != _CODE_MISSING:
         yield f"the saga is DEAD_LETTERED, but its message {state.dead} is not among the dead letters {dead}"
+    steps = {step.status for step in state.steps}
+    unsettled = state.status is SagaStatus.COMPENSATION_FAILED and not state.resolution_seq
+    if unsettled and StepStatus.COMPENSATION_FAILED not in steps:
+        yield "the saga is COMPENSATION_FAILED, but no undo failed"
+    if state.status is SagaStatus.FAILED and StepStatus.COMPENSATED in steps and not state.resolution_seq:
+        yield "the saga is FAILED, but a step was undone"
 
 
 def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str]:
@@ -157,11 +168,11 @@ def _executions(saga_type: SagaType, entries: Rows, own: list[Event]) -> Iterato
 
 
 def _accounted(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]:
-    """Each execution has one entry that says what became of it."""
+    """Each execution has one entry that says what became of it. That code is missing says nothing of an execution."""
     told = Counter(
         (entry["step"], entry["action"] in _UNDO_REPORTS, entry["attempt"])
         for entry in entries
-        if entry["action"] in _REPORTS | _UNDO_REPORTS
+        if entry["action"] in _REPORTS | _UNDO_REPORTS and entry["error"] != _CODE_MISSING
     )
     for event in own:
         if isinstance(event, Began) and told[event.name, event.undo, event.attempt] != 1:

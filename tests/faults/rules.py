@@ -10,8 +10,11 @@ from unittest.mock import patch
 
 from sagas.core import arrivals, facts, rules
 from sagas.core import events as ev
-from sagas.core.states import SagaState
+from sagas.core.commands import Decision, Write
+from sagas.core.plan import Plan
+from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.core.times import iso
+from sagas.engine import committer
 from sagas.engine.recovery import Recovery, RecoveryReport
 from sagas.errors import Ambiguous
 from sagas.store.control import ControlItems
@@ -116,12 +119,7 @@ def _takeover_without_fence() -> Generator[None]:
 
 @_rule("5: undoing waits")
 def _undoing_does_not_wait() -> Generator[None]:
-    def never(state: SagaState, fact: Any, now: float) -> bool:
-        return False
-
-    with ExitStack() as stack:
-        for module in (arrivals, facts, rules):
-            stack.enter_context(patch.object(module, "waits", never))
+    with _in_place("waits", _no):
         yield
 
 
@@ -267,4 +265,81 @@ def _commit_ignores_the_cancel() -> Generator[None]:
         return (model.token == before.token) & (model.seq == before.seq)
 
     with patch.object(ControlItems, "_mine", mine):
+        yield
+
+
+@contextmanager
+def _in_place(name: str, other: Callable[..., Any]) -> Generator[None]:
+    """Put ``other`` in the place of a function of ``core.rules``, wherever it was imported."""
+    with ExitStack() as stack:
+        for module in (rules, facts, arrivals, committer):
+            if hasattr(module, name):
+                stack.enter_context(patch.object(module, name, other))
+        yield
+
+
+def _no(*given: Any) -> bool:
+    return False
+
+
+@_rule("6: there is an end to retries")
+def _retries_without_end() -> Generator[None]:
+    with _in_place("out_of_budget", _no):
+        yield
+
+
+@_rule("6: there is an end to retries of an undo")
+def _retries_of_undos_without_end() -> Generator[None]:
+    with _in_place("undo_out_of_budget", _no):
+        yield
+
+
+@_rule("8: a stale message revives nothing")
+def _any_message_revives() -> Generator[None]:
+    def revived(state: SagaState, event: ev.MessageArrived) -> Decision:
+        return Decision(replace(state, lease=event.lease, token=state.token + 1), Write(ev.Redriven()))
+
+    with patch.object(arrivals, "_dead_arrived", revived):
+        yield
+
+
+@_rule("9: what stalls while it is undone is given up")
+def _undoing_is_never_given_up() -> Generator[None]:
+    next_fact = rules.next_fact
+
+    def patient(plan: Plan, state: SagaState) -> ev.Fact | None:
+        fact = next_fact(plan, state)
+        return None if isinstance(fact, ev.RecoveryExhausted) and state.undoing else fact
+
+    with _in_place("next_fact", patient):
+        yield
+
+
+@_rule("9: what was given up and then undone is COMPENSATED")
+def _given_up_is_failed() -> Generator[None]:
+    next_undo = rules.next_undo
+
+    def failed(plan: Plan, state: SagaState) -> SagaState:
+        after = next_undo(plan, state)
+        given_up = after.over and state.recovery_exhausted and state.undoing
+        return replace(after, status=SagaStatus.COMPENSATION_FAILED) if given_up else after
+
+    with _in_place("next_undo", failed):
+        yield
+
+
+@_rule("11: what was lost is remembered")
+def _losses_are_forgotten() -> Generator[None]:
+    with_step = SagaState.with_step
+
+    def forgetful(state: SagaState, index: int, step: StepState) -> SagaState:
+        return with_step(state, index, replace(step, outcome_unknown=False))
+
+    with patch.object(SagaState, "with_step", forgetful):
+        yield
+
+
+@_rule("what completed is undone")
+def _nothing_is_undone() -> Generator[None]:
+    with _in_place("undoable", _no):
         yield

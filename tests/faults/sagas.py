@@ -16,6 +16,7 @@ _NOW = Retry.constant(max_retries=2, delay=0.0)
 _LATER = Retry.constant(max_retries=2, delay=3.0)
 _PARK = Retry.constant(max_retries=1, delay=3.0, on_exhausted=Exhausted.DEAD_LETTER)
 _HALT = Retry.constant(max_retries=1, delay=3.0, on_exhausted=Exhausted.FAIL)
+_ONCE = Retry.constant(max_retries=0, delay=0.0)
 LARGE = "x" * 20_000
 
 
@@ -156,6 +157,79 @@ class Started(Saga[Order], name="started"):
     @second.compensate(retry=_NOW)
     def undo_second(self, second: str | None, ctx: Context) -> None:
         STAGE.act("undo_second", ctx)
+
+
+class Plain(Saga[Order], name="plain", lock_expiry=timedelta(seconds=10)):
+    """Everything is tried once, under a lease that can be taken from one that only pauses."""
+
+    @step(retry=_ONCE, timeout=5)
+    def first(self, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return "done"
+
+    @first.compensate(retry=_ONCE)
+    def undo_first(self, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+    @step(retry=_ONCE, timeout=5)
+    def second(self, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        return "done"
+
+    @second.compensate(retry=_ONCE)
+    def undo_second(self, ctx: Context) -> None:
+        STAGE.act("undo_second", ctx)
+
+
+class Stuck(Saga[Order], name="stuck", lock_expiry=timedelta(seconds=10)):
+    """Likewise, and the second step's exhaustion is an operator's business."""
+
+    first = Plain.first
+    undo_first = Plain.undo_first
+
+    @step(retry=Retry.constant(max_retries=0, delay=0.0, on_exhausted=Exhausted.DEAD_LETTER), timeout=5)
+    def second(self, ctx: Context) -> None:
+        STAGE.act("second", ctx)
+
+
+class StartedBriefly(Started, name="started-briefly", lock_expiry=timedelta(seconds=10)):
+    """Likewise undone if it was only started."""
+
+
+class Impatient(Plain, name="impatient", lock_expiry=timedelta(seconds=10), max_recovery_attempts=1):
+    """One stall is forgiven, a second is not."""
+
+
+class Rash(Plain, name="rash", lock_expiry=timedelta(seconds=10), max_recovery_attempts=0):
+    """No stall is forgiven."""
+
+
+class WithoutFirst(Saga[Order], name="plain", version="2", lock_expiry=timedelta(seconds=10)):
+    """What a deployment left of :class:`Plain`."""
+
+    second = Plain.second
+    undo_second = Plain.undo_second
+
+
+class WithoutSecond(Saga[Order], name="plain", version="3", lock_expiry=timedelta(seconds=10)):
+    """Likewise."""
+
+    first = Plain.first
+    undo_first = Plain.undo_first
+
+
+class WithoutUndos(Saga[Order], name="plain", version="4", lock_expiry=timedelta(seconds=10)):
+    """Likewise."""
+
+    @step(retry=_ONCE, timeout=5)
+    def first(self, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return "done"
+
+    @step(retry=_ONCE, timeout=5)
+    def second(self, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        return "done"
 
 
 class Bulky(Saga[Order], name="bulky"):

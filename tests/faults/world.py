@@ -368,6 +368,7 @@ def rows_of(items: Iterable[dict[str, Any]], saga_id: str) -> Rows:
             "step": row.get("step", {}).get("S"),
             "attempt": int(row.get("attempt", {}).get("N", 0)),
             "at": epoch(row["at"]["S"]),
+            "error": row["details"]["M"].get("error", {}).get("M", {}).get("type", {}).get("S", ""),
         }
         for row in items
         if row["saga_id"]["S"] == saga_id

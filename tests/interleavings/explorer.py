@@ -27,6 +27,7 @@ class Story:
         fail: by step or undo: how many executions fail.
         reject: steps that are rejected.
         prompt: whether no time may pass: what disturbs it does not set it back.
+        other: another version of the saga type, which ``deploy`` puts in its place.
     """
 
     saga: type
@@ -34,6 +35,7 @@ class Story:
     fail: Mapping[str, int] = field(default_factory=dict[str, int])
     reject: frozenset[str] = frozenset()
     prompt: bool = False
+    other: type | None = None
 
 
 @dataclass(slots=True)
@@ -67,7 +69,7 @@ def explore(story: Story, *, stop: bool = False, most: int = 10_000_000) -> Expl
     """
     began, found = time.monotonic(), Exploration()
     with surroundings():
-        replay = Replay(story.saga, story.fail, story.reject)
+        replay = Replay(story.saga, story.fail, story.reject, story.other)
         with replay.installed():
             _walk(Moves(replay, story.budget), story, found, stop, most)
     found.runs, found.seconds = replay.runs, time.monotonic() - began

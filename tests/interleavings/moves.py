@@ -28,6 +28,7 @@ DISTURBANCES = (
     "retry",  # an operator grants another budget
     "compensate",  # an operator gives up
     "redrive",  # an operator redrives the dead letters
+    "deploy",  # the other version of the saga's code is deployed; what is under way goes on as it is
     "expiry",  # DynamoDB deletes the control item of a saga that is over
     "switch",  # a process is interrupted by another before it is done; as often as may be by default
 )
@@ -102,7 +103,8 @@ class Moves:
             return at
         if request.name == "effect":
             execution = Execution(**request.parameters)
-            wrong_start(execution, at.begun)
+            executions = self.replay.executions(execution.name, undo=execution.undo)
+            wrong_start(execution, at.begun, executions * self._budgets(at))
             at = at._replace(begun=at.begun | {execution})
         return at._replace(actors=tuple(sorted((*at.actors, actor))))
 
@@ -114,6 +116,22 @@ class Moves:
     def _workers(self, at: Snapshot) -> int:
         return sum(self.process(actor).kind == "worker" for actor in at.actors)
 
+    def happened(self, at: Snapshot, name: str) -> int:
+        """How often a disturbance has happened."""
+        place = DISTURBANCES.index(name)
+        return self._budget[place] - at.budget[place]
+
+    def _budgets(self, at: Snapshot) -> int:
+        """How many budgets of executions there can be: the first, and one for each time an operator asked, or asked
+        again because the process died."""
+        retried = self.happened(at, "retry")
+        again = self.happened(at, "crash") + self.happened(at, "late") if retried else 0
+        return 1 + retried + again + self.happened(at, "redrive")
+
+    def _process(self, at: Snapshot, kind: str, letter: Letter | None = None, number: int = 0) -> Process:
+        """What is started now, of the version that is deployed."""
+        return Process(kind, at.now, letter, number, self.happened(at, "deploy") % 2)
+
     # What a request does.
 
     def _effective(self, at: Snapshot, request: Request, actor: Actor | None) -> tuple[Snapshot, Answer]:
@@ -122,7 +140,8 @@ class Moves:
             number, answer = self.shelf.answer(request, at.tables)
             if number != at.tables:
                 letter = self.process(actor).letter if actor else None
-                wrong_write(self.replay.settings, self.shelf[at.tables], self.shelf[number], letter)
+                before, after = self.shelf[at.tables], self.shelf[number]
+                wrong_write(self.replay.settings, self.replay.patience, before, after, letter)
             return at._replace(tables=number), answer
         if request.name == "effect":
             if actor is not None:
@@ -168,6 +187,8 @@ class Moves:
         yield from self._deliveries(at)
         yield from self._visits(at)
         yield from self._by_people(at)
+        if spent := self._spent(at, "deploy"):
+            yield "the other version is deployed", lambda: spent
         yield from self._expired(at)
         yield from self._time(at)
 
@@ -294,7 +315,7 @@ class Moves:
         letter = next(letter for letter in at.mail.opened if letter.message_id == message_id)
         if letter.receives > _MOST_RECEIVES:
             return at._replace(mail=at.mail.bury(message_id))
-        return self._spawned(at, Process("worker", at.now, letter))
+        return self._spawned(at, self._process(at, "worker", letter))
 
     def _visits(self, at: Snapshot) -> Iterator[tuple[str, Act]]:
         if any(self.process(actor).kind.startswith("supervisor") for actor in at.actors):
@@ -309,12 +330,12 @@ class Moves:
 
     def _visited(self, at: Snapshot, kind: str) -> Snapshot:
         number = sum(at.budget) + 1  # a nonce of its own for each
-        return self._spawned(at, Process(kind, at.now, number=number))
+        return self._spawned(at, self._process(at, kind, number=number))
 
     def _by_people(self, at: Snapshot) -> Iterator[tuple[str, Act]]:
         for name, kind in _OPERATIONS.items():
             if spent := self._spent(at, name):
-                process = Process(kind.format(id=self.saga_id), at.now, number=50 + sum(at.budget))
+                process = self._process(at, kind.format(id=self.saga_id), number=50 + sum(at.budget))
                 yield from self._fused(
                     at, f"somebody asks for {name}", lambda spent=spent, process=process: self._spawned(spent, process)
                 )
@@ -340,7 +361,7 @@ class Moves:
 
     def _asked_again(self, at: Snapshot) -> Snapshot:
         later = at._replace(now=at.now + LIFETIME, unanswered=at.unanswered[1:])
-        return self._spawned(later, Process(at.unanswered[0], later.now, number=90))
+        return self._spawned(later, self._process(later, at.unanswered[0], number=90))
 
     def _moments(self, at: Snapshot) -> Iterator[float]:
         """When something begins to be possible, or ends."""

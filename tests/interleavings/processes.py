@@ -21,7 +21,7 @@ class Processes:
     def begun(self, process: Process) -> Actor:
         """Return a process that got no answer yet."""
         letter = process.letter
-        key = (process.kind, process.at, process.number, letter and (letter.receipt, letter.sent_at))
+        key = (process.kind, process.at, process.number, process.version, letter and (letter.receipt, letter.sent_at))
         if key not in self._numbers:
             self._numbers[key] = len(self._processes)
             self._processes.append(process)

@@ -45,12 +45,14 @@ class Process:
         at: when it was started.
         letter: the message a worker was given.
         number: tells processes of one kind and time apart.
+        version: which of the deployed versions it runs: 0, or 1 for the other one.
     """
 
     kind: str
     at: float
     letter: Letter | None = None
     number: int = 0
+    version: int = 0
 
     @property
     def deadline(self) -> float:
@@ -131,29 +133,33 @@ class _Clock:
 
 
 class Replay:
-    """Runs processes of one deployment on given answers.
+    """Runs processes of one service on given answers.
 
     Args:
         saga: the one saga type there is.
         fail: by step or undo: how many executions fail.
         reject: steps that are rejected.
+        other: another version of that type, which processes may be of.
     """
 
     def __init__(
-        self, saga: type[Any], fail: Mapping[str, int] | None = None, reject: frozenset[str] = frozenset()
+        self,
+        saga: type[Any],
+        fail: Mapping[str, int] | None = None,
+        reject: frozenset[str] = frozenset(),
+        other: type[Any] | None = None,
     ) -> None:
         self._fail, self._reject = fail or {}, reject
-        self.registry = Registry((saga,))
+        self._versions = [Registry((deployed,)) for deployed in (saga, other) if deployed]
+        self.registry = self._versions[0]
         definition = next(iter(self.registry)).definition
-        self.name = definition.name
-        queues = {self.name: {step.name: f"{self.name}-{step.name}" for step in definition.steps}}
+        self.name, self.patience = definition.name, definition.max_recovery_attempts
         self.settings = StoreSettings("one-sagas", "one-audit", "one-payloads", shards=1, region=REGION)
         self._clock = _Clock()
         self._logger = logging.getLogger("tests.interleavings")
         self._logger.addHandler(logging.NullHandler())
         self._logger.propagate = False
-        self._routes = Routes(_BASE, queues)
-        self.engine = self._deploy()
+        self.engine = self._deploy(0)
         self._history: History = ()
         self._asked: list[Request] = []
         self._kinds: dict[str, Callable[[Process], Any]] = {
@@ -190,9 +196,16 @@ class Replay:
         finally:
             self._tables = None
 
-    def _deploy(self) -> Engine:
+    def executions(self, step: str, *, undo: bool) -> int:
+        """Return how often a step or its undo may be executed in one budget."""
+        return self.registry.get(self.name).step(step).code(undo=undo).retry.executions
+
+    def _deploy(self, version: int) -> Engine:
         """An execution environment, which remembers nothing yet."""
-        return build_engine(self.registry, self.settings, self._routes, clock=self._clock, logger=self._logger)
+        registry = self._versions[version]
+        steps = [step.name for step in registry.get(self.name).definition.steps]
+        routes = Routes(_BASE, {self.name: {step: f"{self.name}-{step}" for step in steps}})
+        return build_engine(registry, self.settings, routes, clock=self._clock, logger=self._logger)
 
     def next(self, process: Process, history: History, known: tuple[Request, ...]) -> Request | None:
         """Return the next request of a process; ``None`` when it has ended.
@@ -205,7 +218,7 @@ class Replay:
         self.runs += 1
         self._history, self._asked = history, []
         self._clock.begin(process)
-        self.engine = self._deploy()
+        self.engine = self._deploy(process.version)
         try:
             with suppress(SagaError):
                 self._kinds.get(process.kind, self._operate)(process)

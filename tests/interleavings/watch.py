@@ -18,12 +18,19 @@ class Violation(Exception):
     """Something happened that must not."""
 
 
-def wrong_start(execution: Execution, begun: frozenset[Execution]) -> None:
+def wrong_start(execution: Execution, begun: frozenset[Execution], most: int) -> None:
     """Look at user code that begins.
 
+    Args:
+        execution: which.
+        begun: those before it.
+        most: how many are allowed.
+
     Raises:
-        Violation: another execution had the same number, or another key.
+        Violation: it is one too many, or another had the same number, or another key.
     """
+    if execution.attempt > most:
+        raise Violation(f"execution {execution.attempt} of {execution.name} begins, {most} are allowed")
     for other in begun:
         same = (other.name, other.undo) == (execution.name, execution.undo)
         if same and other.attempt_key == execution.attempt_key:
@@ -32,11 +39,14 @@ def wrong_start(execution: Execution, begun: frozenset[Execution]) -> None:
             raise Violation(f"{execution.name} was given the keys {other.key} and {execution.key}")
 
 
-def wrong_write(settings: StoreSettings, before: MemoryTables, after: MemoryTables, letter: Letter | None) -> None:
+def wrong_write(
+    settings: StoreSettings, patience: int, before: MemoryTables, after: MemoryTables, letter: Letter | None
+) -> None:
     """Look at a write.
 
     Args:
         settings: the tables' names.
+        patience: after how many stalls the saga is to be given up.
         before: the tables before it.
         after: the tables after it.
         letter: the message at hand, if the writer has one.
@@ -52,6 +62,8 @@ def wrong_write(settings: StoreSettings, before: MemoryTables, after: MemoryTabl
     if any("status" not in row for row in rows if "#" not in row["saga_id"]["S"]):
         raise Violation("a control item came into being that is none")
     old, new = _item(before, settings.sagas_table), _item(after, settings.sagas_table)
+    if _number(new, "recovery_attempts") > patience + 1:
+        raise Violation("it stalls beyond its patience, and is not given up")
     if old != new:
         for wrong in (*_pointer(old, new, entries), *_claim(old, new, entries, letter)):
             raise Violation(wrong)

@@ -141,11 +141,7 @@ def _journal(harbour: Harbour) -> Mapping[str, Rows]:
 
 
 def _more(item: Mapping[str, Any]) -> dict[str, str]:
-    error: dict[str, Any] = item.get("details", {}).get("M", {}).get("error", {}).get("M", {})
-    return {
-        "payload_ref": item.get("payload_ref", {}).get("S", ""),
-        "error": error.get("type", {}).get("S", ""),
-    }
+    return {"payload_ref": item.get("payload_ref", {}).get("S", "")}
 
 
 def _executions(harbour: Harbour) -> Mapping[str, list[Began]]:

@@ -157,8 +157,9 @@ def test_what_is_in_doubt_may_stand_if_the_saga_says_so() -> None:
 def _journal() -> Rows:
     actions = (("SagaStarted", "PENDING", None), ("StepCompleted", "RUNNING", "reserve"))
     last = ("StepCompleted", "COMPLETED", "charge")
+    same: dict[str, object] = {"attempt": 1, "payload_ref": None, "error": ""}
     return [
-        {"seq": seq, "token": seq, "action": action, "status": status, "step": step, "attempt": 1, "payload_ref": None}
+        same | {"seq": seq, "token": seq, "action": action, "status": status, "step": step}
         for seq, (action, status, step) in enumerate((*actions, last), start=1)
     ]
 
