@@ -11,7 +11,7 @@ import boto3
 
 from sagas.authoring.codec import encode
 from sagas.authoring.saga import Saga, definition_of
-from sagas.client.aws import connect, open_session
+from sagas.aws import CALLER, connect, open_session
 from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive
 from sagas.client.places import Places, local_places, stack_places
 from sagas.client.staleness import Judge
@@ -376,7 +376,7 @@ class SagaClient:
             raise SagaError("this client does not know the queues; SagaClient.from_stack and SagaClient.local do")
         if name not in places.dead_letter_queues:
             raise NotFound(f"there is no saga named {name!r} here")
-        sqs = connect(self._session, "sqs", self.region, places.endpoint_url)
+        sqs = connect("sqs", CALLER, region=self.region, endpoint_url=places.endpoint_url, session=self._session)
         return DeadLetterQueue(sqs, places.dead_letter_queues[name], places.queues.get(name, {}))
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sagas.client.aws import code_of, translated
+from sagas.aws import code_of, translated
 from sagas.core.times import iso
 from sagas.errors import SagaError
 

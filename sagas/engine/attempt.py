@@ -27,8 +27,8 @@ from sagas.errors import Rejected, Unavailable
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
 from sagas.store.entries import details_of
-from sagas.store.faults import Fenced
 from sagas.store.journal import Journal
+from sagas.store.outcomes import Fenced
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.ports import ControlStore, Observer
 from sagas.store.entries import Entry, details_of, fact_of
-from sagas.store.faults import CancelWon, Fenced, Refused
 from sagas.store.journal import Journal
+from sagas.store.outcomes import CancelWon, Fenced, Refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, cast
-
-import boto3
-from botocore.config import Config
+from typing import Any
 
 from sagas.authoring.context import object_key
 from sagas.engine.clock import Clock
@@ -21,10 +17,10 @@ _CANCEL_CHECK = 4.0
 """Seconds for which the answer to "was it cancelled?" is good; the contract allows five."""
 
 
-@lru_cache(maxsize=64)
 def _client(service: str) -> Any:
-    config = Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 4, "mode": "standard"})
-    return cast("Any", boto3).client(service, config=config)
+    from sagas.aws import STEPS, connect  # not at the top: a saga that runs in process loads no boto3
+
+    return connect(service, STEPS)
 
 
 def _never() -> bool:

@@ -15,7 +15,7 @@ from sagas.engine.reader import Reader
 from sagas.engine.rescue import Rescue
 from sagas.errors import Conflict, InvalidRequest, Problem, Unavailable
 from sagas.store.control import ControlItems
-from sagas.store.faults import Fenced
+from sagas.store.outcomes import Fenced
 
 _TRIES = 5
 _MOST_PROBLEMS = 1_000

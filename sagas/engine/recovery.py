@@ -12,9 +12,9 @@ from sagas.engine.registry import Registry
 from sagas.engine.rescue import Rescue
 from sagas.errors import NotFound, SagaError
 from sagas.store.control import ControlItems
-from sagas.store.faults import Fenced
 from sagas.store.listing import IndexPosition, Listing
 from sagas.store.mapping import due_at
+from sagas.store.outcomes import Fenced
 
 SUPERVISOR = "supervisor"
 _LONGEST_LIST = 10_000

@@ -20,8 +20,8 @@ from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType, plan_for
 from sagas.errors import InvalidRequest, NotFound, Problem, Unavailable
 from sagas.messaging.message import Message
-from sagas.store.faults import Fenced
 from sagas.store.idempotency import ClaimRecord
+from sagas.store.outcomes import Fenced
 
 _ROUNDS = 200
 """A message is looked at again after each thing done for it; more often than this it is left to its queue."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from sagas.core.breaker import BreakerState
 from sagas.core.times import epoch, iso
-from sagas.store.faults import Refused, translated
+from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
 
@@ -23,11 +23,10 @@ class BreakerItems:
             Unavailable: the store is out of reach.
         """
         model = self._tables.breaker
-        with translated():
-            try:
-                return _state_of(model.get(_key(saga, step), consistent_read=True))
-            except model.DoesNotExist:
-                return BreakerState()
+        try:
+            return _state_of(model.get(_key(saga, step), consistent_read=True))
+        except model.DoesNotExist:
+            return BreakerState()
 
     def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> bool:
         """Write ``after``, whose revision is new, in place of ``before``.
@@ -44,8 +43,7 @@ class BreakerItems:
         unseen = model.saga_id.does_not_exist()
         condition = model.revision == before.revision if before.revision else unseen
         try:
-            with translated():
-                self._item(saga, step, after).save(condition=condition)
+            self._item(saga, step, after).save(condition=condition)
         except Refused:
             return self.get(saga, step).revision == after.revision
         return True

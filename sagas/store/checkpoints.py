@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from sagas.core.states import SagaStatus
 from sagas.core.times import epoch, iso
-from sagas.store.faults import translated
 from sagas.store.tables import Tables
 
 _ASKED = ["saga_id", "saga", "status", "attention"]  # PynamoDB takes no tuple
@@ -50,11 +49,10 @@ class Checkpoints:
             Unavailable: the table is out of reach.
         """
         model = self._tables.checkpoint
-        with translated():
-            try:
-                item = model.get(_key(saga), consistent_read=True)
-            except model.DoesNotExist:
-                return Checkpoint()
+        try:
+            item = model.get(_key(saga), consistent_read=True)
+        except model.DoesNotExist:
+            return Checkpoint()
         return Checkpoint(item.start_after or "", _time(item.began_at), _time(item.finished_at))
 
     def put(self, saga: str, checkpoint: Checkpoint) -> None:
@@ -69,8 +67,7 @@ class Checkpoints:
             began_at=_text(checkpoint.began_at),
             finished_at=_text(checkpoint.finished_at),
         )
-        with translated():
-            item.save()
+        item.save()
 
 
 class SagaSummaries:
@@ -88,11 +85,8 @@ class SagaSummaries:
             Unavailable: the table is out of reach.
         """
         model = self._tables.control
-        with translated():
-            items = model.batch_get(saga_ids, consistent_read=True, attributes_to_get=_ASKED)
-            return {
-                item.saga_id: SagaSummary(item.saga, SagaStatus(item.status), bool(item.attention)) for item in items
-            }
+        items = model.batch_get(saga_ids, consistent_read=True, attributes_to_get=_ASKED)
+        return {item.saga_id: SagaSummary(item.saga, SagaStatus(item.status), bool(item.attention)) for item in items}
 
 
 def _key(saga: str) -> str:

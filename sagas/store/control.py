@@ -10,9 +10,9 @@ from sagas.core.states import Lease, Progress, SagaState, SagaStatus, StepStatus
 from sagas.core.times import iso
 from sagas.errors import SagaError
 from sagas.store.entries import Entry
-from sagas.store.faults import CancelWon, Fenced, Refused, translated
 from sagas.store.journal import Journal
 from sagas.store.mapping import attributes_of, progress_of, shard_of, state_of, step_of
+from sagas.store.outcomes import CancelWon, Fenced, Refused
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
@@ -31,16 +31,14 @@ class ControlItems:
     def get(self, saga_id: str) -> SagaState | None:
         """Return the saga as it is, by a consistent read; ``None`` if there is none."""
         model = self._tables.control
-        with translated():
-            try:
-                return state_of(model.get(saga_id, consistent_read=True))
-            except model.DoesNotExist:
-                return None
+        try:
+            return state_of(model.get(saga_id, consistent_read=True))
+        except model.DoesNotExist:
+            return None
 
     def get_many(self, saga_ids: list[str]) -> dict[str, SagaState]:
         """Return those sagas that exist."""
-        with translated():
-            found = [state_of(item) for item in self._tables.control.batch_get(saga_ids)] if saga_ids else []
+        found = [state_of(item) for item in self._tables.control.batch_get(saga_ids)] if saga_ids else []
         return {state.saga_id: state for state in found}
 
     def create(self, state: SagaState, stale_after: float) -> bool:
@@ -49,8 +47,7 @@ class ControlItems:
         values["steps"] = [step_of(step) for step in state.steps]
         item = self._tables.control(saga_id=state.saga_id, **{k: v for k, v in values.items() if v is not None})
         try:
-            with translated():
-                item.save(condition=self._tables.control.saga_id.does_not_exist())
+            item.save(condition=self._tables.control.saga_id.does_not_exist())
         except Refused:
             return False
         return True
@@ -128,8 +125,7 @@ class ControlItems:
             model.act_until.set(iso(lease.act_until)),
         ]
         try:
-            with translated():
-                item.update(actions=[*actions, *hold], condition=condition)
+            item.update(actions=[*actions, *hold], condition=condition)
         except Refused:
             return self._own_claim(saga_id, lease)
         return state_of(item)
@@ -184,7 +180,7 @@ class ControlItems:
         actions = self._actions(before, after, stale_after)
         item = journal.item(entry)
         try:
-            with translated(), TransactWrite(connection=self._tables.connection) as transaction:
+            with TransactWrite(connection=self._tables.connection) as transaction:
                 transaction.save(item, condition=journal.vacant)
                 transaction.update(model(before.saga_id), actions, condition=self._mine(before, after))
         except Refused:
@@ -233,8 +229,7 @@ class ControlItems:
             flag += [model.open_shard.set(str(shard)), model.due.set(iso(after.cancel_requested_at))]
         condition = model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
         try:
-            with translated():
-                model(before.saga_id).update(actions=flag, condition=condition)
+            model(before.saga_id).update(actions=flag, condition=condition)
         except Refused:
             return False
         return True
@@ -243,8 +238,7 @@ class ControlItems:
         """Have the supervisor look again at ``due``, if it still is to look at what it saw; ``False`` if not."""
         model = self._tables.control
         try:
-            with translated():
-                model(saga_id).update(actions=[model.due.set(iso(due))], condition=model.due == seen)
+            model(saga_id).update(actions=[model.due.set(iso(due))], condition=model.due == seen)
         except Refused:
             return False
         return True
@@ -255,8 +249,7 @@ class ControlItems:
         condition = (model.token == state.token) & (model.seq == state.seq)
         action = model.recovery_attempts.set(attempts) if attempts else model.recovery_attempts.remove()
         try:
-            with translated():
-                model(state.saga_id).update(actions=[action], condition=condition)
+            model(state.saga_id).update(actions=[action], condition=condition)
         except Refused:
             return False
         return True
@@ -278,16 +271,14 @@ class ControlItems:
             raise SagaError("only a lease that is held can be extended")
         mine = (model.lease_owner == lease.owner) & (model.token == state.token) & (model.seq == state.seq)
         try:
-            with translated():
-                model(state.saga_id).update(actions=actions, condition=mine)
+            model(state.saga_id).update(actions=actions, condition=mine)
         except Refused:
             return False
         return True
 
     def _update(self, before: SagaState, after: SagaState, condition: Any, stale_after: float) -> None:
         actions = self._actions(before, after, stale_after)
-        with translated():
-            self._tables.control(before.saga_id).update(actions=actions, condition=condition)
+        self._tables.control(before.saga_id).update(actions=actions, condition=condition)
 
     def _actions(self, before: SagaState, after: SagaState, stale_after: float) -> list[Any]:
         """What an update must set and remove to get from one state to the other.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.core.times import epoch, iso
-from sagas.store.faults import Refused, translated
+from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
 _GOOD_FOR = 5.0
@@ -78,11 +78,10 @@ class Definitions:
 
     def _read(self, name: str) -> Activity:
         model = self._tables.definition
-        with translated():
-            try:
-                item = model.get(_key(name), consistent_read=True)
-            except model.DoesNotExist:
-                return Activity()
+        try:
+            item = model.get(_key(name), consistent_read=True)
+        except model.DoesNotExist:
+            return Activity()
         return _activity_of(item)
 
     def put(self, name: str, activity: Activity) -> None:
@@ -94,8 +93,7 @@ class Definitions:
             changed_by=activity.changed_by or None,
             changed_at=iso(activity.changed_at),
         )
-        with translated():
-            item.save()
+        item.save()
         self._cache.pop(name, None)
 
     def count_failure(self, name: str, failed: FailedSaga) -> Activity | None:
@@ -141,8 +139,7 @@ class Definitions:
     def _update(self, name: str, actions: list[Any], condition: Any) -> Activity | None:
         item = self._tables.definition(_key(name))
         try:
-            with translated():
-                item.update(actions=actions, condition=condition)
+            item.update(actions=actions, condition=condition)
         except Refused:
             return None
         finally:

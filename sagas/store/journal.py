@@ -8,7 +8,7 @@ from typing import Any
 
 from sagas.core.times import epoch, iso
 from sagas.store.entries import Entry
-from sagas.store.faults import Fenced, Refused, translated
+from sagas.store.outcomes import Fenced, Refused
 from sagas.store.payloads import Payloads
 from sagas.store.tables import Tables
 
@@ -61,8 +61,7 @@ class Journal:
             Unavailable: nothing was written.
         """
         try:
-            with translated():
-                self.item(entry).save(condition=self.vacant)
+            self.item(entry).save(condition=self.vacant)
         except Refused:
             return self.occupant(entry)
         return entry
@@ -83,8 +82,7 @@ class Journal:
         keys = [(saga_id, seq) for seq in sorted(set(seqs))]
         if not keys:
             return {}
-        with translated():
-            items = list(self._tables.entry.batch_get(keys, consistent_read=True))
+        items = list(self._tables.entry.batch_get(keys, consistent_read=True))
         return {entry.seq: entry for entry in map(self._entry, items)}
 
     def history(self, saga_id: str, *, after: int = 0, up_to: int, limit: int | None = None) -> list[Entry]:
@@ -99,8 +97,7 @@ class Journal:
         if up_to <= after:
             return []
         within = self._tables.entry.seq.between(after + 1, up_to)
-        with translated():
-            items = list(self._tables.entry.query(saga_id, within, consistent_read=True, limit=limit))
+        items = list(self._tables.entry.query(saga_id, within, consistent_read=True, limit=limit))
         return [self._entry(item, fetch=False) for item in items]
 
     def load(self, entry: Entry) -> Entry:

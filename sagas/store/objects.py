@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from sagas.aws import STEPS, code_of, connect, translated
 from sagas.errors import SagaError
-from sagas.store.faults import translated
 from sagas.store.settings import StoreSettings
 
 PAGE = 1_000
@@ -44,9 +42,7 @@ class Page:
 
 def connect_s3(settings: StoreSettings) -> Any:
     """Return a client of S3 for the region and endpoint of the store."""
-    config = Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 4, "mode": "standard"})
-    connect = cast("Any", boto3).client
-    return connect("s3", config=config, region_name=settings.region, endpoint_url=settings.endpoint_url)
+    return connect("s3", STEPS, region=settings.region, endpoint_url=settings.endpoint_url)
 
 
 class Objects:
@@ -69,7 +65,7 @@ class Objects:
             SagaError: there is no such bucket, or it may not be listed.
         """
         more = {"StartAfter": start_after} if start_after else {}
-        with translated():
+        with translated("S3"):
             answer = self._client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=PAGE, **more)
         return Page(tuple(_listed(item) for item in answer.get("Contents", ())), not answer.get("IsTruncated"))
 
@@ -84,7 +80,7 @@ class Objects:
             SagaError: the whole request was refused.
         """
         request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
-        with translated():
+        with translated("S3"):
             answer = self._client.delete_objects(Bucket=self.bucket, Delete=request)
         return {error["Key"]: str(error.get("Code", "unknown")) for error in answer.get("Errors", ())}
 
@@ -100,13 +96,13 @@ class Objects:
         source = {"Bucket": self.bucket, "Key": listed.key}
         copy = self._client.copy_object if listed.size <= _LARGEST_COPY else self._copy_in_parts
         try:
-            with translated():
+            with translated("S3"):
                 copy(CopySource=source, Bucket=self.bucket, Key=f"{prefix}{listed.key}")
         except SagaError as error:
-            code = _code(error)
-            if code is None:
+            cause = error.__cause__
+            if type(error) is not SagaError or not isinstance(cause, ClientError):
                 raise
-            return code
+            return code_of(cause)  # S3's own verdict on the object, which would be the same a moment later
         return ""
 
     def _copy_in_parts(self, *, CopySource: dict[str, str], Bucket: str, Key: str) -> None:  # noqa: N803 - boto3's names
@@ -117,12 +113,3 @@ def _listed(item: dict[str, Any]) -> Listed:
     return Listed(
         item["Key"], int(item["Size"]), str(item.get("ETag", "")).strip('"'), item["LastModified"].timestamp()
     )
-
-
-def _code(error: SagaError) -> str | None:
-    """S3's own verdict on the object; ``None`` when it gave none that would be the same a moment later."""
-    cause = error.__cause__
-    if type(error) is not SagaError or not isinstance(cause, ClientError):
-        return None
-    answer: dict[str, Any] = getattr(cause, "response", {})
-    return str(answer.get("Error", {}).get("Code", ""))

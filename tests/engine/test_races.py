@@ -24,7 +24,7 @@ from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
 from sagas.store.entries import Entry
-from sagas.store.faults import Fenced
+from sagas.store.outcomes import Fenced
 from tests.store.conftest import STALE_AFTER, Store, connect
 from tests.store.states import NOW, lease, new_id, saga
 from tests.support.aws import LambdaContext, client

@@ -16,8 +16,8 @@ from sagas.engine.recovery import Recovery, RecoveryReport
 from sagas.errors import Ambiguous
 from sagas.store.control import ControlItems
 from sagas.store.entries import Entry
-from sagas.store.faults import Fenced, Refused, translated
 from sagas.store.journal import Journal
+from sagas.store.outcomes import Fenced, Refused
 
 Off = Callable[[], AbstractContextManager[Any]]
 
@@ -145,7 +145,7 @@ def _items_created_by_updates() -> Generator[None]:
         flag = model.cancel_requested_at.set(iso(after.cancel_requested_at))
         if request(self, before, after):
             return True
-        with suppress(Refused), translated():
+        with suppress(Refused):
             model(before.saga_id).update(actions=[flag], condition=model.status.does_not_exist())
         return False
 
@@ -209,7 +209,7 @@ def _own_entries_not_recognised() -> Generator[None]:
 @_rule("2: a predecessor's entry is adopted")
 def _entries_not_adopted() -> Generator[None]:
     def put(self: Any, entry: Entry) -> Entry:
-        with suppress(Refused), translated():
+        with suppress(Refused):
             self.item(entry).save(condition=self.vacant)
         return entry
 
