@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from botocore.exceptions import ClientError
@@ -10,6 +11,9 @@ from pynamodb.connection import Connection
 from sagas.aws import HOT, code_of, connect, translated
 from sagas.errors import Ambiguous, Unavailable
 from sagas.store.outcomes import Refused
+
+_PAGE = 100
+"""Items that one BatchGetItem asks for at most."""
 
 
 class SharedConnection(Connection):
@@ -55,3 +59,25 @@ class SharedConnection(Connection):
                         raise Refused("the transaction's condition failed") from error
                     raise Unavailable("DynamoDB TransactWriteItems: conflict") from error
                 raise
+
+    def get_many(
+        self, table: str, keys: Sequence[dict[str, Any]], *, consistent: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the items with these keys that exist, in any order, asking for up to 100 at a time.
+
+        What DynamoDB leaves unprocessed is asked for again.
+
+        Args:
+            table: its name.
+            keys: in DynamoDB's own JSON, none twice.
+            consistent: whether to read what was just written; at twice the price.
+
+        Raises:
+            Ambiguous, Unavailable, SagaError: as :meth:`dispatch`.
+        """
+        left = list(keys)
+        while left:
+            asked = {"Keys": left[:_PAGE]} | ({"ConsistentRead": True} if consistent else {})
+            answer = self.dispatch("BatchGetItem", {"RequestItems": {table: asked}})
+            yield from answer["Responses"].get(table, ())
+            left = answer.get("UnprocessedKeys", {}).get(table, {}).get("Keys", []) + left[_PAGE:]
