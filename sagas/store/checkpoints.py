@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from sagas.core.states import SagaStatus
 from sagas.core.times import epoch, iso
+from sagas.formats import check_format
+from sagas.store.mapping import known
 from sagas.store.tables import Tables
 
-_ASKED = ["saga_id", "saga", "status", "attention"]  # PynamoDB takes no tuple
+_ASKED = ["saga_id", "format", "saga", "status", "attention"]  # PynamoDB takes no tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +84,15 @@ class SagaSummaries:
         What DynamoDB leaves unprocessed is asked for again.
 
         Raises:
+            NewerFormat: a newer version wrote one of them.
             Unavailable: the table is out of reach.
         """
-        model = self._tables.control
-        items = model.batch_get(saga_ids, consistent_read=True, attributes_to_get=_ASKED)
-        return {item.saga_id: SagaSummary(item.saga, SagaStatus(item.status), bool(item.attention)) for item in items}
+        found: dict[str, SagaSummary] = {}
+        for item in self._tables.control.batch_get(saga_ids, consistent_read=True, attributes_to_get=_ASKED):
+            what = f"saga {item.saga_id}"
+            check_format(item.format, what)
+            found[item.saga_id] = SagaSummary(item.saga, known(SagaStatus, item.status, what), bool(item.attention))
+        return found
 
 
 def _key(saga: str) -> str:

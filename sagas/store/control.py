@@ -10,6 +10,7 @@ from typing import Any
 from sagas.core.states import Lease, Progress, SagaState, SagaStatus, StepStatus
 from sagas.core.times import iso
 from sagas.errors import SagaError
+from sagas.formats import FORMAT
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 from sagas.store.mapping import Item, attributes_of, item_of, number_in, progress_of, shard_of, state_of
@@ -21,6 +22,8 @@ _FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
 _STATUSES = attributes_of({f":{status}": status.value for status in (*SagaStatus, *StepStatus)})
 _IN_TIME = "(attribute_not_exists({0}) OR {0} <= :now)"
 """What waits until a time may go on: there is none, or it has passed."""
+_READABLE = "(attribute_not_exists(#format) OR #format <= :known_format)"
+"""What a newer version wrote is left to it."""
 
 
 class ControlItems:
@@ -77,6 +80,10 @@ class ControlItems:
 
         Returns:
             The state after it; ``None`` when the state does not allow it.
+
+        Raises:
+            NewerFormat: a newer version wrote the item; so does every method that reads one.
+            Ambiguous: no answer; likewise everywhere.
         """
         step = f"#steps[{index}]"
         allowed = [
@@ -120,6 +127,7 @@ class ControlItems:
             "#cursor = :index",
             "#dispatch = :dispatch",  # rule 8: a message with another number is stale
             _IN_TIME.format("#not_before"),
+            _READABLE,
             *allowed,
         ]
         if name is not None:
@@ -135,6 +143,7 @@ class ControlItems:
                 ":index": index,
                 ":dispatch": dispatch,
                 ":now": iso(now),
+                ":known_format": FORMAT,
                 ":name": name,
                 ":zero": 0,
                 ":one": 1,
@@ -162,7 +171,7 @@ class ControlItems:
         Returns:
             Whether it was taken; a write of this same claim whose answer was lost counts.
         """
-        condition = "#token = :seen_token AND #seq = :seen_seq"
+        condition = f"{_READABLE} AND #token = :seen_token AND #seq = :seen_seq"
         # Rule 4: who takes an expired lease takes the one it saw, which no heartbeat has extended since.
         condition += (
             " AND #lease_owner = :seen_owner AND #lease_expires_at = :seen_expiry"
@@ -336,6 +345,7 @@ def _seen(state: SagaState) -> Item:
     lease = state.lease
     return attributes_of(
         {
+            ":known_format": FORMAT,
             ":seen_token": state.token,
             ":seen_seq": state.seq,
             ":seen_owner": lease and lease.owner,

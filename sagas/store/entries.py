@@ -9,6 +9,9 @@ from sagas.core import events as ev
 from sagas.core.states import DeadLetter
 from sagas.core.times import epoch, iso
 
+ACTIONS = frozenset({"SagaStarted", *ev.FACTS})
+"""What entries of this version may record."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

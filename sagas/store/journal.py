@@ -9,9 +9,10 @@ from typing import Any, cast
 from pynamodb.pagination import ResultIterator
 
 from sagas.core.times import epoch, iso
+from sagas.formats import FORMAT, NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
-from sagas.store.entries import Entry
-from sagas.store.mapping import Item, attributes_of, text_in
+from sagas.store.entries import ACTIONS, Entry
+from sagas.store.mapping import Item, attributes_of, number_in, text_in
 from sagas.store.outcomes import Fenced, Refused
 from sagas.store.payloads import Payloads
 from sagas.store.tables import Tables
@@ -37,6 +38,7 @@ class Journal:
             {
                 "saga_id": entry.saga_id,
                 "seq": entry.seq,
+                "format": FORMAT,
                 "at": iso(entry.at),
                 "saga": entry.saga,
                 "action": entry.action,
@@ -115,16 +117,25 @@ class Journal:
 
 
 def _entry_of(item: Item) -> Entry:
-    """The entry an item holds; a payload that was stored aside is named in its details."""
+    """The entry an item holds; a payload that was stored aside is named in its details.
+
+    Raises:
+        NewerFormat: a newer version wrote it.
+    """
+    saga_id, seq, action = item["saga_id"]["S"], int(item["seq"]["N"]), item["action"]["S"]
+    what = f"entry {seq} of saga {saga_id}"
+    check_format(number_in(item, "format"), what)
+    if action not in ACTIONS:
+        raise NewerFormat(what)
     details: dict[str, Any] = unpacked(item["details"]) if "details" in item else {}
     if "payload_ref" in item:
         details["payload_ref"] = item["payload_ref"]["S"]
     return Entry(
-        saga_id=item["saga_id"]["S"],
-        seq=int(item["seq"]["N"]),
+        saga_id=saga_id,
+        seq=seq,
         at=epoch(item["at"]["S"]),
         saga=item["saga"]["S"],
-        action=item["action"]["S"],
+        action=action,
         step=item["step"]["S"] if "step" in item else None,
         attempt=int(item["attempt"]["N"]) if "attempt" in item else None,
         status=item["status"]["S"],

@@ -9,14 +9,17 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from sagas.core.rules import patient_until
 from sagas.core.states import OVER, DeadLetter, Lease, Progress, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
+from sagas.formats import FORMAT, NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
 from sagas.store.settings import StoreSettings
 
+Known = TypeVar("Known", bound=StrEnum)
 Item = dict[str, Any]
 """An item, or a map in one: DynamoDB's JSON of its attributes, by name."""
 
@@ -51,6 +54,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     item = attributes_of(
         {
             "saga_id": state.saga_id,
+            "format": FORMAT,
             "saga": state.saga,
             "version": state.version,
             "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
@@ -152,15 +156,21 @@ def _time_in(item: Item, name: str) -> float:
 
 
 def state_of(item: Item) -> SagaState:
-    """Return the state that a control item holds."""
+    """Return the state that a control item holds.
+
+    Raises:
+        NewerFormat: a newer version wrote it.
+    """
     saga_id, owner = item["saga_id"]["S"], text_in(item, "lease_owner")
+    what = f"saga {saga_id}"
+    check_format(number_in(item, "format"), what)
     return SagaState(
         saga_id=saga_id,
         saga=item["saga"]["S"],
         version=item["version"]["S"],
         correlation_id=text_in(item, "correlation_id") or saga_id,
-        status=SagaStatus(item["status"]["S"]),
-        steps=tuple(_step_in(step["M"]) for step in item["steps"]["L"]),
+        status=known(SagaStatus, item["status"]["S"], what),
+        steps=tuple(_step_in(step["M"], what) for step in item["steps"]["L"]),
         cursor=int(item["cursor"]["N"]),
         seq=int(item["seq"]["N"]),
         token=int(item["token"]["N"]),
@@ -186,6 +196,18 @@ def state_of(item: Item) -> SagaState:
     )
 
 
+def known(kind: type[Known], text: str, what: str) -> Known:
+    """Return what ``text`` names.
+
+    Raises:
+        NewerFormat: it names nothing that this version knows.
+    """
+    try:
+        return kind(text)
+    except ValueError:
+        raise NewerFormat(what) from None
+
+
 def _dead_in(item: Item) -> DeadLetter | None:
     if "dead" not in item:
         return None
@@ -200,10 +222,10 @@ def _progress_in(item: Item) -> Progress | None:
     return Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"]))
 
 
-def _step_in(item: Item) -> StepState:
+def _step_in(item: Item, what: str) -> StepState:
     return StepState(
         name=item["name"]["S"],
-        status=StepStatus(item["status"]["S"]),
+        status=known(StepStatus, item["status"]["S"], what),
         attempts=number_in(item, "attempts"),
         attempts_at_grant=number_in(item, "granted"),
         undo_attempts=number_in(item, "undo_attempts"),

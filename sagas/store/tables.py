@@ -82,6 +82,7 @@ def _control(settings: StoreSettings) -> type[Model]:
 
         Meta = _meta(settings.sagas_table)
         saga_id = UnicodeAttribute(hash_key=True)
+        format = NumberAttribute(null=True)
         saga = UnicodeAttribute()
         version = UnicodeAttribute()
         correlation_id = UnicodeAttribute(null=True)
@@ -128,6 +129,7 @@ def _entry(settings: StoreSettings) -> type[Model]:
         Meta = _meta(settings.audit_table)
         saga_id = UnicodeAttribute(hash_key=True)
         seq = NumberAttribute(range_key=True)
+        format = NumberAttribute(null=True)
         at = UnicodeAttribute()
         saga = UnicodeAttribute()
         action = UnicodeAttribute()

@@ -8,6 +8,7 @@ from pynamodb.expressions.update import Update
 
 from sagas.core.states import DeadLetter, Lease, Progress, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
+from sagas.formats import FORMAT
 from sagas.store.entries import Entry
 from sagas.store.mapping import ATTENTION, due_at, shard_of
 from sagas.store.settings import StoreSettings
@@ -35,6 +36,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     """A state as DynamoDB has it, without what only the store adds: when it is due, and when it expires."""
     dead = state.dead
     values: dict[str, Any] = {
+        "format": FORMAT,
         "saga": state.saga,
         "version": state.version,
         "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
@@ -129,6 +131,7 @@ def entry_item(tables: Tables, entry: Entry) -> dict[str, Any]:
     return tables.entry(
         saga_id=entry.saga_id,
         seq=entry.seq,
+        format=FORMAT,
         at=iso(entry.at),
         saga=entry.saga,
         action=entry.action,
@@ -214,12 +217,18 @@ def _free(tables: Tables, index: int, dispatch: int, now: float, name: str | Non
         & (model.cursor == index)
         & (model.dispatch == dispatch)
         & _passed(model.not_before, now)
+        & _readable(tables)
     )
     return condition if name is None else condition & (model.steps[index].name == name)
 
 
 def _passed(attribute: Any, now: float) -> Any:
     return attribute.does_not_exist() | (attribute <= iso(now))
+
+
+def _readable(tables: Tables) -> Any:
+    model = tables.control
+    return model.format.does_not_exist() | (model.format <= FORMAT)
 
 
 def _held(tables: Tables, lease: Lease) -> list[Any]:
@@ -235,7 +244,7 @@ def _held(tables: Tables, lease: Lease) -> list[Any]:
 def claim(tables: Tables, before: SagaState) -> Any:
     """Condition of a claim of what was read."""
     model, lease = tables.control, before.lease
-    condition = (model.token == before.token) & (model.seq == before.seq)
+    condition = (model.token == before.token) & (model.seq == before.seq) & _readable(tables)
     if lease is None:
         return condition & model.lease_owner.does_not_exist()
     return condition & (model.lease_owner == lease.owner) & (model.lease_expires_at == iso(lease.expires_at))

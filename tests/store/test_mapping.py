@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sagas.core.states import Progress, SagaState, SagaStatus
 from sagas.store.control import ControlItems
-from sagas.store.entries import Entry
+from sagas.store.entries import ACTIONS, Entry
 from sagas.store.journal import Journal
 from sagas.store.mapping import item_of, progress_of, state_of
 from sagas.store.outcomes import Fenced, Refused
@@ -38,7 +38,7 @@ _entries = st.builds(
     seq=_numbers,
     at=times,
     saga=_names,
-    action=_names,
+    action=st.sampled_from(sorted(ACTIONS)),
     status=_names,
     token=_numbers,
     step=st.none() | _names,
