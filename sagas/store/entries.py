@@ -8,6 +8,7 @@ from typing import Any
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter
 from sagas.core.times import epoch, iso
+from sagas.store.entry_hash import payload_hash
 
 ACTIONS = frozenset({"SagaStarted", *ev.FACTS})
 """What entries of this version may record."""
@@ -32,6 +33,7 @@ class Entry:
         trace_id: of the invocation that wrote it.
         details: what else is to be known, as JSON builtins.
         payload: the request or the result, as JSON text.
+        salt: of the entry's hashes: 22 random characters of base64url; empty for none.
     """
 
     saga_id: str
@@ -48,6 +50,12 @@ class Entry:
     trace_id: str = ""
     details: dict[str, Any] = field(default_factory=dict[str, Any])
     payload: str | None = None
+    salt: str = ""
+
+    @property
+    def payload_hash(self) -> str:
+        """The hash of the payload; empty if there is none."""
+        return "" if self.payload is None else payload_hash(self.salt, self.payload)
 
 
 def _error(failure: ev.Failure) -> dict[str, Any]:

@@ -51,6 +51,8 @@ class Journal:
                 "token": entry.token,
                 "payload": text,
                 "payload_ref": ref,
+                "salt": entry.salt or None,
+                "payload_hash": (entry.salt and entry.payload_hash) or None,
             }
         )
         return item | {"details": packed(entry.details)}
@@ -145,4 +147,5 @@ def _entry_of(item: Item) -> Entry:
         token=int(item["token"]["N"]),
         details=details,
         payload=item["payload"]["S"] if "payload" in item else None,
+        salt=text_in(item, "salt"),
     )

@@ -105,6 +105,7 @@ def _control(settings: StoreSettings) -> type[Model]:
         cause = UnicodeAttribute(null=True)
         recovery_attempts = NumberAttribute(null=True)
         recovery_exhausted = BooleanAttribute(null=True)
+        digest = UnicodeAttribute(null=True)
         dead = DeadAttribute(null=True)
         error_seq = NumberAttribute(null=True)
         resolution_seq = NumberAttribute(null=True)
@@ -143,6 +144,8 @@ def _entry(settings: StoreSettings) -> type[Model]:
         details = DocumentAttribute(default=dict)
         payload = UnicodeAttribute(null=True)
         payload_ref = UnicodeAttribute(null=True)
+        payload_hash = UnicodeAttribute(null=True)
+        salt = UnicodeAttribute(null=True)
         expires_at = NumberAttribute(null=True)
 
     return Entry

@@ -27,6 +27,7 @@ _PLAIN = (
     "recovery_exhausted",
     "error_seq",
     "resolution_seq",
+    "digest",
 )
 
 # States and entries as items, and back.
@@ -105,6 +106,7 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         dead=DeadLetter(int(dead.dispatch), int(dead.hops), dead.message_id) if dead else None,
         error_seq=int(item.error_seq or 0),
         resolution_seq=int(item.resolution_seq or 0),
+        digest=item.digest or "",
         created_at=epoch(item.created_at),
         updated_at=epoch(item.updated_at),
         progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
@@ -144,6 +146,8 @@ def entry_item(tables: Tables, entry: Entry) -> dict[str, Any]:
         token=entry.token,
         details=entry.details,
         payload=entry.payload,
+        payload_hash=entry.payload_hash if entry.salt and entry.payload is not None else None,
+        salt=entry.salt or None,
     ).to_dynamodb_dict()
 
 
@@ -165,6 +169,7 @@ def entry_of(tables: Tables, stored: dict[str, Any]) -> Entry:
         token=int(item.token),
         details=dict(item.details),
         payload=item.payload,
+        salt=item.salt or "",
     )
 
 

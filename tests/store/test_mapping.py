@@ -48,6 +48,7 @@ _entries = st.builds(
     trace_id=st.text(max_size=20),
     details=documents,
     payload=st.none() | st.text(max_size=50),
+    salt=st.text(max_size=22),
 )
 
 
