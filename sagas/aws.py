@@ -44,35 +44,15 @@ _SURROUNDINGS = (
 )  # fmt: skip
 """The variables that a session or a client reads once. A process in which they change gets others."""
 
-_NOT_NOW = frozenset(
-    {
-        "KmsThrottled",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestThrottledException",
-        "ServiceUnavailable",
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-        "TransactionConflictException",
-        "TransactionInProgressException",
-    }
-)
+_NOT_NOW = (
+    "KmsThrottled", "ProvisionedThroughputExceededException", "RequestLimitExceeded", "RequestThrottled",
+    "RequestThrottledException", "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException",
+    "TooManyRequestsException", "TransactionConflictException", "TransactionInProgressException",
+)  # fmt: skip
 """Nothing happened, and later it may."""
-_NOT_KNOWN = frozenset(
-    {
-        "InternalError",
-        "InternalFailure",
-        "InternalServerError",
-        "ServiceException",
-        "500",
-        "502",
-        "503",
-        "504",
-    }
-)
+_NOT_KNOWN = (
+    "InternalError", "InternalFailure", "InternalServerError", "ServiceException", "500", "502", "503", "504",
+)  # fmt: skip
 """AWS itself cannot tell what happened."""
 _UNREACHED = (
     botocore.ConnectionError,

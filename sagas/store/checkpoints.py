@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sagas.core.states import SagaStatus
-from sagas.core.times import epoch, iso
 from sagas.formats import check_format
-from sagas.store.mapping import known
+from sagas.store.mapping import known, text_of, time_of
 from sagas.store.tables import Tables
 
 _ASKED = ["saga_id", "format", "saga", "status", "attention"]  # PynamoDB takes no tuple
@@ -55,7 +54,7 @@ class Checkpoints:
             item = model.get(_key(saga), consistent_read=True)
         except model.DoesNotExist:
             return Checkpoint()
-        return Checkpoint(item.start_after or "", _time(item.began_at), _time(item.finished_at))
+        return Checkpoint(item.start_after or "", time_of(item.began_at), time_of(item.finished_at))
 
     def put(self, saga: str, checkpoint: Checkpoint) -> None:
         """Store a saga type's checkpoint. Of two sweeps at once the last wins: at worst objects are seen twice.
@@ -66,8 +65,8 @@ class Checkpoints:
         item = self._tables.checkpoint(
             saga_id=_key(saga),
             start_after=checkpoint.start_after or None,
-            began_at=_text(checkpoint.began_at),
-            finished_at=_text(checkpoint.finished_at),
+            began_at=text_of(checkpoint.began_at),
+            finished_at=text_of(checkpoint.finished_at),
         )
         item.save()
 
@@ -97,11 +96,3 @@ class SagaSummaries:
 
 def _key(saga: str) -> str:
     return f"sweep#{saga}"
-
-
-def _text(seconds: float) -> str | None:
-    return iso(seconds) if seconds else None
-
-
-def _time(text: str | None) -> float:
-    return epoch(text) if text else 0.0

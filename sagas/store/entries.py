@@ -25,7 +25,7 @@ class Entry:
         saga: the saga type's name.
         action: the fact's name.
         status: the saga's status after it.
-        token: the fencing token of whoever wrote it.
+        token: the fencing token of the worker that wrote it.
         step: the step it is about.
         attempt: the execution it is about.
         actor: who: ``worker``, ``supervisor``, or a person's identity.
@@ -116,10 +116,10 @@ def fact_of(entry: Entry, index: int) -> ev.Fact:
         return ev.CompensationFailed(index, attempt, _failure(details))
     if kind in (ev.StepCompleted, ev.StepLost, ev.StepCompensated):
         return kind(index, attempt)
-    return _other_fact(kind, details, index)
+    return _fact_without_attempt(kind, details, index)
 
 
-def _other_fact(kind: type[ev.Fact], details: dict[str, Any], index: int) -> ev.Fact:
+def _fact_without_attempt(kind: type[ev.Fact], details: dict[str, Any], index: int) -> ev.Fact:
     if kind is ev.StepDeadLettered:
         known = "message_id" in details
         dead = DeadLetter(int(details["dispatch"]), int(details["hops"]), details["message_id"]) if known else None

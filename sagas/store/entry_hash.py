@@ -7,8 +7,8 @@ one from passing for the other. What proves that nothing was changed covers thes
 - the rolling digest in the control item, over the results so far (:func:`chained`), which tells whether a payload that
   came with a message is the one that was journaled;
 - the chain of a saga's audit trail, to come, over each entry's fields and both its hashes. A purge stores the hashes it
-  takes, and removes payload, details and salt: the chain stays verifiable, and without the salt nobody can guess from
-  a hash what was there.
+  takes, and removes payload, details and salt: the chain stays verifiable, and without the salt a hash does not tell
+  what was there.
 
 An entry stores its salt, and the hash of its payload if it has one, since that may be kept elsewhere; the hash of its
 details can be taken whenever they are read.

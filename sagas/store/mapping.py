@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from sagas.core.rules import patient_until
-from sagas.core.states import OVER, DeadLetter, Lease, Progress, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import DeadLetter, Lease, Progress, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
 from sagas.formats import FORMAT, NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
@@ -49,8 +49,8 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
         settings: how many shards there are, and how long a finished saga is kept.
         stale_after: seconds of silence that count as a stall.
     """
-    lease = state.lease
-    shard = shard_of(state.saga_id, settings.shards)
+    lease, shard = state.lease, shard_of(state.saga_id, settings.shards)
+    expires = state.over and not state.attention and settings.retention and state.saga not in settings.never_expiring
     item = attributes_of(
         {
             "saga_id": state.saga_id,
@@ -66,9 +66,9 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "lease_owner": lease and lease.owner,
             "lease_expires_at": lease and iso(lease.expires_at),
             "act_until": lease and iso(lease.act_until),
-            "not_before": _time_of(state.not_before),
-            "lost_until": _time_of(state.lost_until),
-            "cancel_requested_at": _time_of(state.cancel_requested_at),
+            "not_before": text_of(state.not_before),
+            "lost_until": text_of(state.lost_until),
+            "cancel_requested_at": text_of(state.cancel_requested_at),
             "cancel_requested_by": state.cancel_requested_by or None,
             "cancelling": state.cancelling or None,
             "rejected": state.rejected or None,
@@ -79,16 +79,16 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "error_seq": state.error_seq or None,
             "resolution_seq": state.resolution_seq or None,
             "digest": state.digest or None,
-            "attention": _time_of(state.attention),
+            "attention": text_of(state.attention),
             "created_at": iso(state.created_at),
             "updated_at": iso(state.updated_at),
             "name_shard": f"{state.saga}#{shard}",
-            "expires_at": _expiry(state, settings),
+            "expires_at": math.ceil(state.updated_at + settings.retention) if expires else None,
         }
     )
     item["steps"] = {"L": [{"M": _step_item(step)} for step in state.steps]}
     if state.dead:
-        item["dead"] = {"M": attributes_of(asdict(state.dead))}
+        item["dead"] = packed(asdict(state.dead))
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
     if state.attention and (state.over or waiting):
         item |= attributes_of({"open_shard": ATTENTION, "due": iso(state.attention)})
@@ -99,22 +99,25 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
 
 def attributes_of(values: Mapping[str, str | int | bool | None]) -> Item:
     """Return plain values as DynamoDB has them, by name, without those that are ``None``."""
-    return {name: _attribute(value) for name, value in values.items() if value is not None}
+    item: Item = {}
+    for name, value in values.items():
+        if isinstance(value, str):
+            item[name] = {"S": value}
+        elif isinstance(value, bool):
+            item[name] = {"BOOL": value}
+        elif value is not None:
+            item[name] = {"N": str(value)}
+    return item
 
 
-def _attribute(value: str | int | bool) -> Item:
-    if isinstance(value, str):
-        return {"S": value}
-    return {"BOOL": value} if isinstance(value, bool) else {"N": str(value)}
-
-
-def _time_of(seconds: float) -> str | None:
+def text_of(seconds: float) -> str | None:
+    """Return a time as it is stored; ``None`` for never, which is 0."""
     return iso(seconds) if seconds else None
 
 
-def _expiry(state: SagaState, settings: StoreSettings) -> int | None:
-    finished = state.status in OVER and not state.attention and state.saga not in settings.never_expiring
-    return math.ceil(state.updated_at + settings.retention) if finished and settings.retention else None
+def time_of(text: str | None) -> float:
+    """Return the time that :func:`text_of` stored."""
+    return epoch(text) if text else 0.0
 
 
 def _step_item(step: StepState) -> Item:
@@ -152,10 +155,6 @@ def _flag_in(item: Item, name: str) -> bool:
     return name in item and item[name]["BOOL"]
 
 
-def _time_in(item: Item, name: str) -> float:
-    return epoch(item[name]["S"]) if name in item else 0.0
-
-
 def state_of(item: Item) -> SagaState:
     """Return the state that a control item holds.
 
@@ -165,6 +164,7 @@ def state_of(item: Item) -> SagaState:
     saga_id, owner = item["saga_id"]["S"], text_in(item, "lease_owner")
     what = f"saga {saga_id}"
     check_format(number_in(item, "format"), what)
+    noted: Item | None = unpacked(item["progress"]) if "progress" in item else None
     return SagaState(
         saga_id=saga_id,
         saga=item["saga"]["S"],
@@ -176,7 +176,7 @@ def state_of(item: Item) -> SagaState:
         seq=int(item["seq"]["N"]),
         token=int(item["token"]["N"]),
         dispatch=int(item["dispatch"]["N"]),
-        lease=Lease(owner, _time_in(item, "lease_expires_at"), _time_in(item, "act_until")) if owner else None,
+        lease=Lease(owner, epoch(item["lease_expires_at"]["S"]), epoch(item["act_until"]["S"])) if owner else None,
         cancelling=_flag_in(item, "cancelling"),
         cancel_requested_by=text_in(item, "cancel_requested_by"),
         rejected=_flag_in(item, "rejected"),
@@ -184,17 +184,17 @@ def state_of(item: Item) -> SagaState:
         cause=text_in(item, "cause"),
         recovery_attempts=number_in(item, "recovery_attempts"),
         recovery_exhausted=_flag_in(item, "recovery_exhausted"),
-        dead=_dead_in(item),
+        dead=DeadLetter(**unpacked(item["dead"])) if "dead" in item else None,
         error_seq=number_in(item, "error_seq"),
         resolution_seq=number_in(item, "resolution_seq"),
         digest=text_in(item, "digest"),
         created_at=epoch(item["created_at"]["S"]),
         updated_at=epoch(item["updated_at"]["S"]),
-        not_before=_time_in(item, "not_before"),
-        lost_until=_time_in(item, "lost_until"),
-        cancel_requested_at=_time_in(item, "cancel_requested_at"),
-        attention=_time_in(item, "attention"),
-        progress=_progress_in(item),
+        not_before=time_of(text_in(item, "not_before")),
+        lost_until=time_of(text_in(item, "lost_until")),
+        cancel_requested_at=time_of(text_in(item, "cancel_requested_at")),
+        attention=time_of(text_in(item, "attention")),
+        progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
     )
 
 
@@ -208,20 +208,6 @@ def known(kind: type[Known], text: str, what: str) -> Known:
         return kind(text)
     except ValueError:
         raise NewerFormat(what) from None
-
-
-def _dead_in(item: Item) -> DeadLetter | None:
-    if "dead" not in item:
-        return None
-    dead = item["dead"]["M"]
-    return DeadLetter(int(dead["dispatch"]["N"]), int(dead["hops"]["N"]), dead["message_id"]["S"])
-
-
-def _progress_in(item: Item) -> Progress | None:
-    if "progress" not in item:
-        return None
-    noted = unpacked(item["progress"])
-    return Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"]))
 
 
 def _step_in(item: Item, what: str) -> StepState:

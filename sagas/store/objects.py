@@ -19,7 +19,7 @@ _LARGEST_COPY = 5 * 2**30
 """Bytes S3 copies in one request at most; a larger object is copied in parts."""
 
 GONE = frozenset({"NoSuchKey", "404"})
-"""What :meth:`Objects.archive` answers when somebody else removed the object meanwhile."""
+"""What :meth:`Objects.archive` answers when another sweep removed the object meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,13 @@ class Objects:
         more = {"StartAfter": start_after} if start_after else {}
         with translated("S3"):
             answer = self._client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=PAGE, **more)
-        return Page(tuple(_listed(item) for item in answer.get("Contents", ())), not answer.get("IsTruncated"))
+        found = (
+            Listed(
+                item["Key"], int(item["Size"]), str(item.get("ETag", "")).strip('"'), item["LastModified"].timestamp()
+            )
+            for item in answer.get("Contents", ())
+        )
+        return Page(tuple(found), not answer.get("IsTruncated"))
 
     def delete(self, keys: Sequence[str]) -> dict[str, str]:
         """Delete up to a thousand objects in one request. One that is gone already counts as deleted.
@@ -94,22 +100,16 @@ class Objects:
             Unavailable: S3 is out of reach.
         """
         source = {"Bucket": self.bucket, "Key": listed.key}
-        copy = self._client.copy_object if listed.size <= _LARGEST_COPY else self._copy_in_parts
+        key = f"{prefix}{listed.key}"
         try:
             with translated("S3"):
-                copy(CopySource=source, Bucket=self.bucket, Key=f"{prefix}{listed.key}")
+                if listed.size <= _LARGEST_COPY:
+                    self._client.copy_object(CopySource=source, Bucket=self.bucket, Key=key)
+                else:
+                    self._client.copy(source, self.bucket, key)
         except SagaError as error:
             cause = error.__cause__
             if type(error) is not SagaError or not isinstance(cause, ClientError):
                 raise
             return code_of(cause)  # S3's own verdict on the object, which would be the same a moment later
         return ""
-
-    def _copy_in_parts(self, *, CopySource: dict[str, str], Bucket: str, Key: str) -> None:  # noqa: N803 - boto3's names
-        self._client.copy(CopySource, Bucket, Key)
-
-
-def _listed(item: dict[str, Any]) -> Listed:
-    return Listed(
-        item["Key"], int(item["Size"]), str(item.get("ETag", "")).strip('"'), item["LastModified"].timestamp()
-    )

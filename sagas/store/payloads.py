@@ -16,7 +16,7 @@ from sagas.errors import TooLarge
 from sagas.store.settings import StoreSettings
 
 _DIGITS = 32
-"""Hexadecimal digits of SHA-256 in a key: enough that nobody finds two requests that share it."""
+"""Hexadecimal digits of SHA-256 in a key: enough that no two requests share it."""
 
 
 class Payloads:
