@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sagas.client.aws import code_of, translated
+from sagas.aws import code_of, translated
 from sagas.client.views import AuditEntry, SagaView
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
