@@ -13,9 +13,9 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
-from sagas.cdk.lanes import Lane
 from sagas.cdk.options import METRICS_NAMESPACE
 from sagas.cdk.queues import SagaQueues
+from sagas.cdk.step_groups import StepGroup
 
 RUNBOOK = "docs/runbook.md"
 
@@ -95,8 +95,8 @@ class Alarms(Construct):
         self.watch(id, metric, f"{what} crashed or timed out.", "function-errors", periods=3, breaching=2)
 
 
-class LaneAlarms(Alarms):
-    """Alarms of lanes of one saga type.
+class StepGroupAlarms(Alarms):
+    """Alarms of step groups of one saga type.
 
     Args:
         scope: parent construct.
@@ -109,20 +109,20 @@ class LaneAlarms(Alarms):
         super().__init__(scope, id, topic=topic)
         self._queues = queues
 
-    def add_lane(self, lane: Lane, function: lambda_.Function) -> None:
-        """Watch the queue and the function of a lane."""
-        oldest = self._queues.lanes[lane.id].metric_approximate_age_of_oldest_message(
+    def add_group(self, group: StepGroup, function: lambda_.Function) -> None:
+        """Watch the queue and the function of a step group."""
+        oldest = self._queues.by_group[group.id].metric_approximate_age_of_oldest_message(
             period=_FEW_MINUTES, statistic="Maximum"
         )
-        above = min(lane.longest + _SPARE_AGE, _MOST_AGE)
-        where = f"{lane.names} of saga {lane.saga.name}"
+        above = min(group.longest + _SPARE_AGE, _MOST_AGE)
+        where = f"{group.names} of saga {group.saga.name}"
         waits = f"Messages of {where} wait longer than its retries explain."
-        self.watch(f"{lane.id}-Age", oldest, waits, "oldest-message", above=above, periods=2)
-        self.watch_errors(f"{lane.id}-Errors", function, f"The function of {where}")
+        self.watch(f"{group.id}-Age", oldest, waits, "oldest-message", above=above, periods=2)
+        self.watch_errors(f"{group.id}-Errors", function, f"The function of {where}")
 
 
-class SagaAlarms(LaneAlarms):
-    """Alarms of one saga type, and of lanes of it.
+class SagaAlarms(StepGroupAlarms):
+    """Alarms of one saga type, and of step groups of it.
 
     Args:
         scope: parent construct.

@@ -8,20 +8,20 @@ from typing import Any
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import definition_of
 from sagas.authoring.steps import Step
-from sagas.cdk.lanes import Lane
 from sagas.cdk.options import FunctionOptions, Isolation
+from sagas.cdk.step_groups import StepGroup
 from sagas.errors import DefinitionError
 
-_MOST_LANES = 40
+_MOST_GROUPS = 40
 _MOST_RESOURCES = 490
-_OF_SERVICE, _OF_SAGA, _OF_LANE = 65, 9, 9
+_OF_SERVICE, _OF_SAGA, _OF_GROUP = 65, 9, 9
 """Resources of what there is once, of a saga with all its alarms, and of a queue with its function."""
 _MOST_OF_A_SAGA = 100
 """Steps with a function each. With the longest names the templates of its nested stacks near the 1 MB there is."""
 _MOST_OF_A_SERVICE = 200
 """Such steps: CloudFormation takes 2,500 resources in a stack and those nested in it, and ten policies a role."""
 SHARED = "steps"
-"""The lane of all steps of a saga."""
+"""The id of the group of all steps of a saga."""
 _WHOLE_SAGA = ""
 
 
@@ -76,21 +76,21 @@ class Catalogue:
             raise DefinitionError(f"{self._service}: saga {saga.name} has no step {step.name}")
         return saga, step.name
 
-    def lanes(self, saga: SagaDefinition) -> list[Lane]:
+    def groups(self, saga: SagaDefinition) -> list[StepGroup]:
         """Return the queues and functions a saga has: one for each step, or one for them all."""
         if self._isolation == "saga":
-            return [Lane(SHARED, saga, tuple(saga.steps), self._options_of(saga, _WHOLE_SAGA))]
-        return [Lane(step.name, saga, (step,), self._options_of(saga, step.name)) for step in saga.steps]
+            return [StepGroup(SHARED, saga, tuple(saga.steps), self._options_of(saga, _WHOLE_SAGA))]
+        return [StepGroup(step.name, saga, (step,), self._options_of(saga, step.name)) for step in saga.steps]
 
     @property
     def too_many(self) -> bool:
         """Whether there are more queues and functions than a stack has room for."""
-        lanes = sum(len(self.lanes(saga)) for saga in self.sagas)
-        resources = _OF_SERVICE + _OF_SAGA * len(self.sagas) + _OF_LANE * lanes
-        return lanes > _MOST_LANES or resources > _MOST_RESOURCES
+        groups = sum(len(self.groups(saga)) for saga in self.sagas)
+        resources = _OF_SERVICE + _OF_SAGA * len(self.sagas) + _OF_GROUP * groups
+        return groups > _MOST_GROUPS or resources > _MOST_RESOURCES
 
-    def lane_of(self, step: Step[..., Any]) -> tuple[str, str]:
-        """Return the saga's name and the id of the lane a step goes through."""
+    def group_of(self, step: Step[..., Any]) -> tuple[str, str]:
+        """Return the saga's name and the id of the group a step goes through."""
         saga, name = self.locate(step)
         return saga.name, SHARED if self._isolation == "saga" else name
 

@@ -126,7 +126,7 @@ def _units(tables: Tables) -> list[cloudwatch.Metric]:
 
 
 def _backlog(queues: SagaQueues) -> list[cloudwatch.Metric]:
-    named = [*queues.lanes.items(), ("dead letters", queues.dead_letters)]
+    named = [*queues.by_group.items(), ("dead letters", queues.dead_letters)]
     return [
         queue.metric_approximate_number_of_messages_visible(period=_PERIOD, statistic="Maximum", label=name)
         for name, queue in named

@@ -11,9 +11,9 @@ from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.cdk.catalogue import SHARED
-from sagas.cdk.lanes import Lane
 from sagas.cdk.options import METRICS_NAMESPACE, ServiceOptions
 from sagas.cdk.queues import SagaQueues, base_url
+from sagas.cdk.step_groups import StepGroup
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
 
@@ -61,13 +61,13 @@ def _kept(options: ServiceOptions) -> dict[str, str]:
     return {name: f"{value:.0f}" for name, value in settings.items() if value is not None}
 
 
-def lane_environment(lane: Lane) -> dict[str, str]:
-    """Variables that tell the function of a lane which steps it runs, and how its queue is set up."""
+def group_environment(group: StepGroup) -> dict[str, str]:
+    """Variables that tell the function of a step group which steps it runs, and how its queue is set up."""
     return {
-        "SAGAS_SAGA": lane.saga.name,
-        "SAGAS_STEP": lane.names,
-        "SAGAS_MAX_RECEIVES": str(lane.max_receives),
-        "SAGAS_VISIBILITY_TIMEOUT": str(lane.visibility_timeout),
+        "SAGAS_SAGA": group.saga.name,
+        "SAGAS_STEP": group.names,
+        "SAGAS_MAX_RECEIVES": str(group.max_receives),
+        "SAGAS_VISIBILITY_TIMEOUT": str(group.visibility_timeout),
     }
 
 
@@ -95,7 +95,7 @@ def _routes(scope: Construct, queues: Mapping[str, SagaQueues], options: Service
 
 
 def _names(queues: SagaQueues, shared: bool) -> str | dict[str, str]:
-    names = {step: queue.queue_name for step, queue in queues.steps.items()}
+    names = {step: queue.queue_name for step, queue in queues.by_step.items()}
     return next(iter(names.values())) if shared else names
 
 

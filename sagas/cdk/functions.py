@@ -18,12 +18,12 @@ from constructs import Construct
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.code import CodeAssets
 from sagas.cdk.encryption import allow_key
-from sagas.cdk.environment import check_size, lane_environment
-from sagas.cdk.lanes import Lane
+from sagas.cdk.environment import check_size, group_environment
 from sagas.cdk.layer import Layers
 from sagas.cdk.options import FunctionOptions, Network, ServiceOptions
 from sagas.cdk.permissions import allow_listing, allow_network, allow_one_saga, allow_sending
 from sagas.cdk.queues import SagaQueues
+from sagas.cdk.step_groups import StepGroup
 from sagas.cdk.tables import Tables
 from sagas.cdk.topology import mark
 
@@ -150,8 +150,8 @@ def _accept_cdk_dependency(function: lambda_.Function) -> None:
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["W3005"]}})
 
 
-class LaneFunction(SagaFunction):
-    """The function of a lane: it consumes the lane's queue, and sends to the queues of its saga."""
+class StepGroupFunction(SagaFunction):
+    """The function of a step group: it consumes the group's queue, and sends to the queues of its saga."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class LaneFunction(SagaFunction):
         id: str,
         *,
         shared: Deployable,
-        lane: Lane,
+        group: StepGroup,
         queues: SagaQueues,
         tables: Tables,
         environment: Mapping[str, str],
@@ -169,29 +169,29 @@ class LaneFunction(SagaFunction):
             id,
             shared=shared,
             handler="sagas.handlers.step.handler",
-            timeout=lane.timeout,
-            environment={**environment, **lane_environment(lane)},
-            function=lane.options,
-            description=_description(lane),
+            timeout=group.timeout,
+            environment={**environment, **group_environment(group)},
+            function=group.options,
+            description=_description(group),
             # A saga goes from queue to function to queue by design; Lambda would cut the chain at 16 hops.
             recursive_loop=lambda_.RecursiveLoop.ALLOW,
         )
-        mark(self.function, "function", saga=lane.saga.name, step=lane.names)
+        mark(self.function, "function", saga=group.saga.name, step=group.names)
         allow_one_saga(self.role, tables)
-        if lane.saga.auto_disable is not None:
+        if group.saga.auto_disable is not None:
             allow_listing(self.role, tables)
         allow_sending(self.role, [queues])
         self.function.add_event_source(
             event_sources.SqsEventSource(
-                queues.lanes[lane.id],
-                batch_size=lane.options.batch_size,
-                max_concurrency=lane.options.maximum_concurrency,
+                queues.by_group[group.id],
+                batch_size=group.options.batch_size,
+                max_concurrency=group.options.maximum_concurrency,
                 report_batch_item_failures=True,
             )
         )
 
 
-def _description(lane: Lane) -> str:
+def _description(group: StepGroup) -> str:
     """What the console shows; Lambda takes 256 characters."""
-    what = "Step" if len(lane.steps) == 1 else "Steps"
-    return f"{what} {lane.names.replace(',', ', ')} of saga {lane.saga.name}"[:256]
+    what = "Step" if len(group.steps) == 1 else "Steps"
+    return f"{what} {group.names.replace(',', ', ')} of saga {group.saga.name}"[:256]

@@ -10,31 +10,31 @@ from aws_cdk import CfnParameter, Fn, NestedStack, Stack
 from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
-from sagas.cdk.lanes import Lane
+from sagas.cdk.step_groups import StepGroup
 
-_LANES = 40
-"""Lanes of a nested stack. With what a saga has besides they stay under the 500 resources that a stack takes, and under
-the 200 outputs by which the service's own stack knows them."""
-_LANES_OF_SEVERAL = 30
-"""Those of one of several: each lane may send to many others, and their policies must fit in a template's megabyte."""
+_GROUPS = 40
+"""Step groups of a nested stack. With what a saga has besides they stay under the 500 resources that a stack takes, and
+under the 200 outputs by which the service's own stack knows them."""
+_GROUPS_OF_SEVERAL = 30
+"""Those of one of several: each group may send to many others, and their policies must fit in a template's megabyte."""
 TOKEN = "Token"  # noqa: S105 - tells services apart, and is no secret
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The place of some lanes of a saga.
+    """The place of some step groups of a saga.
 
     Args:
         scope: of their constructs.
-        saga: whose lanes they are.
-        lanes: at least one.
+        saga: whose they are.
+        groups: at least one.
         token: tells this service apart, in the names of queues; ``None`` where CloudFormation names them.
         first: whether what the saga has once belongs here too.
     """
 
     scope: Construct
     saga: SagaDefinition
-    lanes: tuple[Lane, ...]
+    groups: tuple[StepGroup, ...]
     token: str | None
     first: bool = True
 
@@ -48,18 +48,18 @@ class Home:
         return "steps" if self.token else self.saga.name
 
 
-def homes_of(scope: Construct, saga: SagaDefinition, lanes: Sequence[Lane], *, nested: bool) -> list[Home]:
-    """Make the places of a saga's lanes.
+def homes_of(scope: Construct, saga: SagaDefinition, groups: Sequence[StepGroup], *, nested: bool) -> list[Home]:
+    """Make the places of a saga's step groups.
 
     Args:
         scope: the service.
         saga: the saga.
-        lanes: all of it.
-        nested: whether they are nested stacks: one a saga, or more when it has more than 40 lanes.
+        groups: all of them.
+        nested: whether they are nested stacks: one a saga, or more when it has more than 40 groups.
     """
     if not nested:
-        return [Home(scope, saga, tuple(lanes), None)]
-    return [_nested(scope, saga, share, number) for number, share in _shares(lanes)]
+        return [Home(scope, saga, tuple(groups), None)]
+    return [_nested(scope, saga, share, number) for number, share in _shares(groups)]
 
 
 def token_of(scope: Construct) -> str:
@@ -72,13 +72,13 @@ def token_of(scope: Construct) -> str:
     return f"{scope.node.addr[-6:]}-{Fn.select(0, Fn.split('-', stack_id))}"
 
 
-def _shares(lanes: Sequence[Lane]) -> Iterator[tuple[int, tuple[Lane, ...]]]:
-    most = _LANES if len(lanes) <= _LANES else _LANES_OF_SEVERAL
-    for number, start in enumerate(range(0, len(lanes), most), start=1):
-        yield number, tuple(lanes[start : start + most])
+def _shares(groups: Sequence[StepGroup]) -> Iterator[tuple[int, tuple[StepGroup, ...]]]:
+    most = _GROUPS if len(groups) <= _GROUPS else _GROUPS_OF_SEVERAL
+    for number, start in enumerate(range(0, len(groups), most), start=1):
+        yield number, tuple(groups[start : start + most])
 
 
-def _nested(service: Construct, saga: SagaDefinition, lanes: tuple[Lane, ...], number: int) -> Home:
+def _nested(service: Construct, saga: SagaDefinition, groups: tuple[StepGroup, ...], number: int) -> Home:
     # No saga has a dot in its name, so none clashes with another's second stack.
     id = saga.name if number == 1 else f"{saga.name}.{number}"
     stack = NestedStack(
@@ -89,4 +89,4 @@ def _nested(service: Construct, saga: SagaDefinition, lanes: tuple[Lane, ...], n
     )
     scope = cast("Construct", stack)
     token = CfnParameter(scope, TOKEN, type="String").value_as_string
-    return Home(scope, saga, lanes, token, first=number == 1)
+    return Home(scope, saga, groups, token, first=number == 1)

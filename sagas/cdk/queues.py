@@ -1,4 +1,4 @@
-"""The queues of one saga: one for each lane, and one for the dead letters of them all."""
+"""The queues of one saga: one for each step group, and one for the dead letters of them all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.cdk.homes import TOKEN, Home, token_of
-from sagas.cdk.lanes import Lane
+from sagas.cdk.step_groups import StepGroup
 from sagas.cdk.topology import mark
 from sagas.messaging.routes import derived_name
 
@@ -27,7 +27,7 @@ class SagaQueues:
 
     Args:
         service: the construct of the service.
-        homes: the places of the saga's lanes.
+        homes: the places of the saga's step groups.
         encryption_key: encrypts the messages; a key of SQS's own when absent.
     """
 
@@ -40,18 +40,18 @@ class SagaQueues:
         scopes = [Construct(home.scope, home.part("queues")) for home in homes]
         self.dead_letters = self._queue(scopes[0], "DeadLetters", self._derived(homes[0], _DEAD_LETTERS))
         mark(self.dead_letters, "dead_letter_queue", saga=self._saga)
-        placed = [(home, scope, lane) for home, scope in zip(homes, scopes, strict=True) for lane in home.lanes]
-        self.lanes = {lane.id: self._lane_queue(home, scope, lane) for home, scope, lane in placed}
-        self.steps = {step.name: self.lanes[lane.id] for _, _, lane in placed for step in lane.steps}
+        placed = [(home, scope, group) for home, scope in zip(homes, scopes, strict=True) for group in home.groups]
+        self.by_group = {group.id: self._group_queue(home, scope, group) for home, scope, group in placed}
+        self.by_step = {step.name: self.by_group[group.id] for _, _, group in placed for step in group.steps}
 
     def arns(self, scope: Construct) -> list[str]:
-        """Return the ARNs of the lanes' queues, for a permission in the stack of ``scope``.
+        """Return the ARNs of the groups' queues, for a permission in the stack of ``scope``.
 
         Where names are derived, so are these: a stack can pass no more than 200 values on to another.
         """
         if not self.derived:
-            return [queue.queue_arn for queue in self.lanes.values()]
-        names = [derived_name(self._saga, lane, f"${{{TOKEN}}}") for lane in self.lanes]
+            return [queue.queue_arn for queue in self.by_group.values()]
+        names = [derived_name(self._saga, group, f"${{{TOKEN}}}") for group in self.by_group]
         variables = None if self._home_at(scope) else {TOKEN: self.token(scope)}
         return [Fn.sub(f"{_ARN}{name}", variables) for name in names]
 
@@ -63,7 +63,7 @@ class SagaQueues:
     def near(self, scope: Construct) -> sqs.Queue:
         """Return one of the queues, if there is one from the stack of ``scope``."""
         home = self._home_at(scope)
-        return self.lanes[home.lanes[0].id] if home else self.dead_letters
+        return self.by_group[home.groups[0].id] if home else self.dead_letters
 
     def _home_at(self, scope: Construct) -> Home | None:
         here = Stack.of(scope)
@@ -73,15 +73,15 @@ class SagaQueues:
         """A name, where CloudFormation is not to choose it."""
         return derived_name(self._saga, queue, home.token) if home.token else None
 
-    def _lane_queue(self, home: Home, scope: Construct, lane: Lane) -> sqs.Queue:
+    def _group_queue(self, home: Home, scope: Construct, group: StepGroup) -> sqs.Queue:
         queue = self._queue(
             scope,
-            lane.id,
-            self._derived(home, lane.id),
-            visibility_timeout=Duration.seconds(lane.visibility_timeout),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=lane.max_receives),
+            group.id,
+            self._derived(home, group.id),
+            visibility_timeout=Duration.seconds(group.visibility_timeout),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=group.max_receives),
         )
-        mark(queue, "queue", saga=self._saga, step=lane.names)
+        mark(queue, "queue", saga=self._saga, step=group.names)
         return queue
 
     def _queue(

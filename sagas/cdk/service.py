@@ -18,7 +18,7 @@ from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.steps import Step
-from sagas.cdk.alarms import LaneAlarms, SagaAlarms, ServiceAlarms
+from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms
 from sagas.cdk.api import ApiFunction, Mount, SagaApi
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import CodeAssets, packages_of, requirements_of
@@ -26,13 +26,13 @@ from sagas.cdk.dashboard import ServiceDashboard
 from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
 from sagas.cdk.existing import AnyResource, AnyTable, mounted_api
-from sagas.cdk.functions import Deployable, LaneFunction
+from sagas.cdk.functions import Deployable, StepGroupFunction
 from sagas.cdk.homes import Home, homes_of
-from sagas.cdk.lanes import Lane
 from sagas.cdk.layer import Layers
 from sagas.cdk.options import FunctionOptions, Isolation, Network, ServiceOptions, Throttling
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
+from sagas.cdk.step_groups import StepGroup
 from sagas.cdk.supervisor import Supervisor
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
@@ -139,7 +139,7 @@ class SagaService(Construct):
         self._homes = {saga.name: self._saga_homes(saga, nested) for saga in self._catalogue.sagas}
         self._queues = {name: SagaQueues(self, homes, encryption_key) for name, homes in self._homes.items()}
         self._shared = self._deployable()
-        self._functions = self._lane_functions()
+        self._functions = self._group_functions()
         self.supervisor = self._supervisor().function
         self._api_function = self._answering()
         self.api = SagaApi(self, "Api", function=self._api_function, options=self._options, mount=self._mount).rest_api
@@ -152,12 +152,12 @@ class SagaService(Construct):
 
         With ``isolation="saga"`` it is the same for all steps of a saga.
         """
-        return self._functions[self._catalogue.lane_of(step)].function
+        return self._functions[self._catalogue.group_of(step)].function
 
     def queue(self, step: AnyStep) -> sqs.Queue:
         """Return the queue of a step."""
         saga, name = self._catalogue.locate(step)
-        return self._queues[saga.name].steps[name]
+        return self._queues[saga.name].by_step[name]
 
     def dead_letter_queue(self, saga_class: type[Any]) -> sqs.Queue:
         """Return the queue where the messages of a saga's steps end that cannot be processed."""
@@ -200,7 +200,7 @@ class SagaService(Construct):
         return Mount(mounted_api(self._options.service, self, mount), mount)
 
     def _saga_homes(self, saga: SagaDefinition, nested: bool) -> list[Home]:
-        return homes_of(self, saga, self._catalogue.lanes(saga), nested=nested)
+        return homes_of(self, saga, self._catalogue.groups(saga), nested=nested)
 
     def _deployable(self) -> Deployable:
         packages = packages_of(saga.saga_class for saga in self._catalogue.sagas)
@@ -212,25 +212,25 @@ class SagaService(Construct):
         )
         return Deployable(CodeAssets(packages), layers, self._options)
 
-    def _lane_functions(self) -> dict[tuple[str, str], LaneFunction]:
+    def _group_functions(self) -> dict[tuple[str, str], StepGroupFunction]:
         return {
-            (saga, lane.id): self._lane_function(scope, lane)
+            (saga, group.id): self._group_function(scope, group)
             for saga, homes in self._homes.items()
             for home in homes
             for scope in [Construct(home.scope, home.steps)]
-            for lane in home.lanes
+            for group in home.groups
         }
 
-    def _lane_function(self, scope: Construct, lane: Lane) -> LaneFunction:
-        queues = self._queues[lane.saga.name]
-        return LaneFunction(
+    def _group_function(self, scope: Construct, group: StepGroup) -> StepGroupFunction:
+        queues = self._queues[group.saga.name]
+        return StepGroupFunction(
             scope,
-            lane.id,
+            group.id,
             shared=self._shared,
-            lane=lane,
+            group=group,
             queues=queues,
             tables=self.tables,
-            environment=service_environment(scope, self.tables, self._options, {lane.saga.name: queues}, [lane.saga]),
+            environment=service_environment(scope, self.tables, self._options, {group.saga.name: queues}, [group.saga]),
         )
 
     def _supervisor(self) -> Supervisor:
@@ -262,13 +262,13 @@ class SagaService(Construct):
         ServiceAlarms(self, "Alarms", service=service, supervisor=self.supervisor, api=api, topic=topic)
         for home in (home for homes in self._homes.values() for home in homes):
             alarms = self._alarms_at(home, topic)
-            for lane in home.lanes:
-                alarms.add_lane(lane, self._functions[home.saga.name, lane.id].function)
+            for group in home.groups:
+                alarms.add_group(group, self._functions[home.saga.name, group.id].function)
 
-    def _alarms_at(self, home: Home, topic: sns.ITopic | sns.TopicBase | None) -> LaneAlarms:
+    def _alarms_at(self, home: Home, topic: sns.ITopic | sns.TopicBase | None) -> StepGroupAlarms:
         id, saga, queues = home.part("alarms"), home.saga, self._queues[home.saga.name]
         if not home.first:
-            return LaneAlarms(home.scope, id, queues=queues, topic=topic)
+            return StepGroupAlarms(home.scope, id, queues=queues, topic=topic)
         return SagaAlarms(home.scope, id, saga=saga, service=self._options.service, queues=queues, topic=topic)
 
     def _add_dashboard(self) -> None:
@@ -283,6 +283,6 @@ class SagaService(Construct):
             tables=self.tables,
         )
         for saga in self._catalogue.sagas:
-            lanes = self._catalogue.lanes(saga)
-            functions = [(lane.names, self._functions[saga.name, lane.id].function) for lane in lanes]
+            groups = self._catalogue.groups(saga)
+            functions = [(group.names, self._functions[saga.name, group.id].function) for group in groups]
             dashboard.add_saga(saga.name, functions, self._queues[saga.name])

@@ -1,4 +1,4 @@
-"""Lanes: a queue with the function behind it, and the steps that go through them. One a step, or one a saga."""
+"""Step groups: a queue with the function behind it, and the steps that go through them. One a step, or one a saga."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SPARE_RECEIVES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class StepGroup:
     """Some steps of a saga with one queue and one function.
 
     Args:
