@@ -10,7 +10,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.cdk.homes import TOKEN, Home, token_of
+from sagas.cdk.nested_stacks import TOKEN, Placement, service_token
 from sagas.cdk.step_groups import StepGroup
 from sagas.cdk.topology import mark
 from sagas.messaging.routes import derived_name
@@ -27,21 +27,27 @@ class SagaQueues:
 
     Args:
         service: the construct of the service.
-        homes: the places of the saga's step groups.
+        placements: the places of the saga's step groups.
         encryption_key: encrypts the messages; a key of SQS's own when absent.
     """
 
-    def __init__(self, service: Construct, homes: Sequence[Home], encryption_key: kms.IKey | kms.Key | None) -> None:
+    def __init__(
+        self, service: Construct, placements: Sequence[Placement], encryption_key: kms.IKey | kms.Key | None
+    ) -> None:
         self._key = encryption_key
-        self._saga = homes[0].saga.name
-        self.derived = homes[0].token is not None
-        self._homes = homes
+        self._saga = placements[0].saga.name
+        self.derived = placements[0].token is not None
+        self._placements = placements
         self._service = service
-        scopes = [Construct(home.scope, home.part("queues")) for home in homes]
-        self.dead_letters = self._queue(scopes[0], "DeadLetters", self._derived(homes[0], _DEAD_LETTERS))
+        scopes = [Construct(placement.scope, placement.id_of("queues")) for placement in placements]
+        self.dead_letters = self._queue(scopes[0], "DeadLetters", self._derived(placements[0], _DEAD_LETTERS))
         mark(self.dead_letters, "dead_letter_queue", saga=self._saga)
-        placed = [(home, scope, group) for home, scope in zip(homes, scopes, strict=True) for group in home.groups]
-        self.by_group = {group.id: self._group_queue(home, scope, group) for home, scope, group in placed}
+        placed = [
+            (placement, scope, group)
+            for placement, scope in zip(placements, scopes, strict=True)
+            for group in placement.groups
+        ]
+        self.by_group = {group.id: self._group_queue(placement, scope, group) for placement, scope, group in placed}
         self.by_step = {step.name: self.by_group[group.id] for _, _, group in placed for step in group.steps}
 
     def arns(self, scope: Construct) -> list[str]:
@@ -52,32 +58,32 @@ class SagaQueues:
         if not self.derived:
             return [queue.queue_arn for queue in self.by_group.values()]
         names = [derived_name(self._saga, group, f"${{{TOKEN}}}") for group in self.by_group]
-        variables = None if self._home_at(scope) else {TOKEN: self.token(scope)}
+        variables = None if self._placement_at(scope) else {TOKEN: self.token(scope)}
         return [Fn.sub(f"{_ARN}{name}", variables) for name in names]
 
     def token(self, scope: Construct) -> str:
         """Return what all derived names of the service end in, as it is known in the stack of ``scope``."""
-        home = self._home_at(scope)
-        return home.token if home and home.token else token_of(self._service)
+        placement = self._placement_at(scope)
+        return placement.token if placement and placement.token else service_token(self._service)
 
     def near(self, scope: Construct) -> sqs.Queue:
         """Return one of the queues, if there is one from the stack of ``scope``."""
-        home = self._home_at(scope)
-        return self.by_group[home.groups[0].id] if home else self.dead_letters
+        placement = self._placement_at(scope)
+        return self.by_group[placement.groups[0].id] if placement else self.dead_letters
 
-    def _home_at(self, scope: Construct) -> Home | None:
+    def _placement_at(self, scope: Construct) -> Placement | None:
         here = Stack.of(scope)
-        return next((home for home in self._homes if Stack.of(home.scope) is here), None)
+        return next((placement for placement in self._placements if Stack.of(placement.scope) is here), None)
 
-    def _derived(self, home: Home, queue: str) -> str | None:
+    def _derived(self, placement: Placement, queue: str) -> str | None:
         """A name, where CloudFormation is not to choose it."""
-        return derived_name(self._saga, queue, home.token) if home.token else None
+        return derived_name(self._saga, queue, placement.token) if placement.token else None
 
-    def _group_queue(self, home: Home, scope: Construct, group: StepGroup) -> sqs.Queue:
+    def _group_queue(self, placement: Placement, scope: Construct, group: StepGroup) -> sqs.Queue:
         queue = self._queue(
             scope,
             group.id,
-            self._derived(home, group.id),
+            self._derived(placement, group.id),
             visibility_timeout=Duration.seconds(group.visibility_timeout),
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=group.max_receives),
         )

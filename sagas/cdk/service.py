@@ -27,8 +27,8 @@ from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
 from sagas.cdk.existing import AnyResource, AnyTable, mounted_api
 from sagas.cdk.functions import Deployable, StepGroupFunction
-from sagas.cdk.homes import Home, homes_of
 from sagas.cdk.layer import Layers
+from sagas.cdk.nested_stacks import Placement, placements_of
 from sagas.cdk.options import FunctionOptions, Isolation, Network, ServiceOptions, Throttling
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
@@ -136,8 +136,10 @@ class SagaService(Construct):
         self.tables = Tables(self, "Tables", options=self._options, sagas=sagas_table, audit=audit_table)
         self._mount = self._mount_point(mount, throttling)
         nested = self._catalogue.too_many if nested_stacks is None else nested_stacks
-        self._homes = {saga.name: self._saga_homes(saga, nested) for saga in self._catalogue.sagas}
-        self._queues = {name: SagaQueues(self, homes, encryption_key) for name, homes in self._homes.items()}
+        self._placements = {saga.name: self._saga_placements(saga, nested) for saga in self._catalogue.sagas}
+        self._queues = {
+            name: SagaQueues(self, placements, encryption_key) for name, placements in self._placements.items()
+        }
         self._shared = self._deployable()
         self._functions = self._group_functions()
         self.supervisor = self._supervisor().function
@@ -199,8 +201,8 @@ class SagaService(Construct):
             raise DefinitionError(f"{self._options.service}: throttling is that of the stage of the API you mount on")
         return Mount(mounted_api(self._options.service, self, mount), mount)
 
-    def _saga_homes(self, saga: SagaDefinition, nested: bool) -> list[Home]:
-        return homes_of(self, saga, self._catalogue.groups(saga), nested=nested)
+    def _saga_placements(self, saga: SagaDefinition, nested: bool) -> list[Placement]:
+        return placements_of(self, saga, self._catalogue.groups(saga), nested=nested)
 
     def _deployable(self) -> Deployable:
         packages = packages_of(saga.saga_class for saga in self._catalogue.sagas)
@@ -215,10 +217,10 @@ class SagaService(Construct):
     def _group_functions(self) -> dict[tuple[str, str], StepGroupFunction]:
         return {
             (saga, group.id): self._group_function(scope, group)
-            for saga, homes in self._homes.items()
-            for home in homes
-            for scope in [Construct(home.scope, home.steps)]
-            for group in home.groups
+            for saga, placements in self._placements.items()
+            for placement in placements
+            for scope in [Construct(placement.scope, placement.functions_id)]
+            for group in placement.groups
         }
 
     def _group_function(self, scope: Construct, group: StepGroup) -> StepGroupFunction:
@@ -260,16 +262,16 @@ class SagaService(Construct):
         api = self._api_function.function
         service = self._options.service
         ServiceAlarms(self, "Alarms", service=service, supervisor=self.supervisor, api=api, topic=topic)
-        for home in (home for homes in self._homes.values() for home in homes):
-            alarms = self._alarms_at(home, topic)
-            for group in home.groups:
-                alarms.add_group(group, self._functions[home.saga.name, group.id].function)
+        for placement in (placement for placements in self._placements.values() for placement in placements):
+            alarms = self._alarms_at(placement, topic)
+            for group in placement.groups:
+                alarms.add_group(group, self._functions[placement.saga.name, group.id].function)
 
-    def _alarms_at(self, home: Home, topic: sns.ITopic | sns.TopicBase | None) -> StepGroupAlarms:
-        id, saga, queues = home.part("alarms"), home.saga, self._queues[home.saga.name]
-        if not home.first:
-            return StepGroupAlarms(home.scope, id, queues=queues, topic=topic)
-        return SagaAlarms(home.scope, id, saga=saga, service=self._options.service, queues=queues, topic=topic)
+    def _alarms_at(self, placement: Placement, topic: sns.ITopic | sns.TopicBase | None) -> StepGroupAlarms:
+        id, saga, queues = placement.id_of("alarms"), placement.saga, self._queues[placement.saga.name]
+        if not placement.saga_wide:
+            return StepGroupAlarms(placement.scope, id, queues=queues, topic=topic)
+        return SagaAlarms(placement.scope, id, saga=saga, service=self._options.service, queues=queues, topic=topic)
 
     def _add_dashboard(self) -> None:
         service, supervisor = self._options.service, self.supervisor

@@ -21,7 +21,7 @@ TOKEN = "Token"  # noqa: S105 - tells services apart, and is no secret
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class Placement:
     """The place of some step groups of a saga.
 
     Args:
@@ -29,26 +29,28 @@ class Home:
         saga: whose they are.
         groups: at least one.
         token: tells this service apart, in the names of queues; ``None`` where CloudFormation names them.
-        first: whether what the saga has once belongs here too.
+        saga_wide: whether what the saga has once, its dead-letter queue and its alarms, belongs here too.
     """
 
     scope: Construct
     saga: SagaDefinition
     groups: tuple[StepGroup, ...]
     token: str | None
-    first: bool = True
+    saga_wide: bool = True
 
-    def part(self, kind: str) -> str:
+    def id_of(self, kind: str) -> str:
         """The id of a construct for the saga's resources of a kind, below ``scope``."""
         return kind if self.token else f"{self.saga.name}-{kind}"
 
     @property
-    def steps(self) -> str:
+    def functions_id(self) -> str:
         """The id of the construct of the functions, below ``scope``."""
         return "steps" if self.token else self.saga.name
 
 
-def homes_of(scope: Construct, saga: SagaDefinition, groups: Sequence[StepGroup], *, nested: bool) -> list[Home]:
+def placements_of(
+    scope: Construct, saga: SagaDefinition, groups: Sequence[StepGroup], *, nested: bool
+) -> list[Placement]:
     """Make the places of a saga's step groups.
 
     Args:
@@ -58,11 +60,11 @@ def homes_of(scope: Construct, saga: SagaDefinition, groups: Sequence[StepGroup]
         nested: whether they are nested stacks: one a saga, or more when it has more than 40 groups.
     """
     if not nested:
-        return [Home(scope, saga, tuple(groups), None)]
+        return [Placement(scope, saga, tuple(groups), None)]
     return [_nested(scope, saga, share, number) for number, share in _shares(groups)]
 
 
-def token_of(scope: Construct) -> str:
+def service_token(scope: Construct) -> str:
     """Return 15 characters that tell this service from the others of the account and region, and stay as they are.
 
     Six are of its place in the app, eight of the id that CloudFormation gave the stack, so that one app can be deployed
@@ -78,15 +80,15 @@ def _shares(groups: Sequence[StepGroup]) -> Iterator[tuple[int, tuple[StepGroup,
         yield number, tuple(groups[start : start + most])
 
 
-def _nested(service: Construct, saga: SagaDefinition, groups: tuple[StepGroup, ...], number: int) -> Home:
+def _nested(service: Construct, saga: SagaDefinition, groups: tuple[StepGroup, ...], number: int) -> Placement:
     # No saga has a dot in its name, so none clashes with another's second stack.
     id = saga.name if number == 1 else f"{saga.name}.{number}"
     stack = NestedStack(
         service,
         id,
-        parameters={TOKEN: token_of(service)},
+        parameters={TOKEN: service_token(service)},
         description=f"Saga {saga.name}: queues, functions and alarms",
     )
     scope = cast("Construct", stack)
     token = CfnParameter(scope, TOKEN, type="String").value_as_string
-    return Home(scope, saga, groups, token, first=number == 1)
+    return Placement(scope, saga, groups, token, saga_wide=number == 1)
