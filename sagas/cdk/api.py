@@ -16,7 +16,7 @@ from constructs import Construct
 
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.existing import AnyResource
-from sagas.cdk.functions import Deployable, SagaFunction
+from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.options import FunctionOptions, ServiceOptions
 from sagas.cdk.permissions import allow_all_sagas, allow_sending
 from sagas.cdk.queues import SagaQueues
@@ -77,7 +77,7 @@ class ApiFunction(SagaFunction):
         scope: Construct,
         id: str,
         *,
-        shared: Deployable,
+        shared: SharedAssets,
         tables: Tables,
         queues: Iterable[SagaQueues],
         environment: Mapping[str, str],

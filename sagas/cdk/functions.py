@@ -37,7 +37,7 @@ _FINDINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Deployable:
+class SharedAssets:
     """What all functions of a service share.
 
     Args:
@@ -70,7 +70,7 @@ class SagaFunction(Construct):
         scope: Construct,
         id: str,
         *,
-        shared: Deployable,
+        shared: SharedAssets,
         handler: str,
         timeout: int,
         environment: Mapping[str, str],
@@ -158,7 +158,7 @@ class StepGroupFunction(SagaFunction):
         scope: Construct,
         id: str,
         *,
-        shared: Deployable,
+        shared: SharedAssets,
         group: StepGroup,
         queues: SagaQueues,
         tables: Tables,

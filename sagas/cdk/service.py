@@ -26,7 +26,7 @@ from sagas.cdk.dashboard import ServiceDashboard
 from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
 from sagas.cdk.existing import AnyResource, AnyTable, mounted_api
-from sagas.cdk.functions import Deployable, StepGroupFunction
+from sagas.cdk.functions import SharedAssets, StepGroupFunction
 from sagas.cdk.layer import Layers
 from sagas.cdk.nested_stacks import Placement, placements_of
 from sagas.cdk.options import FunctionOptions, Isolation, Network, ServiceOptions, Throttling
@@ -140,7 +140,7 @@ class SagaService(Construct):
         self._queues = {
             name: SagaQueues(self, placements, encryption_key) for name, placements in self._placements.items()
         }
-        self._shared = self._deployable()
+        self._shared = self._shared_assets()
         self._functions = self._group_functions()
         self.supervisor = self._supervisor().function
         self._api_function = self._answering()
@@ -204,7 +204,7 @@ class SagaService(Construct):
     def _saga_placements(self, saga: SagaDefinition, nested: bool) -> list[Placement]:
         return placements_of(self, saga, self._catalogue.groups(saga), nested=nested)
 
-    def _deployable(self) -> Deployable:
+    def _shared_assets(self) -> SharedAssets:
         packages = packages_of(saga.saga_class for saga in self._catalogue.sagas)
         layers = Layers(
             self,
@@ -212,7 +212,7 @@ class SagaService(Construct):
             runtime=self._options.runtime,
             requirements=requirements_of(packages),
         )
-        return Deployable(CodeAssets(packages), layers, self._options)
+        return SharedAssets(CodeAssets(packages), layers, self._options)
 
     def _group_functions(self) -> dict[tuple[str, str], StepGroupFunction]:
         return {

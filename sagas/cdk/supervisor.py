@@ -11,7 +11,7 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from sagas.cdk.functions import Deployable, SagaFunction
+from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.options import FunctionOptions
 from sagas.cdk.permissions import allow_all_sagas, allow_sending
 from sagas.cdk.queues import SagaQueues
@@ -31,7 +31,7 @@ class Supervisor(SagaFunction):
         scope: Construct,
         id: str,
         *,
-        shared: Deployable,
+        shared: SharedAssets,
         tables: Tables,
         queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
