@@ -88,7 +88,7 @@ def check_size(scope: Construct, environment: Mapping[str, str]) -> None:
 def _routes(scope: Construct, queues: Mapping[str, SagaQueues], options: ServiceOptions) -> dict[str, object]:
     """What :class:`sagas.messaging.routes.Routes` reads."""
     any_queues = next(iter(queues.values()))
-    base, shared = base_url(any_queues.near(scope)), options.isolation == "saga"
+    base, shared = base_url(any_queues.any_queue_in(scope)), options.isolation == "saga"
     if any_queues.derived:
         return {"base": base, "token": any_queues.token(scope), **({"shared": SHARED} if shared else {})}
     return {"base": base, "queues": {saga: _names(own, shared) for saga, own in queues.items()}}

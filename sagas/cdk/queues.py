@@ -66,7 +66,7 @@ class SagaQueues:
         placement = self._placement_at(scope)
         return placement.token if placement and placement.token else service_token(self._service)
 
-    def near(self, scope: Construct) -> sqs.Queue:
+    def any_queue_in(self, scope: Construct) -> sqs.Queue:
         """Return one of the queues, if there is one from the stack of ``scope``."""
         placement = self._placement_at(scope)
         return self.by_group[placement.groups[0].id] if placement else self.dead_letters
