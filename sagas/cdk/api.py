@@ -18,10 +18,10 @@ from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.existing import AnyResource
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.options import FunctionOptions, ServiceOptions
+from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_all_sagas, allow_sending
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import Tables
-from sagas.cdk.topology import mark
 
 ROUTES: Mapping[str, tuple[str, ...]] = {
     "sagas": ("GET",),
@@ -142,13 +142,13 @@ class SagaApi(Construct):
         super().__init__(scope, id)
         if mount is None:
             self.rest_api = _rest_api(self, options)
-            mark(self.rest_api, "api")
+            tag_part(self.rest_api, "api")
             self._add_routes(function, self.rest_api.root, None)
             shape_gateway_answers(self.rest_api)
             acknowledge(Validations.of(self), _FINDINGS)
         else:
             self.rest_api = mount.api
-            mark(self.rest_api, "api", **({"path": mount.path} if mount.path else {}))
+            tag_part(self.rest_api, "api", **({"path": mount.path} if mount.path else {}))
             self._add_routes(function, mount.resource, _authorization_at(mount, options))
 
     def _add_routes(

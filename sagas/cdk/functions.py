@@ -21,11 +21,11 @@ from sagas.cdk.encryption import allow_key
 from sagas.cdk.environment import check_size, group_environment
 from sagas.cdk.layer import Layers
 from sagas.cdk.options import FunctionOptions, Network, ServiceOptions
+from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_listing, allow_network, allow_one_saga, allow_sending
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.step_groups import StepGroup
 from sagas.cdk.tables import Tables
-from sagas.cdk.topology import mark
 
 # Casts to an interface, here and elsewhere: jsii's classes name private parameters otherwise than their interfaces do.
 _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
@@ -176,7 +176,7 @@ class StepGroupFunction(SagaFunction):
             # A saga goes from queue to function to queue by design; Lambda would cut the chain at 16 hops.
             recursive_loop=lambda_.RecursiveLoop.ALLOW,
         )
-        mark(self.function, "function", saga=group.saga.name, step=group.names)
+        tag_part(self.function, "function", saga=group.saga.name, step=group.names)
         allow_one_saga(self.role, tables)
         if group.saga.auto_disable is not None:
             allow_listing(self.role, tables)

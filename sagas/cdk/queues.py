@@ -11,8 +11,8 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.cdk.nested_stacks import TOKEN, Placement, service_token
+from sagas.cdk.parts import tag_part
 from sagas.cdk.step_groups import StepGroup
-from sagas.cdk.topology import mark
 from sagas.messaging.routes import derived_name
 
 _RETENTION = Duration.days(14)
@@ -41,7 +41,7 @@ class SagaQueues:
         self._service = service
         scopes = [Construct(placement.scope, placement.id_of("queues")) for placement in placements]
         self.dead_letters = self._queue(scopes[0], "DeadLetters", self._derived(placements[0], _DEAD_LETTERS))
-        mark(self.dead_letters, "dead_letter_queue", saga=self._saga)
+        tag_part(self.dead_letters, "dead_letter_queue", saga=self._saga)
         placed = [
             (placement, scope, group)
             for placement, scope in zip(placements, scopes, strict=True)
@@ -87,7 +87,7 @@ class SagaQueues:
             visibility_timeout=Duration.seconds(group.visibility_timeout),
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=group.max_receives),
         )
-        mark(queue, "queue", saga=self._saga, step=group.names)
+        tag_part(queue, "queue", saga=self._saga, step=group.names)
         return queue
 
     def _queue(

@@ -13,10 +13,10 @@ from constructs import Construct
 
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.options import FunctionOptions
+from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_all_sagas, allow_sending
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import Tables
-from sagas.cdk.topology import mark
 
 _TIMEOUT = 300
 _RECOVER_EVERY = Duration.minutes(1)
@@ -46,7 +46,7 @@ class Supervisor(SagaFunction):
             function=FunctionOptions(),
             description="Recovers sagas whose message or lease was lost, and sweeps orphaned objects",
         )
-        mark(self.function, "supervisor")
+        tag_part(self.function, "supervisor")
         allow_all_sagas(self.role, tables)
         allow_sending(self.role, queues)
         # The next tick is the retry; a late one would only do the same work twice.

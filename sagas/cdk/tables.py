@@ -13,7 +13,7 @@ from constructs import Construct, IConstruct
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.existing import EXPIRES, AnyTable, TableForm, check_table
 from sagas.cdk.options import ServiceOptions
-from sagas.cdk.topology import mark
+from sagas.cdk.parts import tag_part
 from sagas.errors import DefinitionError
 
 OPEN_INDEX = "open"
@@ -64,7 +64,7 @@ class Tables(Construct):
         self.keys = [table.encryption_key for table in (sagas, audit) if table is not None and table.encryption_key]
         for part, table in (("sagas_table", self.sagas), ("audit_table", self.audit)):
             if table.node.default_child is not None:
-                mark(cast("IConstruct", table), part)
+                tag_part(cast("IConstruct", table), part)
 
     def index_arn(self, index: str) -> str:
         """The ARN of an index of the control table."""

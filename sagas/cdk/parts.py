@@ -8,7 +8,7 @@ from constructs import IConstruct
 METADATA_KEY = "sagas"
 
 
-def mark(construct: IConstruct, part: str, **names: str) -> None:
+def tag_part(construct: IConstruct, part: str, **names: str) -> None:
     """Write into the metadata of the construct's CloudFormation resource which part of a service it is.
 
     Args:
@@ -18,5 +18,5 @@ def mark(construct: IConstruct, part: str, **names: str) -> None:
     """
     resource = construct.node.default_child
     if not isinstance(resource, CfnResource):
-        raise TypeError(f"{construct.node.path} has no CloudFormation resource to mark")
+        raise TypeError(f"{construct.node.path} has no CloudFormation resource to tag")
     resource.add_metadata(METADATA_KEY, {"part": part, **names})
