@@ -1,6 +1,6 @@
 """The AWS CDK constructs: :class:`SagaService` turns saga classes into functions, queues, tables and an API."""
 
-from sagas.cdk.node import use_bundled_node
+from sagas.node import use_bundled_node
 
 use_bundled_node()
 

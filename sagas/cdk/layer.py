@@ -27,7 +27,7 @@ _IN_THE_RUNTIME = frozenset({"boto3", "botocore", "s3transfer", "urllib3", "pyth
 
 _RUNTIME_MODULES = ("boto3", "botocore", "s3transfer", "urllib3", "dateutil", "jmespath", "six.py")
 
-_DEPLOYMENT_ONLY = frozenset({"cdk", "local", "cli", "testing"})
+_DEPLOYMENT_ONLY = frozenset({"cdk", "local", "cli", "testing", "node.py"})
 """Parts of ``sagas`` that no function imports."""
 
 _PLATFORMS = {"arm64": "aarch64", "x86_64": "x86_64"}

