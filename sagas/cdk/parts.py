@@ -1,22 +1,22 @@
-"""Notes in the template's metadata that tell a reader, such as the local stack, which resource is what."""
+"""Tagging the resources that are parts of a service, for those who read the template."""
 
 from __future__ import annotations
 
 from aws_cdk import CfnResource
 from constructs import IConstruct
 
-METADATA_KEY = "sagas"
+from sagas.topology import Part, tag
 
 
-def tag_part(construct: IConstruct, part: str, **names: str) -> None:
+def tag_part(construct: IConstruct, part: Part, **names: str) -> None:
     """Write into the metadata of the construct's CloudFormation resource which part of a service it is.
 
     Args:
         construct: a construct whose default child is a CloudFormation resource.
-        part: ``sagas_table``, ``audit_table``, ``queue``, ``dead_letter_queue``, ``function``, ``supervisor``, ``api``.
-        names: the saga and the step it belongs to; for an API, its path if it has one.
+        part: which.
+        names: as :func:`sagas.topology.tag` takes them.
     """
     resource = construct.node.default_child
     if not isinstance(resource, CfnResource):
         raise TypeError(f"{construct.node.path} has no CloudFormation resource to tag")
-    resource.add_metadata(METADATA_KEY, {"part": part, **names})
+    resource.add_metadata(*tag(part, **names))

@@ -15,6 +15,7 @@ from sagas.cdk.existing import EXPIRES, AnyTable, TableForm, check_table
 from sagas.cdk.options import ServiceOptions
 from sagas.cdk.parts import tag_part
 from sagas.errors import DefinitionError
+from sagas.topology import Part
 
 OPEN_INDEX = "open"
 BY_NAME_INDEX = "by_name"
@@ -62,7 +63,8 @@ class Tables(Construct):
         self.audit: AnyTable = audit or _table(self, "Audit", "saga_id", options, sort=("seq", _NUMBER))
         self.payloads = _payload_bucket(self, options)
         self.keys = [table.encryption_key for table in (sagas, audit) if table is not None and table.encryption_key]
-        for part, table in (("sagas_table", self.sagas), ("audit_table", self.audit)):
+        tagged: dict[Part, AnyTable] = {"sagas_table": self.sagas, "audit_table": self.audit}
+        for part, table in tagged.items():
             if table.node.default_child is not None:
                 tag_part(cast("IConstruct", table), part)
 
