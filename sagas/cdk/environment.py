@@ -1,4 +1,4 @@
-"""The environment variables by which functions find tables, queues and their own step."""
+"""The environment variables by which functions find tables, queues and sagas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from sagas.authoring.definition import SagaDefinition
 from sagas.cdk.catalogue import SHARED
 from sagas.cdk.options import METRICS_NAMESPACE, ServiceOptions
 from sagas.cdk.queues import SagaQueues, base_url
-from sagas.cdk.step_groups import StepGroup
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
 
@@ -59,16 +58,6 @@ def _kept(options: ServiceOptions) -> dict[str, str]:
         "SAGAS_PAYLOAD_LIMIT": options.payload_limit,
     }
     return {name: f"{value:.0f}" for name, value in settings.items() if value is not None}
-
-
-def group_environment(group: StepGroup) -> dict[str, str]:
-    """Variables that tell the function of a step group which steps it runs, and how its queue is set up."""
-    return {
-        "SAGAS_SAGA": group.saga.name,
-        "SAGAS_STEP": group.names,
-        "SAGAS_MAX_RECEIVES": str(group.max_receives),
-        "SAGAS_VISIBILITY_TIMEOUT": str(group.visibility_timeout),
-    }
 
 
 def check_size(scope: Construct, environment: Mapping[str, str]) -> None:

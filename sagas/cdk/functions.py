@@ -18,7 +18,7 @@ from constructs import Construct
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.code import CodeAssets
 from sagas.cdk.encryption import allow_key
-from sagas.cdk.environment import check_size, group_environment
+from sagas.cdk.environment import check_size
 from sagas.cdk.layer import Layers
 from sagas.cdk.options import FunctionOptions, Network, ServiceOptions
 from sagas.cdk.parts import tag_part
@@ -170,7 +170,7 @@ class StepGroupFunction(SagaFunction):
             shared=shared,
             handler="sagas.handlers.step.handler",
             timeout=group.timeout,
-            environment={**environment, **group_environment(group)},
+            environment={**environment, "SAGAS_MAX_RECEIVES": str(group.max_receives)},
             function=group.options,
             description=_description(group),
             # A saga goes from queue to function to queue by design; Lambda would cut the chain at 16 hops.
