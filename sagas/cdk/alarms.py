@@ -13,13 +13,11 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
-from sagas.cdk.options import METRICS_NAMESPACE
+from sagas.cdk.options import METRICS_NAMESPACE, AnyTopic
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.step_groups import StepGroup
 
 RUNBOOK = "docs/runbook.md"
-
-Topic = sns.ITopic | sns.TopicBase | None
 
 _MINUTE = Duration.minutes(1)
 _FEW_MINUTES = Duration.minutes(5)
@@ -48,7 +46,7 @@ class Alarms(Construct):
         topic: told when an alarm goes on.
     """
 
-    def __init__(self, scope: Construct, id: str, *, topic: Topic) -> None:
+    def __init__(self, scope: Construct, id: str, *, topic: AnyTopic | None) -> None:
         super().__init__(scope, id)
         self._topic = topic
 
@@ -105,7 +103,7 @@ class StepGroupAlarms(Alarms):
         topic: told when an alarm goes on.
     """
 
-    def __init__(self, scope: Construct, id: str, *, queues: SagaQueues, topic: Topic) -> None:
+    def __init__(self, scope: Construct, id: str, *, queues: SagaQueues, topic: AnyTopic | None) -> None:
         super().__init__(scope, id, topic=topic)
         self._queues = queues
 
@@ -141,7 +139,7 @@ class SagaAlarms(StepGroupAlarms):
         saga: SagaDefinition,
         service: str,
         queues: SagaQueues,
-        topic: Topic,
+        topic: AnyTopic | None,
     ) -> None:
         super().__init__(scope, id, queues=queues, topic=topic)
         self._saga, self._service = saga.name, service
@@ -189,7 +187,7 @@ class ServiceAlarms(Alarms):
         service: str,
         supervisor: lambda_.Function,
         api: lambda_.Function,
-        topic: Topic,
+        topic: AnyTopic | None,
     ) -> None:
         super().__init__(scope, id, topic=topic)
         self.watch_errors("SupervisorErrors", supervisor, "The supervisor")

@@ -17,7 +17,7 @@ from constructs import Construct
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.existing import AnyResource
 from sagas.cdk.functions import SagaFunction, SharedAssets
-from sagas.cdk.options import FunctionOptions, ServiceOptions
+from sagas.cdk.options import AnyAuthorizer, FunctionOptions, ServiceOptions, Throttling
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_all_sagas, allow_sending
 from sagas.cdk.queues import SagaQueues
@@ -218,6 +218,7 @@ def _rest_api(scope: Construct, options: ServiceOptions) -> apigateway.RestApi:
         removal_policy=options.removal_policy,
         encryption_key=cast("kms.IKey | None", options.encryption_key),
     )
+    throttling = options.throttling or Throttling()
     return apigateway.RestApi(
         scope,
         "Api",
@@ -229,15 +230,15 @@ def _rest_api(scope: Construct, options: ServiceOptions) -> apigateway.RestApi:
             stage_name="v1",
             tracing_enabled=True,
             metrics_enabled=True,
-            throttling_rate_limit=options.throttling.rate,
-            throttling_burst_limit=options.throttling.burst,
+            throttling_rate_limit=throttling.rate,
+            throttling_burst_limit=throttling.burst,
             access_log_destination=apigateway.LogGroupLogDestination(access_log),
             access_log_format=_access_log_format(),
         ),
     )
 
 
-def _authorization(authorizer: apigateway.IAuthorizer | apigateway.Authorizer | None) -> apigateway.MethodOptions:
+def _authorization(authorizer: AnyAuthorizer | None) -> apigateway.MethodOptions:
     """An authorizer of one's own says itself of which type it is."""
     if authorizer is None:
         return apigateway.MethodOptions(authorization_type=apigateway.AuthorizationType.IAM)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import definition_of
 from sagas.authoring.steps import Step
-from sagas.cdk.options import FunctionOptions, Isolation
+from sagas.cdk.options import FunctionOptions, ServiceOptions
 from sagas.cdk.step_groups import StepGroup
 from sagas.errors import DefinitionError
 
@@ -30,31 +29,21 @@ class Catalogue:
 
     Args:
         service: the name used in messages.
-        saga_classes: of the service.
-        functions: options by step, or by saga class for all its steps.
-        isolation: ``step`` gives each step a queue and a function of its own, ``saga`` all steps of a saga together.
-        usual: options of those that ``functions`` does not name.
+        options: of the service.
 
     Raises:
         DefinitionError: no saga, two of one name, too many steps, options for a step of none of them or for a step
             without a function of its own.
     """
 
-    def __init__(
-        self,
-        service: str,
-        saga_classes: Sequence[type[Any]],
-        functions: Mapping[Step[..., Any] | type[Any], FunctionOptions],
-        isolation: Isolation = "step",
-        usual: FunctionOptions | None = None,
-    ) -> None:
+    def __init__(self, service: str, options: ServiceOptions) -> None:
         self._service = service
-        self._usual = usual or FunctionOptions()
-        self._isolation = isolation
-        self.sagas = [definition_of(saga_class) for saga_class in saga_classes]
+        self._usual = options.function_options or FunctionOptions()
+        self._isolation = options.isolation
+        self.sagas = [definition_of(saga_class) for saga_class in options.sagas]
         self._require_distinct_names()
         self._require_room()
-        self._options = {self._key(step): options for step, options in functions.items()}
+        self._options = {self._key(step): one for step, one in (options.functions or {}).items()}
 
     def definition(self, saga_class: type[Any]) -> SagaDefinition:
         """Return the definition of a saga class of this service."""

@@ -47,7 +47,7 @@ def service_environment(
         "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
         "POWERTOOLS_LOG_LEVEL": options.log_level,
         **_kept(options),
-        **options.environment,
+        **(options.environment or {}),
     }
 
 

@@ -11,6 +11,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.cdk.nested_stacks import TOKEN, Placement, service_token
+from sagas.cdk.options import AnyKey
 from sagas.cdk.parts import tag_part
 from sagas.cdk.step_groups import StepGroup
 from sagas.messaging.routes import derived_name
@@ -31,9 +32,7 @@ class SagaQueues:
         encryption_key: encrypts the messages; a key of SQS's own when absent.
     """
 
-    def __init__(
-        self, service: Construct, placements: Sequence[Placement], encryption_key: kms.IKey | kms.Key | None
-    ) -> None:
+    def __init__(self, service: Construct, placements: Sequence[Placement], encryption_key: AnyKey | None) -> None:
         self._key = encryption_key
         self._saga = placements[0].saga.name
         self.derived = placements[0].token is not None

@@ -14,7 +14,6 @@ from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.existing import EXPIRES, AnyTable, TableForm, check_table
 from sagas.cdk.options import ServiceOptions
 from sagas.cdk.parts import tag_part
-from sagas.errors import DefinitionError
 from sagas.topology import Part
 
 OPEN_INDEX = "open"
@@ -37,25 +36,14 @@ class Tables(Construct):
         scope: parent construct.
         id: construct id.
         options: of the service.
-        sagas: the control table, if it is there already.
-        audit: the audit table, if it is there already.
 
     Raises:
         DefinitionError: a table that is there already does not fit.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        options: ServiceOptions,
-        sagas: AnyTable | None = None,
-        audit: AnyTable | None = None,
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, *, options: ServiceOptions) -> None:
         super().__init__(scope, id)
-        if sagas is not None and sagas is audit:
-            raise DefinitionError(f"{options.service}: sagas_table and audit_table must be two tables")
+        sagas, audit = options.sagas_table, options.audit_table
         for name, table, form in (("sagas_table", sagas, CONTROL), ("audit_table", audit, AUDIT)):
             if table is not None:
                 check_table(f"{options.service}: {name}", table, form, expires=options.retention is not None)
