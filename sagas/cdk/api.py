@@ -21,7 +21,6 @@ from sagas.cdk.options import AnyAuthorizer, FunctionOptions, ServiceOptions, Th
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_all_sagas, allow_sending
 from sagas.cdk.queues import SagaQueues
-from sagas.cdk.tables import Tables
 
 ROUTES: Mapping[str, tuple[str, ...]] = {
     "sagas": ("GET",),
@@ -78,7 +77,6 @@ class ApiFunction(SagaFunction):
         id: str,
         *,
         shared: SharedAssets,
-        tables: Tables,
         queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
     ) -> None:
@@ -92,7 +90,7 @@ class ApiFunction(SagaFunction):
             function=FunctionOptions(memory_size=512),
             description="Starts, shows and cancels sagas",
         )
-        allow_all_sagas(self.role, tables)
+        allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, queues)
 
 

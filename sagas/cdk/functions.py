@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from aws_cdk import CfnResource, Duration, Validations
+from aws_cdk import Duration, Validations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -18,9 +18,9 @@ from constructs import Construct
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.code import CodeAssets
 from sagas.cdk.encryption import allow_key
-from sagas.cdk.environment import check_size
+from sagas.cdk.environment import check_size, service_environment
 from sagas.cdk.layer import Layers
-from sagas.cdk.options import FunctionOptions, Network, ServiceOptions
+from sagas.cdk.options import FunctionOptions, ServiceOptions
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_listing, allow_network, allow_one_saga, allow_sending
 from sagas.cdk.queues import SagaQueues
@@ -44,11 +44,13 @@ class SharedAssets:
         code: of the sagas.
         layers: of dependencies.
         options: of the service.
+        tables: of the service.
     """
 
     code: CodeAssets
     layers: Layers
     options: ServiceOptions
+    tables: Tables
 
 
 class SagaFunction(Construct):
@@ -80,10 +82,26 @@ class SagaFunction(Construct):
     ) -> None:
         super().__init__(scope, id)
         options = shared.options
-        log_group = _log_group(self, options)
         network = function.network or options.network
         architecture, runtime = function.architecture or options.architecture, function.runtime or options.runtime
-        self.role = _role(self, log_group, options, network)
+        log_group = logs.LogGroup(
+            self,
+            "Log",
+            retention=options.log_retention,
+            removal_policy=options.removal_policy,
+            encryption_key=cast("kms.IKey | None", options.encryption_key),
+        )
+        self.role = iam.Role(self, "Role", assumed_by=_LAMBDA)
+        write_log = ["logs:CreateLogStream", "logs:PutLogEvents"]
+        self.role.add_to_policy(iam.PolicyStatement(actions=write_log, resources=[log_group.log_group_arn]))
+        allow_key(self.role, options.encryption_key)
+        security_groups = None
+        if network is not None:
+            allow_network(self.role)
+            security_groups = cast("Sequence[ec2.ISecurityGroup] | None", network.security_groups)
+        level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
+        variables = {**environment, **level, **function.environment}
+        check_size(self, variables)
         self.function = lambda_.Function(
             self,
             "Function",
@@ -98,55 +116,17 @@ class SagaFunction(Construct):
             ephemeral_storage_size=function.ephemeral_storage,
             timeout=Duration.seconds(timeout),
             tracing=lambda_.Tracing.ACTIVE,
-            environment=_variables(self, environment, function),
+            environment=variables,
             reserved_concurrent_executions=function.reserved_concurrency,
             description=description,
             recursive_loop=recursive_loop,
             vpc=cast("ec2.IVpc | None", network and network.vpc),
             vpc_subnets=network and network.subnets,
-            security_groups=_security_groups(network),
+            security_groups=security_groups,
         )
         acknowledge(Validations.of(self), _FINDINGS)
-        _accept_cdk_dependency(self.function)
-
-
-def _log_group(scope: Construct, options: ServiceOptions) -> logs.LogGroup:
-    return logs.LogGroup(
-        scope,
-        "Log",
-        retention=options.log_retention,
-        removal_policy=options.removal_policy,
-        encryption_key=cast("kms.IKey | None", options.encryption_key),
-    )
-
-
-def _role(scope: Construct, log_group: logs.LogGroup, options: ServiceOptions, network: Network | None) -> iam.Role:
-    role = iam.Role(scope, "Role", assumed_by=_LAMBDA)
-    actions = ["logs:CreateLogStream", "logs:PutLogEvents"]
-    role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[log_group.log_group_arn]))
-    allow_key(role, options.encryption_key)
-    if network is not None:
-        allow_network(role)
-    return role
-
-
-def _variables(scope: Construct, environment: Mapping[str, str], function: FunctionOptions) -> dict[str, str]:
-    level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
-    variables = {**environment, **level, **function.environment}
-    check_size(scope, variables)
-    return variables
-
-
-def _security_groups(network: Network | None) -> list[ec2.ISecurityGroup] | None:
-    if network is None or network.security_groups is None:
-        return None
-    return [cast("ec2.ISecurityGroup", group) for group in network.security_groups]
-
-
-def _accept_cdk_dependency(function: lambda_.Function) -> None:
-    resource = function.node.default_child
-    if isinstance(resource, CfnResource):
         # The CDK itself writes a DependsOn beside the reference to the role; cfn-lint calls it redundant.
+        resource = cast("lambda_.CfnFunction", self.function.node.default_child)
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["W3005"]}})
 
 
@@ -154,16 +134,11 @@ class StepGroupFunction(SagaFunction):
     """The function of a step group: it consumes the group's queue, and sends to the queues of its saga."""
 
     def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        shared: SharedAssets,
-        group: StepGroup,
-        queues: SagaQueues,
-        tables: Tables,
-        environment: Mapping[str, str],
+        self, scope: Construct, id: str, *, shared: SharedAssets, group: StepGroup, queues: SagaQueues
     ) -> None:
+        saga, tables = group.saga, shared.tables
+        environment = service_environment(scope, tables, shared.options, {saga.name: queues}, [saga])
+        what = "Step" if len(group.steps) == 1 else "Steps"
         super().__init__(
             scope,
             id,
@@ -172,13 +147,14 @@ class StepGroupFunction(SagaFunction):
             timeout=group.timeout,
             environment={**environment, "SAGAS_MAX_RECEIVES": str(group.max_receives)},
             function=group.options,
-            description=_description(group),
+            # Lambda takes 256 characters.
+            description=f"{what} {group.names.replace(',', ', ')} of saga {saga.name}"[:256],
             # A saga goes from queue to function to queue by design; Lambda would cut the chain at 16 hops.
             recursive_loop=lambda_.RecursiveLoop.ALLOW,
         )
-        tag_part(self.function, "function", saga=group.saga.name, step=group.names)
+        tag_part(self.function, "function", saga=saga.name, step=group.names)
         allow_one_saga(self.role, tables)
-        if group.saga.auto_disable is not None:
+        if saga.auto_disable is not None:
             allow_listing(self.role, tables)
         allow_sending(self.role, [queues])
         self.function.add_event_source(
@@ -189,9 +165,3 @@ class StepGroupFunction(SagaFunction):
                 report_batch_item_failures=True,
             )
         )
-
-
-def _description(group: StepGroup) -> str:
-    """What the console shows; Lambda takes 256 characters."""
-    what = "Step" if len(group.steps) == 1 else "Steps"
-    return f"{what} {group.names.replace(',', ', ')} of saga {group.saga.name}"[:256]

@@ -54,7 +54,6 @@ class Layers:
     def __init__(
         self,
         scope: Construct,
-        *,
         architecture: lambda_.Architecture,
         runtime: lambda_.Runtime,
         requirements: Sequence[Path] = (),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 from aws_cdk import aws_lambda as lambda_
@@ -9,7 +10,6 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.steps import Step
 from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms
 from sagas.cdk.api import ApiFunction, Mount, SagaApi
@@ -22,10 +22,9 @@ from sagas.cdk.existing import AnyTable, mounted_api
 from sagas.cdk.functions import SharedAssets, StepGroupFunction
 from sagas.cdk.layer import Layers
 from sagas.cdk.nested_stacks import Placement, placements_of
-from sagas.cdk.options import AnyTopic, SagaServiceProps, service_options
+from sagas.cdk.options import SagaServiceProps, service_options
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
-from sagas.cdk.step_groups import StepGroup
 from sagas.cdk.supervisor import Supervisor
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
@@ -51,29 +50,43 @@ class SagaService(Construct):
         super().__init__(scope, id)
         options = self._options = service_options(self.node.path.replace("/", "-"), props)
         self._catalogue = Catalogue(id, options)
+        sagas = self._catalogue.sagas
         let_logs_use(self, options.encryption_key)
         self.tables = Tables(self, "Tables", options=options)
-        self._mount = self._mount_point()
+        mount = None
+        if options.mount is not None:
+            mount = Mount(mounted_api(options.service, self, options.mount), options.mount)
         nested = self._catalogue.too_many if options.nested_stacks is None else options.nested_stacks
-        self._placements = {saga.name: self._saga_placements(saga, nested) for saga in self._catalogue.sagas}
-        self._queues = {
-            name: SagaQueues(self, placements, options.encryption_key) for name, placements in self._placements.items()
-        }
-        self._shared = self._shared_assets()
-        self._functions = self._group_functions()
-        self.supervisor = self._supervisor().function
-        self._api_function = self._answering()
-        self.api = SagaApi(self, "Api", function=self._api_function, options=options, mount=self._mount).rest_api
-        self._add_alarms(options.alarm_topic)
+        placed = {saga.name: placements_of(self, saga, self._catalogue.groups(saga), nested=nested) for saga in sagas}
+        self._queues = {name: SagaQueues(self, places, options.encryption_key) for name, places in placed.items()}
+        packages = packages_of(saga.saga_class for saga in sagas)
+        layers = Layers(self, options.architecture, options.runtime, requirements_of(packages))
+        shared = SharedAssets(CodeAssets(packages), layers, options, self.tables)
+        self._functions: dict[tuple[str, str], lambda_.Function] = {}
+        placements = [placement for places in placed.values() for placement in places]
+        for placement in placements:
+            functions, queues = Construct(placement.scope, placement.functions_id), self._queues[placement.saga.name]
+            for group in placement.groups:
+                made = StepGroupFunction(functions, group.id, shared=shared, group=group, queues=queues)
+                self._functions[group.saga.name, group.id] = made.function
+        environment = service_environment(self, self.tables, options, self._queues, sagas)
+        queues = self._queues.values()
+        supervisor = Supervisor(self, "Supervisor", shared=shared, queues=queues, environment=environment)
+        self.supervisor = supervisor.function
+        if mount is not None:
+            environment |= mount.environment
+        api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
+        self.api = SagaApi(self, "Api", function=api, options=options, mount=mount).rest_api
+        self._add_alarms(placements, api.function)
         if options.dashboard:
-            self._add_dashboard()
+            self._add_dashboard(mount.path if mount else "")
 
     def function(self, step: AnyStep) -> lambda_.Function:
         """Return the function that runs a step and its undo, to grant it what the step needs.
 
         With ``isolation="saga"`` it is the same for all steps of a saga.
         """
-        return self._functions[self._catalogue.group_of(step)].function
+        return self._functions[self._catalogue.group_of(step)]
 
     def queue(self, step: AnyStep) -> sqs.Queue:
         """Return the queue of a step."""
@@ -113,94 +126,30 @@ class SagaService(Construct):
         """The audit table."""
         return self.tables.audit
 
-    def _mount_point(self) -> Mount | None:
-        mount = self._options.mount
-        return None if mount is None else Mount(mounted_api(self._options.service, self, mount), mount)
-
-    def _saga_placements(self, saga: SagaDefinition, nested: bool) -> list[Placement]:
-        return placements_of(self, saga, self._catalogue.groups(saga), nested=nested)
-
-    def _shared_assets(self) -> SharedAssets:
-        packages = packages_of(saga.saga_class for saga in self._catalogue.sagas)
-        layers = Layers(
-            self,
-            architecture=self._options.architecture,
-            runtime=self._options.runtime,
-            requirements=requirements_of(packages),
-        )
-        return SharedAssets(CodeAssets(packages), layers, self._options)
-
-    def _group_functions(self) -> dict[tuple[str, str], StepGroupFunction]:
-        return {
-            (saga, group.id): self._group_function(scope, group)
-            for saga, placements in self._placements.items()
-            for placement in placements
-            for scope in [Construct(placement.scope, placement.functions_id)]
-            for group in placement.groups
-        }
-
-    def _group_function(self, scope: Construct, group: StepGroup) -> StepGroupFunction:
-        queues = self._queues[group.saga.name]
-        return StepGroupFunction(
-            scope,
-            group.id,
-            shared=self._shared,
-            group=group,
-            queues=queues,
-            tables=self.tables,
-            environment=service_environment(scope, self.tables, self._options, {group.saga.name: queues}, [group.saga]),
-        )
-
-    def _supervisor(self) -> Supervisor:
-        return Supervisor(
-            self,
-            "Supervisor",
-            shared=self._shared,
-            tables=self.tables,
-            queues=self._queues.values(),
-            environment=self._environment_of_all(),
-        )
-
-    def _answering(self) -> ApiFunction:
-        return ApiFunction(
-            self,
-            "ApiFunction",
-            shared=self._shared,
-            tables=self.tables,
-            queues=self._queues.values(),
-            environment={**self._environment_of_all(), **(self._mount.environment if self._mount else {})},
-        )
-
-    def _environment_of_all(self) -> dict[str, str]:
-        return service_environment(self, self.tables, self._options, self._queues, self._catalogue.sagas)
-
-    def _add_alarms(self, topic: AnyTopic | None) -> None:
-        api = self._api_function.function
-        service = self._options.service
+    def _add_alarms(self, placements: Sequence[Placement], api: lambda_.Function) -> None:
+        service, topic = self._options.service, self._options.alarm_topic
         ServiceAlarms(self, "Alarms", service=service, supervisor=self.supervisor, api=api, topic=topic)
-        for placement in (placement for placements in self._placements.values() for placement in placements):
-            alarms = self._alarms_at(placement, topic)
+        for placement in placements:
+            saga, queues = placement.saga, self._queues[placement.saga.name]
+            scope, id = placement.scope, placement.id_of("alarms")
+            if placement.saga_wide:
+                alarms = SagaAlarms(scope, id, saga=saga, service=service, queues=queues, topic=topic)
+            else:
+                alarms = StepGroupAlarms(scope, id, queues=queues, topic=topic)
             for group in placement.groups:
-                alarms.add_group(group, self._functions[placement.saga.name, group.id].function)
+                alarms.add_group(group, self._functions[saga.name, group.id])
 
-    def _alarms_at(self, placement: Placement, topic: AnyTopic | None) -> StepGroupAlarms:
-        id, saga, queues = placement.id_of("alarms"), placement.saga, self._queues[placement.saga.name]
-        if not placement.saga_wide:
-            return StepGroupAlarms(placement.scope, id, queues=queues, topic=topic)
-        return SagaAlarms(placement.scope, id, saga=saga, service=self._options.service, queues=queues, topic=topic)
-
-    def _add_dashboard(self) -> None:
-        service, supervisor = self._options.service, self.supervisor
+    def _add_dashboard(self, base_path: str) -> None:
         dashboard = ServiceDashboard(
             self,
             "Dashboard",
-            service=service,
+            service=self._options.service,
             api=self.api,
-            base_path=self._mount.path if self._mount else "",
-            supervisor=supervisor,
+            base_path=base_path,
+            supervisor=self.supervisor,
             tables=self.tables,
         )
         for saga in self._catalogue.sagas:
             groups = self._catalogue.groups(saga)
-            functions = [(group.names, self._functions[saga.name, group.id].function) for group in groups]
+            functions = [(group.names, self._functions[saga.name, group.id]) for group in groups]
             dashboard.add_saga(saga.name, functions, self._queues[saga.name])

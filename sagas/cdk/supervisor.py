@@ -16,7 +16,6 @@ from sagas.cdk.options import FunctionOptions
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_all_sagas, allow_sending
 from sagas.cdk.queues import SagaQueues
-from sagas.cdk.tables import Tables
 
 _TIMEOUT = 300
 _RECOVER_EVERY = Duration.minutes(1)
@@ -32,7 +31,6 @@ class Supervisor(SagaFunction):
         id: str,
         *,
         shared: SharedAssets,
-        tables: Tables,
         queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
     ) -> None:
@@ -47,7 +45,7 @@ class Supervisor(SagaFunction):
             description="Recovers sagas whose message or lease was lost, and sweeps orphaned objects",
         )
         tag_part(self.function, "supervisor")
-        allow_all_sagas(self.role, tables)
+        allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, queues)
         # The next tick is the retry; a late one would only do the same work twice.
         self.function.configure_async_invoke(retry_attempts=0, max_event_age=_RECOVER_EVERY)
