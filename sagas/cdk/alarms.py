@@ -155,16 +155,13 @@ class SagaAlarms(StepGroupAlarms):
             opened = saga_metric("BreakerOpened", saga.name, service, _FEW_MINUTES)
             self.watch("BreakerOpened", opened, f"A step of saga {saga.name} is held back.", "breaker-opened")
         if saga.orphans is not None:
-            self._watch_sweep()
+            # A sweep runs every few hours at most: it is seen in the period in which it ran.
+            for name, what in (("SweepStopped", "found too many orphans and stopped"), ("SweepFailed", "failed")):
+                metric = saga_metric(name, saga.name, service, _FEW_MINUTES)
+                self.watch(name, metric, f"The sweep of saga {saga.name} {what}.", "sweep")
 
     def _count(self, status: str, what: str, section: str) -> None:
         self.watch(status, saga_metric(f"Saga{status}", self._saga, self._service), what, section)
-
-    def _watch_sweep(self) -> None:
-        """A sweep runs every few hours at most: it is seen in the period in which it ran."""
-        for name, what in (("SweepStopped", "found too many orphans and stopped"), ("SweepFailed", "failed")):
-            metric = saga_metric(name, self._saga, self._service, _FEW_MINUTES)
-            self.watch(name, metric, f"The sweep of saga {self._saga} {what}.", "sweep")
 
 
 class ServiceAlarms(Alarms):

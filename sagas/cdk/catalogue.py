@@ -41,16 +41,37 @@ class Catalogue:
         self._usual = options.function_options or FunctionOptions()
         self._isolation = options.isolation
         self.sagas = [definition_of(saga_class) for saga_class in options.sagas]
-        self._require_distinct_names()
-        self._require_room()
-        self._options = {self._key(step): one for step, one in (options.functions or {}).items()}
+        if not self.sagas:
+            raise DefinitionError(f"{service}: a service needs at least one saga")
+        first: dict[str, SagaDefinition] = {}
+        for saga in self.sagas:
+            if saga.name in first:
+                classes = f"{_name(first[saga.name].saga_class)} and {_name(saga.saga_class)}"
+                raise DefinitionError(f"{service}: two sagas are called {saga.name}: {classes}")
+            first[saga.name] = saga
+        if self._isolation == "step":
+            self._require_room()
+        self._options: dict[tuple[str, str], FunctionOptions] = {}
+        for step, one in (options.functions or {}).items():
+            if isinstance(step, type):
+                self._options[self.definition(step).name, _WHOLE_SAGA] = one
+                continue
+            saga, name = self.locate(step)
+            if self._isolation == "saga":
+                whole = _name(saga.saga_class)
+                raise DefinitionError(
+                    f'{service}: with isolation="saga" step {name} has no function of its own; '
+                    f"give the options of {whole} instead of {whole}.{name}"
+                )
+            self._options[saga.name, name] = one
 
     def definition(self, saga_class: type[Any]) -> SagaDefinition:
         """Return the definition of a saga class of this service."""
         for saga in self.sagas:
             if saga.saga_class is saga_class:
                 return saga
-        raise DefinitionError(f"{self._service}: {_name(saga_class)} is not among its sagas ({self._names()})")
+        names = ", ".join(_name(saga.saga_class) for saga in self.sagas)
+        raise DefinitionError(f"{self._service}: {_name(saga_class)} is not among its sagas ({names})")
 
     def locate(self, step: Step[..., Any]) -> tuple[SagaDefinition, str]:
         """Return the saga a step belongs to, and the step's name."""
@@ -87,22 +108,8 @@ class Catalogue:
         whole = self._options.get((saga.name, _WHOLE_SAGA), self._usual)
         return self._options.get((saga.name, step), whole)
 
-    def _key(self, step: Step[..., Any] | type[Any]) -> tuple[str, str]:
-        if isinstance(step, type):
-            return self.definition(step).name, _WHOLE_SAGA
-        saga, name = self.locate(step)
-        if self._isolation == "saga":
-            whole = _name(saga.saga_class)
-            raise DefinitionError(
-                f'{self._service}: with isolation="saga" step {name} has no function of its own; '
-                f"give the options of {whole} instead of {whole}.{name}"
-            )
-        return saga.name, name
-
     def _require_room(self) -> None:
         """What not even nested stacks make room for."""
-        if self._isolation == "saga":
-            return
         for saga in self.sagas:
             if len(saga.steps) > _MOST_OF_A_SAGA:
                 raise DefinitionError(
@@ -116,19 +123,6 @@ class Catalogue:
                 f"{self._service}: its sagas have {steps} steps. With a function each, {_MOST_OF_A_SERVICE} are what "
                 'CloudFormation can change at a time; use isolation="saga", or several services in several stacks'
             )
-
-    def _require_distinct_names(self) -> None:
-        if not self.sagas:
-            raise DefinitionError(f"{self._service}: a service needs at least one saga")
-        first: dict[str, SagaDefinition] = {}
-        for saga in self.sagas:
-            if saga.name in first:
-                classes = f"{_name(first[saga.name].saga_class)} and {_name(saga.saga_class)}"
-                raise DefinitionError(f"{self._service}: two sagas are called {saga.name}: {classes}")
-            first[saga.name] = saga
-
-    def _names(self) -> str:
-        return ", ".join(_name(saga.saga_class) for saga in self.sagas)
 
 
 def _name(saga_class: type[Any]) -> str:

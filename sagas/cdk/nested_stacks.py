@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -61,7 +61,17 @@ def placements_of(
     """
     if not nested:
         return [Placement(scope, saga, tuple(groups), None)]
-    return [_nested(scope, saga, share, number) for number, share in _shares(groups)]
+    most = _GROUPS if len(groups) <= _GROUPS else _GROUPS_OF_SEVERAL
+    placements: list[Placement] = []
+    for number, start in enumerate(range(0, len(groups), most), start=1):
+        # No saga has a dot in its name, so none clashes with another's second stack.
+        id = saga.name if number == 1 else f"{saga.name}.{number}"
+        parameters = {TOKEN: service_token(scope)}
+        description = f"Saga {saga.name}: queues, functions and alarms"
+        stack = cast("Construct", NestedStack(scope, id, parameters=parameters, description=description))
+        token = CfnParameter(stack, TOKEN, type="String").value_as_string
+        placements.append(Placement(stack, saga, tuple(groups[start : start + most]), token, saga_wide=number == 1))
+    return placements
 
 
 def service_token(scope: Construct) -> str:
@@ -72,23 +82,3 @@ def service_token(scope: Construct) -> str:
     """
     stack_id = Fn.select(2, Fn.split("/", Stack.of(scope).stack_id))
     return f"{scope.node.addr[-6:]}-{Fn.select(0, Fn.split('-', stack_id))}"
-
-
-def _shares(groups: Sequence[StepGroup]) -> Iterator[tuple[int, tuple[StepGroup, ...]]]:
-    most = _GROUPS if len(groups) <= _GROUPS else _GROUPS_OF_SEVERAL
-    for number, start in enumerate(range(0, len(groups), most), start=1):
-        yield number, tuple(groups[start : start + most])
-
-
-def _nested(service: Construct, saga: SagaDefinition, groups: tuple[StepGroup, ...], number: int) -> Placement:
-    # No saga has a dot in its name, so none clashes with another's second stack.
-    id = saga.name if number == 1 else f"{saga.name}.{number}"
-    stack = NestedStack(
-        service,
-        id,
-        parameters={TOKEN: service_token(service)},
-        description=f"Saga {saga.name}: queues, functions and alarms",
-    )
-    scope = cast("Construct", stack)
-    token = CfnParameter(scope, TOKEN, type="String").value_as_string
-    return Placement(scope, saga, groups, token, saga_wide=number == 1)

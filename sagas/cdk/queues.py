@@ -13,7 +13,6 @@ from constructs import Construct
 from sagas.cdk.nested_stacks import TOKEN, Placement, service_token
 from sagas.cdk.options import AnyKey
 from sagas.cdk.parts import tag_part
-from sagas.cdk.step_groups import StepGroup
 from sagas.messaging.routes import derived_name
 
 _RETENTION = Duration.days(14)
@@ -41,13 +40,22 @@ class SagaQueues:
         scopes = [Construct(placement.scope, placement.id_of("queues")) for placement in placements]
         self.dead_letters = self._queue(scopes[0], "DeadLetters", self._derived(placements[0], _DEAD_LETTERS))
         tag_part(self.dead_letters, "dead_letter_queue", saga=self._saga)
-        placed = [
-            (placement, scope, group)
-            for placement, scope in zip(placements, scopes, strict=True)
-            for group in placement.groups
-        ]
-        self.by_group = {group.id: self._group_queue(placement, scope, group) for placement, scope, group in placed}
-        self.by_step = {step.name: self.by_group[group.id] for _, _, group in placed for step in group.steps}
+        self.by_group: dict[str, sqs.Queue] = {}
+        self.by_step: dict[str, sqs.Queue] = {}
+        for placement, scope in zip(placements, scopes, strict=True):
+            for group in placement.groups:
+                queue = self._queue(
+                    scope,
+                    group.id,
+                    self._derived(placement, group.id),
+                    visibility_timeout=Duration.seconds(group.visibility_timeout),
+                    dead_letter_queue=sqs.DeadLetterQueue(
+                        queue=self.dead_letters, max_receive_count=group.max_receives
+                    ),
+                )
+                tag_part(queue, "queue", saga=self._saga, step=group.names)
+                self.by_group[group.id] = queue
+                self.by_step |= dict.fromkeys((step.name for step in group.steps), queue)
 
     def arns(self, scope: Construct) -> list[str]:
         """Return the ARNs of the groups' queues, for a permission in the stack of ``scope``.
@@ -77,17 +85,6 @@ class SagaQueues:
     def _derived(self, placement: Placement, queue: str) -> str | None:
         """A name, where CloudFormation is not to choose it."""
         return derived_name(self._saga, queue, placement.token) if placement.token else None
-
-    def _group_queue(self, placement: Placement, scope: Construct, group: StepGroup) -> sqs.Queue:
-        queue = self._queue(
-            scope,
-            group.id,
-            self._derived(placement, group.id),
-            visibility_timeout=Duration.seconds(group.visibility_timeout),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=group.max_receives),
-        )
-        tag_part(queue, "queue", saga=self._saga, step=group.names)
-        return queue
 
     def _queue(
         self,
