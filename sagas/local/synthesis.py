@@ -26,25 +26,24 @@ def synthesize(app: str, files: Files) -> Path:
     Raises:
         LocalStackError: the command cannot be run, fails, or writes no templates.
     """
-    shutil.rmtree(files.assembly, ignore_errors=True)
-    with files.synth_log.open("wb") as log:
-        code = _run(_command(app), files, log.fileno())
-    if code:
-        raise LocalStackError(f"the app {app!r} failed: {_last_line(files.synth_log)} (all of it: {files.synth_log})")
-    if not (files.assembly / "manifest.json").is_file():
-        raise LocalStackError(f"the app {app!r} wrote no templates; does it call App().synth()?")
-    return files.assembly
-
-
-def _command(app: str) -> list[str]:
     try:
         words = shlex.split(app)
     except ValueError as error:
         raise LocalStackError(f"cannot read the app command {app!r}: {error}") from error
     if not words:
         raise LocalStackError("the app command is empty")
-    program, *arguments = words
-    return [sys.executable if program in ("python", "python3") else program, *arguments]
+    if words[0] in ("python", "python3"):
+        words[0] = sys.executable
+    shutil.rmtree(files.assembly, ignore_errors=True)
+    with files.synth_log.open("wb") as log:
+        code = _run(words, files, log.fileno())
+    if code:
+        lines = [line.strip() for line in files.synth_log.read_text(errors="replace").splitlines() if line.strip()]
+        said = lines[-1] if lines else "it said nothing"
+        raise LocalStackError(f"the app {app!r} failed: {said} (all of it: {files.synth_log})")
+    if not (files.assembly / "manifest.json").is_file():
+        raise LocalStackError(f"the app {app!r} wrote no templates; does it call App().synth()?")
+    return files.assembly
 
 
 def _run(command: list[str], files: Files, log: int) -> int:
@@ -64,8 +63,3 @@ def _run(command: list[str], files: Files, log: int) -> int:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _last_line(log: Path) -> str:
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
