@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -32,7 +32,7 @@ _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
 
 _FINDINGS = {
     "AwsSolutions-IAM5[Resource::*]": "X-Ray's write actions, and those for a VPC's interfaces, have no narrower form.",
-    "AwsSolutions-L1": "The runtime is the one the layer was fetched for; whoever uses the construct chooses it.",
+    "AwsSolutions-L1": "The runtime is the one the layer was fetched for; the app chooses it.",
 }
 
 
@@ -59,7 +59,7 @@ class SagaFunction(Construct):
     Args:
         scope: parent construct.
         id: construct id.
-        shared: code, layer and options.
+        shared: code, layers, options and tables.
         handler: the entry point, ``package.module.function``.
         timeout: seconds.
         environment: its variables.
@@ -98,7 +98,8 @@ class SagaFunction(Construct):
         security_groups = None
         if network is not None:
             allow_network(self.role)
-            security_groups = cast("Sequence[ec2.ISecurityGroup] | None", network.security_groups)
+            if network.security_groups is not None:
+                security_groups = [cast("ec2.ISecurityGroup", group) for group in network.security_groups]
         level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
         variables = {**environment, **level, **function.environment}
         check_size(self, variables)

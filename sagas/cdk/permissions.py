@@ -39,7 +39,7 @@ def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
 
 
 def allow_listing(role: iam.Role, tables: Tables) -> None:
-    """Let a function also list the sagas of a type: whoever counts their failures looks for a success in between."""
+    """Let a worker also list the sagas of a type: to count failures in a row, it looks for successes in between."""
     _allow(role, ["dynamodb:Query"], [tables.index_arn(BY_NAME_INDEX)])
 
 

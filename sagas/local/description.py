@@ -1,4 +1,4 @@
-"""``.sagas/local.json``: where everything of a local stack is, for whoever wants to talk to it."""
+"""``.sagas/local.json``: where everything of a local stack is, for its clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Description:
     pid: int | None = None
 
     def write(self, path: Path) -> None:
-        """Write the file in one piece: whoever waits for it never reads half of it."""
+        """Write the file in one piece: a reader that waits for it never finds half of it."""
         draft = path.with_suffix(".draft")
         draft.write_text(json.dumps(asdict(self), indent=2) + "\n")
         draft.replace(path)
