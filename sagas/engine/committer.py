@@ -16,6 +16,7 @@ from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.ports import CommitObserver, ControlStore, JournalStore
 from sagas.store.entries import Entry, details_of, fact_of
+from sagas.store.entry_hash import chained
 from sagas.store.outcomes import CancelWon, Fenced, Refused
 
 
@@ -122,19 +123,24 @@ class Committer:
         else:
             found = self._journal.put(entry)
         if found is entry:
-            return self._move_pointer(plan, state, fact, decision), entry, False
+            return self._move_pointer(plan, state, fact, entry, decision), entry, False
         # Rule 2. Also under my own token the entry counts: two deliveries of one outcome may both be at work.
-        return self._move_pointer(plan, state, _fact(found, state)), found, found.token != entry.token
+        return self._move_pointer(plan, state, _fact(found, state), found), found, found.token != entry.token
 
-    def _move_pointer(self, plan: Plan, state: SagaState, fact: ev.Fact, decision: Decision | None = None) -> Decision:
-        """Commit the entry that is in the slot."""
+    def _move_pointer(
+        self, plan: Plan, state: SagaState, fact: ev.Fact, entry: Entry, decision: Decision | None = None
+    ) -> Decision:
+        """Commit ``entry``, which is in the slot and records ``fact``."""
         decision = decision or decide(plan, state, fact, self._clock.now())
         if decision.state is state:
             raise Fenced(f"the journal holds {fact.action}, which does not fit the saga")
+        if isinstance(fact, ev.StepCompleted):
+            digest = chained(state.digest, entry.seq, entry.payload_hash)
+            decision = replace(decision, state=replace(decision.state, digest=digest))
         try:
             self._control.commit(state, decision.state, plan.stale_after)
         except CancelWon as won:
-            return self._move_pointer(plan, won.state, fact)
+            return self._move_pointer(plan, won.state, fact, entry)
         self._tell(state, decision.state, fact)
         return decision
 
@@ -163,6 +169,7 @@ class Committer:
             trace_id=context.trace_id,
             details=details,
             payload=context.payload,
+            salt=self._clock.new_salt(),
         )
 
 

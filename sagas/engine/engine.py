@@ -70,6 +70,7 @@ def build_engine(
     observer: EngineObserver | None = None,
     logger: logging.Logger | None = None,
     connect: Callable[[str], Any] | None = None,
+    carry: bool = True,
 ) -> Engine:
     """Return the parts for these tables and queues.
 
@@ -81,6 +82,7 @@ def build_engine(
         observer: told of every committed fact, and of saga types that keep failing.
         logger: given to steps as ``ctx.logger``.
         connect: makes the clients of ``ctx.client``.
+        carry: whether messages bring small results along.
     """
     clock, observer = clock or SystemClock(), observer or NullObserver()
     logger = logger or logging.getLogger("sagas")
@@ -98,7 +100,7 @@ def build_engine(
     breakers = Breakers(BreakerItems(tables), registry, clock, logger, observer)
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler))
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, connect)
-    advancer = Advancer(services, registry, queues, IdempotentAttempt)
+    advancer = Advancer(services, registry, queues, IdempotentAttempt, carry)
     reader = Reader(registry, control, journal, listing, breakers)
     return Engine(
         registry=registry,

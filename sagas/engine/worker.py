@@ -59,9 +59,9 @@ class Worker:
     def _keep(self, error: NotCommitted, message: Message) -> Done:
         """Send an outcome that could not be committed to its queue, in place of the message at hand."""
         logger, known = self.advancer.services.logger, {"saga_id": message.saga_id, "step": message.step}
-        copy = with_pending(message, error.pending)
+        copy = with_pending(message, error.pending) if self.advancer.carry else None
         if copy is None:
-            logger.error("the outcome cannot be committed, and is too large to be kept", extra=known)
+            logger.error("the outcome cannot be committed, and cannot be kept in a message either", extra=known)
             raise error
         self.advancer.sender.send(copy)
         logger.warning("the outcome cannot be committed yet: it waits in its queue", extra=known)
