@@ -48,6 +48,7 @@ def service_environment(
     kept: dict[str, float | None] = {
         "SAGAS_RETENTION": None if options.retention is None else options.retention.total_seconds(),
         "SAGAS_PAYLOAD_LIMIT": options.payload_limit,
+        "SAGAS_CARRY_INPUTS": None if options.carry_inputs else 0,
     }
     classes = [f"{saga.saga_class.__module__}:{saga.saga_class.__qualname__}" for saga in sagas]
     return {

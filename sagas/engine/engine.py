@@ -156,4 +156,5 @@ def from_environment(
     registry = Registry.load(environment["SAGAS_CLASSES"])
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps)
-    return build_engine(registry, settings_from(environment), routes, observer=observer, logger=logger)
+    carry = environment.get("SAGAS_CARRY_INPUTS") != "0"
+    return build_engine(registry, settings_from(environment), routes, observer=observer, logger=logger, carry=carry)
