@@ -17,8 +17,8 @@ from sagas.client.places import Places, local_places, stack_places
 from sagas.client.staleness import Judge
 from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
-from sagas.client.views import AuditEntry, DefinitionView, Page, RecoveryView, SagaView, SweepView
 from sagas.client.waiting import Wait
+from sagas.engine.answers import AuditEntry, DefinitionView, Page, RecoveryView, SagaView, SweepView
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 
 RequestT = TypeVar("RequestT")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from sagas.client.dead_letters import DeadLetter
-from sagas.client.views import AuditEntry, SagaView
+from sagas.engine.answers import AuditEntry, SagaView
 from sagas.errors import NotFound
 
 _OVER = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")

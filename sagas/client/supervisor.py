@@ -11,7 +11,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from sagas.client.aws import code_of, translated
-from sagas.client.views import RecoveryView, SweepView
+from sagas.engine.answers import RecoveryView, SweepView
 from sagas.errors import InvalidRequest, NotFound, SagaError
 
 _LONGEST_CALL = 310

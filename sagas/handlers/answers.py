@@ -8,6 +8,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError, ServiceError
 
+from sagas.engine.answers import ErrorAnswer, ProblemView
 from sagas.engine.starter import Disabled, KeyReused
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
 
@@ -36,13 +37,18 @@ def answer(status: int, body: Any, headers: dict[str, str] | None = None) -> Res
 
 
 def error(
-    status: int, code: str, message: str, details: Any = None, headers: dict[str, str] | None = None
+    status: int,
+    code: str,
+    message: str,
+    details: list[ProblemView] | None = None,
+    headers: dict[str, str] | None = None,
 ) -> Response[str]:
     """Return an error in the one shape all of them have."""
-    return answer(status, {"error": {"code": code, "message": message, "details": details}}, headers)
+    body: ErrorAnswer = {"error": {"code": code, "message": message, "details": details}}
+    return answer(status, body, headers)
 
 
-def _details(exception: SagaError) -> list[dict[str, str]] | None:
+def _details(exception: SagaError) -> list[ProblemView] | None:
     if not isinstance(exception, InvalidRequest):
         return None
     problems = exception.problems or (Problem("$", str(exception)),)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 
 from sagas.core.states import SagaState, SagaStatus
+from sagas.engine.answers import AuditPage, Summary
 from sagas.engine.engine import Engine, from_environment
 from sagas.errors import InvalidRequest, Problem, SagaError
 from sagas.handlers.answers import answer, answer_error, answer_unexpected
@@ -21,6 +22,8 @@ from sagas.handlers.telemetry import frames, telemetry
 from sagas.store.listing import IndexPosition
 
 _SEQ = re.compile(r"[0-9]{1,9}")
+
+SagaT = TypeVar("SagaT", bound=Summary)
 
 
 @lru_cache(maxsize=1)
@@ -76,9 +79,9 @@ def _add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         request.only("limit", "cursor")
         after = _seq(request.text("cursor"))
         entries, more = reader.audit(name, checked_id(saga_id), request.limit(), after)
-        return answer(
-            200, {"entries": entries, "cursor": None if more is None else IndexPosition("seq", str(more)).cursor}
-        )
+        cursor = None if more is None else IndexPosition("seq", str(more)).cursor
+        page: AuditPage = {"entries": entries, "cursor": cursor}
+        return answer(200, page)
 
     @app.get("/sagas/<name>/<saga_id>")
     def show(name: str, saga_id: str) -> Response[str]:
@@ -93,7 +96,7 @@ def _add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         for known in names:
             engine.registry.get(known)
         page = reader.list(names, request.status(), request.limit(), request.text("cursor"))
-        return answer(200, page | {"sagas": [_linked(request, saga) for saga in page["sagas"]]})
+        return answer(200, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
 
     @app.get("/attention")
     def attention() -> Response[str]:
@@ -102,7 +105,7 @@ def _add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         if (name := request.text("name")) is not None:
             engine.registry.get(name)
         page = reader.attention(name, request.limit(), request.text("cursor"))
-        return answer(200, page | {"sagas": [_linked(request, saga) for saga in page["sagas"]]})
+        return answer(200, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
 
     _ = start, audit, show, list_sagas, attention
 
@@ -137,10 +140,10 @@ def _add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     _ = cancel, retry, compensate, resolve
 
 
-def _linked(request: Request, saga: dict[str, Any]) -> dict[str, Any]:
+def _linked(request: Request, saga: SagaT) -> SagaT:
     """Make the links of a saga lead through the stage the request came by."""
-    links = {name: request.base + path for name, path in saga["links"].items()}
-    return saga | {"links": links}
+    saga["links"]["self"] = request.base + saga["links"]["self"]
+    return saga
 
 
 def _seq(cursor: str | None) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.authoring.codec import json_schema
 from sagas.authoring.definition import StepDefinition
 from sagas.core.times import iso
+from sagas.engine.answers import DefinitionList, DefinitionStepView, DefinitionView
 from sagas.engine.engine import Engine
 from sagas.engine.registry import SagaType
 from sagas.handlers.answers import answer
@@ -18,7 +17,7 @@ from sagas.handlers.openapi import describe
 from sagas.store.definitions import Activity
 
 
-def _step_view(step: StepDefinition) -> dict[str, Any]:
+def _step_view(step: StepDefinition) -> DefinitionStepView:
     return {
         "name": step.name,
         "undo": step.undo.name if step.undo else None,
@@ -29,7 +28,7 @@ def _step_view(step: StepDefinition) -> dict[str, Any]:
     }
 
 
-def _view(saga: SagaType, activity: Activity, failures: int, now: float) -> dict[str, Any]:
+def _view(saga: SagaType, activity: Activity, failures: int, now: float) -> DefinitionView:
     """Return a saga type as it is shown. ``failures``: its failed sagas in a row."""
     definition, failing = saga.definition, activity.disabled_until > now
     automatic = f"{failures} sagas in a row failed" if failing else ""
@@ -52,13 +51,14 @@ def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     """Add ``/definitions`` and ``/openapi.json`` to ``app``."""
     definitions, registry = engine.definitions, engine.registry
 
-    def shown(name: str) -> dict[str, Any]:
+    def shown(name: str) -> DefinitionView:
         saga, activity, now = registry.get(name), definitions.get(name, fresh=True), engine.clock.now()
         return _view(saga, activity, engine.auto_disabler.failures_in_a_row(name, activity, now), now)
 
     @app.get("/definitions")
     def list_definitions() -> Response[str]:
-        return answer(200, {"definitions": [shown(saga.definition.name) for saga in registry]})
+        found: DefinitionList = {"definitions": [shown(saga.definition.name) for saga in registry]}
+        return answer(200, found)
 
     @app.get("/definitions/<name>")
     def show_definition(name: str) -> Response[str]:

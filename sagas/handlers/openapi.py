@@ -9,7 +9,7 @@ from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
 from sagas.engine.starter import KEY_PATTERN, LONGEST_KEY
 from sagas.handlers.bodies import Change, Note, Resolution, describe_body
-from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, page, ref
+from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, ref
 
 _ERRORS: dict[str, tuple[str, str]] = {
     "400": ("The body is not JSON, or the call is no proper HTTP.", "malformed_body bad_request"),
@@ -114,7 +114,7 @@ def _saga_paths(saga: SagaType) -> Json:
     retry = operation("retry", "Retry what failed", "202", change)
     compensate = operation("compensate", "Give up and undo", "202", change)
     resolve = operation("resolve", "Settle by hand", "200", change)
-    audit = _operation(f"audit_{identifier}", "The audit trail", {"200": page("Entry", "entries")}, "404 422")
+    audit = _operation(f"audit_{identifier}", "The audit trail", {"200": ref("Entries")}, "404 422")
     return {
         f"/sagas/{name}": {"post": _start(saga)},
         one: {
@@ -130,13 +130,7 @@ def _saga_paths(saga: SagaType) -> Json:
 
 
 def _common_paths(names: list[str]) -> Json:
-    name, sagas = one_of(names), {"200": page("Summary", "sagas")}
-    definitions: Json = {
-        "type": "object",
-        "properties": {"definitions": {"type": "array", "items": ref("Definition")}},
-        "required": ["definitions"],
-        "additionalProperties": False,
-    }
+    name, sagas = one_of(names), {"200": ref("Sagas")}
     one = {"200": ref("Definition")}
     change = _operation("change_definition", "Enable or disable starts", one, _WRITE)
     itself = {"200": {"type": "object", "required": ["openapi", "info", "paths"]}}
@@ -149,7 +143,7 @@ def _common_paths(names: list[str]) -> Json:
             "parameters": [_query("name", name), *_paging()],
             "get": _operation("list_attention", "Sagas that need a person", sagas, "404 422"),
         },
-        "/definitions": {"get": _operation("list_definitions", "The saga types", {"200": definitions}, "")},
+        "/definitions": {"get": _operation("list_definitions", "The saga types", {"200": ref("Definitions")}, "")},
         "/definitions/{name}": {
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": name}],
             "get": _operation("show_definition", "One saga type", one, _READ),
