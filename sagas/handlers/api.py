@@ -13,6 +13,7 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.answers import AuditPage, Summary
 from sagas.engine.engine import Engine, from_environment
+from sagas.engine.views import saga_view
 from sagas.errors import InvalidRequest, Problem, SagaError
 from sagas.handlers.answers import answer, answer_error, answer_unexpected
 from sagas.handlers.bodies import Note, Resolution, read_body
@@ -66,12 +67,14 @@ def _add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     @app.post("/sagas/<name>")
     def start(name: str) -> Response[str]:
         request = _request(app)
-        engine.registry.get(name)
+        engine.registry.get(name)  # before the body is looked at: an unknown type is 404, whatever comes with it
         key, actor = request.header("Idempotency-Key"), request.actor
         started = starter.start(name, request.body(), key=key, actor=actor)
-        location = f"{request.base}/sagas/{name}/{started.state.saga_id}"
-        saga = _linked(request, reader.show(name, started.state.saga_id))
-        return answer(202 if started.created else 200, saga, {"Location": location})
+        # As it was created, from what was just written; one that had been started before, as it is now.
+        state, entry = started.state, started.entry
+        saga = saga_view(state, [entry]) if started.created else reader.show(name, state.saga_id)
+        headers = {"Location": _linked(request, saga)["links"]["self"]}
+        return answer(202 if started.created else 200, saga, headers)
 
     @app.get("/sagas/<name>/<saga_id>/audit")
     def audit(name: str, saga_id: str) -> Response[str]:

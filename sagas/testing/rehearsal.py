@@ -52,7 +52,7 @@ class Rehearsal:
         self.state = SagaState(
             self.saga_id, definition.name, definition.version, saga_type.new_steps, self.saga_id, created_at=self.now
         )
-        details = {"request_hash": content_hash(self.request)} | saga_type.at_start
+        details = {"request_hash": content_hash(self.request)} | saga_type.first_entry_details
         started = self._entry("SagaStarted", self.state, 1, details, payload=_text(self.request))
         self.entries[1] = replace(started, actor="test")
 
