@@ -53,7 +53,7 @@ unit: $(READY)  ## tests that need nothing
 	@$(PYTEST) tests/unit tests/typing tests/handlers
 
 aws: $(READY)  ## tests of store, engine and template
-	@$(PYTEST) tests/store tests/engine tests/faults tests/interleavings tests/cdk
+	@$(PYTEST) tests/store tests/engine tests/faults tests/interleavings tests/versions tests/cdk
 
 # Elsewhere (docs/testing-elsewhere.md) the tests share their stacks, so they run in one process.
 e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import types
 import typing
 from typing import Any, get_args, get_origin
 
+from sagas.authoring.annotations import bare, is_union
 from sagas.authoring.context import Context
 
 
@@ -16,67 +16,42 @@ def can_hold(annotation: Any, produced: Any) -> bool:
         annotation: the parameter's resolved annotation.
         produced: the type of what fills it.
     """
-    annotation, produced = _bare(annotation), _bare(produced)
+    annotation, produced = bare(annotation), bare(produced)
     if annotation in (Any, object) or produced is Any or annotation == produced:
         return True
     if isinstance(annotation, typing.TypeVar) or isinstance(produced, typing.TypeVar):
         return True
-    if _is_union(produced):
+    if is_union(produced):
         return all(can_hold(annotation, member) for member in get_args(produced))
-    if _is_union(annotation):
-        return any(can_hold(member, produced) for member in get_args(annotation)) or _covers(annotation, produced)
-    if get_origin(produced) is typing.Literal:
-        return _holds_literal(annotation, produced)
+    literals: tuple[Any, ...] = get_args(produced) if get_origin(produced) is typing.Literal else ()
+    if is_union(annotation):
+        if any(can_hold(member, produced) for member in get_args(annotation)):
+            return True
+        # several values may be spread over the members
+        return len(literals) > 1 and all(can_hold(annotation, typing.Literal[value]) for value in literals)
     if get_origin(annotation) is typing.Literal:
-        return False
+        # 1 == True: the type belongs to the value
+        wanted: set[tuple[Any, Any]] = {(type(value), value) for value in get_args(annotation)}
+        return bool(literals) and all((type(value), value) in wanted for value in literals)
+    if literals:
+        return all(_holds_class(annotation, type(value)) for value in literals)
     return _holds_class(annotation, produced)
 
 
 def can_hold_context(annotation: Any) -> bool:
     """Tell whether a parameter so annotated can take the running attempt's context."""
-    annotation = _bare(annotation)
-    if _is_union(annotation):
+    annotation = bare(annotation)
+    if is_union(annotation):
         return any(can_hold_context(member) for member in get_args(annotation))
     return annotation in (Any, object, Context) or getattr(annotation, "_is_protocol", False) is True
 
 
 def is_optional(annotation: Any) -> bool:
     """Tell whether None may stand there."""
-    annotation = _bare(annotation)
+    annotation = bare(annotation)
     return annotation in (Any, object, type(None)) or (
-        _is_union(annotation) and any(is_optional(member) for member in get_args(annotation))
+        is_union(annotation) and any(is_optional(member) for member in get_args(annotation))
     )
-
-
-def _bare(type_: Any) -> Any:
-    while True:
-        if get_origin(type_) is typing.Annotated:
-            type_ = get_args(type_)[0]
-        elif isinstance(type_, typing.NewType):
-            type_ = type_.__supertype__
-        elif hasattr(type_, "__value__") and not isinstance(type_, type):
-            type_ = type_.__value__
-        elif type_ in (None, typing.NoReturn, typing.Never):
-            return type(None)
-        else:
-            return type_
-
-
-def _is_union(type_: Any) -> bool:
-    return get_origin(type_) in (typing.Union, types.UnionType)
-
-
-def _covers(union: Any, produced: Any) -> bool:
-    """Tell whether a literal's values are spread over the union's members."""
-    values = get_args(produced) if get_origin(produced) is typing.Literal else ()
-    return bool(values) and all(can_hold(union, typing.Literal[value]) for value in values if len(values) > 1)
-
-
-def _holds_literal(annotation: Any, produced: Any) -> bool:
-    values: list[tuple[Any, Any]] = [(type(value), value) for value in get_args(produced)]
-    if get_origin(annotation) is typing.Literal:
-        return set(values) <= {(type(value), value) for value in get_args(annotation)}
-    return all(_holds_class(annotation, kind) for kind, _ in values)
 
 
 def _holds_class(annotation: Any, produced: Any) -> bool:
@@ -85,34 +60,24 @@ def _holds_class(annotation: Any, produced: Any) -> bool:
         return True
     if wanted is float and given is int:
         return True
-    if hasattr(wanted, "__required_keys__"):
-        return _holds_typed_dict(wanted, given)
+    required: frozenset[str] | None = getattr(wanted, "__required_keys__", None)
+    if required is not None:
+        return hasattr(given, "__required_keys__") and required <= given.__annotations__.keys()
     if getattr(wanted, "_is_protocol", False):
         return True  # structural: only a type checker can tell
     return issubclass(given, wanted) and _holds_arguments(annotation, produced)
 
 
-def _holds_typed_dict(wanted: Any, given: Any) -> bool:
-    keys: frozenset[str] | None = getattr(given, "__required_keys__", None)
-    return keys is not None and set(wanted.__required_keys__) <= set(given.__annotations__)
-
-
 def _holds_arguments(annotation: Any, produced: Any) -> bool:
+    """Tell whether the items of a container may be those of another, as far as it says what its items are."""
     wanted, given = get_args(annotation), get_args(produced)
     if not wanted or not given:
         return True
-    if (get_origin(annotation), get_origin(produced)) == (tuple, tuple):
-        return _holds_tuple(wanted, given)
-    if get_origin(produced) is tuple and len(wanted) == 1:
-        return all(can_hold(wanted[0], item) for item in given if item is not Ellipsis)
-    if len(wanted) != len(given):
-        return True
-    return all(can_hold(one, other) for one, other in zip(wanted, given, strict=True))
-
-
-def _holds_tuple(wanted: tuple[Any, ...], given: tuple[Any, ...]) -> bool:
-    if wanted[-1] is Ellipsis:
-        return all(can_hold(wanted[0], item) for item in given if item is not Ellipsis)
-    if given[-1] is Ellipsis or len(wanted) != len(given):
-        return False
-    return all(can_hold(one, other) for one, other in zip(wanted, given, strict=True))
+    if get_origin(produced) is tuple:
+        of_tuple = get_origin(annotation) is tuple
+        if of_tuple and wanted[-1] is not Ellipsis:
+            if given[-1] is Ellipsis or len(wanted) != len(given):
+                return False
+        elif of_tuple or len(wanted) == 1:
+            return all(can_hold(wanted[0], item) for item in given if item is not Ellipsis)
+    return len(wanted) != len(given) or all(can_hold(one, other) for one, other in zip(wanted, given, strict=True))

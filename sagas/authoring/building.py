@@ -9,14 +9,13 @@ from typing import Any, cast
 
 from sagas.authoring.assignability import can_hold, can_hold_context, is_optional
 from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
-from sagas.authoring.members import AnyCompensation, AnyStep, Members
+from sagas.authoring.members import AnyStep, Members
 from sagas.authoring.options import SagaOptions
 from sagas.authoring.policies import DEFAULT_RETRY, CircuitBreaker, Retry
 from sagas.authoring.scope import Scope
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of, type_name
 from sagas.authoring.signatures import Signature, read_signature
-from sagas.authoring.steps import StepOptions
 from sagas.errors import DefinitionError
 
 MAX_TIMEOUT = 890
@@ -70,7 +69,11 @@ class _Builder:
         where = f'{self.where}: step "{name}"'
         options = step.options
         retry, timeout = _policies(options.retry, options.timeout, where)
-        _check_choices(options, where)
+        breaker = cast("object", options.circuit_breaker)
+        if breaker is not None and not isinstance(breaker, CircuitBreaker):
+            raise DefinitionError(f"{where}: circuit_breaker must be a CircuitBreaker, not {breaker!r}")
+        if options.undo_when not in ("completed", "started"):
+            raise DefinitionError(f'{where}: undo_when must be "completed" or "started", not {options.undo_when!r}')
         signature = read_signature(step.function, self.scope, self.bound, where)
         if not signature.says_return:
             raise DefinitionError(f"{where}: it has no return annotation; a step without a result returns None")
@@ -89,60 +92,64 @@ class _Builder:
         )
         self.made.append(definition)
         undo = self.members.undos.get(name)
-        if undo is not None:
-            self.made[-1] = replace(definition, undo=self._undo(undo, definition))
-
-    def _undo(self, undo: AnyCompensation, step: StepDefinition) -> UndoDefinition:
-        where = f'{self.where}: step "{step.name}": compensation "{undo.name}"'
-        options = undo.options
+        if undo is None:
+            return
+        where = f'{where}: compensation "{undo.name}"'
         retry, timeout = _policies(
-            step.retry if options.retry is None else options.retry,
-            step.timeout if options.timeout is None else options.timeout,
+            retry if undo.options.retry is None else undo.options.retry,
+            timeout if undo.options.timeout is None else undo.options.timeout,
             where,
         )
         signature = read_signature(undo.function, self.scope, self.bound, where)
         if signature.says_return and not can_hold(None, signature.returns):
             raise DefinitionError(f"{where}: it returns {type_name(signature.returns)}; an undo returns None")
-        parameters = self._parameters(signature, where, retired=step.retired, undone=step)
-        return UndoDefinition(undo.name, undo.function, parameters, retry, timeout)
+        # the step is made already: its undo may take its result
+        parameters = self._parameters(signature, where, retired=definition.retired, undone=definition)
+        undo_definition = UndoDefinition(undo.name, undo.function, parameters, retry, timeout)
+        self.made[-1] = replace(definition, undo=undo_definition)
 
     def _parameters(
         self, signature: Signature, where: str, *, retired: bool, undone: StepDefinition | None = None
     ) -> tuple[Parameter, ...]:
-        items = signature.parameters.items()
-        return tuple(self._parameter(n, t, f'{where}: parameter "{n}"', retired, undone) for n, t in items)
-
-    def _parameter(self, name: str, type_: Any, where: str, retired: bool, undone: StepDefinition | None) -> Parameter:
-        if name == "request":
-            _check_holds(type_, self.request_type, "the request", where)
-            return Parameter(name, Source.REQUEST, type_)
-        if name == "ctx":
-            if not can_hold_context(type_):
-                raise DefinitionError(f"{where} is annotated {type_name(type_)}, which cannot hold the Context")
-            return Parameter(name, Source.CONTEXT, type_)
-        producer = self._producer(name, where)
-        if producer.retired and not retired:
-            raise DefinitionError(f'{where} is the result of the retired step "{producer.name}", which new sagas skip')
-        _check_holds(type_, producer.result_type, f'the result of step "{producer.name}"', where)
-        optional = producer is undone and producer.undo_when == "started"
-        if optional and not is_optional(type_):
-            raise DefinitionError(f'{where} must be annotated "... | None": with undo_when="started" it may be absent')
-        return Parameter(name, Source.RESULT, type_, producer.name, optional)
+        """Find what fills each parameter, by its name."""
+        parameters: list[Parameter] = []
+        for name, type_ in signature.parameters.items():
+            here = f'{where}: parameter "{name}"'
+            if name == "request":
+                _check_holds(type_, self.request_type, "the request", here)
+                parameters.append(Parameter(name, Source.REQUEST, type_))
+                continue
+            if name == "ctx":
+                if not can_hold_context(type_):
+                    raise DefinitionError(f"{here} is annotated {type_name(type_)}, which cannot hold the Context")
+                parameters.append(Parameter(name, Source.CONTEXT, type_))
+                continue
+            producer = self._producer(name, here)
+            if producer.retired and not retired:
+                text = f'is the result of the retired step "{producer.name}", which new sagas skip'
+                raise DefinitionError(f"{here} {text}")
+            _check_holds(type_, producer.result_type, f'the result of step "{producer.name}"', here)
+            optional = producer is undone and producer.undo_when == "started"
+            if optional and not is_optional(type_):
+                text = 'must be annotated "... | None": with undo_when="started" it may be absent'
+                raise DefinitionError(f"{here} {text}")
+            parameters.append(Parameter(name, Source.RESULT, type_, producer.name, optional))
+        return tuple(parameters)
 
     def _producer(self, name: str, where: str) -> StepDefinition:
-        for step in self.made:
-            if step.result == name:
-                return step
+        """Return the step made so far whose result is called ``name``."""
+        for made in self.made:
+            if made.result == name:
+                return made
         for step in self.members.steps.values():
-            if name in (step.options.result, step.name):
-                raise DefinitionError(f"{where} {self._why_not(name, step)}")
-        known = ", ".join([*_FIXED, *(step.result for step in self.made)])
+            if name not in (step.options.result, step.name):
+                continue
+            why = f'is the result of step "{step.name}", which is not an earlier step'
+            if any(made.name == step.name for made in self.made):
+                why = f'is unknown: the result of step "{step.name}" is called "{step.options.result}"'
+            raise DefinitionError(f"{where} {why}")
+        known = ", ".join([*_FIXED, *(made.result for made in self.made)])
         raise DefinitionError(f"{where} is unknown; known here are {known}")
-
-    def _why_not(self, name: str, step: AnyStep) -> str:
-        if any(made.name == step.name for made in self.made):
-            return f'is unknown: the result of step "{step.name}" is called "{step.options.result}"'
-        return f'is the result of step "{step.name}", which is not an earlier step'
 
     def check_type(self, type_: Any, what: str) -> None:
         """Check that values of a type can be kept."""
@@ -157,14 +164,6 @@ def _check_holds(type_: Any, produced: Any, producer: str, where: str) -> None:
         raise DefinitionError(
             f"{where} is annotated {type_name(type_)}, which cannot hold {producer}, a {type_name(produced)}"
         )
-
-
-def _check_choices(options: StepOptions, where: str) -> None:
-    breaker = cast("object", options.circuit_breaker)
-    if breaker is not None and not isinstance(breaker, CircuitBreaker):
-        raise DefinitionError(f"{where}: circuit_breaker must be a CircuitBreaker, not {breaker!r}")
-    if options.undo_when not in ("completed", "started"):
-        raise DefinitionError(f'{where}: undo_when must be "completed" or "started", not {options.undo_when!r}')
 
 
 def _policies(retry: object, timeout: object, where: str) -> tuple[Retry, float]:

@@ -8,7 +8,7 @@ import math
 from contextlib import suppress
 from typing import Any, cast
 
-from sagas.authoring.shapes.base import MAX_DEPTH, Definitions, Path, Problems
+from sagas.authoring.shapes.base import MAX_DEPTH, Path, Problems, SchemaDefinitions
 from sagas.authoring.shapes.compiler import shape_of, type_name
 from sagas.authoring.shapes.containers import Json, with_whole_numbers
 from sagas.authoring.shapes.scalars import MAX_INTEGER_BITS, whole
@@ -32,7 +32,8 @@ def encode(value: object, type_: Any) -> Any:
     """
     problems = Problems()
     data = shape_of(type_).encode(value, Path(), problems)
-    _raise_if(problems, f"the value is not a valid {type_name(type_)}")
+    if problems:
+        raise InvalidRequest(f"the value is not a valid {type_name(type_)}", list(problems))
     return data
 
 
@@ -51,7 +52,8 @@ def decode(data: object, type_: Any) -> Any:
     """
     problems = Problems()
     value = shape_of(type_).decode(data, Path(), problems)
-    _raise_if(problems, f"the input does not fit {type_name(type_)}")
+    if problems:
+        raise InvalidRequest(f"the input does not fit {type_name(type_)}", list(problems))
     return value
 
 
@@ -66,7 +68,7 @@ def json_schema(type_: Any, *, ref_template: str = "#/$defs/{name}") -> dict[str
     Raises:
         UnsupportedType: the type has no JSON form.
     """
-    definitions = Definitions(ref_template)
+    definitions = SchemaDefinitions(ref_template)
     schema = shape_of(type_).schema(definitions)
     return {**schema, "$defs": definitions.schemas} if definitions.schemas else schema
 
@@ -81,7 +83,8 @@ def canonical(data: object) -> bytes:
         return _written(_plain(data, 0))
     problems = Problems()
     plain = _JSON.encode(data, Path(), problems)
-    _raise_if(problems, "not a JSON value")
+    if problems:
+        raise InvalidRequest("not a JSON value", list(problems))
     return _written(with_whole_numbers(plain))
 
 
@@ -115,8 +118,3 @@ def _plain(data: Any, depth: int) -> Any:
     if kind in _AS_IT_IS or (kind is int and data.bit_length() <= MAX_INTEGER_BITS):
         return data
     raise ValueError
-
-
-def _raise_if(problems: Problems, message: str) -> None:
-    if problems:
-        raise InvalidRequest(message, problems.found)

@@ -65,6 +65,16 @@ class StepDefinition:
     undo_when: Literal["completed", "started"] = "completed"
     retired: bool = False
 
+    def code(self, *, undo: bool) -> StepDefinition | UndoDefinition:
+        """Return what runs: the step itself, or its undo.
+
+        Raises:
+            LookupError: it has no undo.
+        """
+        if undo and self.undo is None:
+            raise LookupError(f"the step {self.name!r} has no undo")
+        return self.undo if undo and self.undo else self
+
 
 @dataclass(frozen=True, slots=True)
 class SagaDefinition:

@@ -15,15 +15,11 @@ def bindings(type_: Any) -> dict[Any, Any]:
     parameters = getattr(origin, "__parameters__", ())
     arguments = get_args(type_)
     bound: dict[Any, Any] = dict(zip(parameters, arguments, strict=False)) if get_origin(type_) else {}
-    for base in _bases(origin):
+    own: dict[str, Any] = getattr(origin, "__dict__", {})
+    for base in own.get("__orig_bases__", getattr(origin, "__bases__", ())):
         inherited = bindings(base)
         bound = {variable: substitute(value, bound) for variable, value in inherited.items()} | bound
     return bound
-
-
-def _bases(origin: Any) -> tuple[Any, ...]:
-    own: dict[str, Any] = getattr(origin, "__dict__", {})
-    return own.get("__orig_bases__", getattr(origin, "__bases__", ()))
 
 
 def substitute(type_: Any, bound: dict[Any, Any]) -> Any:

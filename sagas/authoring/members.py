@@ -26,14 +26,13 @@ class ClassBody(dict[str, Any]):
         self._where = where
 
     def __setitem__(self, name: str, value: Any) -> None:
-        if name in self and self._clash(self[name], value):
-            word = _word(_kind(value if _kind(self[name]) is object else self[name]))
+        old = self.get(name)
+        decorated_later = getattr(value, "__wrapped__", None) is old  # f = step(f)
+        kinds = {_kind(old), _kind(value)} - {object}
+        if name in self and old is not value and not decorated_later and kinds:
+            word = _word(_kind(value if _kind(old) is object else old))
             raise DefinitionError(f'{self._where}: {word} "{name}": the class body uses this name twice')
         super().__setitem__(name, value)
-
-    def _clash(self, old: Any, new: Any) -> bool:
-        decorated_later = getattr(new, "__wrapped__", None) is old  # f = step(f)
-        return old is not new and not decorated_later and (_kind(old), _kind(new)) != (object, object)
 
 
 class Members:
@@ -55,31 +54,33 @@ def collect(cls: type[Any], where: str) -> Members:
     Raises:
         DefinitionError: a member hides a step, a step has two undos, or an undo has no step.
     """
-    kinds: dict[str, type[Any]] = {}
+    members: dict[str, Any] = {}
     undos: dict[str, AnyCompensation] = {}
     for base in reversed(cls.__mro__):
-        _note_kinds(base, kinds, where)
-        undos.update(_own_undos(base, where))
-    steps = {name: _attribute(cls, name) for name, kind in kinds.items() if kind is Step}
+        names: dict[int, str] = {}
+        own_undos: dict[str, AnyCompensation] = {}
+        for name, value in vars(base).items():
+            kind, known = _kind(value), _kind(members.get(name))
+            if known is not object and kind is not known:
+                raise DefinitionError(f'{where}: {_word(known)} "{name}": {base.__name__} hides it by something else')
+            if kind is object:
+                continue
+            if id(value) in names:
+                raise DefinitionError(f'{where}: {_word(kind)} "{name}": it is also called "{names[id(value)]}"')
+            names[id(value)] = name
+            members[name] = value
+            if isinstance(value, Compensation):
+                step = value.step.name
+                if step in own_undos:
+                    pair = f'"{own_undos[step].name}" and "{value.name}"'
+                    raise DefinitionError(f'{where}: step "{step}": it has two compensations, {pair}')
+                own_undos[step] = value
+        undos.update(own_undos)
+    steps: dict[str, AnyStep] = {name: value for name, value in members.items() if isinstance(value, Step)}
     for step, undo in undos.items():
         if step not in steps:
             raise DefinitionError(f'{where}: compensation "{undo.name}": "{step}" is not a step of this class')
     return Members(steps, undos)
-
-
-def _note_kinds(base: type[Any], kinds: dict[str, type[Any]], where: str) -> None:
-    seen: dict[int, str] = {}
-    for name, value in vars(base).items():
-        kind = _kind(value)
-        known = kinds.get(name, object)
-        if known is not object and kind is not known:
-            raise DefinitionError(f'{where}: {_word(known)} "{name}": {base.__name__} hides it by something else')
-        if kind is object:
-            continue
-        if id(value) in seen:
-            raise DefinitionError(f'{where}: {_word(kind)} "{name}": it is also called "{seen[id(value)]}"')
-        seen[id(value)] = name
-        kinds[name] = kind
 
 
 def _kind(value: Any) -> type[Any]:
@@ -90,21 +91,3 @@ def _kind(value: Any) -> type[Any]:
 
 def _word(kind: type[Any]) -> str:
     return kind.__name__.lower()
-
-
-def _own_undos(base: type[Any], where: str) -> dict[str, AnyCompensation]:
-    undos: dict[str, AnyCompensation] = {}
-    for value in vars(base).values():
-        if not isinstance(value, Compensation):
-            continue
-        step = value.step.name
-        if step in undos:
-            raise DefinitionError(
-                f'{where}: step "{step}": it has two compensations, "{undos[step].name}" and "{value.name}"'
-            )
-        undos[step] = value
-    return undos
-
-
-def _attribute(cls: type[Any], name: str) -> AnyStep:
-    return next(vars(base)[name] for base in cls.__mro__ if name in vars(base))

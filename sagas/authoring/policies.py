@@ -143,15 +143,14 @@ class Retry:
         Returns:
             Seconds; from one second up a whole number, since that is SQS's unit.
         """
-        seconds = min(self._nominal(retry), MAX_SECONDS if self.max_delay is None else self.max_delay)
+        if self.kind == "exponential":
+            seconds = math.ldexp(self.base_delay, min(retry - 1, 60))  # 2**60 s is beyond any cap, and a float
+        else:
+            seconds = self.base_delay * retry if self.kind == "linear" else self.base_delay
+        seconds = min(seconds, MAX_SECONDS if self.max_delay is None else self.max_delay)
         if self.jitter == "full":
             seconds *= chance
         return float(math.ceil(seconds)) if seconds >= 1 else seconds
-
-    def _nominal(self, retry: int) -> float:
-        if self.kind == "exponential":
-            return math.ldexp(self.base_delay, min(retry - 1, 60))  # 2**60 s is beyond any cap, and a float
-        return self.base_delay * retry if self.kind == "linear" else self.base_delay
 
     @property
     def longest_wait(self) -> float:

@@ -37,51 +37,38 @@ def _refuse_keywords(where: str, unknown: Mapping[str, Any]) -> NoReturn:
 
 
 def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
+    """Read and check a class, and keep its definition with it; of a base only there is none."""
     earlier = body.get(_DEFINITION)
     if isinstance(earlier, SagaDefinition):
         # @dataclass(slots=True) makes the class again from its finished namespace
         setattr(cls, _DEFINITION, dataclasses.replace(earlier, saga_class=cls))
         return
-    scope = body.scope if isinstance(body, ClassBody) else Scope({}, {})
-    given = _given_options(cls)
-    where = _where(cls.__name__, given)
-    bound = bindings(cls)
-    request_type = _request_type(cls, bound, scope, where)
-    members = collect(cls, where)
-    if _is_base_only(cls, request_type):
-        return
-    options = SagaOptions(cls.__name__, **given)
-    setattr(cls, _DEFINITION, build(cls, options, request_type, members, scope=scope, bound=bound, reserved=dir(Saga)))
-
-
-def _given_options(cls: type[Any]) -> dict[str, Any]:
-    given: dict[str, Any] = {}
+    keywords: dict[str, Any] = {}
     for base in reversed(cls.__mro__[1:]):
-        given.update(vars(base).get(_OPTIONS, {}))
-    given.pop("name", None)
-    given.update(vars(cls)[_OPTIONS])
-    if given.get("name") is None:
-        given["name"] = kebab(cls.__name__)
-    return given
+        keywords.update(vars(base).get(_OPTIONS, {}))
+    keywords.pop("name", None)  # a subclass is another saga
+    keywords.update(vars(cls)[_OPTIONS])
+    if keywords.get("name") is None:
+        keywords["name"] = kebab(cls.__name__)
+    where = _where(cls.__name__, keywords)
 
-
-def _request_type(cls: type[Any], bound: dict[Any, Any], scope: Scope, where: str) -> Any:
-    given = bound.get(ReqT, ReqT)
-    if given is ReqT or (has_type_variables(given) and not _parameters(cls)):
+    scope = body.scope if isinstance(body, ClassBody) else Scope({}, {})
+    open_variables: tuple[Any, ...] = getattr(cls, "__parameters__", ())
+    bound = bindings(cls)
+    request_type = bound.get(ReqT, ReqT)
+    if request_type is ReqT or (has_type_variables(request_type) and not open_variables):
         raise DefinitionError(f"{where}: the type of its request is missing; derive from Saga[TheRequest]")
     module: dict[str, Any] = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
     try:
-        return resolve(given, module, scope)
+        request_type = resolve(request_type, module, scope)
     except DefinitionError as error:
         raise DefinitionError(f"{where}: the type of its request {error}") from None
 
-
-def _parameters(cls: type[Any]) -> tuple[Any, ...]:
-    return getattr(cls, "__parameters__", ())
-
-
-def _is_base_only(cls: type[Any], request_type: Any) -> bool:
-    return has_type_variables(request_type) or bool(_parameters(cls)) or inspect.isabstract(cls)
+    members = collect(cls, where)
+    if has_type_variables(request_type) or open_variables or inspect.isabstract(cls):
+        return  # a base only
+    options = SagaOptions(cls.__name__, **keywords)
+    setattr(cls, _DEFINITION, build(cls, options, request_type, members, scope=scope, bound=bound, reserved=dir(Saga)))
 
 
 if TYPE_CHECKING:

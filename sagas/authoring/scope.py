@@ -32,26 +32,17 @@ class Scope:
 def scope_of(frame: FrameType | None) -> Scope:
     """Return the names local to ``frame``, in which a class statement runs."""
     near: dict[str, Any] = {}
-    while frame is not None and frame.f_locals is not frame.f_globals:
-        near = {**frame.f_locals, **near}
-        is_function = bool(frame.f_code.co_flags & inspect.CO_OPTIMIZED)
-        frame = _caller_in_file(frame)
-        if is_function:
-            break
-    return Scope(near, _far(frame))
-
-
-def _caller_in_file(frame: FrameType) -> FrameType | None:
-    caller = frame.f_back
-    return caller if caller is not None and caller.f_code.co_filename == frame.f_code.co_filename else None
-
-
-def _far(frame: FrameType | None) -> dict[str, Any]:
     far: dict[str, Any] = {}
+    names = near
     while frame is not None and frame.f_locals is not frame.f_globals:
-        far = {**frame.f_locals, **far}
-        frame = _caller_in_file(frame)
-    return far
+        for name, value in frame.f_locals.items():
+            names.setdefault(name, value)  # an inner name hides an outer one
+        if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+            names = far  # that was the innermost function
+        caller = frame.f_back
+        in_file = caller is not None and caller.f_code.co_filename == frame.f_code.co_filename
+        frame = caller if in_file else None
+    return Scope(near, far)
 
 
 def resolve(annotation: Any, module: dict[str, Any], scope: Scope) -> Any:

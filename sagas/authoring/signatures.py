@@ -41,7 +41,10 @@ def read_signature(function: Callable[..., Any], scope: Scope, bound: dict[Any, 
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise DefinitionError(f"{where}: it is a generator; a step returns its result")
-    signature = _signature(function, where)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError, NameError) as error:  # NameError: from Python 3.14 on annotations are lazy
+        raise DefinitionError(f"{where}: its signature cannot be read: {error}") from None
     parameters = list(signature.parameters.values())
     if not parameters or parameters[0].kind not in _POSITIONAL:
         raise DefinitionError(f"{where}: it takes no self; a step is a method")
@@ -58,7 +61,7 @@ def read_signature(function: Callable[..., Any], scope: Scope, bound: dict[Any, 
 
     types: dict[str, Any] = {}
     for parameter in parameters[1:]:
-        _check(parameter, f'{where}: parameter "{parameter.name}"')
+        _check_fillable(parameter, f'{where}: parameter "{parameter.name}"')
         types[parameter.name] = type_of(parameter.annotation, f'parameter "{parameter.name}"')
     returns = signature.return_annotation
     return Signature(types, returns if returns is MISSING else type_of(returns, "the return value"))
@@ -67,14 +70,7 @@ def read_signature(function: Callable[..., Any], scope: Scope, bound: dict[Any, 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def _signature(function: Callable[..., Any], where: str) -> inspect.Signature:
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError, NameError) as error:  # NameError: from Python 3.14 on annotations are lazy
-        raise DefinitionError(f"{where}: its signature cannot be read: {error}") from None
-
-
-def _check(parameter: inspect.Parameter, where: str) -> None:
+def _check_fillable(parameter: inspect.Parameter, where: str) -> None:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise DefinitionError(f"{where} is starred; parameters are filled by name")
     if parameter.kind is parameter.POSITIONAL_ONLY:

@@ -33,25 +33,18 @@ def advice(saga: SagaView, now: float) -> list[str]:
         saga: as the API shows it.
         now: epoch seconds.
     """
-    return [plain(sentence) for sentence in _sentences(saga, now)]
-
-
-def _sentences(saga: SagaView, now: float) -> Iterator[str]:
-    yield from _errors(saga)
-    yield from (_next_attempt(step, now) for step in saga["steps"] if step["next_attempt_at"])
+    who = {"name": saga["name"], "saga_id": saga["saga_id"]}
+    said = [*_errors(saga), *(_next_attempt(step, now) for step in saga["steps"] if step["next_attempt_at"])]
     settled = saga["resolution"]
     if settled is not None:
         done = f" ({settled['action']})" if settled.get("action") else ""
-        yield f"Settled by {settled['by']} on {moment(settled['at'])}: {settled['note']}{done}"
-        return
-    if saga["in_doubt"]:
-        yield _IN_DOUBT.format(steps=", ".join(saga["in_doubt"]), **_who(saga))
-    if saga["status"] in _NEXT:
-        yield _NEXT[saga["status"]].format(**_who(saga))
-
-
-def _who(saga: SagaView) -> dict[str, str]:
-    return {"name": saga["name"], "saga_id": saga["saga_id"]}
+        said.append(f"Settled by {settled['by']} on {moment(settled['at'])}: {settled['note']}{done}")
+    else:
+        if saga["in_doubt"]:
+            said.append(_IN_DOUBT.format(steps=", ".join(saga["in_doubt"]), **who))
+        if saga["status"] in _NEXT:
+            said.append(_NEXT[saga["status"]].format(**who))
+    return [plain(sentence) for sentence in said]
 
 
 def _errors(saga: SagaView) -> Iterator[str]:

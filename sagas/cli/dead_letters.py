@@ -11,7 +11,7 @@ from sagas.cli.output import display, emit, fail, plain, say
 from sagas.cli.reading import Name
 from sagas.cli.tables import dead_letter_table
 from sagas.cli.target import Target, on_target
-from sagas.client import DeadLetter, Pruned, Redrive
+from sagas.client import DeadLetter
 
 app = typer.Typer(help="The dead-letter queue of a saga type.", no_args_is_help=True)
 
@@ -42,8 +42,14 @@ def redrive(
     done = target.client().redrive(name, saga_id)
     if target.as_json:
         emit(asdict(done))
+    elif done.task is not None:
+        say(f"SQS moves the messages of {name} back to their queues.")
     else:
-        _say(name, done)
+        for letter in done.moved:
+            say(f"{letter.saga} {letter.saga_id} goes on at step {letter.step}.")
+        for letter in done.left:
+            say(f"Message {letter.message_id} stays: no queue is known that it came from.")
+        say(f"{len(done.moved)} moved.")
     if saga_id is not None and not done.moved:
         fail(
             f"the dead-letter queue of {name} holds no message of {saga_id}; it gets there some moments after the step"
@@ -61,19 +67,11 @@ def prune(
     done = target.client().prune(name, saga_id, dry_run=dry_run)
     if target.as_json:
         emit(asdict(done))
-    else:
-        _say_pruned(done)
-
-
-def _say_pruned(done: Pruned) -> None:
+        return
     for letter in done.dropped:
         say(plain(f"{_who(letter)}: {'would be ' * done.dry_run}dropped."))
     for kept in done.kept:
-        letter = kept.letter
-        who = (
-            f"{letter.saga} {letter.saga_id}, step {letter.step}" if letter.saga_id else f"Message {letter.message_id}"
-        )
-        say(plain(f"{who}: stays, {kept.why}."))
+        say(plain(f"{_who(kept.letter)}: stays, {kept.why}."))
     say(f"{len(done.dropped)} {'would be ' * done.dry_run}dropped, {len(done.kept)} stay.")
 
 
@@ -81,17 +79,6 @@ def _who(letter: DeadLetter) -> str:
     if not letter.saga_id:
         return f"Message {letter.message_id}"
     return f"{letter.saga} {letter.saga_id}, step {letter.step}"
-
-
-def _say(name: str, done: Redrive) -> None:
-    if done.task is not None:
-        say(f"SQS moves the messages of {name} back to their queues.")
-        return
-    for letter in done.moved:
-        say(f"{letter.saga} {letter.saga_id} goes on at step {letter.step}.")
-    for letter in done.left:
-        say(f"Message {letter.message_id} stays: no queue is known that it came from.")
-    say(f"{len(done.moved)} moved.")
 
 
 app.command("list")(list_dead_letters)

@@ -32,11 +32,24 @@ def init(
     ] = None,
 ) -> None:
     """Make a project with a first saga, its tests, and the CDK app that deploys it."""
-    called = _name_from(directory) if name is None else name
-    _require_usable(called, given=name is not None)
+    called = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-") if name is None else name
+    advice = "; give one by --name" if name is None else ""
+    if called in _RESERVED:
+        fail(f'a project cannot be called "{called}"{advice}')
+    if _NAME.fullmatch(called) is None:
+        rule = "1 to 40 characters of a-z, 0-9 and single '-', starting with a letter and not ending with '-'"
+        fail(f'"{called}" cannot be the name of project and stack: {rule}{advice}')
     _require_empty(directory)
+    values = {"{{name}}": called, "{{version}}": version("lambda-sagas")}
     try:
-        _write(directory, {"{{name}}": called, "{{version}}": version("lambda-sagas")})
+        for path, source in _template(files("sagas.cli") / "template", PurePosixPath()):
+            target = directory / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            text = source.read_text(encoding="utf-8")
+            for placeholder, value in values.items():
+                text = text.replace(placeholder, value)
+            with target.open("x", encoding="utf-8") as file:
+                file.write(text)
     except OSError as error:
         fail(f"cannot write to {directory}: {error.strerror}")
     say(f"{called} is in {directory}. There, in a virtual environment:")
@@ -44,19 +57,6 @@ def init(
     say("  pytest")
     say("  sagas local up")
     say("README.md has the rest.")
-
-
-def _name_from(directory: Path) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-")
-
-
-def _require_usable(name: str, *, given: bool) -> None:
-    advice = "" if given else "; give one by --name"
-    if name in _RESERVED:
-        fail(f'a project cannot be called "{name}"{advice}')
-    if _NAME.fullmatch(name) is None:
-        rule = "1 to 40 characters of a-z, 0-9 and single '-', starting with a letter and not ending with '-'"
-        fail(f'"{name}" cannot be the name of project and stack: {rule}{advice}')
 
 
 def _require_empty(directory: Path) -> None:
@@ -69,25 +69,10 @@ def _require_empty(directory: Path) -> None:
         fail(f"cannot look into {directory}: {error.strerror}")
 
 
-def _write(directory: Path, values: dict[str, str]) -> None:
-    for path, source in _template():
-        target = directory / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        text = source.read_text(encoding="utf-8")
-        for placeholder, value in values.items():
-            text = text.replace(placeholder, value)
-        with target.open("x", encoding="utf-8") as file:
-            file.write(text)
-
-
-def _template() -> Iterator[tuple[PurePosixPath, Traversable]]:
-    """Yield each file of the template with its path in the project."""
-
-    def below(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, Traversable]]:
-        for entry in sorted(folder.iterdir(), key=lambda one: one.name):
-            if entry.is_dir():
-                yield from below(entry, path / entry.name)
-            elif entry.name.endswith(_SUFFIX):
-                yield path / entry.name.removesuffix(_SUFFIX), entry
-
-    return below(files("sagas.cli") / "template", PurePosixPath())
+def _template(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, Traversable]]:
+    """Yield each file of the template below ``folder`` with its path in the project."""
+    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+        if entry.is_dir():
+            yield from _template(entry, path / entry.name)
+        elif entry.name.endswith(_SUFFIX):
+            yield path / entry.name.removesuffix(_SUFFIX), entry

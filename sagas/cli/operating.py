@@ -55,7 +55,7 @@ def resolve(
 
 @on_target
 def enable(
-    target: Target, name: Name, reason: Annotated[str, typer.Option(help="Why; shown to whoever looks.")] = ""
+    target: Target, name: Name, reason: Annotated[str, typer.Option(help="Why; shown to operators.")] = ""
 ) -> None:
     """Let sagas of a type be started again."""
     _print(target, target.client().enable(name, reason))
@@ -65,7 +65,7 @@ def enable(
 def disable(
     target: Target,
     name: Name,
-    reason: Annotated[str, typer.Option(help="Why; shown to whoever looks.", show_default=False)],
+    reason: Annotated[str, typer.Option(help="Why; shown to operators.", show_default=False)],
 ) -> None:
     """Refuse to start sagas of a type; those under way go on."""
     _print(target, target.client().disable(name, reason))

@@ -13,7 +13,7 @@ _PIPE_WIDTH = 400
 
 
 def say(line: str) -> None:
-    """Print a line, at once: whoever reads our output through a pipe waits for it."""
+    """Print a line, at once: a program that reads our output through a pipe waits for it."""
     typer.echo(line)
 
 

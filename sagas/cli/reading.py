@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -40,7 +40,10 @@ def start(
     timeout: Timeout = None,
 ) -> None:
     """Start a saga."""
-    request = _request(file)
+    try:
+        request = json.loads(file.read())
+    except (ValueError, RecursionError) as error:
+        fail(f"{file.name} is not JSON: {error}")
     client = target.client()
     saga = client.start(name, request, key=key)
     if watching:
@@ -52,13 +55,6 @@ def start(
     else:
         say(f"{saga['name']} {saga['saga_id']} {saga['status']}")
         say(f"`sagas show {saga['name']} {saga['saga_id']} --watch` follows it.")
-
-
-def _request(file: typer.FileText) -> Any:
-    try:
-        return json.loads(file.read())
-    except (ValueError, RecursionError) as error:
-        fail(f"{file.name} is not JSON: {error}")
 
 
 @on_target

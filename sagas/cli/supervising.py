@@ -53,17 +53,21 @@ def sweep(
     if target.as_json:
         emit(report)
     else:
-        _show(report)
-    _judge(report)
-
-
-def _show(report: SweepView) -> None:
-    say(f"{report['saga']}: {report['listed']} objects under {report['prefix']} in {report['bucket']}")
-    for kind, meaning in _MEANING.items():
-        if report[kind] or kind == "orphans":
-            say(f"{kind:8} {report[kind]:6}  {meaning}{_what_became(kind, report)}")
-        for key in report["sample"].get(kind, ()):
-            say(f"         {plain(key)}")
+        say(f"{report['saga']}: {report['listed']} objects under {report['prefix']} in {report['bucket']}")
+        for kind, meaning in _MEANING.items():
+            if report[kind] or kind == "orphans":
+                say(f"{kind:8} {report[kind]:6}  {meaning}{_what_became(kind, report)}")
+            for key in report["sample"].get(kind, ()):
+                say(f"         {plain(key)}")
+    # exit code 1 when something was left that should not be
+    if report["error"]:
+        fail(f"the sweep of {report['saga']} failed: {report['error']}")
+    if report["stopped"] and report["dry_run"]:
+        typer.echo(f"sagas: a sweep would stop: {report['stopped']}; --force would go on", err=True)
+    elif report["stopped"] and report["action"] != "report":
+        fail(f"stopped: {report['stopped']}; look with --dry-run, and --force goes on")
+    if report["errors"]:
+        fail(f"{report['errors']} objects could not be dealt with")
 
 
 def _what_became(kind: str, report: SweepView) -> str:
@@ -75,18 +79,6 @@ def _what_became(kind: str, report: SweepView) -> str:
     if report["action"] == "report":
         return f"; {done}"
     return f"; {max(report['deleted'], report['handled'])} {done}"
-
-
-def _judge(report: SweepView) -> None:
-    """End with exit code 1 when something was left that should not be."""
-    if report["error"]:
-        fail(f"the sweep of {report['saga']} failed: {report['error']}")
-    if report["stopped"] and report["dry_run"]:
-        typer.echo(f"sagas: a sweep would stop: {report['stopped']}; --force would go on", err=True)
-    elif report["stopped"] and report["action"] != "report":
-        fail(f"stopped: {report['stopped']}; look with --dry-run, and --force goes on")
-    if report["errors"]:
-        fail(f"{report['errors']} objects could not be dealt with")
 
 
 def add_to(app: typer.Typer) -> None:

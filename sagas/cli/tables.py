@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -13,7 +12,7 @@ from rich.text import Text
 from sagas.cli.advice import advice
 from sagas.cli.output import plain
 from sagas.cli.times import between, clock_time, moment
-from sagas.client import AuditEntry, DeadLetter, DefinitionView, SagaView, StepView, Summary
+from sagas.client import AuditEntry, DeadLetter, DefinitionView, SagaView, Summary
 
 _STYLES = {
     "COMPLETED": "green",
@@ -49,24 +48,9 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
     when = f"started {moment(saga['created_at'])}, last changed {between(saga['created_at'], saga['updated_at'])} later"
     if saga["cancel_requested_at"]:
         when += f", cancel asked for at {moment(saga['cancel_requested_at'])}"
-    lines = [Text(line) for line in advice(saga, now)]
-    return Group(title, Text(when, style="dim"), _steps(saga["steps"]), *_progress(saga), *lines)
-
-
-def _progress(saga: SagaView) -> Iterable[RenderableType]:
-    """A bar for the step that says how far it is, if one does."""
-    told = saga["progress"]
-    if told:
-        bar = Table.grid(padding=(0, 1))
-        share = ProgressBar(total=1.0, completed=told["fraction"], width=_BAR)
-        bar.add_row(told["step"], share, f"{told['fraction']:.0%}", Text(plain(told["message"])))
-        yield bar
-
-
-def _steps(steps: Iterable[StepView]) -> Table:
-    table = _table("step", "status", "attempts", "undo attempts", "took", "error")
-    for step in steps:
-        table.add_row(
+    steps = _table("step", "status", "attempts", "undo attempts", "took", "error")
+    for step in saga["steps"]:
+        steps.add_row(
             step["name"],
             coloured(step["status"]),
             _count(step["attempts"]),
@@ -74,7 +58,14 @@ def _steps(steps: Iterable[StepView]) -> Table:
             between(step["started_at"], step["ended_at"]),
             plain(step["error"]["type"]) if step["error"] else "",
         )
-    return table
+    parts: list[RenderableType] = [title, Text(when, style="dim"), steps]
+    told = saga["progress"]
+    if told:
+        bar = Table.grid(padding=(0, 1))
+        share = ProgressBar(total=1.0, completed=told["fraction"], width=_BAR)
+        bar.add_row(told["step"], share, f"{told['fraction']:.0%}", Text(plain(told["message"])))
+        parts.append(bar)
+    return Group(*parts, *(Text(line) for line in advice(saga, now)))
 
 
 def list_table(sagas: Sequence[Summary]) -> Table:
@@ -92,6 +83,10 @@ def audit_table(entries: Iterable[AuditEntry]) -> Table:
     """Return an audit trail as a table. Stack traces are left to JSON."""
     table = _table("#", "time (UTC)", "action", "step", "attempt", "saga is", "by", "")
     for entry in entries:
+        details = entry["details"]
+        error: dict[str, str] | None = details.get("error")
+        said = [f"{error.get('type')}: {error.get('message')}"] if error else []
+        said += [f"{name.replace('_', ' ')}: {details[name]}" for name in _TELLING if details.get(name)]
         table.add_row(
             str(entry["seq"]),
             f"{entry['at'][:10]} {clock_time(entry['at'])}",
@@ -100,16 +95,9 @@ def audit_table(entries: Iterable[AuditEntry]) -> Table:
             _count(entry["attempt"] or 0),
             coloured(entry["status"]),
             plain(entry["actor"]),
-            plain(_what(entry["details"])),
+            plain(", ".join(said)),
         )
     return table
-
-
-def _what(details: dict[str, Any]) -> str:
-    error: dict[str, str] | None = details.get("error")
-    said = [f"{error.get('type')}: {error.get('message')}"] if error else []
-    said += [f"{name.replace('_', ' ')}: {details[name]}" for name in _TELLING if details.get(name)]
-    return ", ".join(said)
 
 
 def dead_letter_table(letters: Iterable[DeadLetter]) -> Table:

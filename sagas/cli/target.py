@@ -70,29 +70,21 @@ def on_target(function: Callable[Concatenate[Target, P], None]) -> Callable[...,
         try:
             # Typer passes by name what the signature below declares.
             function(target, **arguments)  # pyright: ignore[reportCallIssue]
+        except InvalidRequest as error:
+            fail("; ".join([str(error), *(f"{problem.path}: {problem.message}" for problem in error.problems)]))
+        except Ambiguous as error:
+            fail(f"{error}; it may have taken effect: look before you try again")
+        except Unavailable as error:
+            fail(f"{error}; try again in {error.retry_after:.0f} s")
         except SagaError as error:
-            fail(_told(error))
+            fail(str(error))
 
-    run.__dict__["__signature__"] = _signature(function)
-    run.__annotations__ = {}
-    return run
-
-
-def _signature(function: Callable[..., None]) -> inspect.Signature:
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
     common = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
         for name, (annotation, default) in _COMMON.items()
     ]
-    return inspect.Signature([*named, *common])
-
-
-def _told(error: SagaError) -> str:
-    if isinstance(error, InvalidRequest):
-        return "; ".join([str(error), *(f"{problem.path}: {problem.message}" for problem in error.problems)])
-    if isinstance(error, Ambiguous):
-        return f"{error}; it may have taken effect: look before you try again"
-    if isinstance(error, Unavailable):
-        return f"{error}; try again in {error.retry_after:.0f} s"
-    return str(error)
+    run.__dict__["__signature__"] = inspect.Signature([*named, *common])
+    run.__annotations__ = {}
+    return run

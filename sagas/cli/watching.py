@@ -12,7 +12,7 @@ from rich.live import Live
 from sagas.cli.output import display, emit, plain, say, screen
 from sagas.cli.tables import saga_page
 from sagas.cli.times import clock_time
-from sagas.client import SagaClient, SagaView, StepView
+from sagas.client import SagaClient, SagaView
 from sagas.core.states import SagaStatus
 from sagas.engine.clock import SystemClock
 
@@ -77,8 +77,16 @@ class _Lines:
 
     def change(self, saga: SagaView) -> None:
         for step in saga["steps"]:
-            if step["status"] != "PENDING":
-                self._say(f"step {step['name']}", _told(step), saga["updated_at"])
+            if step["status"] == "PENDING":
+                continue
+            undo = step["undo_attempts"] and step["status"].startswith("COMPENSAT")
+            number = step["undo_attempts"] if undo else step["attempts"]
+            told = [step["status"], f"attempt {number}" if number > 1 else ""]
+            if step["error"] and step["status"] != "COMPENSATED":
+                told.append(f"{step['error']['type']}: {plain(step['error']['message'])}")
+            if step["next_attempt_at"]:
+                told.append(f"again at {clock_time(step['next_attempt_at'])}")
+            self._say(f"step {step['name']}", ", ".join(part for part in told if part), saga["updated_at"])
         if progress := saga["progress"]:
             far = f"{progress['fraction']:.0%} {plain(progress['message'])}".rstrip()
             self._say(f"step {progress['step']} is at", far, progress["at"])
@@ -88,14 +96,3 @@ class _Lines:
         if self._said.get(what) != told:
             self._said[what] = told
             say(f"{clock_time(at)} {what} {told}")
-
-
-def _told(step: StepView) -> str:
-    undo = step["undo_attempts"] and step["status"].startswith("COMPENSAT")
-    number = step["undo_attempts"] if undo else step["attempts"]
-    parts = [step["status"], f"attempt {number}" if number > 1 else ""]
-    if step["error"] and step["status"] != "COMPENSATED":
-        parts.append(f"{step['error']['type']}: {plain(step['error']['message'])}")
-    if step["next_attempt_at"]:
-        parts.append(f"again at {clock_time(step['next_attempt_at'])}")
-    return ", ".join(part for part in parts if part)

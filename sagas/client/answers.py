@@ -55,31 +55,23 @@ def error_of(answer: Answer, *, writes: bool) -> SagaError:
         answer: the answer.
         writes: whether the request may have changed something before it failed.
     """
-    error = _error(answer.content)
+    try:
+        body: Any = json.loads(answer.content)
+    except ValueError:
+        body = None
+    told: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
+    # empty if it is not the API that answered
+    error = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
     message = str(error.get("message") or f"the API answered {answer.status}")
     status = answer.status
     if status in _SIMPLE:
         return _SIMPLE[status](message)
     if status in _INVALID:
-        return InvalidRequest(message, _problems(error.get("details")))
+        details: Any = error.get("details")
+        items = cast("list[dict[str, Any]]", details) if isinstance(details, list) else []
+        return InvalidRequest(message, [Problem(str(item["path"]), str(item["message"])) for item in items])
     if status in _TRY_LATER:
         return Unavailable(message, answer.retry_after)
     if status >= 500:
         return Ambiguous(message, answer.retry_after) if writes else Unavailable(message, answer.retry_after)
     return SagaError(f"the API refused the call ({status}): {message}")
-
-
-def _error(content: bytes) -> dict[str, Any]:
-    """The ``error`` object of the body, or an empty one if somebody else than the API has answered."""
-    try:
-        body: Any = json.loads(content)
-    except ValueError:
-        return {}
-    error: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
-    return cast("dict[str, Any]", error) if isinstance(error, dict) else {}
-
-
-def _problems(details: Any) -> list[Problem]:
-    if not isinstance(details, list):
-        return []
-    return [Problem(str(item["path"]), str(item["message"])) for item in cast("list[dict[str, Any]]", details)]

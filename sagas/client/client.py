@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, overload
 
@@ -12,18 +14,17 @@ import boto3
 from sagas.authoring.codec import encode
 from sagas.authoring.saga import Saga, definition_of
 from sagas.client.aws import connect, open_session
-from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive
-from sagas.client.places import Places, local_places, stack_places
-from sagas.client.staleness import Judge
+from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
+from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
 from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
 from sagas.client.waiting import Wait
+from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
 from sagas.engine.answers import AuditEntry, DefinitionView, Page, RecoveryView, SagaView, SweepView
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 
 RequestT = TypeVar("RequestT")
 
-_LONGEST_KEY = 256
 _AUDIT_PAGE = 100
 
 
@@ -41,7 +42,7 @@ class SagaClient:
         api_url: of the API with its stage, like ``https://abc123.execute-api.eu-central-1.amazonaws.com/v1``.
         region: of the API; read from the URL, or taken from the session, if it is not given.
         session: whose credentials are used; a new one, which takes the environment's, by default.
-        places: where queues and supervisor are, for :meth:`dead_letters`, :meth:`redrive`, :meth:`recover` and
+        endpoints: where queues and supervisor are, for :meth:`dead_letters`, :meth:`redrive`, :meth:`recover` and
             :meth:`sweep`; :meth:`from_stack` and :meth:`local` find them.
 
     Raises:
@@ -54,11 +55,11 @@ class SagaClient:
         *,
         region: str | None = None,
         session: boto3.Session | None = None,
-        places: Places | None = None,
+        endpoints: ServiceEndpoints | None = None,
     ) -> None:
         self._session = session or open_session(region, None)
         self._transport = Transport(api_url, region, self._session)
-        self._places = places or Places(api_url)
+        self._endpoints = endpoints or ServiceEndpoints(api_url)
 
     @classmethod
     def local(cls, directory: str | Path = ".") -> Self:
@@ -70,13 +71,13 @@ class SagaClient:
         Raises:
             SagaError: no local stack is running there.
         """
-        places = local_places(Path(directory))
+        endpoints = endpoints_from_file(Path(directory))
         anyone = boto3.Session(
             aws_access_key_id="local",
             aws_secret_access_key="local",  # noqa: S106 - the emulator takes any
-            region_name=places.region,
+            region_name=endpoints.region,
         )
-        return cls(places.api_url, region=places.region, session=anyone, places=places)
+        return cls(endpoints.api_url, region=endpoints.region, session=anyone, endpoints=endpoints)
 
     @classmethod
     def from_stack(cls, stack_name: str, region: str | None = None, profile: str | None = None) -> Self:
@@ -91,8 +92,8 @@ class SagaClient:
             SagaError: there is no such stack, it holds no service, or the caller may not read it.
         """
         session = open_session(region, profile)
-        places = stack_places(session, stack_name)
-        return cls(places.api_url, region=places.region, session=session, places=places)
+        endpoints = endpoints_from_stack(session, stack_name)
+        return cls(endpoints.api_url, region=endpoints.region, session=session, endpoints=endpoints)
 
     @property
     def api_url(self) -> str:
@@ -129,7 +130,12 @@ class SagaClient:
             TooLarge: the request has more than 256 KB.
             Unavailable: or starting this type is disabled.
         """
-        headers = {} if key is None else {"Idempotency-Key": _checked_key(key)}
+        headers: dict[str, str] = {}
+        if key is not None:
+            if len(key) > LONGEST_KEY or not re.fullmatch(KEY_PATTERN, key):
+                problem = Problem("header.Idempotency-Key", f"must be 1 to {LONGEST_KEY} printable ASCII characters")
+                raise InvalidRequest("the idempotency key is not usable", [problem])
+            headers["Idempotency-Key"] = key
         if isinstance(saga, str):
             return self._transport.call("POST", path_of("sagas", saga), body=request, headers=headers)
         definition = definition_of(saga)
@@ -316,8 +322,8 @@ class SagaClient:
         """Delete those messages from the dead-letter queue of a type that nobody needs any more.
 
         These are messages of sagas that are over, that went on by other means than this message (:meth:`retry`, say),
-        or that somebody resolved: received again, they would do nothing, or what nobody wants. All others stay: those
-        of sagas that wait for you, that may still need them, or that do not exist here.
+        or that an operator resolved: received again, they would do nothing, or what nobody wants. All others stay:
+        those of sagas that wait for you, that may still need them, or that do not exist here.
 
         For the moment of looking all messages are hidden from others.
 
@@ -330,7 +336,7 @@ class SagaClient:
             NotFound: there is no such type.
             SagaError: this client does not know the queues, or may not read them.
         """
-        return self._dead_letter_queue(name).prune(Judge(self).why_needed, saga_id, dry_run=dry_run)
+        return self._dead_letter_queue(name).prune(partial(why_needed, self), saga_id, dry_run=dry_run)
 
     def recover(self, stale_after: float | None = None) -> RecoveryView:
         """Have the supervisor look for stalled sagas now, not at its next minute.
@@ -365,23 +371,16 @@ class SagaClient:
         return self._supervisor().sweep(name, dry_run=dry_run, force=force)
 
     def _supervisor(self) -> Supervisor:
-        places = self._places
-        if not places.supervisor:
+        endpoints = self._endpoints
+        if not endpoints.supervisor:
             raise SagaError("this client does not know the supervisor; SagaClient.from_stack and SagaClient.local do")
-        return Supervisor(connect_lambda(self._session, self.region, places.endpoint_url), places.supervisor)
+        return Supervisor(connect_lambda(self._session, self.region, endpoints.endpoint_url), endpoints.supervisor)
 
     def _dead_letter_queue(self, name: str) -> DeadLetterQueue:
-        places = self._places
-        if not places.dead_letter_queues:
+        endpoints = self._endpoints
+        if not endpoints.dead_letter_queues:
             raise SagaError("this client does not know the queues; SagaClient.from_stack and SagaClient.local do")
-        if name not in places.dead_letter_queues:
+        if name not in endpoints.dead_letter_queues:
             raise NotFound(f"there is no saga named {name!r} here")
-        sqs = connect(self._session, "sqs", self.region, places.endpoint_url)
-        return DeadLetterQueue(sqs, places.dead_letter_queues[name], places.queues.get(name, {}))
-
-
-def _checked_key(key: str) -> str:
-    if not 0 < len(key) <= _LONGEST_KEY or not (key.isascii() and key.isprintable()) or key != key.strip():
-        problem = Problem("header.Idempotency-Key", f"must be 1 to {_LONGEST_KEY} printable ASCII characters")
-        raise InvalidRequest("the idempotency key is not usable", [problem])
-    return key
+        sqs = connect(self._session, "sqs", self.region, endpoints.endpoint_url)
+        return DeadLetterQueue(sqs, endpoints.dead_letter_queues[name], endpoints.queues.get(name, {}))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sagas.client.aws import code_of, translated
+from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
-from sagas.errors import SagaError
+from sagas.engine.answers import AuditEntry, SagaView
+from sagas.errors import NotFound, SagaError
 
 _HOLD = 120
 """Seconds for which messages are out of others' sight while they are looked at."""
@@ -32,7 +34,7 @@ class DeadLetter:
         saga_id: the saga.
         step: the step whose message it is.
         message_id: SQS's id.
-        receives: how often it was received, by its step and by whoever looked at it since.
+        receives: how often it was received, by its step and by operators who looked at it since.
         sent_at: when it was sent, ISO 8601 in UTC.
         number: of the message within its saga, and how often it was copied to wait; ``None`` if it is none of ours.
     """
@@ -68,7 +70,7 @@ class Kept:
 
     Args:
         letter: the message.
-        why: why somebody may need it.
+        why: why it may be needed.
     """
 
     letter: DeadLetter
@@ -88,6 +90,51 @@ class Pruned:
     dry_run: bool
     dropped: tuple[DeadLetter, ...] = ()
     kept: tuple[Kept, ...] = ()
+
+
+class SagaReader(Protocol):
+    """Reads sagas and their audit trails: ``SagaClient`` does."""
+
+    def show(self, name: str, saga_id: str) -> SagaView: ...
+    def audit(self, name: str, saga_id: str) -> Iterable[AuditEntry]: ...
+
+
+def why_needed(sagas: SagaReader, letter: DeadLetter) -> str:
+    """Return why a dead letter must stay; empty if nothing needs it any more. Whatever is in doubt is needed.
+
+    A saga numbers its messages upwards and notes the number of the one that dies. Going on, by whatever means, it takes
+    a higher one: from then on a message of that number or a lower one does nothing when it is received.
+
+    Args:
+        sagas: reads its saga.
+        letter: the message.
+
+    Raises:
+        SagaError: the API is out of reach, or refuses the caller.
+    """
+    if not letter.saga or not letter.saga_id or letter.number is None:
+        return "it is no message of a saga"
+    try:
+        if sagas.show(letter.saga, letter.saga_id)["status"] in OVER:
+            return ""
+        # The trail first: a message that it knows as dead is of the past if the saga is not DEAD_LETTERED later.
+        died: tuple[int, int] | None = None
+        for entry in sagas.audit(letter.saga, letter.saga_id):
+            if entry["action"] == "StepDeadLettered":
+                told = entry["details"]
+                # a step whose code was missing died without a message
+                died = (int(told["dispatch"]), int(told["hops"])) if "dispatch" in told else None
+        saga = sagas.show(letter.saga, letter.saga_id)
+    except NotFound:
+        return "there is no such saga"
+    status = saga["status"]
+    if status in OVER:
+        return ""
+    if status != SagaStatus.DEAD_LETTERED:
+        return "" if died is not None and letter.number <= died else f"the saga is {status}, and may need it"
+    if saga["resolution"] is not None:
+        return ""
+    return "" if died is not None and letter.number < died else "the saga waits for you"
 
 
 class DeadLetterQueue:
@@ -132,16 +179,20 @@ class DeadLetterQueue:
                 if letter.step not in self._sources:
                     left.append(letter)
                     continue
-                self._move(message, self._sources[letter.step])
+                # send first, then delete: a failure in between leaves two messages, of which the saga takes one
+                attributes = message.get("MessageAttributes", {})
+                target = self._sources[letter.step]
+                self._sqs.send_message(QueueUrl=target, MessageBody=message["Body"], MessageAttributes=attributes)
+                self._delete(message)
                 del held[message_id]
                 moved.append(letter)
         return Redrive(None, tuple(moved), tuple(left))
 
-    def prune(self, why_needed: Callable[[DeadLetter], str], saga_id: str | None, *, dry_run: bool) -> Pruned:
+    def prune(self, why_kept: Callable[[DeadLetter], str], saga_id: str | None, *, dry_run: bool) -> Pruned:
         """Delete messages that nobody needs.
 
         Args:
-            why_needed: tells why a message must stay; nothing if it need not.
+            why_kept: tells why a message must stay; nothing if it need not.
             saga_id: look at this saga's messages only.
             dry_run: look, and delete nothing.
         """
@@ -152,7 +203,7 @@ class DeadLetterQueue:
                 letter = _read(message)
                 if saga_id not in (None, letter.saga_id):
                     continue
-                why = why_needed(letter)
+                why = why_kept(letter)
                 if why:
                     kept.append(Kept(letter, why))
                     continue
@@ -170,12 +221,6 @@ class DeadLetterQueue:
         attributes = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])["Attributes"]
         return str(self._sqs.start_message_move_task(SourceArn=attributes["QueueArn"])["TaskHandle"])
 
-    def _move(self, message: Mapping[str, Any], target: str) -> None:
-        """Send first, delete then: a failure between the two leaves two messages, and the saga takes one of them."""
-        attributes = message.get("MessageAttributes", {})
-        self._sqs.send_message(QueueUrl=target, MessageBody=message["Body"], MessageAttributes=attributes)
-        self._delete(message)
-
     @contextmanager
     def _held(self, limit: int | None) -> Generator[dict[str, dict[str, Any]]]:
         """Receive messages, by id, and make those visible again that are still there in the end."""
@@ -183,27 +228,22 @@ class DeadLetterQueue:
         try:
             while limit is None or len(held) < limit:
                 wanted = _BATCH if limit is None else min(_BATCH, limit - len(held))
-                received = self._receive(wanted)
+                with translated("SQS"):
+                    answer = self._sqs.receive_message(
+                        QueueUrl=self._url,
+                        MaxNumberOfMessages=wanted,
+                        VisibilityTimeout=_HOLD,
+                        WaitTimeSeconds=_WAIT,
+                        MessageAttributeNames=["All"],
+                        MessageSystemAttributeNames=["ApproximateReceiveCount", "SentTimestamp"],
+                    )
+                received: list[dict[str, Any]] = answer.get("Messages", [])
                 if not received:
                     break
                 held |= {message["MessageId"]: message for message in received}
             yield held
         finally:
             self._release([message["ReceiptHandle"] for message in held.values()])
-
-    def _receive(self, count: int) -> list[dict[str, Any]]:
-        with translated("SQS"):
-            return self._received(count).get("Messages", [])
-
-    def _received(self, count: int) -> dict[str, Any]:
-        return self._sqs.receive_message(
-            QueueUrl=self._url,
-            MaxNumberOfMessages=count,
-            VisibilityTimeout=_HOLD,
-            WaitTimeSeconds=_WAIT,
-            MessageAttributeNames=["All"],
-            MessageSystemAttributeNames=["ApproximateReceiveCount", "SentTimestamp"],
-        )
 
     def _release(self, receipts: list[str]) -> None:
         for begin in range(0, len(receipts), _BATCH):
@@ -219,11 +259,15 @@ class DeadLetterQueue:
 
 
 def _read(message: Mapping[str, Any]) -> DeadLetter:
-    """Read who a message belongs to: from its attributes, or from its body if somebody sent it without."""
-    attributes = {
-        name: str(value.get("StringValue", "")) for name, value in message.get("MessageAttributes", {}).items()
-    }
-    known = {**_body_of(message), **attributes}
+    """Read which saga a message belongs to: from its attributes, or from its body if it was sent without."""
+    try:
+        body: Any = json.loads(message["Body"])
+    except ValueError:
+        body = None
+    known = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    given: Mapping[str, Mapping[str, Any]] = message.get("MessageAttributes", {})
+    known = {**known, **{name: str(value.get("StringValue", "")) for name, value in given.items()}}
+    dispatch, hops = known.get("dispatch"), known.get("hops", 0)
     system: Mapping[str, str] = message.get("Attributes", {})
     return DeadLetter(
         saga=str(known.get("saga", "")),
@@ -232,18 +276,5 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
         message_id=message["MessageId"],
         receives=int(system.get("ApproximateReceiveCount", 1)),
         sent_at=iso(int(system.get("SentTimestamp", 0)) / 1000),
-        number=_number_of(known),
+        number=(dispatch, hops) if type(dispatch) is int and type(hops) is int else None,
     )
-
-
-def _number_of(body: Mapping[str, Any]) -> tuple[int, int] | None:
-    dispatch, hops = body.get("dispatch"), body.get("hops", 0)
-    return (dispatch, hops) if type(dispatch) is int and type(hops) is int else None
-
-
-def _body_of(message: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        body: Any = json.loads(message["Body"])
-    except ValueError:
-        return {}
-    return cast("dict[str, Any]", body) if isinstance(body, dict) else {}

@@ -100,20 +100,20 @@ class Supervisor:
                 if code_of(error) not in _DENIED:
                     raise
                 raise _refused(error, self._function) from error
-            answer = _read(called["Payload"].read())
+            payload: bytes = called["Payload"].read()
+        try:
+            answer: Any = json.loads(payload)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise SagaError("the supervisor's answer cannot be read: this is another function")
+        told = cast("dict[str, Any]", answer)
         if "FunctionError" in called:
-            raise _failed(answer)
-        return answer
-
-
-def _read(payload: bytes) -> dict[str, Any]:
-    try:
-        answer: Any = json.loads(payload)
-    except ValueError:
-        answer = None
-    if not isinstance(answer, dict):
-        raise SagaError("the supervisor's answer cannot be read: this is another function")
-    return cast("dict[str, Any]", answer)
+            # what the function raised, where that is the caller's to mend; else that it failed
+            message = str(told.get("errorMessage") or "it gave no reason")
+            raised = _RAISED.get(str(told.get("errorType")))
+            raise raised(message) if raised else SagaError(f"the supervisor failed: {message}")
+        return told
 
 
 def _refused(error: ClientError, function: str) -> SagaError:
@@ -123,28 +123,16 @@ def _refused(error: ClientError, function: str) -> SagaError:
     )
 
 
-def _failed(answer: Mapping[str, Any]) -> SagaError:
-    """What the function raised, where that is the caller's to mend; else that it failed."""
-    message = str(answer.get("errorMessage") or "it gave no reason")
-    raised = _RAISED.get(str(answer.get("errorType")))
-    return raised(message) if raised else SagaError(f"the supervisor failed: {message}")
-
-
 def _together(total: SweepView | None, report: SweepView) -> SweepView:
     """Both as one: counts and examples of both, and the state of the later."""
     if total is None:
         return report
     sums = {count: total[count] + report[count] for count in _COUNTS}
-    both = report | sums | {"sample": _samples(total, report), "stopped": total["stopped"] or report["stopped"]}
-    return cast("SweepView", both)
-
-
-def _samples(total: SweepView, report: SweepView) -> dict[str, list[str]]:
-    """The examples of both, the first ones first, a hundred at most."""
     left, samples = _MOST_SHOWN, cast("dict[str, list[str]]", {})
     for kind in _KINDS:
         found = [*total["sample"].get(kind, ()), *report["sample"].get(kind, ())][:left]
         left -= len(found)
         if found:
             samples[kind] = found
-    return samples
+    both = report | sums | {"sample": samples, "stopped": total["stopped"] or report["stopped"]}
+    return cast("SweepView", both)

@@ -54,7 +54,11 @@ class Transport:
     def __init__(self, api_url: str, region: str | None, session: boto3.Session) -> None:
         self.url = api_url.rstrip("/")
         self._session: Any = session
-        self.region = _region_of(self.url, region, cast("Any", session).region_name)
+        named = _REGION.search(self.url)
+        found = region or (named and named[1]) or self._session.region_name
+        if not found:
+            raise SagaError(f"the region of {self.url} is not known; name it")
+        self.region: str = found
         self._http: Any = cast("Any", URLLib3Session)(
             verify=os.environ.get("AWS_CA_BUNDLE") or True,
             proxies=cast("Any", utils).get_environ_proxies(self.url),
@@ -86,7 +90,12 @@ class Transport:
         """
         given = {name: str(value) for name, value in (query or {}).items() if value is not None}
         url = self.url + path + ("?" + urlencode(given, quote_via=quote) if given else "")
-        data = b"" if body is None else _json(body)
+        try:
+            text = "" if body is None else json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+            data = text.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            problem = Problem("$", "is not JSON; give the saga class to have a request object encoded")
+            raise InvalidRequest("the request is not JSON", [problem]) from error
         extra = {"Content-Type": "application/json"} if data else {}
         answer = self._send(method, url, data, {**extra, **(headers or {})})
         if answer.status >= 300:
@@ -110,34 +119,14 @@ class Transport:
         raise AssertionError("unreachable")
 
     def _signed(self, method: str, url: str, data: bytes, headers: dict[str, str]) -> Any:
-        credentials = self._credentials()
+        try:
+            found = self._session.get_credentials()
+            credentials = found and found.get_frozen_credentials()
+        except aws.BotoCoreError as error:
+            raise SagaError(f"the AWS credentials cannot be used: {error}") from error
+        if not credentials:
+            raise SagaError("no AWS credentials were found to sign the call with")
         known = {"User-Agent": "lambda-sagas", "Accept": "application/json", **headers}
         request: Any = cast("Any", AWSRequest)(method=method, url=url, data=data, headers=known)
         cast("Any", SigV4Auth)(credentials, "execute-api", self.region).add_auth(request)
         return request.prepare()
-
-    def _credentials(self) -> Any:
-        try:
-            found = self._session.get_credentials()
-            frozen = found and found.get_frozen_credentials()
-        except aws.BotoCoreError as error:
-            raise SagaError(f"the AWS credentials cannot be used: {error}") from error
-        if not frozen:
-            raise SagaError("no AWS credentials were found to sign the call with")
-        return frozen
-
-
-def _region_of(url: str, asked: str | None, default: str | None) -> str:
-    named = _REGION.search(url)
-    region = asked or (named and named[1]) or default
-    if not region:
-        raise SagaError(f"the region of {url} is not known; name it")
-    return region
-
-
-def _json(body: object) -> bytes:
-    try:
-        return json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        problem = Problem("$", "is not JSON; give the saga class to have a request object encoded")
-        raise InvalidRequest("the request is not JSON", [problem]) from error

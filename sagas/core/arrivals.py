@@ -21,7 +21,7 @@ def _taken_over(plan: Plan, state: SagaState, lease: Lease, now: float) -> Decis
     predecessor = state.lease.act_until if state.lease else 0.0
     after = _claimed(state, lease)
     after = replace(after, lost_until=max(state.lost_until, predecessor), dispatch=state.dispatch + 1)
-    return Decision(after, (Write(takeover_fact(plan, after, now)),))
+    return Decision(after, Write(takeover_fact(plan, after, now)))
 
 
 def _interrupted(state: SagaState) -> bool:
@@ -39,26 +39,26 @@ def _held(state: SagaState, now: float) -> bool:
 
 def message_arrived_late(plan: Plan, state: SagaState, event: ev.MessageArrived, now: float) -> Decision:
     """The saga is over."""
-    return Decision(state, (Discard(f"the saga is {state.status}"),))
+    return Decision(state, Discard(f"the saga is {state.status}"))
 
 
 def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now: float) -> Decision:
     """Claim, take over, postpone, or find the message stale."""
     if _dying(state, event):
-        return Decision(state, (Die(),))
+        return Decision(state, Die())
     if state.lease is not None and _held(state, now):
-        return Decision(state, (Postpone(state.lease.expires_at),))
+        return Decision(state, Postpone(state.lease.expires_at))
     if _interrupted(state):
         return _taken_over(plan, state, event.lease, now)
     if state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at:
         return _dead_arrived(state, event)
     fact = next_fact(plan, state)
     if waits(state, fact, now):
-        return Decision(state, (Postpone(state.lost_until),))
+        return Decision(state, Postpone(state.lost_until))
     if isinstance(fact, ev.StepDeadLettered):
         return _deadly_arrived(state, fact, event)
     if fact is not None:
-        return Decision(_claimed(state, event.lease), (Write(fact),))
+        return Decision(_claimed(state, event.lease), Write(fact))
     return _work_arrived(state, event, now)
 
 
@@ -79,30 +79,30 @@ def _dead_arrived(state: SagaState, event: ev.MessageArrived) -> Decision:
     """
     dead = state.dead
     if dead is None or (event.dispatch, event.hops) != (dead.dispatch, dead.hops):
-        return Decision(state, (Discard("a newer message is the saga's current one"),))
+        return Decision(state, Discard("a newer message is the saga's current one"))
     if 0 < event.sent_at <= state.updated_at:
-        return Decision(state, (Discard("a duplicate of the dead letter"),))
-    return Decision(_claimed(state, event.lease), (Write(ev.Redriven()),))
+        return Decision(state, Discard("a duplicate of the dead letter"))
+    return Decision(_claimed(state, event.lease), Write(ev.Redriven()))
 
 
 def _deadly_arrived(state: SagaState, fact: ev.StepDeadLettered, event: ev.MessageArrived) -> Decision:
     """The step is exhausted: the current message is the one to die. If its code is gone, none needs to."""
     if event.dispatch != state.dispatch:
-        return Decision(state, (Discard("a newer message is the saga's current one"),))
+        return Decision(state, Discard("a newer message is the saga's current one"))
     if code_missing(fact):
-        return Decision(_claimed(state, event.lease), (Write(fact),))
+        return Decision(_claimed(state, event.lease), Write(fact))
     dying = DeadLetter(event.dispatch, event.hops, event.message_id)
-    return Decision(_claimed(state, event.lease), (Write(replace(fact, message=dying)),))
+    return Decision(_claimed(state, event.lease), Write(replace(fact, message=dying)))
 
 
 def _work_arrived(state: SagaState, event: ev.MessageArrived, now: float) -> Decision:
     current = send_current(state)
     if event.dispatch != state.dispatch:
         if _never_claimed(state):
-            return Decision(state, (current, Discard("the step is done; its successor was sent again")))
-        return Decision(state, (Discard("a newer message is the saga's current one"),))
+            return Decision(state, Discard("the step is done; its successor was sent again"), current)
+        return Decision(state, Discard("a newer message is the saga's current one"))
     if current.not_before > now:
-        return Decision(state, (Postpone(current.not_before),))
+        return Decision(state, Postpone(current.not_before))
     return _run(_claimed(state, event.lease))
 
 
@@ -122,10 +122,10 @@ def _run(state: SagaState) -> Decision:
     step = state.steps[index]
     if state.undoing:
         busy = replace(step, status=StepStatus.COMPENSATING, undo_attempts=step.undo_attempts + 1)
-        return Decision(state.with_step(index, busy), (Run(index, True, busy.undo_attempts),))
+        return Decision(state.with_step(index, busy), Run(index, True, busy.undo_attempts))
     busy = replace(step, status=StepStatus.RUNNING, attempts=step.attempts + 1)
     after = replace(state.with_step(index, busy), status=SagaStatus.RUNNING)
-    return Decision(after, (Run(index, False, busy.attempts),))
+    return Decision(after, Run(index, False, busy.attempts))
 
 
 def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: float) -> Decision:
@@ -138,10 +138,12 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
     if waits(state, fact, now) or (state.status is SagaStatus.DEAD_LETTERED and fact is None):
         return Decision(state)
     if fact is not None and not isinstance(fact, ev.StepDeadLettered):
-        return Decision(_claimed(state, event.lease), (Write(fact),))
-    if patient_until(state, plan.stale_after) > now:
+        return Decision(_claimed(state, event.lease), Write(fact))
+    stale_after = plan.stale_after if event.stale_after is None else event.stale_after
+    postponed = event.postponed_until + stale_after if event.postponed_until else 0.0
+    if max(patient_until(state, stale_after), postponed) > now:
         return Decision(state)
-    return Decision(_claimed(state, event.lease), (Write(fact if code_missing(fact) else ev.Recovered(stall=True)),))
+    return Decision(_claimed(state, event.lease), Write(fact if code_missing(fact) else ev.Recovered(stall=True)))
 
 
 def cancel_asked(plan: Plan, state: SagaState, event: ev.CancelAsked, now: float) -> Decision:
@@ -149,40 +151,40 @@ def cancel_asked(plan: Plan, state: SagaState, event: ev.CancelAsked, now: float
     if state.status is SagaStatus.CANCELLED or state.undoing:
         return Decision(state)
     if state.over:
-        return Decision(state, (Refuse(f"the saga is {state.status}"),))
+        return Decision(state, Refuse(f"the saga is {state.status}"))
     if state.cancel_requested_at:
         return Decision(state)
     after = replace(state, cancel_requested_at=now, cancel_requested_by=event.actor)
-    return Decision(after, () if state.lease else (send_current(after),))
+    return Decision(after, send=None if state.lease else send_current(after))
 
 
 def retry_asked(plan: Plan, state: SagaState, event: ev.RetryAsked, now: float) -> Decision:
     """Grant what failed a new budget of attempts."""
     able = state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED)
     if not able or (state.cancel_requested_at and state.status is SagaStatus.DEAD_LETTERED):
-        return Decision(state, (Refuse(f"the saga is {state.status}; only what failed can be retried"),))
+        return Decision(state, Refuse(f"the saga is {state.status}; only what failed can be retried"))
     if _held(state, now):
-        return Decision(state, (Refuse("somebody else is at work on this saga"),))
-    return Decision(_claimed(state, event.lease), (Write(ev.Redriven(event.note)),))
+        return Decision(state, Refuse("somebody else is at work on this saga"))
+    return Decision(_claimed(state, event.lease), Write(ev.Redriven(event.note)))
 
 
 def compensate_asked(plan: Plan, state: SagaState, event: ev.CompensateAsked, now: float) -> Decision:
     """Give up on a saga that waits or has failed, and have it undone."""
     if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED):
-        return Decision(state, (Refuse(f"the saga is {state.status}; only DEAD_LETTERED and FAILED can be undone"),))
+        return Decision(state, Refuse(f"the saga is {state.status}; only DEAD_LETTERED and FAILED can be undone"))
     if _held(state, now) or state.lost_until > now:
-        return Decision(state, (Refuse("an execution of this saga may still be at work"),))
-    return Decision(_claimed(state, event.lease), (Write(ev.CompensationStarted("operator")),))
+        return Decision(state, Refuse("an execution of this saga may still be at work"))
+    return Decision(_claimed(state, event.lease), Write(ev.CompensationStarted("operator")))
 
 
 def resolve_asked(plan: Plan, state: SagaState, event: ev.ResolveAsked, now: float) -> Decision:
     """Take the saga off the list of those that need a person."""
     at_rest = state.over or state.status is SagaStatus.DEAD_LETTERED
     if not state.attention or not at_rest:
-        return Decision(state, (Refuse(f"the saga is {state.status}; there is nothing to settle"),))
+        return Decision(state, Refuse(f"the saga is {state.status}; there is nothing to settle"))
     if _held(state, now):
-        return Decision(state, (Refuse("somebody else is at work on this saga"),))
+        return Decision(state, Refuse("somebody else is at work on this saga"))
     if event.steps and not state.over:
-        return Decision(state, (Refuse(f"the saga is {state.status}: nothing of it was to be undone yet"),))
+        return Decision(state, Refuse(f"the saga is {state.status}: nothing of it was to be undone yet"))
     fact = ev.Resolved(event.note, event.taken, event.steps)
-    return Decision(_claimed(state, event.lease), (Write(fact),))
+    return Decision(_claimed(state, event.lease), Write(fact))

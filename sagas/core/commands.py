@@ -60,12 +60,20 @@ class Refuse:
     reason: str
 
 
-Command = Run | Write | Send | Postpone | Discard | Die | Refuse
+Then = Run | Write | Postpone | Discard | Die | Refuse
+"""What whoever asked is to do now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The next state, and what to do."""
+    """The next state, and what follows from it.
+
+    Args:
+        state: the saga from now on; the same object if nothing changed.
+        then: what is to be done at once; ``None`` when that is nothing.
+        send: the message that is to be sent, or kept if it is the one at hand.
+    """
 
     state: SagaState
-    commands: tuple[Command, ...] = ()
+    then: Then | None = None
+    send: Send | None = None

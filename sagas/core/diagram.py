@@ -43,12 +43,12 @@ _INTRODUCTION = """\
 
 *Made from the table in `sagas/core/automaton.py` by `python -m sagas.core.diagram`; edit there.*
 
-A saga executes its steps in order. When a step is exhausted, or somebody cancels, it turns round and undoes what was
+A saga executes its steps in order. When a step is exhausted, or a caller cancels, it turns round and undoes what was
 completed, the last step first (Garcia-Molina and Salem, "Sagas", SIGMOD 1987). It never turns round twice: once a saga
 is COMPENSATING or over, no step is executed forward again. Only a saga that waits in DEAD_LETTERED, which is neither,
 can be sent forward again, by an operator.
 
-Every change is one entry in the audit trail, written by whoever holds the saga's lease. A message that comes twice,
+Every change is one entry in the audit trail, written by the holder of the saga's lease. A message that comes twice,
 late or out of order finds that the saga is not where the message says, and changes nothing. Before a saga turns
 round it waits until no lost execution can be at work any more, so an undo never runs beside its step.
 """

@@ -179,9 +179,17 @@ class MessageArrived:
 
 @dataclass(frozen=True, slots=True)
 class StallNoticed:
-    """The supervisor looked at the saga; ``lease`` is what it would take."""
+    """The supervisor looked at the saga, or the caller who cancels it did.
+
+    Args:
+        lease: what would be taken.
+        stale_after: seconds of silence after which the message counts as lost; the type's by default.
+        postponed_until: epoch seconds until which an open circuit breaker explains the silence; 0 if it does not.
+    """
 
     lease: Lease
+    stale_after: float | None = None
+    postponed_until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sagas.core import events as ev
-from sagas.core.commands import Command, Decision, Send, Write
+from sagas.core.commands import Decision, Send, Write
 from sagas.core.plan import Plan
 from sagas.core.rules import (
     code_missing,
@@ -24,8 +24,8 @@ def _committed(state: SagaState) -> SagaState:
     return replace(state, seq=state.seq + 1)
 
 
-def _released(state: SagaState, *commands: Command) -> Decision:
-    return Decision(replace(state, lease=None), commands)
+def _released(state: SagaState, send: Send | None = None) -> Decision:
+    return Decision(replace(state, lease=None), send=send)
 
 
 def send_current(state: SagaState) -> Send:
@@ -44,7 +44,7 @@ def _proceed(plan: Plan, state: SagaState, now: float) -> Decision:
     if waits(state, fact, now):
         later = replace(state, not_before=max(state.not_before, state.lost_until), dispatch=state.dispatch + 1)
         return _released(later, send_current(later))
-    return Decision(state, (Write(fact),))
+    return Decision(state, Write(fact))
 
 
 def _running(state: SagaState, fact: ev.StepFact) -> StepState | None:
@@ -240,7 +240,7 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
     after = replace(_committed(state), recovery_attempts=stalls, dispatch=state.dispatch + 1)
     following = next_fact(plan, after)
     if isinstance(following, ev.RecoveryExhausted) or code_missing(following):
-        return Decision(after, (Write(following),))
+        return Decision(after, Write(following))
     if waits(after, following, now):
         after = replace(after, not_before=max(after.not_before, after.lost_until))
     return _released(after, send_current(after))

@@ -1,59 +1,78 @@
-"""One attempt of one step or undo: claim it, run it, settle its outcome."""
+"""One attempt of one step or undo: claim it, run it, journal and commit what came of it."""
 
 from __future__ import annotations
 
 import logging
-import math
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sagas.authoring.definition import StepDefinition
-from sagas.authoring.policies import Retry
 from sagas.core import events as ev
-from sagas.core.plan import Plan
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.breaker import Breakers
 from sagas.engine.clock import Clock
 from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.context import StepContext
+from sagas.engine.failures import step_failure, undo_failure
 from sagas.engine.heartbeat import Heartbeat
-from sagas.engine.ports import ControlStore
+from sagas.engine.ports import ControlStore, JournalStore
 from sagas.engine.progress import ProgressReport
 from sagas.engine.registry import SagaType, plan_for
-from sagas.engine.runner import Runner, inputs_needed, parameters_of
-from sagas.errors import Rejected, Unavailable
+from sagas.engine.runner import Runner, inputs_needed
+from sagas.errors import Unavailable
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
 from sagas.store.entries import details_of
-from sagas.store.faults import Fenced
-from sagas.store.journal import Journal
 
 T = TypeVar("T")
 
 SKEW = 1.0
 """Seconds by which clocks of different machines may differ."""
 PAUSES = (0.2, 1.0)
-"""Seconds between the tries to read inputs or settle an outcome."""
-ROOM = 5.0
+"""Seconds between the tries to read inputs or commit an outcome."""
+COMMIT_RESERVE = 5.0
 """Seconds kept back to send an outcome to its queue, should it not be committed."""
-_LONGEST_MESSAGE = 1_000
-_LONGEST_TRACE = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """What an attempt works with."""
+class AttemptServices:
+    """What an attempt works with. ``connect`` makes the clients of ``ctx.client``."""
 
     control: ControlStore
-    journal: Journal
+    journal: JournalStore
     committer: Committer
     breakers: Breakers
     runner: Runner
     clock: Clock
     logger: logging.Logger
     connect: Callable[[str], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """The Lambda invocation that a message is handled in.
+
+    Args:
+        deadline: epoch seconds at which the function is stopped.
+        trace_id: its trace.
+        lambda_context: Lambda's own, for Powertools.
+    """
+
+    deadline: float
+    trace_id: str = ""
+    lambda_context: Any = None
+
+
+class NotCommitted(Unavailable):
+    """The code ran, but what came of it could not be committed: the store is out of reach.
+
+    Args:
+        pending: the outcome, to be committed later.
+    """
+
+    def __init__(self, pending: PendingCommit) -> None:
+        super().__init__("the outcome of an attempt could not be committed")
+        self.pending = pending
 
 
 def lease_for(saga_type: SagaType, clock: Clock, deadline: float) -> Lease:
@@ -69,152 +88,136 @@ def lease_for(saga_type: SagaType, clock: Clock, deadline: float) -> Lease:
     return Lease(clock.new_owner(), min(expiry, act_until), act_until)
 
 
-def failure_of(error: BaseException) -> ev.Failure:
-    """Return what is kept of an exception: its class name, and its text cut to a decent length."""
-    return ev.Failure(type(error).__name__, str(error)[:_LONGEST_MESSAGE])
-
-
-def _trace(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))[-_LONGEST_TRACE:]
-
-
 class Attempt:
-    """Claims, runs and settles. The persistence layer of Powertools' idempotency drives it.
+    """One execution of the code that a message is for.
 
     Args:
-        tools: store, runner, clock.
-        saga_type: the message's saga type.
+        services: store, runner, clock.
+        saga_type: the message's saga type, which has the code.
         message: the message at hand.
-        deadline: epoch seconds at which the function is stopped.
-        trace_id: of the invocation.
+        invocation: what it is handled in.
     """
 
-    def __init__(self, tools: Tools, saga_type: SagaType, message: Message, deadline: float, trace_id: str) -> None:
-        self._tools = tools
+    def __init__(
+        self, services: AttemptServices, saga_type: SagaType, message: Message, invocation: Invocation
+    ) -> None:
+        self._services = services
         self._type = saga_type
         self._message = message
-        self._deadline = deadline
-        dying = DeadLetter(message.dispatch, message.hops, message.message_id)
-        self.note = EntryContext(trace_id=trace_id, message=dying)
-        self.state: SagaState | None = None
-        self.committed: Committed | None = None
-        self.pending_commit: PendingCommit | None = None
+        self._invocation = invocation
+        self._code = saga_type.step(message.step).code(undo=message.undo)
 
-    @property
-    def _step(self) -> StepDefinition:
-        return self._type.step(self._message.step)
+    def run(self) -> Committed | None:
+        """Claim, run, journal, commit.
 
-    @property
-    def plan(self) -> Plan:
-        """The plan of the claimed saga."""
-        return plan_for(self._type.definition, (step.name for step in self._held.steps))
+        Returns:
+            What was committed; ``None`` when the claim was refused.
 
-    @property
-    def _held(self) -> SagaState:
-        if self.state is None:
-            raise Fenced("nothing was claimed")
-        return self.state
-
-    @property
-    def _number(self) -> int:
-        step = self._held.steps[self._message.index]
-        return step.undo_attempts if self._message.undo else step.attempts
-
-    def claim(self) -> bool:
-        """Lock the saga and count the attempt, without reading first. Not while the step's circuit breaker is open."""
-        message, clock = self._message, self._tools.clock
-        if not self._tools.breakers.passes(message):
-            return False
-        claim = self._tools.control.claim_undo if message.undo else self._tools.control.claim_step
-        lease = lease_for(self._type, clock, self._deadline)
-        self.state = claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
-        return self.state is not None
-
-    def execute(self) -> str | None:
-        """Run the code on the inputs it names; return the result as JSON text."""
-        payloads = self._inputs()
-        step, undo, context = self._step, self._message.undo, self._context()
-        control, clock, lost = self._tools.control, self._tools.clock, context.tell_lost
-        progress = ProgressReport(control, self._held, clock, lost)
-        context.report = progress.tell
-        with progress, Heartbeat(control, self._held, self._lock_expiry, clock, lost, progress.take):
-            return self._tools.runner.run(self._type.definition, step, undo, payloads, context)
-
-    def _inputs(self) -> dict[str, str | None]:
-        """Read what the code names, as JSON text by parameter.
-
-        If the store stays out of reach, the attempt has failed, though no code ran: it was counted with the claim, so
-        that a crash counts, and only a journaled outcome may end a claim. Never is code run after a wait that outlasted
-        the lease: somebody else may have begun.
+        Raises:
+            Fenced: another worker, the supervisor or an operator took over; nothing more may be written.
+            NotCommitted: the outcome is known, but the store is out of reach.
+            Unavailable: the store is out of reach; nothing was claimed, or the answer to the claim got lost.
         """
-        needed = inputs_needed(parameters_of(self._step, self._message.undo), self._held)
+        held = self.claim()
+        if held is None:
+            return None
+        try:
+            payload = self.execute(held)
+        except Exception as error:  # noqa: BLE001 - whatever the code raises is a failed attempt
+            return self.fail(held, error)
+        return self.complete(held, payload)
+
+    def claim(self) -> SagaState | None:
+        """Lock the saga and count the attempt, without reading first. Not while the step's circuit breaker is open."""
+        message, clock, control = self._message, self._services.clock, self._services.control
+        if not self._services.breakers.passes(message):
+            return None
+        claim = control.claim_undo if message.undo else control.claim_step
+        lease = lease_for(self._type, clock, self._invocation.deadline)
+        return claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
+
+    def execute(self, held: SagaState) -> str | None:
+        """Run the code on the inputs it names; return the result as JSON text.
+
+        If the store stays out of reach while they are read, the attempt has failed, though no code ran: it was counted
+        with the claim, so that a crash counts, and only a journaled outcome may end a claim. Never is code run after a
+        wait that outlasted the lease: another worker may have begun.
+        """
+        message, services, definition = self._message, self._services, self._type.definition
+        clock, lock_expiry = services.clock, definition.lock_expiry.total_seconds()
+        needed = inputs_needed(self._code.parameters, held)
         seqs = [seq for seq in needed.values() if seq]
-        lease = self._held.lease
-        until = min(self._deadline - ROOM, lease.expires_at if lease else 0.0)
-        entries = self._patiently(until, lambda: self._tools.journal.entries(self._message.saga_id, seqs))
-        return {name: entries[seq].payload if seq else None for name, seq in needed.items()}
+        until = min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
+        entries = self._patiently(until, lambda: services.journal.entries(message.saga_id, seqs))
+        payloads = {name: entries[seq].payload if seq else None for name, seq in needed.items()}
 
-    @property
-    def _lock_expiry(self) -> float:
-        return self._type.definition.lock_expiry.total_seconds()
-
-    def _context(self) -> StepContext:
-        message, clock, step = self._message, self._tools.clock, self._step
-        timeout = step.undo.timeout if message.undo and step.undo else step.timeout
+        step = held.steps[message.index]
         context = StepContext(
             saga_id=message.saga_id,
             saga=message.saga,
             step=message.step,
-            attempt=self._number,
+            attempt=step.undo_attempts if message.undo else step.attempts,
             undo=message.undo,
-            prefix=self._type.definition.prefix,
-            deadline_at=min(clock.now() + timeout, self._deadline),
+            prefix=definition.prefix,
+            deadline_at=min(clock.now() + self._code.timeout, self._invocation.deadline),
             clock=clock,
-            logger=self._tools.logger,
-            check_cancelled=self._cancel_flag,
+            logger=services.logger,
+            check_cancelled=self._cancel_accepted,
         )
-        if self._tools.connect is not None:
-            context.connect = self._tools.connect
-        return context
+        if services.connect is not None:
+            context.connect = services.connect
+        progress = ProgressReport(services.control, held, clock, context.tell_lost)
+        context.report = progress.tell
+        with progress, Heartbeat(services.control, held, lock_expiry, clock, context.tell_lost, progress.take):
+            return services.runner.run(definition, self._type.step(message.step), message.undo, payloads, context)
 
-    def _cancel_flag(self) -> bool:
-        """Whether a cancel was accepted; while the store is out of reach nobody knows of one."""
+    def _cancel_accepted(self) -> bool:
+        """While the store is out of reach nobody knows of a cancel."""
         try:
-            state = self._tools.control.get(self._message.saga_id)
+            state = self._services.control.get(self._message.saga_id)
         except Unavailable:
             return False
         return state is not None and bool(state.cancel_requested_at)
 
-    def complete(self, payload: str | None) -> None:
-        """Settle the success."""
-        kind = ev.StepCompensated if self._message.undo else ev.StepCompleted
-        fact = kind(self._message.index, self._number)
-        note = EntryContext(payload, {}, self.note.actor, self.note.trace_id, self.note.message)
-        self._settle(fact, note)
+    def complete(self, held: SagaState, payload: str | None) -> Committed:
+        """Journal and commit the success; ``payload``: the result as JSON text."""
+        step, index = held.steps[self._message.index], self._message.index
+        if self._message.undo:
+            return self._commit(held, ev.StepCompensated(index, step.undo_attempts), None, {})
+        return self._commit(held, ev.StepCompleted(index, step.attempts), payload, {})
 
-    def fail(self, error: Exception) -> None:
-        """Settle the failure."""
-        fact = self._undo_failure(error) if self._message.undo else self._step_failure(error)
-        last = isinstance(fact, ev.CompensationFailed) or not getattr(fact, "retry_at", 0.0)
-        details: dict[str, Any] = {"stack_trace": _trace(error)} if last else {}
-        if isinstance(fact, ev.CompensationFailed):
-            details |= {"attempts": fact.attempt, "trace_id": self.note.trace_id}
-        note = EntryContext(None, details, self.note.actor, self.note.trace_id, self.note.message)
-        self._settle(fact, note)
+    def fail(self, held: SagaState, error: Exception) -> Committed:
+        """Journal and commit the failure."""
+        step, index, retry = held.steps[self._message.index], self._message.index, self._code.retry
+        if self._message.undo:
+            fact, details = undo_failure(retry, step, index, error, self._services.clock, self._invocation.trace_id)
+        else:
+            fact, details = step_failure(retry, step, index, error, self._services.clock)
+        # The error itself goes to the journal. The log has its kind, not its text, which may quote payloads.
+        fields = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
+        self._services.logger.warning("the attempt failed", extra=fields)
+        return self._commit(held, fact, None, details)
 
-    def _settle(self, fact: ev.StepFact, note: EntryContext) -> None:
-        """Settle an outcome, in several tries while there is time; it stays in ``report`` if all fail.
+    def _commit(self, held: SagaState, fact: ev.StepFact, payload: str | None, details: dict[str, Any]) -> Committed:
+        """Commit an outcome, in several tries while there is time.
 
         Raises:
-            Unavailable: the store is out of reach.
+            NotCommitted: the store stayed out of reach.
         """
-        lease = self._held.lease
-        owner, details = lease.owner if lease else "", details_of(fact) | note.details
-        self.pending_commit = PendingCommit(
-            fact.action, fact.attempt, self._held.token, self._held.seq, owner, details, note.trace_id, note.payload
-        )
-        until = self._deadline - ROOM
-        self.committed = self._patiently(until, lambda: self._tools.committer.commit(self.plan, self._held, fact, note))
+        message, trace_id = self._message, self._invocation.trace_id
+        dying = DeadLetter(message.dispatch, message.hops, message.message_id)
+        context = EntryContext(payload, details, trace_id=trace_id, message=dying)
+        plan = plan_for(self._type.definition, (step.name for step in held.steps))
+        try:
+            return self._patiently(
+                self._invocation.deadline - COMMIT_RESERVE,
+                lambda: self._services.committer.commit(plan, held, fact, context),
+            )
+        except Unavailable as error:
+            owner = held.lease.owner if held.lease else ""
+            kept = details_of(fact) | details
+            pending = PendingCommit(fact.action, fact.attempt, held.token, held.seq, owner, kept, trace_id, payload)
+            raise NotCommitted(pending) from error
 
     def _patiently(self, until: float, request: Callable[[], T]) -> T:
         """Return what ``request`` returns, in several tries while there is time.
@@ -226,7 +229,7 @@ class Attempt:
         Raises:
             Unavailable: the store is out of reach.
         """
-        clock = self._tools.clock
+        clock = self._services.clock
         for pause in PAUSES:
             began = clock.now()
             try:
@@ -237,27 +240,3 @@ class Attempt:
                     raise
             clock.sleep(pause)
         return request()
-
-    def _step_failure(self, error: Exception) -> ev.StepFailed:
-        retry, step = self._step.retry, self._held.steps[self._message.index]
-        used = step.attempts - step.attempts_at_grant
-        permanent = retry.gives_up(error)
-        again = not permanent and used < retry.executions
-        retry_at = self._retry_at(retry, used) if again else 0.0
-        failure = failure_of(error)
-        rejected = isinstance(error, Rejected)
-        return ev.StepFailed(self._message.index, step.attempts, failure, permanent, rejected, retry_at)
-
-    def _undo_failure(self, error: Exception) -> ev.CompensationAttemptFailed | ev.CompensationFailed:
-        undo, step = self._step.undo, self._held.steps[self._message.index]
-        used = step.undo_attempts - step.undo_attempts_at_grant
-        if undo is None or undo.retry.gives_up(error) or used >= undo.retry.executions:
-            return ev.CompensationFailed(self._message.index, step.undo_attempts, failure_of(error))
-        at = self._retry_at(undo.retry, used)
-        return ev.CompensationAttemptFailed(self._message.index, step.undo_attempts, failure_of(error), at)
-
-    def _retry_at(self, retry: Retry, failures: int) -> float:
-        """Epoch seconds of the next attempt; never 0, which would say that there is none."""
-        clock = self._tools.clock
-        at = clock.now() + retry.delay(failures, clock.chance())
-        return math.ceil(round(at * 1000, 2)) / 1000  # rounded first: a float's last bits are no millisecond

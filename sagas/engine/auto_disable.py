@@ -36,8 +36,7 @@ class AutoDisabler:
         definitions: the counts, shared by all execution environments.
         control: the sagas.
         listing: the sagas of a type.
-        logger: told when a type is disabled.
-        then: the observer to be told next.
+        logger, observer: told when a type is disabled.
     """
 
     registry: Registry
@@ -45,11 +44,10 @@ class AutoDisabler:
     control: ControlItems
     listing: Listing
     logger: logging.Logger
-    then: EngineObserver
+    observer: EngineObserver
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
-        """Count a saga that failed, and tell the next observer."""
-        self.then.committed(before, after, fact)
+        """Count a saga that failed."""
         policy = self._policy(after.saga) if after.failed and not before.failed else None
         if policy is None:
             return
@@ -98,7 +96,7 @@ class AutoDisabler:
         if self.definitions.disable(name, until, last):
             fields = {"saga": name, "failures": len(streak), "disabled_until": iso(until)}
             self.logger.warning("the saga type is disabled: its sagas keep failing", extra=fields)
-            self.then.disabled(name)
+            self.observer.disabled(name)
 
     def _unbroken(self, name: str, failures: list[FailedSaga]) -> list[FailedSaga]:
         """Return those failures after which no saga of the type completed."""

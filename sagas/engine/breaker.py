@@ -17,11 +17,11 @@ from sagas.core.events import Fact, StepCompleted, StepFact, StepFailed, StepLos
 from sagas.core.states import SagaState
 from sagas.core.times import iso
 from sagas.engine.clock import Clock
-from sagas.engine.ports import EngineObserver, Observer
+from sagas.engine.ports import EngineObserver
 from sagas.engine.registry import Registry
 from sagas.errors import NotFound, Unavailable
+from sagas.messaging.limits import LONGEST_DELAY
 from sagas.messaging.message import Message
-from sagas.messaging.queues import LONGEST_DELAY
 
 _GOOD_FOR = 1.5
 """Seconds for which a breaker that was read is believed; never longer than it would stay open."""
@@ -51,8 +51,7 @@ class Breakers:
         registry: tells which steps declare one.
         clock: tells the time.
         logger: told when a breaker opens or closes.
-        then: the observer to be told next.
-        watcher: told when a breaker opens or closes.
+        observer: told when a breaker opens or closes.
     """
 
     def __init__(
@@ -61,15 +60,13 @@ class Breakers:
         registry: Registry,
         clock: Clock,
         logger: logging.Logger,
-        then: Observer,
-        watcher: EngineObserver,
+        observer: EngineObserver,
     ) -> None:
-        self._watcher = watcher
+        self._observer = observer
         self._store = store
         self._registry = registry
         self._clock = clock
         self._logger = logger
-        self._then = then
         self._known: dict[tuple[str, str], tuple[float, BreakerState]] = {}
 
     def passes(self, message: Message) -> bool:
@@ -145,11 +142,10 @@ class Breakers:
         return last + PROBE_POLL + _CLOCK_AND_CACHE_SLACK + min(copies, LONGEST_DELAY) if last else 0.0
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
-        """Count an attempt's outcome, and tell the next observer."""
+        """Count an attempt's outcome."""
         outcome = _outcome_of(fact)
         if outcome is not None and isinstance(fact, StepFact):
             self._count(after, after.steps[fact.index].name, outcome)
-        self._then.committed(before, after, fact)
 
     def _count(self, saga: SagaState, step: str, outcome: AttemptOutcome) -> None:
         limits = self._limits(saga.saga, step)
@@ -200,11 +196,11 @@ class Breakers:
         fields = {"saga": saga, "step": step, "failures": after.failures}
         if after.closed and not before.closed:
             self._logger.info("the circuit breaker closed", extra=fields)
-            self._watcher.breaker_closed(saga)
+            self._observer.breaker_closed(saga)
         elif after.open_until != before.open_until:
             fields["open_until"] = iso(after.open_until)
             self._logger.warning("the circuit breaker opened", extra=fields)
-            self._watcher.breaker_opened(saga)
+            self._observer.breaker_opened(saga)
 
     def _limits_for(self, message: Message) -> Limits | None:
         return None if message.undo else self._limits(message.saga, message.step)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Command, Write
+from sagas.core.commands import Decision, Send, Write
 from sagas.core.plan import Plan
-from sagas.core.rules import code_missing, next_fact
+from sagas.core.rules import code_missing, forward, next_fact
 from sagas.core.states import DeadLetter, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
-from sagas.engine.ports import ControlStore, Observer
+from sagas.engine.ports import CommitObserver, ControlStore, JournalStore
 from sagas.store.entries import Entry, details_of, fact_of
-from sagas.store.faults import CancelWon, Fenced, Refused
-from sagas.store.journal import Journal
+from sagas.store.outcomes import CancelWon, Fenced, Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class EntryContext:
         details: more to be known of this one entry.
         actor: who acts.
         trace_id: of the invocation.
-        message: the message at hand, if it is the saga's current one may be the one to die.
+        message: the message at hand. If it is the saga's current one, it may be the one to die.
     """
 
     payload: str | None = None
@@ -37,101 +37,114 @@ class EntryContext:
     trace_id: str = ""
     message: DeadLetter | None = None
 
-    def follow_up(self) -> EntryContext:
-        """The note for an entry that follows: same hand, no payload."""
-        return replace(self, payload=None, details={})
-
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What was committed last, and what is to be done now that the lease is released.
+    """What was committed, the lease being released.
 
-    ``adopted``: a predecessor's entry was in the slot and was committed in place of one's own.
+    Args:
+        state: the saga after the last fact.
+        send: the message that follows.
+        entry: the first entry that was committed: one's own, or the one found in its slot.
+        adopted: that entry is a predecessor's, committed in place of one's own.
     """
 
     state: SagaState
-    commands: tuple[Command, ...]
-    adopted: bool = False
+    send: Send | None
+    entry: Entry | None
+    adopted: bool
 
 
 class Committer:
-    """Writes facts, one open slot at a time, until nothing is owed any more."""
+    """Writes facts, one open slot at a time (rule 3), until none follows."""
 
-    def __init__(self, control: ControlStore, journal: Journal, clock: Clock, observer: Observer) -> None:
+    def __init__(
+        self, control: ControlStore, journal: JournalStore, clock: Clock, observers: Sequence[CommitObserver] = ()
+    ) -> None:
         self._control = control
         self._journal = journal
         self._clock = clock
-        self._observer = observer
+        self._observers = observers
 
-    def commit(self, plan: Plan, state: SagaState, fact: ev.Fact, note: EntryContext) -> Committed:
-        """Journal and commit ``fact`` and whatever it entails.
+    def commit(self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext) -> Committed:
+        """Journal and commit ``fact`` and whatever follows from it.
 
         Args:
             plan: the saga's policies.
             state: the saga as the lease holder has it.
             fact: what happened.
-            note: what the entry says beyond it.
+            context: what its entry says beyond it.
 
         Raises:
-            Fenced: somebody else is at work; nothing more may be written.
+            Fenced: the lease was taken over, or released by another delivery; nothing more may be written.
             Ambiguous: an answer was lost; keep the lease and the message.
             Unavailable: the store is out of reach.
         """
-        committed = self._write(plan, state, fact, note)
-        adopted = committed.adopted
-        while pending := _next_fact(committed.commands):
-            note = note.follow_up()
-            committed = self._write(plan, committed.state, pending, note)
-        return replace(committed, adopted=adopted)
+        first: Entry | None = None
+        adopted = False
+        while True:
+            decision, entry, foreign = self._write(plan, state, fact, context)
+            if first is None:
+                first, adopted = entry, foreign
+            if not isinstance(decision.then, Write):
+                return Committed(decision.state, decision.send, first, adopted)
+            state, fact = decision.state, decision.then.fact
+            context = replace(context, payload=None, details={})
 
-    def _write(self, plan: Plan, state: SagaState, fact: ev.Fact, note: EntryContext) -> Committed:
-        fact = _addressed(state, fact, note.message)
+    def _write(
+        self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
+    ) -> tuple[Decision, Entry | None, bool]:
+        """Journal and commit one fact, or what its slot holds already.
+
+        Returns:
+            What follows, the entry that is in the slot, and whether a predecessor put it there.
+        """
+        fact = _with_dying_message(state, fact, context.message)
         decision = decide(plan, state, fact, self._clock.now())
         if decision.state is state:
-            return self._superseded(plan, state, fact)
-        entry = self._entry(state, decision.state, fact, note)
-        if _ends(state, decision.state) and not _next_fact(decision.commands):
-            return self._finish(plan, state, fact, entry, note)
-        landed = self._journal.put(entry)
-        if landed is entry:
-            return self._commit(plan, state, fact)
-        # Also under my own token it is the entry that counts: two deliveries of one outcome may both be at work.
-        return replace(self._commit(plan, state, _fact(landed, state)), adopted=landed.token != entry.token)
+            # A cancel came first and the fact no longer fits: go on with what comes next now.
+            following = next_fact(plan, state)
+            if following is None or following == fact:
+                raise Fenced(f"{fact.action} does not fit the saga any more")
+            return Decision(state, Write(following)), None, False
+        entry = self._entry(state, decision.state, fact, context)
+        if forward(state) and _stops(decision):
+            # Rule 12: a cancel may still win here, and must leave no entry that claims otherwise.
+            try:
+                self._control.finish(entry, state, decision.state, plan.stale_after, self._journal)
+            except CancelWon as won:
+                return self._write(plan, won.state, fact, context)
+            except Refused:
+                found = self._journal.occupant(entry)
+            else:
+                self._tell(state, decision.state, fact)
+                return decision, entry, False
+        else:
+            found = self._journal.put(entry)
+        if found is entry:
+            return self._move_pointer(plan, state, fact, decision), entry, False
+        # Rule 2. Also under my own token the entry counts: two deliveries of one outcome may both be at work.
+        return self._move_pointer(plan, state, _fact(found, state)), found, found.token != entry.token
 
-    def _superseded(self, plan: Plan, state: SagaState, fact: ev.Fact) -> Committed:
-        """The fact no longer fits the state: a cancel came first, so go on with what is owed now."""
-        pending = next_fact(plan, state)
-        if pending is None or pending == fact:
-            raise Fenced(f"{fact.action} does not fit the saga any more")
-        return Committed(state, (Write(pending),))
-
-    def _finish(self, plan: Plan, state: SagaState, fact: ev.Fact, entry: Entry, note: EntryContext) -> Committed:
-        decision = decide(plan, state, fact, entry.at)
-        try:
-            self._control.finish(entry, state, decision.state, plan.stale_after, self._journal)
-        except CancelWon as won:
-            return self._write(plan, won.state, fact, note)
-        except Refused:
-            committed = self._commit(plan, state, _fact(self._journal.occupant(entry), state))
-            return replace(committed, adopted=True)
-        self._observer.committed(state, decision.state, fact)
-        return Committed(decision.state, decision.commands)
-
-    def _commit(self, plan: Plan, state: SagaState, fact: ev.Fact) -> Committed:
-        """Move the pointer over an entry that is in the journal."""
-        decision = decide(plan, state, fact, self._clock.now())
+    def _move_pointer(self, plan: Plan, state: SagaState, fact: ev.Fact, decision: Decision | None = None) -> Decision:
+        """Commit the entry that is in the slot."""
+        decision = decision or decide(plan, state, fact, self._clock.now())
         if decision.state is state:
             raise Fenced(f"the journal holds {fact.action}, which does not fit the saga")
         try:
             self._control.commit(state, decision.state, plan.stale_after)
         except CancelWon as won:
-            return self._commit(plan, won.state, fact)
-        self._observer.committed(state, decision.state, fact)
-        return Committed(decision.state, decision.commands)
+            return self._move_pointer(plan, won.state, fact)
+        self._tell(state, decision.state, fact)
+        return decision
 
-    def _entry(self, before: SagaState, after: SagaState, fact: ev.Fact, note: EntryContext) -> Entry:
+    def _tell(self, before: SagaState, after: SagaState, fact: ev.Fact) -> None:
+        for observer in self._observers:
+            observer.committed(before, after, fact)
+
+    def _entry(self, before: SagaState, after: SagaState, fact: ev.Fact, context: EntryContext) -> Entry:
         index: int | None = getattr(fact, "index", None)
-        details = details_of(fact) | note.details
+        details = details_of(fact) | context.details
         if isinstance(fact, ev.StepFact) and before.lease:
             details = {"started_at": iso(claimed_at(before.lease.owner)), **details}
         asked = isinstance(fact, ev.CancelRequested) and before.cancel_requested_by
@@ -145,22 +158,18 @@ class Committer:
             token=before.token,
             step=None if index is None else before.steps[index].name,
             attempt=getattr(fact, "attempt", None),
-            actor=before.cancel_requested_by if asked else note.actor,
+            actor=before.cancel_requested_by if asked else context.actor,
             correlation_id=before.correlation_id,
-            trace_id=note.trace_id,
+            trace_id=context.trace_id,
             details=details,
-            payload=note.payload,
+            payload=context.payload,
         )
 
 
-def _next_fact(commands: tuple[Command, ...]) -> ev.Fact | None:
-    return next((command.fact for command in commands if isinstance(command, Write)), None)
-
-
-def _addressed(state: SagaState, fact: ev.Fact, message: DeadLetter | None) -> ev.Fact:
+def _with_dying_message(state: SagaState, fact: ev.Fact, message: DeadLetter | None) -> ev.Fact:
     """Name the message that dies. Only the current one may; without it at hand, have it sent anew and die then.
 
-    A step whose code is gone may have no queue either: none dies.
+    A step whose code is missing may have no queue either: none dies.
     """
     if not isinstance(fact, ev.StepDeadLettered) or fact.message is not None or code_missing(fact):
         return fact
@@ -168,10 +177,10 @@ def _addressed(state: SagaState, fact: ev.Fact, message: DeadLetter | None) -> e
     return replace(fact, message=message) if current else ev.Recovered(stall=False)
 
 
-def _ends(before: SagaState, after: SagaState) -> bool:
-    """Whether the entry itself ends the saga, or has it wait for a person."""
-    stops = after.over or after.status is SagaStatus.DEAD_LETTERED
-    return stops and after.status is not before.status
+def _stops(decision: Decision) -> bool:
+    """Whether the entry itself ends the saga, or has it wait for an operator."""
+    stops = decision.state.over or decision.state.status is SagaStatus.DEAD_LETTERED
+    return stops and not isinstance(decision.then, Write)
 
 
 def _fact(entry: Entry, state: SagaState) -> ev.Fact:

@@ -10,9 +10,6 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, cast
 
-import boto3
-from botocore.config import Config
-
 from sagas.authoring.context import object_key
 from sagas.engine.clock import Clock
 from sagas.errors import Cancelled
@@ -23,6 +20,10 @@ _CANCEL_CHECK = 4.0
 
 @lru_cache(maxsize=64)
 def _client(service: str) -> Any:
+    # Imported here: what runs in process, with clients of its own, loads nothing of AWS.
+    import boto3
+    from botocore.config import Config
+
     config = Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 4, "mode": "standard"})
     return cast("Any", boto3).client(service, config=config)
 

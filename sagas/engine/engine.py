@@ -7,19 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sagas.engine.attempt import Tools
+from sagas.engine.advance import Advancer
+from sagas.engine.attempt import AttemptServices
 from sagas.engine.auto_disable import AutoDisabler
 from sagas.engine.breaker import Breakers
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
+from sagas.engine.idempotency import IdempotentAttempt
 from sagas.engine.operations import Operations
 from sagas.engine.ports import EngineObserver, NullObserver
 from sagas.engine.reader import Reader
 from sagas.engine.recovery import Recovery
 from sagas.engine.registry import Registry
-from sagas.engine.rescue import Rescue
 from sagas.engine.runner import Runner
 from sagas.engine.starter import Starter
+from sagas.engine.worker import Worker
 from sagas.errors import SagaError
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
@@ -41,7 +43,8 @@ class Engine:
     control: ControlItems
     journal: Journal
     queues: Queues
-    committer: Committer
+    services: AttemptServices
+    worker: Worker
     starter: Starter
     reader: Reader
     operations: Operations
@@ -49,7 +52,6 @@ class Engine:
     definitions: Definitions
     auto_disabler: AutoDisabler
     breakers: Breakers
-    tools: Tools
     clock: Clock
 
 
@@ -74,38 +76,38 @@ def build_engine(
         logger: given to steps as ``ctx.logger``.
         connect: makes the clients of ``ctx.client``.
     """
-    clock = clock or SystemClock()
+    clock, observer = clock or SystemClock(), observer or NullObserver()
+    logger = logger or logging.getLogger("sagas")
     owners = (saga.definition.name for saga in registry if saga.definition.orphans is not None)
     settings = replace(settings, never_expiring=settings.never_expiring | frozenset(owners))
     tables = tables_for(settings)
-    control, journal = ControlItems(tables, settings), Journal(tables, Payloads(settings))
+    control, journal, listing = (
+        ControlItems(tables, settings),
+        Journal(tables, Payloads(settings)),
+        Listing(tables, settings),
+    )
     queues = Queues(routes, settings.region, settings.endpoint_url)
-    logger = logger or logging.getLogger("sagas")
-    definitions, listing = Definitions(tables, clock.now), Listing(tables, settings)
-    watcher = observer or NullObserver()
-    auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, watcher)
-    breakers = Breakers(BreakerItems(tables), registry, clock, logger, auto_disabler, watcher)
-    committer = Committer(control, journal, clock, breakers)
-    starter = Starter(registry, control, journal, queues, clock, definitions)
+    definitions = Definitions(tables, clock.now)
+    auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, observer)
+    breakers = Breakers(BreakerItems(tables), registry, clock, logger, observer)
+    committer = Committer(control, journal, clock, (breakers, observer, auto_disabler))
+    services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, connect)
+    advancer = Advancer(services, registry, queues, IdempotentAttempt)
     reader = Reader(registry, control, journal, listing, breakers)
-    rescue = Rescue(registry, control, committer, queues, clock, breakers)
-    recovery = Recovery(registry, control, listing, rescue, clock, logger)
-    operations = Operations(reader, control, rescue, clock)
-    tools = Tools(control, journal, committer, breakers, Runner(), clock, logger, connect)
     return Engine(
         registry=registry,
         control=control,
         journal=journal,
         queues=queues,
-        committer=committer,
-        starter=starter,
+        services=services,
+        worker=Worker(advancer),
+        starter=Starter(registry, control, journal, queues, clock, definitions),
         reader=reader,
-        operations=operations,
-        recovery=recovery,
+        operations=Operations(reader, control, advancer),
+        recovery=Recovery(advancer, control, listing),
         definitions=definitions,
         auto_disabler=auto_disabler,
         breakers=breakers,
-        tools=tools,
         clock=clock,
     )
 

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Decision, Refuse
+from sagas.core.commands import Refuse
 from sagas.core.states import Lease, SagaState
-from sagas.engine.clock import Clock
+from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.engine.reader import Reader
-from sagas.engine.rescue import Rescue
 from sagas.errors import Conflict, InvalidRequest, Problem, Unavailable
 from sagas.store.control import ControlItems
-from sagas.store.faults import Fenced
+from sagas.store.outcomes import Fenced
 
 _TRIES = 5
 _MOST_PROBLEMS = 1_000
@@ -28,8 +27,7 @@ class Operations:
 
     reader: Reader
     control: ControlItems
-    rescue: Rescue
-    clock: Clock
+    advancer: Advancer
 
     def cancel(self, name: str, saga_id: str, actor: str) -> SagaState:
         """Ask for a saga to be cancelled, and begin undoing it if no step is running.
@@ -43,21 +41,24 @@ class Operations:
         """
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
-            decision = decide(self.rescue.plan(state), state, ev.CancelAsked(actor), self.clock.now())
-            _refuse(decision)
-            if decision.state is state:
-                return self._begin_undoing(name, saga_id, actor) if state.cancel_requested_at else state
-            if self.control.request_cancel(state, decision.state):
-                return self._begin_undoing(name, saga_id, actor)
+            asked = ev.CancelAsked(actor)
+            decision = decide(self.advancer.plan(state), state, asked, self.advancer.services.clock.now())
+            if isinstance(decision.then, Refuse):
+                raise Conflict(decision.then.reason)
+            if decision.state is state and not state.cancel_requested_at:
+                return state
+            if decision.state is state or self.control.request_cancel(state, decision.state):
+                return self._begin_undoing(self.reader.state(name, saga_id), actor)
         raise Unavailable("the saga changes too fast; try again", retry_after=1)
 
-    def _begin_undoing(self, name: str, saga_id: str, actor: str) -> SagaState:
-        """Act on an accepted cancel if nobody holds the saga; else its holder will."""
-        state = self.reader.state(name, saga_id)
+    def _begin_undoing(self, state: SagaState, actor: str) -> SagaState:
+        """Act on an accepted cancel if no worker holds the saga; else its holder will."""
         try:
-            return self.rescue.look_after(state, actor) or self.reader.state(name, saga_id)
+            stall = ev.StallNoticed(self.advancer.lease())
+            advanced = self.advancer.advance(state, stall, EntryContext(actor=actor))
         except Fenced:
-            return self.reader.state(name, saga_id)
+            return self.reader.state(state.saga, state.saga_id)
+        return self.reader.state(state.saga, state.saga_id) if advanced.beaten else advanced.state
 
     def retry(self, name: str, saga_id: str, note: str, actor: str) -> SagaState:
         """Grant what failed a new budget: the dead-lettered step, or the failed undos.
@@ -83,7 +84,7 @@ class Operations:
         Args:
             name: the saga type.
             saga_id: the saga.
-            note: why it is committed.
+            note: why it is settled.
             action: what was done.
             steps: names of steps whose undo was done by hand.
             actor: who says so.
@@ -109,22 +110,12 @@ class Operations:
     ) -> SagaState:
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
-            plan = self.rescue.plan(state)
-            decision = decide(plan, state, arrival(self.rescue.lease()), self.clock.now())
-            _refuse(decision)
+            context = EntryContext(actor=actor, details=dict(details or {}))
             try:
-                committed = self.rescue.carry_out(
-                    plan, state, decision, EntryContext(actor=actor, details=dict(details or {}))
-                )
+                advanced = self.advancer.advance(state, arrival(self.advancer.lease()), context)
             except Fenced:
                 continue
             # What a predecessor had begun was finished first: what was asked for is still to be done, or refused.
-            if committed is not None and not committed.adopted:
-                return committed.state
+            if not advanced.beaten and not advanced.adopted:
+                return advanced.state
         raise Unavailable("the saga changes too fast; try again", retry_after=1)
-
-
-def _refuse(decision: Decision) -> None:
-    for command in decision.commands:
-        if isinstance(command, Refuse):
-            raise Conflict(command.reason)

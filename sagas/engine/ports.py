@@ -1,14 +1,22 @@
-"""What the engine needs from the layers below and from whoever embeds it, as protocols."""
+"""What the engine needs from the layers below and from what embeds it, as protocols."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 from sagas.core.events import Fact
 from sagas.core.states import Lease, Progress, SagaState
 from sagas.messaging.message import Message
 from sagas.store.entries import Entry
-from sagas.store.journal import Journal
+
+
+class JournalStore(Protocol):
+    """The journal; see ``sagas.store.journal.Journal``."""
+
+    def put(self, entry: Entry) -> Entry: ...
+    def occupant(self, entry: Entry) -> Entry: ...
+    def entries(self, saga_id: str, seqs: Iterable[int]) -> dict[int, Entry]: ...
 
 
 class ControlStore(Protocol):
@@ -25,9 +33,7 @@ class ControlStore(Protocol):
     def note_progress(self, state: SagaState, progress: Progress) -> bool: ...
     def claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool: ...
     def commit(self, before: SagaState, after: SagaState, stale_after: float) -> None: ...
-    def finish(
-        self, entry: Entry, before: SagaState, after: SagaState, stale_after: float, journal: Journal
-    ) -> None: ...
+    def finish(self, entry: Entry, before: SagaState, after: SagaState, stale_after: float, journal: Any) -> None: ...
 
 
 class MessageSender(Protocol):
@@ -36,16 +42,14 @@ class MessageSender(Protocol):
     def send(self, message: Message, delay: float = 0.0) -> None: ...
 
 
-class Observer(Protocol):
-    """Somebody who wants to know, for metrics and logs."""
+class CommitObserver(Protocol):
+    """Told of every fact once it is committed."""
 
-    def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
-        """A fact was committed."""
-        ...
+    def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None: ...
 
 
-class EngineObserver(Observer, Protocol):
-    """An observer that is also told of saga types and steps that keep failing."""
+class EngineObserver(CommitObserver, Protocol):
+    """For metrics and logs: also told of saga types and steps that keep failing."""
 
     def disabled(self, saga: str) -> None:
         """Starts of a saga type are refused from now on."""
@@ -61,7 +65,7 @@ class EngineObserver(Observer, Protocol):
 
 
 class NullObserver:
-    """A watcher that does nothing."""
+    """An observer that does nothing."""
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
         """Do nothing."""

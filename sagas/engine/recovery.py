@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 
+from sagas.core import events as ev
 from sagas.core.states import SagaState
 from sagas.core.times import epoch, iso
-from sagas.engine.clock import Clock
-from sagas.engine.registry import Registry
-from sagas.engine.rescue import Rescue
+from sagas.engine.advance import Advancer
+from sagas.engine.committer import EntryContext
 from sagas.errors import NotFound, SagaError
 from sagas.store.control import ControlItems
-from sagas.store.faults import Fenced
 from sagas.store.listing import IndexPosition, Listing
 from sagas.store.mapping import due_at
+from sagas.store.outcomes import Fenced
 
 SUPERVISOR = "supervisor"
 _LONGEST_LIST = 10_000
@@ -47,12 +46,9 @@ class RecoveryReport:
 class Recovery:
     """Finds due sagas by the index and recovers them, longest due first. Two at once do no harm."""
 
-    registry: Registry
+    advancer: Advancer
     control: ControlItems
     listing: Listing
-    rescue: Rescue
-    clock: Clock
-    logger: logging.Logger
 
     def get_sagas_for_recovery(
         self,
@@ -70,8 +66,8 @@ class Recovery:
             name: only sagas of this type.
         """
         found: list[SagaState] = []
-        for place in self._places(_LONGEST_LIST, stale_after):
-            state = self.control.get(place.saga_id)
+        for found_at in self._due(_LONGEST_LIST, stale_after):
+            state = self.control.get(found_at.saga_id)
             if state is None or state.over or name not in (None, state.saga):
                 continue
             if max_recovery_attempts is None or state.recovery_attempts < max_recovery_attempts:
@@ -103,58 +99,57 @@ class Recovery:
             stale_after: seconds of silence that count as a stall; each type's own by default.
             limit: how many sagas at most.
         """
-        report, end = RecoveryReport(), self.clock.now() + budget
-        places = self._places(limit, stale_after)
-        report.overdue = max(0.0, self.clock.now() - epoch(places[0].sort)) if places else 0.0
-        for position, place in enumerate(places):
-            if self.clock.now() >= end:
-                report.left = len(places) - position
+        clock, report = self.advancer.services.clock, RecoveryReport()
+        end = clock.now() + budget
+        due = self._due(limit, stale_after)
+        report.overdue = max(0.0, clock.now() - epoch(due[0].sort)) if due else 0.0
+        for position, found in enumerate(due):
+            if clock.now() >= end:
+                report.left = len(due) - position
                 break
-            self._recover(place, stale_after, report)
+            try:
+                self._recover(found, stale_after, report)
+            except Fenced:
+                report.untouched += 1
+            except Exception as error:  # noqa: BLE001 - one bad saga must not stop the others, whatever is wrong with it
+                fields = {"saga_id": found.saga_id, "error": type(error).__name__}
+                self.advancer.services.logger.warning("recovery failed", extra=fields)
+                report.failed.append(found.saga_id)
         return report
 
-    def _places(self, limit: int, stale_after: float | None) -> list[IndexPosition]:
+    def _due(self, limit: int, stale_after: float | None) -> list[IndexPosition]:
         """The index rounds ``due`` up, so an impatient look must go beyond it; the saga itself decides."""
         ahead = 0.0
         if stale_after is not None:
-            longest = max((saga.definition.stale_after.total_seconds() for saga in self.registry), default=0.0)
-            ahead = 2 * longest
-        return self.listing.due(self.clock.now() + ahead, limit)
+            types = (saga.definition.stale_after.total_seconds() for saga in self.advancer.registry)
+            ahead = 2 * max(types, default=0.0)
+        return self.listing.due(self.advancer.services.clock.now() + ahead, limit)
 
-    def _recover(self, place: IndexPosition, stale_after: float | None, report: RecoveryReport) -> None:
-        try:
-            state = self.control.get(place.saga_id)
-            if state is None:
-                report.untouched += 1
-                return
-            if not self._deployed(place, state):
-                report.undeployed += 1
-                report.failed.append(place.saga_id)
-                return
-            after = self.rescue.look_after(state, SUPERVISOR, stale_after)
-            if after is None or after is state:
-                self._push(place, state)
-                report.untouched += 1
-                return
-            report.recovered.append(place.saga_id)
-        except Fenced:
+    def _recover(self, found: IndexPosition, stale_after: float | None, report: RecoveryReport) -> None:
+        """Take over, send anew or give up; a saga that lives is looked at again later."""
+        clock, logger = self.advancer.services.clock, self.advancer.services.logger
+        state = self.control.get(found.saga_id)
+        if state is None:
             report.untouched += 1
-        except Exception as error:  # noqa: BLE001 - one bad saga must not stop the others, whatever is wrong with it
-            self.logger.warning("recovery failed", extra={"saga_id": place.saga_id, "error": type(error).__name__})
-            report.failed.append(place.saga_id)
-
-    def _deployed(self, place: IndexPosition, state: SagaState) -> bool:
-        """Whether the saga's type is deployed; if not, nobody can say what to do with it."""
-        if state.saga in self.registry:
-            return True
-        fields = {"saga_id": state.saga_id, "saga": state.saga}
-        self.logger.error("the type of a saga in flight is not deployed", extra=fields)
-        self.control.push_due(place.saga_id, place.sort, self.clock.now() + _UNKNOWN_PAUSE)
-        return False
-
-    def _push(self, place: IndexPosition, state: SagaState) -> None:
-        """A saga that lives is looked at again later, on condition that it still is what was seen."""
-        plan = self.rescue.plan(state)
-        due = max(due_at(state, plan.stale_after), self.rescue.postponed_until(state) + plan.stale_after)
-        if place.sort <= iso(self.clock.now()) and due > self.clock.now() and not state.over:
-            self.control.push_due(place.saga_id, place.sort, due)
+            return
+        if state.saga not in self.advancer.registry:
+            logger.error(
+                "the type of a saga in flight is not deployed", extra={"saga_id": state.saga_id, "saga": state.saga}
+            )
+            self.control.push_due(found.saga_id, found.sort, clock.now() + _UNKNOWN_PAUSE)
+            report.undeployed += 1
+            report.failed.append(found.saga_id)
+            return
+        postponed_until, step = 0.0, state.current
+        if state.lease is None and step is not None and not state.undoing:
+            postponed_until = self.advancer.services.breakers.postponed_until(state.saga, step.name, state.updated_at)
+        stall = ev.StallNoticed(self.advancer.lease(), stale_after, postponed_until)
+        advanced = self.advancer.advance(state, stall, EntryContext(actor=SUPERVISOR))
+        if advanced.state is not state:
+            report.recovered.append(found.saga_id)
+            return
+        report.untouched += 1
+        patience = self.advancer.plan(state).stale_after
+        due = max(due_at(state, patience), postponed_until + patience)
+        if found.sort <= iso(clock.now()) and due > clock.now() and not state.over:
+            self.control.push_due(found.saga_id, found.sort, due)  # on condition that it still is what was seen

@@ -84,8 +84,14 @@ class Registry:
     """Saga types by name."""
 
     def __init__(self, classes: Iterable[type[Any]]) -> None:
-        types = [SagaType(definition_of(saga_class)) for saga_class in classes]
-        self._types = {saga_type.definition.name: saga_type for saga_type in types}
+        self._types = {one.name: SagaType(one) for one in map(definition_of, classes)}
+
+    @classmethod
+    def of(cls, definition: SagaDefinition) -> Registry:
+        """Return the registry of one saga type that is given by its definition."""
+        registry = cls(())
+        registry._types[definition.name] = SagaType(definition)
+        return registry
 
     @classmethod
     def load(cls, text: str) -> Registry:

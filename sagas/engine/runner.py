@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from sagas.authoring.codec import decode, encode
@@ -20,13 +20,6 @@ REQUEST_SEQ = 1
 
 class StepExited(SagaError):
     """User code called ``sys.exit``: the attempt failed, the function lives on."""
-
-
-def parameters_of(step: StepDefinition, undo: bool) -> tuple[Parameter, ...]:
-    """Return the parameters of a step, or of its undo."""
-    if not undo:
-        return step.parameters
-    return step.undo.parameters if step.undo else ()
 
 
 def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[str, int]:
@@ -84,10 +77,14 @@ class Runner:
         Raises:
             Exception: whatever the code raised.
         """
-        parameters = parameters_of(step, undo)
-        function: Callable[..., Any] = step.undo.function if undo and step.undo else step.function
-        arguments = {p.name: _argument(definition, p, payloads, context) for p in parameters}
-        result = _call(function, self._instance(definition), arguments)
+        code = step.code(undo=undo)
+        arguments = {p.name: _argument(definition, p, payloads, context) for p in code.parameters}
+        try:
+            result = code.function(self._instance(definition), **arguments)
+            if inspect.isawaitable(result):
+                result = asyncio.run(_awaited(result))
+        except SystemExit as exit_:
+            raise StepExited(f"the step called sys.exit({exit_.code!r})") from exit_
         if undo:
             return None
         return json.dumps(encode(result, step.result_type), separators=(",", ":"), ensure_ascii=False)
@@ -104,14 +101,6 @@ def _argument(
         return None
     produced = definition.request_type if parameter.step is None else definition.step(parameter.step).result_type
     return decode(json.loads(text), produced)
-
-
-def _call(function: Callable[..., Any], instance: Any, arguments: Mapping[str, Any]) -> Any:
-    try:
-        result = function(instance, **arguments)
-        return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
-    except SystemExit as exit_:
-        raise StepExited(f"the step called sys.exit({exit_.code!r})") from exit_
 
 
 async def _awaited(result: Any) -> Any:

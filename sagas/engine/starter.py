@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.authoring.codec import content_hash, decode
+from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
 from sagas.core.states import SagaState
 from sagas.engine.clock import Clock
 from sagas.engine.ports import MessageSender
@@ -24,10 +25,6 @@ from sagas.store.journal import Journal
 
 _SURELY_SENT = 4.0
 """Seconds after which a saga that nobody claimed may lack its first message. A second one does no harm."""
-LONGEST_KEY = 256
-"""Characters an ``Idempotency-Key`` may have."""
-KEY_PATTERN = r"^[!-~]([ -~]*[!-~])?$"
-"""No others: HTTP names no encoding for them, so that one key would arrive as several, and it cuts spaces off."""
 
 
 class Disabled(Unavailable):

@@ -265,7 +265,7 @@ def sweeper_of(engine: Engine, environment: Mapping[str, str]) -> Sweeper:
         SagaSummaries(tables),
         connect_s3(settings),
         engine.clock,
-        engine.tools.logger,
+        engine.services.logger,
         environment,
-        engine.tools.connect,
+        engine.services.connect,
     )

@@ -86,7 +86,7 @@ class Request:
     def only(self, *names: str) -> None:
         """Refuse query parameters other than these."""
         given: dict[str, str] = self._event.get("queryStringParameters") or {}
-        query = Path(part="query")
+        query = Path("query")
         problems = [Problem(str(query / name), "unknown parameter") for name in given if name not in names]
         if problems:
             raise InvalidRequest("unknown query parameters", problems)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from sagas.authoring.codec import json_schema
+from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
-from sagas.engine.starter import KEY_PATTERN, LONGEST_KEY
 from sagas.handlers.bodies import Change, Note, Resolution, describe_body
 from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, ref
 

@@ -10,15 +10,14 @@ from typing import Any, cast
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 
+from sagas.engine.attempt import Invocation
 from sagas.engine.engine import Engine, from_environment
 from sagas.engine.outcome import Done, Failed, Later
-from sagas.engine.worker import Invocation, Worker
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 from sagas.handlers.telemetry import frames, telemetry
+from sagas.messaging.limits import LONGEST_DELAY, LONGEST_HIDING
 from sagas.messaging.message import Message, parse_record
-from sagas.messaging.queues import LONGEST_DELAY, LONGEST_HIDING
 
 _SPARE_RECEIVES = 3
 """Receives kept back so that postponing a message never pushes it into the dead-letter queue."""
@@ -47,10 +46,8 @@ class _Records:
 
     def __init__(self, engine: Engine, context: Any) -> None:
         self._engine = engine
-        self._worker = Worker(engine.tools, engine.registry, engine.queues)
         deadline = engine.clock.now() + context.get_remaining_time_in_millis() / 1000
-        config = IdempotencyConfig(event_key_jmespath="[saga_id, index, undo]", lambda_context=context)
-        self._invocation = Invocation(round(deadline, 3), telemetry().trace_id(), config)
+        self._invocation = Invocation(round(deadline, 3), telemetry().trace_id(), context)
         self._begun = 0
 
     def handle(self, record: SQSRecord) -> None:
@@ -79,7 +76,7 @@ class _Records:
             self._postpone(message, self._engine.clock.now())
             return
         self._begun += 1
-        match self._worker.handle(message, self._invocation):
+        match self._engine.worker.handle(message, self._invocation):
             case Done():
                 return
             case Later(until):

@@ -13,13 +13,9 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sagas.errors import Unavailable
+from sagas.messaging.limits import LONGEST_DELAY, LONGEST_HIDING
 from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
-
-LONGEST_DELAY = 900
-"""Seconds: SQS's limit on ``DelaySeconds``."""
-LONGEST_HIDING = 41_000
-"""Seconds: SQS hides a message for 12 hours at most, counted from its receipt; stay clear of it."""
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 
 from sagas.core.breaker import BreakerState
 from sagas.core.times import epoch, iso
-from sagas.store.faults import Refused, translated
+from sagas.store.outcomes import Refused, translated
 from sagas.store.tables import Tables
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sagas.core.states import SagaStatus
 from sagas.core.times import epoch, iso
-from sagas.store.faults import translated
+from sagas.store.outcomes import translated
 from sagas.store.tables import Tables
 
 _ASKED = ["saga_id", "saga", "status", "attention"]  # PynamoDB takes no tuple

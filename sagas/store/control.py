@@ -10,9 +10,9 @@ from sagas.core.states import Lease, Progress, SagaState, SagaStatus, StepStatus
 from sagas.core.times import iso
 from sagas.errors import SagaError
 from sagas.store.entries import Entry
-from sagas.store.faults import CancelWon, Fenced, Refused, translated
 from sagas.store.journal import Journal
 from sagas.store.mapping import attributes_of, progress_of, shard_of, state_of, step_of
+from sagas.store.outcomes import CancelWon, Fenced, Refused, translated
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.core.times import epoch, iso
-from sagas.store.faults import Refused, translated
+from sagas.store.outcomes import Refused, translated
 from sagas.store.tables import Tables
 
 _GOOD_FOR = 5.0

@@ -8,7 +8,7 @@ from typing import Any
 
 from sagas.core.times import epoch, iso
 from sagas.store.entries import Entry
-from sagas.store.faults import Fenced, Refused, translated
+from sagas.store.outcomes import Fenced, Refused, translated
 from sagas.store.payloads import Payloads
 from sagas.store.tables import Tables
 

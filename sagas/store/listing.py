@@ -13,8 +13,8 @@ import msgspec
 
 from sagas.core.times import iso
 from sagas.errors import InvalidRequest, Problem
-from sagas.store.faults import translated
 from sagas.store.mapping import ATTENTION
+from sagas.store.outcomes import translated
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 

@@ -11,7 +11,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from sagas.errors import SagaError
-from sagas.store.faults import translated
+from sagas.store.outcomes import translated
 from sagas.store.settings import StoreSettings
 
 PAGE = 1_000

@@ -15,7 +15,7 @@ import boto3
 from botocore.config import Config
 
 from sagas.errors import TooLarge
-from sagas.store.faults import translated
+from sagas.store.outcomes import translated
 from sagas.store.settings import StoreSettings
 
 _DIGITS = 32

@@ -11,7 +11,7 @@ from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition import SagaDefinition, StepDefinition
 from sagas.authoring.saga import Saga, definition_of
 from sagas.engine.views import audit_view
-from sagas.testing.rehearsal import Failing, Rehearsal
+from sagas.testing.in_process import Failing, InProcessRun
 
 _SAGA_ID = "00000000-0000-7000-8000-000000000000"
 
@@ -78,9 +78,9 @@ def run(
     _check(definition, failing)
     data = encode(request, definition.request_type)
     decode(data, definition.request_type)
-    rehearsal = Rehearsal(definition, failing, clients, saga_id, data)
-    rehearsal.play()
-    return _outcome(rehearsal)
+    played = InProcessRun(definition, failing, clients, saga_id, data)
+    played.play()
+    return _outcome(played)
 
 
 def _check(definition: SagaDefinition, fail: Mapping[str, object]) -> None:
@@ -93,23 +93,23 @@ def _check(definition: SagaDefinition, fail: Mapping[str, object]) -> None:
             raise TypeError(f'fail: "{name}" must be an exception or its class, not {failing!r}')
 
 
-def _outcome(rehearsal: Rehearsal) -> Outcome:
-    state = rehearsal.state
+def _outcome(played: InProcessRun) -> Outcome:
+    state = played.state
     return Outcome(
         status=state.status.value,
-        results={step.result: value for step in rehearsal.definition.steps for value in _result(rehearsal, step)},
-        error=_error(rehearsal),
-        audit=[Record(audit_view(entry)) for entry in rehearsal.entries.values()],
+        results={step.result: value for step in played.definition.steps for value in _result(played, step)},
+        error=_error(played),
+        audit=[Record(audit_view(entry)) for entry in played.entries.values()],
         steps={step.name: step.status.value for step in state.steps},
         in_doubt=state.in_doubt,
     )
 
 
-def _result(rehearsal: Rehearsal, step: StepDefinition) -> list[Any]:
-    seqs = (state.result_seq for state in rehearsal.state.steps if state.name == step.name and state.result_seq)
-    return [decode(json.loads(rehearsal.entries[seq].payload or "null"), step.result_type) for seq in seqs]
+def _result(played: InProcessRun, step: StepDefinition) -> list[Any]:
+    seqs = (state.result_seq for state in played.state.steps if state.name == step.name and state.result_seq)
+    return [decode(json.loads(played.entries[seq].payload or "null"), step.result_type) for seq in seqs]
 
 
-def _error(rehearsal: Rehearsal) -> Record | None:
-    entry = rehearsal.entries.get(rehearsal.state.error_seq)
+def _error(played: InProcessRun) -> Record | None:
+    entry = played.entries.get(played.state.error_seq)
     return None if entry is None else Record(step=entry.step, **entry.details["error"])

@@ -18,7 +18,7 @@ from localstack_client.config import get_service_endpoint
 from localstack_client.session import Session as LocalStackSession
 
 from sagas import SagaClient
-from sagas.client.places import stack_places
+from sagas.client.endpoints import endpoints_from_stack
 from tests.e2e.cdk_cli import install, make
 from tests.e2e.stack import Stack, run_sagas, start
 
@@ -168,15 +168,15 @@ class InAccount(Stack):
                 s3.delete_objects(Bucket=bucket, Delete={"Objects": keys, "Quiet": True})
 
     def _describe(self) -> dict[str, Any]:
-        places = stack_places(self.session, self._name)
+        endpoints = endpoints_from_stack(self.session, self._name)
         (found,) = self.client("cloudformation").describe_stacks(StackName=self._name)["Stacks"]
         return {
             "endpoint_url": None,
-            "region": places.region,
-            "api_url": places.api_url,
-            "queues": places.queues,
-            "dead_letter_queues": places.dead_letter_queues,
-            "supervisor": places.supervisor,
+            "region": endpoints.region,
+            "api_url": endpoints.api_url,
+            "queues": endpoints.queues,
+            "dead_letter_queues": endpoints.dead_letter_queues,
+            "supervisor": endpoints.supervisor,
             "outputs": {one["OutputKey"]: one["OutputValue"] for one in found["Outputs"]},
         }
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 import pytest
-from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 
 from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.breaker import BreakerState
+from sagas.engine.attempt import Invocation
 from sagas.engine.engine import Engine, build_engine
 from sagas.engine.outcome import Done, Later, Outcome
 from sagas.engine.registry import Registry
 from sagas.engine.starter import Starter
-from sagas.engine.worker import Invocation, Worker
+from sagas.engine.worker import Worker
 from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
 from sagas.store.breakers import BreakerItems
@@ -79,9 +80,8 @@ def _first(futures: list[Future[Outcome]], count: int) -> list[Outcome]:
 
 
 def _handle(engine: Engine, message: Message) -> Outcome:
-    config = IdempotencyConfig(event_key_jmespath="[saga_id, index, undo]", lambda_context=cast("Any", LambdaContext()))
-    worker = Worker(engine.tools, engine.registry, _Mail())
-    return worker.handle(message, Invocation(engine.clock.now() + 60, config=config))
+    worker = Worker(replace(engine.worker.advancer, sender=_Mail()))
+    return worker.handle(message, Invocation(engine.clock.now() + 60, lambda_context=LambdaContext()))
 
 
 def test_failures_of_many_environments_add_up(environments: list[Engine]) -> None:

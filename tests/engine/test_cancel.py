@@ -43,7 +43,7 @@ def test_while_a_step_runs_its_result_is_undone_too(bench: Make, monkeypatch: py
     saga_id = b.start("trip", REQUEST)
     b.deliver("trip", "book")
     statuses: list[str] = []
-    run = b.engine.tools.runner.run
+    run = b.engine.services.runner.run
 
     def running(*arguments: object) -> str | None:
         result = run(*arguments)  # type: ignore[arg-type]
@@ -51,7 +51,7 @@ def test_while_a_step_runs_its_result_is_undone_too(bench: Make, monkeypatch: py
             statuses.append(cancel(b, "trip", saga_id))
         return result
 
-    monkeypatch.setattr(b.engine.tools.runner, "run", running)
+    monkeypatch.setattr(b.engine.services.runner, "run", running)
     b.run()
     assert statuses == ["RUNNING"]
     assert b.show(saga_id)["status"] == "CANCELLED"

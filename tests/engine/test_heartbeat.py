@@ -10,15 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 
 from sagas.authoring.context import Context
 from sagas.core.states import Lease, Progress, SagaState, StepState
+from sagas.engine.attempt import Invocation
 from sagas.engine.engine import Engine, build_engine, settings_from
 from sagas.engine.heartbeat import Heartbeat
 from sagas.engine.outcome import Done, Later, Outcome
 from sagas.engine.registry import Registry
-from sagas.engine.worker import Invocation, Worker
 from sagas.errors import Cancelled, Unavailable
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.routes import Routes
@@ -208,10 +207,8 @@ class Site:
         )
 
     def handle(self, engine: Engine, message: Message) -> Outcome:
-        worker = Worker(engine.tools, engine.registry, engine.queues)
         context: Any = LambdaContext(30)
-        config = IdempotencyConfig(event_key_jmespath="[saga_id, index, undo]", lambda_context=context)
-        return worker.handle(message, Invocation(engine.clock.now() + 30, config=config))
+        return engine.worker.handle(message, Invocation(engine.clock.now() + 30, lambda_context=context))
 
 
 def test_a_step_of_three_lease_lengths_runs_once(credentials: None) -> None:

@@ -12,7 +12,7 @@ from sagas.authoring.context import Context
 from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.engine.attempt import PAUSES, ROOM
+from sagas.engine.attempt import COMMIT_RESERVE, PAUSES
 from sagas.engine.outcome import Done, Failed, Later
 from sagas.errors import Ambiguous, Unavailable
 from tests.engine.outages import DONE, REQUEST, Begin, Outage, carried, lost_at, outage
@@ -149,7 +149,7 @@ def test_inputs_are_not_waited_for_beyond_the_lease(bench: Make, monkeypatch: py
 
 
 def test_without_time_left_there_is_one_try(bench: Make, outage: Begin) -> None:
-    b = bench(Trip, lifetime=ROOM)
+    b = bench(Trip, lifetime=COMMIT_RESERVE)
     b.start("trip", REQUEST)
     gone = outage(b)
     assert lost_at(b, gone, "book").pending_commit is not None

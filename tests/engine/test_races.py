@@ -8,23 +8,22 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
 
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
+from sagas.engine.attempt import Invocation
 from sagas.engine.clock import SystemClock
 from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.engine.starter import Started, Starter
-from sagas.engine.worker import Invocation, Worker
 from sagas.errors import SagaError
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
 from sagas.store.entries import Entry
-from sagas.store.faults import Fenced
+from sagas.store.outcomes import Fenced
 from tests.store.conftest import STALE_AFTER, Store, connect
 from tests.store.states import NOW, lease, new_id, saga
 from tests.support.aws import LambdaContext, client
@@ -224,10 +223,8 @@ def test_the_messages_of_one_saga_run_a_step_once(engine: Engine) -> None:
     """However many there are, and delivered at once."""
     LOG.clear()
     started = engine.starter.start("trip", {"item": "train"})
-    worker = Worker(engine.tools, engine.registry, engine.queues)
-    config = IdempotencyConfig(event_key_jmespath="[saga_id, index, undo]", lambda_context=cast("Any", LambdaContext()))
-    invocation = Invocation(SystemClock().now() + 60, config=config)
-    _at_once(lambda _: worker.handle(_message(started.state.saga_id), invocation))
+    invocation = Invocation(SystemClock().now() + 60, lambda_context=LambdaContext())
+    _at_once(lambda _: engine.worker.handle(_message(started.state.saga_id), invocation))
     assert LOG == ["book:1"]
     found = engine.control.get(started.state.saga_id)
     assert found is not None

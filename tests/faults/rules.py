@@ -16,8 +16,8 @@ from sagas.engine.recovery import Recovery, RecoveryReport
 from sagas.errors import Ambiguous
 from sagas.store.control import ControlItems
 from sagas.store.entries import Entry
-from sagas.store.faults import Fenced, Refused, translated
 from sagas.store.journal import Journal
+from sagas.store.outcomes import Fenced, Refused, translated
 
 Off = Callable[[], AbstractContextManager[Any]]
 

@@ -172,8 +172,8 @@ class Walk:
 
     def _carry_out(self, decision: Decision, *, crash: bool = False) -> None:
         self.state = decision.state
-        while not crash and (owed := [c.fact for c in decision.commands if isinstance(c, Write)]):
-            decision = decide(PLAN, self.state, owed[0], self.now)
+        while not crash and isinstance(decision.then, Write):
+            decision = decide(PLAN, self.state, decision.then.fact, self.now)
             self.state = decision.state
 
 
@@ -194,4 +194,4 @@ def walks(draw: st.DrawFn) -> Walk:
 
 def runs(decision: Decision) -> bool:
     """Whether the decision is to run user code."""
-    return any(isinstance(command, Run) for command in decision.commands)
+    return isinstance(decision.then, Run)

@@ -13,7 +13,7 @@ from sagas.core.automaton import decide
 from sagas.core.states import DeadLetter, Progress, SagaState, SagaStatus, StepState, StepStatus
 from sagas.errors import SagaError
 from sagas.store.entries import Entry
-from sagas.store.faults import CancelWon, Fenced, Refused
+from sagas.store.outcomes import CancelWon, Fenced, Refused
 from tests.store.conftest import STALE_AFTER, Store
 from tests.store.states import NOW, PLAN, Walk, contents, lease, new_id, runs, saga, walks
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sagas.errors import SagaError
 from sagas.store.entries import Entry
-from sagas.store.faults import Fenced
 from sagas.store.journal import Journal
+from sagas.store.outcomes import Fenced
 from sagas.store.payloads import Payloads
 from tests.store.conftest import Store
 from tests.store.states import NOW, new_id

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig
-
 from sagas.core.states import SagaState
 from sagas.core.times import epoch
+from sagas.engine.attempt import Invocation
 from sagas.engine.clock import uuid7
 from sagas.engine.engine import Engine, build_engine, settings_from
 from sagas.engine.outcome import Done, Later, Outcome
 from sagas.engine.registry import Registry
-from sagas.engine.worker import Invocation, Worker
 from sagas.messaging.message import parse_record
 from sagas.messaging.routes import Routes
 from tests.support.aws import LambdaContext, Stack
@@ -93,10 +91,9 @@ class Bench:
 
     def handle(self, saga: str, step: str, record: Any, engine: Engine | None = None) -> Outcome:
         chosen = engine or self.engine
-        worker = Worker(chosen.tools, chosen.registry, chosen.queues)
         receipt = {"QueueUrl": self.stack.queues[saga][step], "ReceiptHandle": record["receiptHandle"]}
         try:
-            self.last = worker.handle(parse_record(record), self._invocation())
+            self.last = chosen.worker.handle(parse_record(record), self._invocation())
         except BaseException:
             self.stack.sqs.change_message_visibility(**receipt, VisibilityTimeout=0)
             raise
@@ -108,8 +105,7 @@ class Bench:
 
     def _invocation(self) -> Invocation:
         context: Any = LambdaContext(self.lifetime)
-        config = IdempotencyConfig(event_key_jmespath="[saga_id, index, undo]", lambda_context=context)
-        return Invocation(self.clock.now() + self.lifetime, config=config)
+        return Invocation(self.clock.now() + self.lifetime, lambda_context=context)
 
     def run(self, rounds: int = 100) -> None:
         """Deliver until the queues are empty; time jumps to when postponed messages are due."""

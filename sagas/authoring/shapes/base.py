@@ -17,9 +17,9 @@ MAX_PROBLEMS = 1_000
 _LONGEST_PATH = 1_000
 """Characters a path is rendered with: a hundred long keys above a thousand bad items would make an answer of 75 MB."""
 
-Token = Literal["null", "boolean", "integer", "number", "string", "array", "object"]
+JsonType = Literal["null", "boolean", "integer", "number", "string", "array", "object"]
 
-_TOKENS: dict[type[Any], Token] = {
+_JSON_TYPES: dict[type[Any], JsonType] = {
     type(None): "null",
     bool: "boolean",
     int: "integer",
@@ -30,48 +30,46 @@ _TOKENS: dict[type[Any], Token] = {
 }
 
 
-def token_of(data: object) -> Token | None:
+def json_type_of(data: object) -> JsonType | None:
     """Return the kind of JSON value ``data`` is; None if it is none."""
-    return _TOKENS.get(type(data))
+    return _JSON_TYPES.get(type(data))
 
 
 class UnsupportedType(SagaError):
     """A type has no JSON form here. The caller knows the saga, step and parameter, and says so."""
 
 
-class Path:
-    """A place in a value, rendered (``$.keys[0]``) only when something is wrong there."""
+class Path(list[str | int]):
+    """Where a walk over a value is, rendered (``$.keys[0]``) only when something is wrong there.
 
-    __slots__ = ("_parent", "_part", "depth")
+    A walk writes the name or index it is at into the one path it has: a path for each item would cost more than most
+    items do. What is beside the way is ``at / name``.
 
-    def __init__(self, parent: Path | None = None, part: str | int = "$") -> None:
-        self._parent = parent
-        self._part = part
-        self.depth: int = 0 if parent is None else parent.depth + 1
+    Args:
+        root: what stands for the value itself.
+    """
+
+    def __init__(self, root: str = "$") -> None:
+        super().__init__((root,))
 
     def __truediv__(self, part: str | int) -> Path:
-        return Path(self, part)
+        path = Path()
+        path[:] = [*self, part]
+        return path
 
     def __str__(self) -> str:
-        parts: list[str] = []
-        here: Path | None = self
-        while here is not None:
-            parts.append(here._rendered())
-            here = here._parent
-        text = "".join(reversed(parts))
+        text = str(self[0])
+        for part in self[1:]:
+            if isinstance(part, int):
+                text += f"[{part}]"
+            else:
+                name = part[:64]
+                text += f".{name}" if name.isidentifier() else f"[{json.dumps(name)}]"
         half = _LONGEST_PATH // 2
         return text if len(text) <= _LONGEST_PATH else f"{text[:half]}…{text[-half:]}"
 
-    def _rendered(self) -> str:
-        if self._parent is None:
-            return str(self._part)
-        if isinstance(self._part, int):
-            return f"[{self._part}]"
-        part = self._part[:64]
-        return f".{part}" if part.isidentifier() else f"[{json.dumps(part)}]"
 
-
-class Problems:
+class Problems(list[Problem]):
     """What a walk found wrong so far.
 
     Args:
@@ -80,19 +78,16 @@ class Problems:
     """
 
     def __init__(self, tried: dict[tuple[int, int, str], tuple[Any, bool, Any]] | None = None) -> None:
-        self.found: list[Problem] = []
+        super().__init__()
         self.tried = {} if tried is None else tried
 
     def add(self, at: Path, message: str) -> None:
         """Note a problem; beyond ``MAX_PROBLEMS`` it is only known that there are more."""
-        if len(self.found) < MAX_PROBLEMS:
-            self.found.append(Problem(str(at), message))
-
-    def __len__(self) -> int:
-        return len(self.found)
+        if len(self) < MAX_PROBLEMS:
+            self.append(Problem(str(at), message))
 
 
-class Definitions:
+class SchemaDefinitions:
     """Named schemas collected while a schema is made: what ``$ref`` points to."""
 
     def __init__(self, ref_template: str) -> None:
@@ -106,7 +101,12 @@ class Definitions:
         known = self._names.get(type_)
         if known is None:
             # the names that OpenAPI allows; a generic class's has brackets
-            known = self._names[type_] = self._free(re.sub(r"[^A-Za-z0-9_.-]", "_", name))
+            known = free = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+            number = 1
+            while known in self._names.values():
+                number += 1
+                known = f"{free}_{number}"
+            self._names[type_] = known
         missing = known not in self._begun
         self._begun.add(known)
         return {"$ref": self._template.format(name=known)}, missing
@@ -119,15 +119,6 @@ class Definitions:
         """Let ``type_`` be known by the name ``other`` has."""
         self._names[type_] = self._names[other]
 
-    def _free(self, name: str) -> str:
-        taken = set(self._names.values())
-        number = 1
-        candidate = name
-        while candidate in taken:
-            number += 1
-            candidate = f"{name}_{number}"
-        return candidate
-
 
 class Shape:
     """The JSON form of one type.
@@ -137,7 +128,7 @@ class Shape:
     """
 
     label: str
-    tokens: frozenset[Token]
+    json_types: frozenset[JsonType]
     hashable: bool = True
     """Whether its values can be in a set."""
 
@@ -149,17 +140,17 @@ class Shape:
         """Return the value whose JSON form ``data`` is."""
         raise NotImplementedError
 
-    def schema(self, definitions: Definitions, /) -> dict[str, Any]:
+    def schema(self, definitions: SchemaDefinitions, /) -> dict[str, Any]:
         """Return the JSON Schema (2020-12) of exactly what ``decode`` takes."""
         raise NotImplementedError
 
-    def owns(self, value: Any, /) -> bool:
+    def holds(self, value: Any, /) -> bool:
         """Tell at a glance whether ``value`` is of the type: how a union picks the member that encodes it."""
         raise NotImplementedError
 
-    def fits(self, data: Any, /) -> bool:
+    def accepts(self, data: Any, /) -> bool:
         """Tell at a glance whether ``data`` may be such a value's form: how a union picks the member that decodes."""
-        return token_of(data) in self.tokens
+        return json_type_of(data) in self.json_types
 
     def expected(self, at: Path, problems: Problems) -> None:
         """Note that something else stands where a value of this type should."""
@@ -168,7 +159,7 @@ class Shape:
 
 def too_deep(at: Path, problems: Problems) -> bool:
     """Tell, and note, that the walk is deeper than it may be."""
-    deep = at.depth > MAX_DEPTH
+    deep = len(at) > MAX_DEPTH + 1
     if deep:
         problems.add(at, f"nested deeper than {MAX_DEPTH} levels")
     return deep

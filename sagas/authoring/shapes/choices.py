@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from enum import Enum, Flag
 from typing import Any, cast
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, Token, UnsupportedType, token_of
+from sagas.authoring.shapes.base import (
+    JsonType,
+    Path,
+    Problems,
+    SchemaDefinitions,
+    Shape,
+    UnsupportedType,
+    json_type_of,
+)
 from sagas.authoring.shapes.scalars import has_surrogate, whole
 
 
@@ -26,31 +34,26 @@ class Choice(Shape):
             # 1 == True == 1.0: the type belongs to the key
             self.forms[type(value), value] = form
             self.values[type(form), form] = value
-        kinds: list[Token | None] = [token_of(form) for _, form in self.values]
-        self.tokens = frozenset([kind for kind in kinds if kind is not None])
+        kinds: list[JsonType | None] = [json_type_of(form) for _, form in self.values]
+        self.json_types = frozenset([kind for kind in kinds if kind is not None])
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the value's JSON form."""
-        if not self.owns(value):
+        if not self.holds(value):
             return self.expected(at, problems)
         return self.forms[type(value), value]
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Return the value of that form."""
-        if not self.fits(data):
+        if not self.accepts(data):
             return self.expected(at, problems)
         return self.values[_form(data)]
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
-        """Return the schema that lists the forms."""
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         return {"enum": [form for _, form in self.values]}
 
-    def owns(self, value: Any) -> bool:
-        """Tell whether it is one of the values."""
+    def holds(self, value: Any) -> bool:
         return _scalar(value) and (type(value), value) in self.forms
 
-    def fits(self, data: Any) -> bool:
-        """Tell whether it is one of the forms."""
+    def accepts(self, data: Any) -> bool:
         form = _form(data)
         return _scalar(form[1]) and form in self.values
 

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
-import types
 import typing
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, TypeVar, cast, get_args, get_origin
+from typing import Any, cast, get_args, get_origin
 
+from sagas.authoring.annotations import bare, is_union
 from sagas.authoring.generics import bindings, substitute
 from sagas.authoring.shapes import containers
 from sagas.authoring.shapes.base import Shape, UnsupportedType
 from sagas.authoring.shapes.choices import enum_choice, literal_choice
 from sagas.authoring.shapes.containers import Array, FixedArray, Json
 from sagas.authoring.shapes.models import Model, is_model
-from sagas.authoring.shapes.overlap import first_capture
+from sagas.authoring.shapes.overlap import first_ambiguity
 from sagas.authoring.shapes.records import Field, Record
 from sagas.authoring.shapes.scalars import SCALARS, Float, Integer
 from sagas.authoring.shapes.unions import Union
 
-_S = TypeVar("_S", bound=Shape)
 Namespace = Mapping[str, Any]
 
 _LISTS = (list, collections.abc.Sequence, collections.abc.MutableSequence, collections.abc.Collection)
 _SETS = (set, collections.abc.Set, collections.abc.MutableSet)
 _DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
-_TRANSPARENT = (typing.Annotated, typing.Required, typing.NotRequired)
 _JSON_SCALARS = (str, int, float, bool, type(None), Any, object)
 
 _compiled: dict[Any, Shape] = {}
@@ -43,7 +41,10 @@ def shape_of(type_: Any, names: Namespace | None = None) -> Shape:
     Raises:
         UnsupportedType: it, or something inside it, has no JSON form, or a union cannot be told apart.
     """
-    known = _compiled.get(type_) if _hashable(type_) else None
+    try:
+        known = _compiled.get(type_)
+    except TypeError:  # an annotation in it is not hashable
+        known = None
     if known is not None:
         return known
     compiler = _Compiler(names or {})
@@ -58,14 +59,6 @@ def type_name(type_: Any) -> str:
     return type_.__name__ if isinstance(type_, type) and not get_args(type_) else str(type_).replace("typing.", "")
 
 
-def _hashable(type_: Any) -> bool:
-    try:
-        hash(type_)
-    except TypeError:
-        return False
-    return True
-
-
 class _Compiler:
     """One run. Records register themselves before their fields are known, so that types may be recursive."""
 
@@ -76,19 +69,22 @@ class _Compiler:
 
     def compile(self, type_: Any) -> Shape:
         """Return the shape of a type."""
-        type_ = _bare(type_)
-        hashable = _hashable(type_)
-        known = (self.done.get(type_) or _compiled.get(type_)) if hashable else None
+        type_ = bare(type_, keep=_is_json_alias)
+        try:
+            known = self.done.get(type_) or _compiled.get(type_)
+        except TypeError:  # an annotation in it is not hashable
+            return self._make(type_)
         if known is None:
-            known = self._make(type_)
-            if hashable:
-                self.done[type_] = known
+            known = self.done[type_] = self._make(type_)
         return known
+
+    def _make(self, type_: Any) -> Shape:
+        return self._scalar(type_) or self._container(type_) or self._class(type_)
 
     def check_unions(self) -> None:
         """Refuse unions with members that look alike."""
         for union in self._unions:
-            pair = first_capture(union.members)
+            pair = first_ambiguity(union.members)
             if pair is not None:
                 one, other = (member.label for member in pair)
                 raise UnsupportedType(
@@ -96,62 +92,48 @@ class _Compiler:
                     "put the more specific one first or give each a Literal field that names it"
                 )
 
-    def _make(self, type_: Any) -> Shape:
-        if type_ is Any or type_ is object or _is_json_alias(type_):
-            return Json()
-        if type_ in (typing.NoReturn, typing.Never):
-            return SCALARS[type(None)]
-        if get_origin(type_) is typing.Literal:
-            return literal_choice(get_args(type_))
-        if _is_union(type_):
-            return self._union(type_)
-        scalar = SCALARS.get(type_) if isinstance(type_, type) else None
-        return scalar or self._container(type_) or self._class(type_)
-
-    def _union(self, type_: Any) -> Union:
-        members = [self.compile(member) for member in get_args(type_)]
-        members.sort(key=lambda member: isinstance(member, Float))  # stable: 1 is an int first, then a float
-        union = Union(members)
-        self._unions.append(union)
-        return union
-
-    def _container(self, type_: Any) -> Shape | None:
-        origin, arguments = get_origin(type_) or type_, get_args(type_)
-        if origin is tuple:
-            return self._tuple(type_, arguments)
-        if origin in _LISTS:
-            return Array(self._item(arguments, 0), list, (list,) if origin is list else (list, tuple))
-        if origin in _SETS or origin is frozenset:
-            return self._set(type_, origin, arguments)
-        if origin in _DICTS:
-            return self._mapping(type_, arguments)
-        return None
-
     def _item(self, arguments: tuple[Any, ...], index: int) -> Shape:
         return self.compile(arguments[index]) if arguments else Json()
 
-    def _set(self, type_: Any, origin: Any, arguments: tuple[Any, ...]) -> Shape:
-        item = self._item(arguments, 0)
-        if not item.hashable:
-            raise UnsupportedType(f"{type_name(type_)} cannot hold its items: they are not hashable")
-        return Array(item, frozenset if origin is frozenset else set, (set, frozenset))
+    def _scalar(self, type_: Any) -> Shape | None:
+        """Return the shape of a type without parts, or of a choice between types; None if it is of another kind."""
+        if type_ is Any or type_ is object or _is_json_alias(type_):
+            return Json()
+        if get_origin(type_) is typing.Literal:
+            return literal_choice(get_args(type_))
+        if is_union(type_):
+            members = [self.compile(member) for member in get_args(type_)]
+            members.sort(key=lambda member: isinstance(member, Float))  # stable: 1 is an int first, then a float
+            union = Union(members)
+            self._unions.append(union)
+            return union
+        return SCALARS.get(type_) if isinstance(type_, type) else None
 
-    def _tuple(self, type_: Any, arguments: tuple[Any, ...]) -> Shape:
-        if get_origin(type_) is None:
-            return Array(Json(), tuple, (tuple,))
-        if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return Array(self.compile(arguments[0]), tuple, (tuple,))
-        shape = FixedArray([self.compile(argument) for argument in arguments], tuple, len(arguments))
-        shape.hashable = all(item.hashable for item in shape.items)
-        return shape
-
-    def _mapping(self, type_: Any, arguments: tuple[Any, ...]) -> Shape:
-        key = self.compile(arguments[0]) if arguments else SCALARS[str]
-        if not (isinstance(key, Integer | Float) or key.tokens <= {"string"}):
-            raise UnsupportedType(f"{type_name(type_)} has keys that cannot be the keys of a JSON object")
-        return containers.Mapping(key, self._item(arguments, 1))
+    def _container(self, type_: Any) -> Shape | None:
+        """Return the shape of a list, tuple, set or dict, or of what stands for one; None if it is of another kind."""
+        origin, arguments = get_origin(type_) or type_, get_args(type_)
+        if origin is tuple:
+            if get_origin(type_) is None or arguments[1:] == (...,):
+                return Array(self._item(arguments, 0), tuple, (tuple,))
+            shape = FixedArray([self.compile(argument) for argument in arguments], tuple, len(arguments))
+            shape.hashable = all(item.hashable for item in shape.items)
+            return shape
+        if origin in _LISTS:
+            return Array(self._item(arguments, 0), list, (list,) if origin is list else (list, tuple))
+        if origin in _SETS or origin is frozenset:
+            item = self._item(arguments, 0)
+            if not item.hashable:
+                raise UnsupportedType(f"{type_name(type_)} cannot hold its items: they are not hashable")
+            return Array(item, frozenset if origin is frozenset else set, (set, frozenset))
+        if origin in _DICTS:
+            key = self.compile(arguments[0]) if arguments else SCALARS[str]
+            if not (isinstance(key, Integer | Float) or key.json_types <= {"string"}):
+                raise UnsupportedType(f"{type_name(type_)} has keys that cannot be the keys of a JSON object")
+            return containers.Mapping(key, self._item(arguments, 1))
+        return None
 
     def _class(self, type_: Any) -> Shape:
+        """Return the shape of a class of the author's."""
         origin: Any = get_origin(type_) or type_
         if is_model(type_):
             return Model(type_)
@@ -163,13 +145,17 @@ class _Compiler:
             return self._typed_dict(type_, origin)
         if _is_class(origin, tuple) and hasattr(origin, "_field_defaults"):
             return self._named_tuple(type_, origin)
-        raise _unsupported(type_)
+        if isinstance(type_, typing.ForwardRef | str):
+            name = type_ if isinstance(type_, str) else type_.__forward_arg__
+            raise UnsupportedType(f"{name!r} is an alias that refers to itself; use a dataclass")
+        what = "use a dataclass, TypedDict, NamedTuple or enum, or a type made of them"
+        raise UnsupportedType(f"{type_name(type_)} has no JSON form; {what}")
 
     def _dataclass(self, type_: Any, origin: Any) -> Record:
         hints = self._hints(type_, origin)
         if any(isinstance(hint, dataclasses.InitVar) or hint is dataclasses.InitVar for hint in hints.values()):
             raise UnsupportedType(f"{origin.__name__} has an InitVar, which cannot be read back")
-        record = self._begin(type_, Record(type_, _schema_name(type_), origin, origin))
+        record = self.done[type_] = Record(type_, _schema_name(type_), origin, origin)
         missing = dataclasses.MISSING
         record.complete(
             [
@@ -182,7 +168,7 @@ class _Compiler:
 
     def _typed_dict(self, type_: Any, origin: Any) -> Record:
         hints = self._hints(type_, origin)
-        record = self._begin(type_, Record(type_, _schema_name(type_), dict, None))
+        record = self.done[type_] = Record(type_, _schema_name(type_), dict, None)
         fields: list[Field] = []
         for name, hint in hints.items():
             marks = {get_origin(hint), get_origin(get_args(hint)[0]) if get_args(hint) else None}
@@ -198,18 +184,25 @@ class _Compiler:
         names: tuple[str, ...] = origin._fields
         if not set(names) <= hints.keys():
             raise UnsupportedType(f"{origin.__name__} has fields without a type; use typing.NamedTuple")
-        shape = self._begin(type_, FixedArray([], origin, len(names) - len(origin._field_defaults)))
+        shape = self.done[type_] = FixedArray([], origin, len(names) - len(origin._field_defaults))
         shape.items.extend(self.compile(hints[name]) for name in names)
         shape.hashable = all(item.hashable for item in shape.items)
         return shape
 
-    def _begin(self, type_: Any, shape: _S) -> _S:
-        self.done[type_] = shape
-        return shape
-
     def _hints(self, type_: Any, origin: Any) -> dict[str, Any]:
+        """Return the types of a class's fields, with type variables replaced."""
+        read = cast("Callable[..., dict[str, Any]]", typing.get_type_hints)
+        try:
+            hints = read(origin, include_extras=True)
+        except NameError:
+            try:
+                hints = read(origin, localns=dict(self.names), include_extras=True)
+            except NameError as error:
+                raise UnsupportedType(
+                    f"an annotation in {origin.__name__} names {error.name!r}, which cannot be found: it is imported "
+                    "under TYPE_CHECKING only, or local to a function"
+                ) from None
         bound = bindings(type_)
-        hints = _read_hints(origin, self.names)
         return {name: substitute(hint, bound) for name, hint in hints.items()}
 
 
@@ -217,43 +210,11 @@ def _is_class(type_: Any, base: type[Any]) -> bool:
     return isinstance(type_, type) and issubclass(type_, base)
 
 
-def _read_hints(type_: Any, names: Namespace) -> dict[str, Any]:
-    read = cast("Callable[..., dict[str, Any]]", typing.get_type_hints)
-    try:
-        return read(type_, include_extras=True)
-    except NameError:
-        pass
-    try:
-        return read(type_, localns=dict(names), include_extras=True)
-    except NameError as error:
-        raise UnsupportedType(
-            f"an annotation in {type_.__name__} names {error.name!r}, which cannot be found: it is imported under "
-            "TYPE_CHECKING only, or local to a function"
-        ) from None
-
-
-def _bare(type_: Any) -> Any:
-    """Strip what does not change the JSON form: Annotated, NotRequired, NewType, an alias."""
-    while True:
-        if get_origin(type_) in _TRANSPARENT or getattr(get_origin(type_), "__name__", "") == "ReadOnly":
-            type_ = get_args(type_)[0]
-        elif isinstance(type_, typing.NewType):
-            type_ = type_.__supertype__
-        elif hasattr(type_, "__value__") and not isinstance(type_, type) and not _is_json_alias(type_):
-            type_ = type_.__value__
-        else:
-            return type(None) if type_ is None else type_
-
-
-def _is_union(type_: Any) -> bool:
-    return get_origin(type_) in (typing.Union, types.UnionType)
-
-
 def _is_json_alias(type_: Any) -> bool:
     """Tell whether it is an alias of JSON that mentions itself: ``dict[str, "Json"] | list["Json"] | str | ...``."""
     alias = type_ if hasattr(type_, "__value__") and not isinstance(type_, type) else None
     body = type_ if alias is None else alias.__value__
-    return _is_union(body) and _mentions(body, alias) and _is_json(body, alias)
+    return is_union(body) and _mentions(body, alias) and _is_json(body, alias)
 
 
 def _is_self(type_: Any, alias: Any) -> bool:
@@ -269,19 +230,10 @@ def _is_json(type_: Any, alias: Any) -> bool:
     if _is_self(type_, alias) or type_ in _JSON_SCALARS:
         return True
     inside = all(_is_json(argument, alias) for argument in get_args(type_))
-    return inside and (_is_union(type_) or get_origin(type_) in (*_LISTS, *_DICTS))
+    return inside and (is_union(type_) or get_origin(type_) in (*_LISTS, *_DICTS))
 
 
 def _schema_name(type_: Any) -> str:
     origin = get_origin(type_) or type_
     parts = [origin.__name__, *(type_name(argument) for argument in get_args(type_))]
     return "_".join("".join(c if c.isalnum() else "_" for c in part) for part in parts)
-
-
-def _unsupported(type_: Any) -> UnsupportedType:
-    if isinstance(type_, typing.ForwardRef | str):
-        name = type_ if isinstance(type_, str) else type_.__forward_arg__
-        return UnsupportedType(f"{name!r} is an alias that refers to itself; use a dataclass")
-    return UnsupportedType(
-        f"{type_name(type_)} has no JSON form; use a dataclass, TypedDict, NamedTuple or enum, or a type made of them"
-    )

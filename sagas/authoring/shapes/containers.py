@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, cast
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, too_deep
+from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, too_deep
 from sagas.authoring.shapes.scalars import Boolean, Float, Integer, Null, String, whole
 
 
@@ -17,16 +17,16 @@ class Array(Shape):
     Args:
         item: the items' shape.
         make: the container to build; ``list``, ``tuple``, ``set`` or ``frozenset``.
-        accepts: what may be encoded.
+        encodable: what may be encoded.
     """
 
     label = "an array"
-    tokens = frozenset({"array"})
+    json_types = frozenset({"array"})
 
-    def __init__(self, item: Shape, make: Callable[[list[Any]], Any], accepts: tuple[type[Any], ...]) -> None:
+    def __init__(self, item: Shape, make: Callable[[list[Any]], Any], encodable: tuple[type[Any], ...]) -> None:
         self.item = item
         self.make = make
-        self.accepts = accepts
+        self.encodable = encodable
         self.hashable = make is frozenset or (make is tuple and item.hashable)
 
     @property
@@ -35,24 +35,33 @@ class Array(Shape):
         return self.make is set or self.make is frozenset
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the items as a list."""
-        if not self.owns(value):
+        if not self.holds(value):
             return self.expected(at, problems)
         if too_deep(at, problems):
             return None
         before = len(problems)
-        items = [self.item.encode(item, at / index, problems) for index, item in enumerate(value)]
-        return sorted(items, key=_sort_key) if self.unordered and len(problems) == before else items
+        items: list[Any] = []
+        at.append(0)
+        for index, item in enumerate(value):
+            at[-1] = index
+            items.append(self.item.encode(item, at, problems))
+        at.pop()
+        if self.unordered and len(problems) == before:
+            items.sort(key=lambda item: json.dumps(item, sort_keys=True))
+        return items
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Build the container."""
         if not isinstance(data, list):
             return self.expected(at, problems)
         if too_deep(at, problems):
             return None
         before = len(problems)
-        array = cast("list[Any]", data)
-        items = [self.item.decode(item, at / index, problems) for index, item in enumerate(array)]
+        items: list[Any] = []
+        at.append(0)
+        for index, item in enumerate(cast("list[Any]", data)):
+            at[-1] = index
+            items.append(self.item.decode(item, at, problems))
+        at.pop()
         if len(problems) > before:
             return None
         try:
@@ -60,17 +69,12 @@ class Array(Shape):
         except TypeError:
             return problems.add(at, "holds an item that cannot be in a set")
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
-        """Return the schema of the array."""
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         return {"type": "array", "items": self.item.schema(definitions)}
 
-    def owns(self, value: Any) -> bool:
+    def holds(self, value: Any) -> bool:
         """Tell whether it is such a container; a named tuple is not a tuple here."""
-        return isinstance(value, self.accepts) and not hasattr(value, "_fields")
-
-
-def _sort_key(data: Any) -> str:
-    return json.dumps(data, sort_keys=True)
+        return isinstance(value, self.encodable) and not hasattr(value, "_fields")
 
 
 class FixedArray(Shape):
@@ -82,7 +86,7 @@ class FixedArray(Shape):
         required: how many items must be there; the others have defaults.
     """
 
-    tokens = frozenset({"array"})
+    json_types = frozenset({"array"})
 
     def __init__(self, items: list[Shape], type_: type[Any], required: int) -> None:
         self.items = items
@@ -96,39 +100,43 @@ class FixedArray(Shape):
         return f"an array of {most} items" if least == most else f"an array of {least} to {most} items"
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the items as a list."""
-        if not self.owns(value) or len(value) != len(self.items):
+        if not self.holds(value) or len(value) != len(self.items):
             return self.expected(at, problems)
         if too_deep(at, problems):
             return None
-        pairs = zip(self.items, value, strict=True)
-        return [shape.encode(item, at / index, problems) for index, (shape, item) in enumerate(pairs)]
+        items: list[Any] = []
+        at.append(0)
+        for index, (shape, item) in enumerate(zip(self.items, value, strict=True)):
+            at[-1] = index
+            items.append(shape.encode(item, at, problems))
+        at.pop()
+        return items
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Build the tuple."""
-        if not self.fits(data):
+        if not self.accepts(data):
             return self.expected(at, problems)
         if too_deep(at, problems):
             return None
         before = len(problems)
-        pairs = zip(self.items, data, strict=False)
-        items = [shape.decode(item, at / index, problems) for index, (shape, item) in enumerate(pairs)]
+        items: list[Any] = []
+        at.append(0)
+        for index, (shape, item) in enumerate(zip(self.items, data, strict=False)):
+            at[-1] = index
+            items.append(shape.decode(item, at, problems))
+        at.pop()
         if len(problems) > before:
             return None
         return tuple(items) if self.type is tuple else self.type(*items)
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
-        """Return the schema of the array."""
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         items = [item.schema(definitions) for item in self.items]
         prefix = {"prefixItems": items} if items else {}
         return {"type": "array", **prefix, "minItems": self.required, "maxItems": len(items)}
 
-    def owns(self, value: Any) -> bool:
-        """Tell whether it is of exactly this type."""
+    def holds(self, value: Any) -> bool:
         return type(value) is self.type
 
-    def fits(self, data: Any) -> bool:
-        """Tell whether it is an array of the right length."""
+    def accepts(self, data: Any) -> bool:
         return isinstance(data, list) and self.required <= len(cast("list[Any]", data)) <= len(self.items)
 
 
@@ -141,7 +149,7 @@ class Mapping(Shape):
     """
 
     label = "an object"
-    tokens = frozenset({"object"})
+    json_types = frozenset({"object"})
     hashable = False
 
     def __init__(self, key: Shape, item: Shape) -> None:
@@ -149,55 +157,52 @@ class Mapping(Shape):
         self.item = item
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the dict with its keys as text."""
-        if not self.owns(value):
+        if not self.holds(value):
             return self.expected(at, problems)
         if too_deep(at, problems):
             return None
         encoded: dict[str, Any] = {}
+        at.append("")
         for key, item in value.items():
-            here = at / (key if isinstance(key, str) else "?")
-            text = self.key.encode(key, here, problems)
-            encoded[text if isinstance(text, str) else _number_text(text)] = self.item.encode(item, here, problems)
+            at[-1] = key if isinstance(key, str) else "?"
+            text = self.key.encode(key, at, problems)
+            encoded[text if isinstance(text, str) else repr(text)] = self.item.encode(item, at, problems)
+        at.pop()
         return encoded
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Build the dict."""
         if not isinstance(data, dict):
             return self.expected(at, problems)
         if too_deep(at, problems):
             return None
+        pattern = _PATTERNS.get(type(self.key))
         decoded: dict[Any, Any] = {}
         for text, item in cast("dict[Any, Any]", data).items():
             if not isinstance(text, str):
                 problems.add(at, "expected strings as keys")
                 continue
-            here = at / text
-            key = self.key.decode(self._key_data(text), here, problems)
+            at.append(text)
+            form: Any = text
+            if pattern is not None:
+                form = None  # if it is no number, the key's shape says what it expected
+                if len(text) <= _LONGEST_NUMBER and re.fullmatch(pattern, text):
+                    form = int(text) if isinstance(self.key, Integer) else float(text)
+            key = self.key.decode(form, at, problems)
             if key in decoded and key is not None:
-                problems.add(here, "another spelling of a key that is there already")
-            decoded[key] = self.item.decode(item, here, problems)
+                problems.add(at, "another spelling of a key that is there already")
+            decoded[key] = self.item.decode(item, at, problems)
+            at.pop()
         return decoded
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
-        """Return the schema of the object."""
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         schema: dict[str, Any] = {"type": "object", "additionalProperties": self.item.schema(definitions)}
         if isinstance(self.key, Integer | Float):
             return schema | {"propertyNames": {"pattern": _PATTERNS[type(self.key)], "maxLength": _LONGEST_NUMBER}}
         names = self.key.schema(definitions)
         return schema if names == {"type": "string"} else schema | {"propertyNames": names}
 
-    def owns(self, value: Any) -> bool:
-        """Tell whether it is a dict."""
+    def holds(self, value: Any) -> bool:
         return isinstance(value, dict)
-
-    def _key_data(self, text: str) -> Any:
-        pattern = _PATTERNS.get(type(self.key))
-        if pattern is None:
-            return text
-        if re.fullmatch(pattern, text) is None or len(text) > _LONGEST_NUMBER:
-            return None  # no number: the key's shape says what it expected
-        return int(text) if isinstance(self.key, Integer) else float(text)
 
 
 _LONGEST_NUMBER = 1_234
@@ -209,48 +214,46 @@ _PATTERNS: dict[type[Shape], str] = {
 }
 
 
-def _number_text(number: Any) -> str:
-    return repr(number)
-
-
 class Json(Shape):
     """Free JSON, for ``Any`` and ``object``: str, int, float, bool, None, and lists and dicts of them."""
 
     label = "a JSON value"
-    tokens = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
+    json_types = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 
-    def encode(self, value: Any, at: Path, problems: Problems) -> Any:
+    def __init__(self) -> None:
+        self._object = Mapping(String(), self)
+        self._array = Array(self, list, (list,))
+
+    def encode(self, value: object, at: Path, problems: Problems) -> Any:
         """Return a copy; anything that is not JSON is a problem, a tuple too, since it would come back as a list."""
+        scalar = _PLAIN.get(type(value))
+        if scalar is not None:
+            return scalar.encode(value, at, problems)
         if isinstance(value, dict):
-            return Mapping(_STRING, self).encode(cast("Any", value), at, problems)
+            return self._object.encode(cast("Any", value), at, problems)
         if isinstance(value, list):
-            return Array(self, list, (list,)).encode(cast("Any", value), at, problems)
-        for scalar in _PLAIN:
-            if type(value) in _PLAIN_TYPES and scalar.owns(value):
-                return scalar.encode(value, at, problems)
+            return self._array.encode(cast("Any", value), at, problems)
         return self.expected(at, problems)
 
     decode = encode
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
-        """Return the schema that allows everything."""
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         return {}
 
-    def owns(self, value: Any) -> bool:
-        """Tell whether it may be JSON."""
-        return isinstance(value, dict | list) or type(value) in _PLAIN_TYPES
+    def holds(self, value: Any) -> bool:
+        return isinstance(value, dict | list) or type(value) in _PLAIN
 
 
-_STRING = String()
-_PLAIN = (_STRING, Boolean(), Integer(), Float(), Null())
-_PLAIN_TYPES = (str, bool, int, float, type(None))
+_PLAIN: dict[type[Any], Shape] = {str: String(), bool: Boolean(), int: Integer(), float: Float(), type(None): Null()}
 
 
 def with_whole_numbers(data: Any) -> Any:
     """Return JSON builtins with ``1`` for ``1.0``, as far as floats are exact."""
+    if isinstance(data, float):
+        number = whole(data)
+        return data if number is None else number
     if isinstance(data, dict):
         return {key: with_whole_numbers(item) for key, item in cast("dict[str, Any]", data).items()}
     if isinstance(data, list):
         return [with_whole_numbers(item) for item in cast("list[Any]", data)]
-    number = whole(data) if isinstance(data, float) else None
-    return data if number is None else number
+    return data

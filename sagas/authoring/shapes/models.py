@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any, cast, get_args
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, too_deep
+from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, too_deep
 from sagas.authoring.shapes.containers import Json, with_whole_numbers
 from sagas.authoring.shapes.records import Field
 
@@ -27,7 +27,7 @@ class Model(Shape):
         type_: the model's class.
     """
 
-    tokens = frozenset({"object"})
+    json_types = frozenset({"object"})
 
     def __init__(self, type_: Any) -> None:
         self.type = type_
@@ -44,8 +44,7 @@ class Model(Shape):
         return {name: Field(name, _JSON, info.is_required(), always=True) for name, info in names.items()}
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the model as pydantic dumps it, by alias."""
-        if not self.owns(value):
+        if not self.holds(value):
             return self.expected(at, problems)
         if too_deep(at, problems):
             return None
@@ -56,7 +55,6 @@ class Model(Shape):
         return _JSON.encode(dumped, at, problems)
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Build the model."""
         before = len(problems)
         plain = _JSON.decode(data, at, problems)
         if len(problems) > before:
@@ -68,10 +66,17 @@ class Model(Shape):
                 return self.type.model_validate_json(text, strict=True, extra=self._extra)
             except ValueError as error:
                 refusal = error
-        return self._explain(refusal, at, problems)
+        details = getattr(refusal, "errors", None)
+        if details is None:
+            return problems.add(at, f"refused by {self.name} ({type(refusal).__name__})")
+        for detail in details(include_input=False, include_context=False, include_url=False):
+            here = at
+            for part in detail["loc"]:
+                here = here / part
+            problems.add(here, _message(detail, self.name))
+        return None
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
-        """Return a reference to the schema pydantic makes, closed as ``decode`` is."""
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         ref, new = definitions.reference(self.type, self.name)
         if new:
             own = self.type.model_json_schema(mode="validation")
@@ -86,11 +91,10 @@ class Model(Shape):
             definitions.define(self.type, self._adapted(own, definitions))
         return ref
 
-    def owns(self, value: Any) -> bool:
-        """Tell whether it is of exactly this class."""
+    def holds(self, value: Any) -> bool:
         return type(value) is self.type
 
-    def _adapted(self, schema: Any, definitions: Definitions) -> Any:
+    def _adapted(self, schema: Any, definitions: SchemaDefinitions) -> Any:
         """Point references to where this library keeps definitions, and close the objects."""
         if isinstance(schema, list):
             return [self._adapted(item, definitions) for item in cast("list[Any]", schema)]
@@ -105,17 +109,6 @@ class Model(Shape):
         if self._extra == "forbid" and adapted.get("type") == "object" and "properties" in adapted:
             adapted.setdefault("additionalProperties", False)
         return adapted
-
-    def _explain(self, error: ValueError, at: Path, problems: Problems) -> None:
-        details = getattr(error, "errors", None)
-        if details is None:
-            return problems.add(at, f"refused by {self.name} ({type(error).__name__})")
-        for detail in details(include_input=False, include_context=False, include_url=False):
-            here = at
-            for part in detail["loc"]:
-                here = here / part
-            problems.add(here, _message(detail, self.name))
-        return None
 
 
 _QUOTING = frozenset({"value_error", "assertion_error", "union_tag_invalid"})

@@ -1,4 +1,4 @@
-"""Whether a member of a union takes what another member writes.
+"""Whether a member of a union takes what a later member writes.
 
 A union decodes as the first member that fits. So it gives back what it was given if, and only if, no member decodes
 what a later member encodes, except to an equal value.
@@ -15,131 +15,97 @@ from sagas.authoring.shapes.scalars import Boolean, Formatted, Integer, Null, St
 from sagas.authoring.shapes.unions import Union
 
 
-def first_capture(members: list[Shape]) -> tuple[Shape, Shape] | None:
+def first_ambiguity(members: list[Shape]) -> tuple[Shape, Shape] | None:
     """Return the first member that takes what a later one writes, and that one; None if a union of them is sound."""
     for index, earlier in enumerate(members):
         for later in members[index + 1 :]:
-            if captures(earlier, later):
+            if is_ambiguous_with(earlier, later):
                 return earlier, later
     return None
 
 
-def captures(taker: Shape, writer: Shape, seen: frozenset[tuple[int, int]] = frozenset()) -> bool:
-    """Tell whether ``taker`` may decode something ``writer`` encodes, to another value than it was.
+def is_ambiguous_with(earlier: Shape, later: Shape, seen: frozenset[tuple[int, int]] = frozenset()) -> bool:
+    """Tell whether ``earlier`` may decode something ``later`` encodes, to another value than it was.
 
     Args:
-        taker: the member that comes first.
-        writer: the member that comes later.
+        earlier: the member that comes first.
+        later: the member that comes later.
         seen: pairs under examination: types may be recursive.
     """
-    pair = (id(taker), id(writer))
+    pair = (id(earlier), id(later))
     if pair in seen:
         return True
     seen |= {pair}
-    if isinstance(taker, Union):
-        return any(captures(member, writer, seen) for member in taker.members)
-    if isinstance(writer, Union):
-        return any(captures(taker, member, seen) for member in writer.members)
-    if isinstance(taker, Choice) or isinstance(writer, Choice):
-        return _choices(taker, writer)
-    if isinstance(taker, Json) or isinstance(writer, Json):
-        return _json(taker, writer)
-    if not (taker.tokens & writer.tokens):
+    if isinstance(earlier, Union):
+        return any(is_ambiguous_with(member, later, seen) for member in earlier.members)
+    if isinstance(later, Union):
+        return any(is_ambiguous_with(earlier, member, seen) for member in later.members)
+    if isinstance(earlier, Choice):
+        return _reads_otherwise(later, earlier)
+    if isinstance(later, Choice):
+        return _reads_otherwise(earlier, later)
+    if isinstance(earlier, Json) or isinstance(later, Json):
+        other = later if isinstance(earlier, Json) else earlier
+        return not isinstance(other, Json | String | Boolean | Null | Integer)
+    if not (earlier.json_types & later.json_types):
         return False
-    if "array" in taker.tokens:
-        return _arrays(taker, writer, seen)
-    if "object" in taker.tokens:
-        return _objects(taker, writer, seen)
-    return _scalars(taker, writer)
+    if "array" in earlier.json_types:
+        return _arrays(earlier, later, seen)
+    if "object" in earlier.json_types:
+        return _objects(earlier, later, seen)
+    formats = [shape for shape in (earlier, later) if isinstance(shape, Formatted)]
+    alike = earlier is later or any(shape.open_format for shape in formats)
+    return len(formats) == 1 or (len(formats) == 2 and alike)
 
 
-def _choices(taker: Shape, writer: Shape) -> bool:
-    choice, other = (taker, writer) if isinstance(taker, Choice) else (writer, taker)
-    return isinstance(choice, Choice) and any(
-        _reads_otherwise(other, form, value) for (_, form), value in choice.values.items()
-    )
+def _reads_otherwise(shape: Shape, choice: Choice) -> bool:
+    """Tell whether ``shape`` decodes one of the forms of a choice, to another value than the choice's."""
+    for (_, form), value in choice.values.items():
+        problems = Problems()
+        read = shape.decode(form, Path(), problems)
+        if not problems and read != value:
+            return True
+    return False
 
 
-def _reads_otherwise(shape: Shape, form: object, value: object) -> bool:
-    problems = Problems()
-    read = shape.decode(form, Path(), problems)
-    return not problems and read != value
-
-
-def _json(taker: Shape, writer: Shape) -> bool:
-    other = writer if isinstance(taker, Json) else taker
-    return not isinstance(other, Json | String | Boolean | Null) and not isinstance(other, Integer)
-
-
-def _scalars(taker: Shape, writer: Shape) -> bool:
-    formats = (isinstance(taker, Formatted), isinstance(writer, Formatted))
-    if formats == (True, True):
-        return taker is writer or _open(taker) or _open(writer)
-    return any(formats)
-
-
-def _open(shape: Shape) -> bool:
-    return isinstance(shape, Formatted) and shape.open_format
-
-
-def _arrays(taker: Shape, writer: Shape, seen: frozenset[tuple[int, int]]) -> bool:
-    if isinstance(taker, Array) and isinstance(writer, Array):
-        return taker.make is not writer.make or captures(taker.item, writer.item, seen)
-    takes, writes = _items(taker), _items(writer)
-    if takes is None or writes is None:
-        fixed, item = (writes or takes or []), taker if takes is None else writer
-        assert isinstance(item, Array)  # noqa: S101 -- the one without fixed items
-        return all(_overlap(item.item, one, seen) for one in fixed)
-    least = taker.required if isinstance(taker, FixedArray) else 0
-    return least <= len(writes) <= len(takes) and all(
-        _overlap(one, other, seen) for one, other in zip(takes, writes, strict=False)
-    )
-
-
-def _items(shape: Shape) -> list[Shape] | None:
-    return shape.items if isinstance(shape, FixedArray) else None
+def _arrays(earlier: Shape, later: Shape, seen: frozenset[tuple[int, int]]) -> bool:
+    match earlier, later:
+        case Array(), Array():
+            return earlier.make is not later.make or is_ambiguous_with(earlier.item, later.item, seen)
+        case (Array(item=item), FixedArray(items=items)) | (FixedArray(items=items), Array(item=item)):
+            return all(_overlap(item, one, seen) for one in items)
+        case FixedArray(), FixedArray():
+            pairs = zip(earlier.items, later.items, strict=False)
+            fits = earlier.required <= len(later.items) <= len(earlier.items)
+            return fits and all(_overlap(one, other, seen) for one, other in pairs)
+        case _:
+            return False
 
 
 def _overlap(one: Shape, other: Shape, seen: frozenset[tuple[int, int]]) -> bool:
     """Tell whether a value may be of both: then, with all its siblings, one of the wholes is taken for the other."""
-    if "array" in one.tokens & other.tokens:
+    if "array" in one.json_types & other.json_types:
         return True
-    if "object" in one.tokens & other.tokens:
-        return captures(one, other, seen) or captures(other, one, seen)
+    if "object" in one.json_types & other.json_types:
+        return is_ambiguous_with(one, other, seen) or is_ambiguous_with(other, one, seen)
     if isinstance(one, Choice) and isinstance(other, Choice):
-        return any(other.fits(form) for _, form in one.values)
-    kinds = one.tokens & other.tokens or {"integer", "number"} <= one.tokens | other.tokens
+        return any(other.accepts(form) for _, form in one.values)
+    kinds = one.json_types & other.json_types or {"integer", "number"} <= one.json_types | other.json_types
     both = isinstance(one, Formatted) and isinstance(other, Formatted)
-    return bool(kinds) and (not both or captures(one, other, seen))
+    return bool(kinds) and (not both or is_ambiguous_with(one, other, seen))
 
 
-def _objects(taker: Shape, writer: Shape, seen: frozenset[tuple[int, int]]) -> bool:
-    if isinstance(taker, Mapping) and isinstance(writer, Mapping):
-        return captures(taker.key, writer.key, seen) or captures(taker.item, writer.item, seen)
-    if isinstance(taker, Mapping):
-        return all(_overlap(taker.item, shape, seen) for shape in _always(writer).values())
-    if isinstance(writer, Mapping):
-        return all(_overlap(writer.item, shape, seen) for shape in _required(taker).values())
-    return _records(taker, writer, seen)
-
-
-def _records(taker: Shape, writer: Shape, seen: frozenset[tuple[int, int]]) -> bool:
-    always, known = _always(writer), _known(taker)
-    if not (set(_required(taker)) <= set(_known(writer)) and set(always) <= set(known)):
+def _objects(earlier: Shape, later: Shape, seen: frozenset[tuple[int, int]]) -> bool:
+    if isinstance(earlier, Mapping) and isinstance(later, Mapping):
+        return is_ambiguous_with(earlier.key, later.key, seen) or is_ambiguous_with(earlier.item, later.item, seen)
+    known = earlier.fields if isinstance(earlier, Record | Model) else {}
+    written = later.fields if isinstance(later, Record | Model) else {}
+    required = {name: field.shape for name, field in known.items() if field.required}
+    always = {name: field.shape for name, field in written.items() if field.always}
+    if isinstance(earlier, Mapping):
+        return all(_overlap(earlier.item, shape, seen) for shape in always.values())
+    if isinstance(later, Mapping):
+        return all(_overlap(later.item, shape, seen) for shape in required.values())
+    if not (required.keys() <= written.keys() and always.keys() <= known.keys()):
         return False
-    return all(_overlap(known[name], shape, seen) for name, shape in always.items())
-
-
-def _known(shape: Shape) -> dict[str, Shape]:
-    fields = shape.fields.values() if isinstance(shape, Record | Model) else ()
-    return {field.name: field.shape for field in fields}
-
-
-def _required(shape: Shape) -> dict[str, Shape]:
-    fields = shape.fields.values() if isinstance(shape, Record | Model) else ()
-    return {field.name: field.shape for field in fields if field.required}
-
-
-def _always(shape: Shape) -> dict[str, Shape]:
-    fields = shape.fields.values() if isinstance(shape, Record | Model) else ()
-    return {field.name: field.shape for field in fields if field.always}
+    return all(_overlap(known[name].shape, shape, seen) for name, shape in always.items())

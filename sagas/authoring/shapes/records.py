@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, token_of, too_deep
+from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, json_type_of, too_deep
+
+_ABSENT: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Record(Shape):
         exact: the dataclass a value must be an instance of, exactly; None for a TypedDict, whose values are dicts.
     """
 
-    tokens = frozenset({"object"})
+    json_types = frozenset({"object"})
 
     def __init__(self, type_: Any, name: str, make: Callable[..., Any], exact: type[Any] | None) -> None:
         self.type = type_
@@ -52,48 +54,69 @@ class Record(Shape):
         self.fields = {field.name: field for field in fields}
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the fields as a dict."""
         if not self._is_instance(value):
             return self.expected(at, problems)
         if too_deep(at, problems):
             return None
         encoded: dict[str, Any] = {}
-        for field in self.fields.values():
-            found, item = self._read(value, field.name)
-            if found:
-                encoded[field.name] = field.shape.encode(item, at / field.name, problems)
+        at.append("")
+        for name, field in self.fields.items():
+            at[-1] = name
+            item = value.get(name, _ABSENT) if self._exact is None else getattr(value, name, _ABSENT)
+            if item is not _ABSENT:
+                encoded[name] = field.shape.encode(item, at, problems)
             elif field.required:
-                problems.add(at / field.name, "required field is missing")
-        if self._exact is None:
+                problems.add(at, "required field is missing")
+        at.pop()
+        if self._exact is None and len(encoded) < len(value):
             self._refuse_unknown(value, at, problems)
         return encoded
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Build the record."""
         if not isinstance(data, dict):
             return problems.add(at, f"expected an object ({self.name})")
         if too_deep(at, problems):
             return None
         before = len(problems)
-        fields = cast("dict[Any, Any]", data)
-        decoded = dict(self._decoded(fields, at, problems))
-        self._refuse_unknown(fields, at, problems)
-        return None if len(problems) > before else self._build(decoded, at, problems)
+        given = cast("dict[Any, Any]", data)
+        decoded: dict[str, Any] = {}
+        at.append("")
+        for name, field in self.fields.items():
+            at[-1] = name
+            if name in given:
+                decoded[name] = field.shape.decode(given[name], at, problems)
+            elif field.required:
+                problems.add(at, "required field is missing")
+        at.pop()
+        if len(decoded) < len(given):
+            self._refuse_unknown(given, at, problems)
+        if len(problems) > before:
+            return None
+        try:
+            return self._make(**decoded)
+        except Exception as error:  # noqa: BLE001 -- a ``__post_init__`` may raise anything to refuse its fields
+            # its text may quote the value, so only its type is told
+            return problems.add(at, f"refused by {self.name} ({type(error).__name__})")
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
-        """Return a reference to the record's schema, and define it."""
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         ref, new = definitions.reference(self.type, self.name)
         if new:
-            definitions.define(self.type, self._object_schema(definitions))
+            schema: dict[str, Any] = {
+                "title": self.name,
+                "type": "object",
+                "properties": {field.name: field.shape.schema(definitions) for field in self.fields.values()},
+                "required": [field.name for field in self.fields.values() if field.required],
+                "additionalProperties": False,
+            }
+            definitions.define(self.type, schema)
         return ref
 
-    def owns(self, value: Any) -> bool:
-        """Tell whether it is of exactly this class, or a dict with these fields."""
+    def holds(self, value: Any) -> bool:
         if not self._is_instance(value):
             return False
         return self._exact is not None or self._has_kinds(value, _may_be)
 
-    def fits(self, data: Any) -> bool:
+    def accepts(self, data: Any) -> bool:
         """Tell whether the names of the fields, and the kinds of their values, are this record's."""
         return isinstance(data, dict) and self._has_kinds(cast("dict[Any, Any]", data), _may_be_form)
 
@@ -101,20 +124,6 @@ class Record(Shape):
         complete = all(field.name in given for field in self.fields.values() if field.required)
         known = self.fields
         return complete and all(name in known and check(known[name].shape, item) for name, item in given.items())
-
-    def _decoded(self, data: dict[Any, Any], at: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
-        for field in self.fields.values():
-            if field.name in data:
-                yield field.name, field.shape.decode(data[field.name], at / field.name, problems)
-            elif field.required:
-                problems.add(at / field.name, "required field is missing")
-
-    def _build(self, fields: dict[str, Any], at: Path, problems: Problems) -> Any:
-        try:
-            return self._make(**fields)
-        except Exception as error:  # noqa: BLE001 -- a ``__post_init__`` may raise anything to refuse its fields
-            # its text may quote the value, so only its type is told
-            return problems.add(at, f"refused by {self.name} ({type(error).__name__})")
 
     def _refuse_unknown(self, data: Mapping[Any, Any], at: Path, problems: Problems) -> None:
         for name in data:
@@ -124,27 +133,13 @@ class Record(Shape):
     def _is_instance(self, value: Any) -> bool:
         return isinstance(value, dict) if self._exact is None else type(value) is self._exact
 
-    def _read(self, value: Any, name: str) -> tuple[bool, Any]:
-        if self._exact is None:
-            return name in value, value.get(name)
-        return hasattr(value, name), getattr(value, name, None)
-
-    def _object_schema(self, definitions: Definitions) -> dict[str, Any]:
-        return {
-            "title": self.name,
-            "type": "object",
-            "properties": {field.name: field.shape.schema(definitions) for field in self.fields.values()},
-            "required": [field.name for field in self.fields.values() if field.required],
-            "additionalProperties": False,
-        }
-
 
 def _may_be(shape: Shape, value: Any) -> bool:
     """Tell at a glance whether a value may be one of the shape's."""
-    token = token_of(value)
-    return token is None or token in shape.tokens
+    kind = json_type_of(value)
+    return kind is None or kind in shape.json_types
 
 
 def _may_be_form(shape: Shape, data: Any) -> bool:
     """Tell at a glance whether it may be the form of a value of the shape."""
-    return _may_be(shape, data) if isinstance(data, dict | list) else shape.fits(data)
+    return _may_be(shape, data) if isinstance(data, dict | list) else shape.accepts(data)

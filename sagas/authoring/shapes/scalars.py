@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape
+from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape
 
 MAX_INTEGER_BITS = 4_096
 """Beyond it Python itself refuses to write an integer as decimal digits (its limit is 4,300 digits)."""
@@ -49,21 +49,18 @@ class Null(Shape):
     """None."""
 
     label = "null"
-    tokens = frozenset({"null"})
+    json_types = frozenset({"null"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return None."""
         if value is not None:
             self.expected(at, problems)
 
     decode = encode
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
-        """Return the schema of null."""
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         return {"type": "null"}
 
-    def owns(self, value: Any) -> bool:
-        """Tell whether it is None."""
+    def holds(self, value: Any) -> bool:
         return value is None
 
 
@@ -71,22 +68,19 @@ class Boolean(Shape):
     """A bool; never a number."""
 
     label = "a boolean"
-    tokens = frozenset({"boolean"})
+    json_types = frozenset({"boolean"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the bool as it is."""
         if not isinstance(value, bool):
             self.expected(at, problems)
         return value
 
     decode = encode
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
-        """Return the schema of a boolean."""
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         return {"type": "boolean"}
 
-    def owns(self, value: Any) -> bool:
-        """Tell whether it is a bool."""
+    def holds(self, value: Any) -> bool:
         return isinstance(value, bool)
 
 
@@ -94,31 +88,27 @@ class Integer(Shape):
     """An int of any size Python can write down; never a bool. ``1.0`` is read as one, and never written."""
 
     label = "an integer"
-    tokens = frozenset({"integer"})
+    json_types = frozenset({"integer"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the int; a member of an IntEnum becomes a plain one."""
-        if not self.owns(value):
+        if type(value) is not int and not self.holds(value):
             return self.expected(at, problems)
         if value.bit_length() > MAX_INTEGER_BITS:
             return problems.add(at, f"an integer of more than {MAX_INTEGER_BITS} bits")
         return int(value)
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Return the int; ``1.0`` becomes one."""
-        number = whole(data)
+        number = data if type(data) is int else whole(data)
         return self.encode(data if number is None else number, at, problems)
 
-    def fits(self, data: Any) -> bool:
-        """Tell whether it is an integer, however it is spelt."""
+    def accepts(self, data: Any) -> bool:
         return whole(data) is not None
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
-        """Return the schema of an integer."""
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         return {"type": "integer"}
 
-    def owns(self, value: Any) -> bool:
-        """Tell whether it is an int and no bool."""
+    def holds(self, value: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -126,11 +116,10 @@ class Float(Shape):
     """A finite float; an int will do."""
 
     label = "a number"
-    tokens = frozenset({"integer", "number"})
+    json_types = frozenset({"integer", "number"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the float."""
-        if not self.owns(value):
+        if type(value) is not float and not self.holds(value):
             return self.expected(at, problems)
         try:
             number = float(value)
@@ -142,23 +131,23 @@ class Float(Shape):
 
     decode = encode
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
-        """Return the schema of a number."""
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         return {"type": "number"}
 
-    def owns(self, value: Any) -> bool:
-        """Tell whether it is a number and no bool."""
-        return isinstance(value, int | float) and not isinstance(value, bool)
+    def holds(self, value: Any) -> bool:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 class String(Shape):
     """A str that UTF-8 can carry."""
 
     label = "a string"
-    tokens = frozenset({"string"})
+    json_types = frozenset({"string"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the str; a member of a StrEnum becomes a plain one."""
+        if type(value) is str and value.isascii():
+            return value
         if not isinstance(value, str):
             return self.expected(at, problems)
         if has_surrogate(value):
@@ -167,12 +156,10 @@ class String(Shape):
 
     decode = encode
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
-        """Return the schema of a string."""
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         return {"type": "string"}
 
-    def owns(self, value: Any) -> bool:
-        """Tell whether it is a str."""
+    def holds(self, value: Any) -> bool:
         return isinstance(value, str)
 
 
@@ -189,7 +176,7 @@ class Formatted(Shape):
         open_format: whether any plain text might be of this format, so that nothing beside it in a union can be told.
     """
 
-    tokens = frozenset({"string"})
+    json_types = frozenset({"string"})
 
     def __init__(
         self,
@@ -211,8 +198,7 @@ class Formatted(Shape):
         self._keywords = {"pattern": f"^{pattern}$", **keywords}
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the value as text."""
-        if not self.owns(value):
+        if not self.holds(value):
             return self.expected(at, problems)
         try:
             text = self._to_text(value)
@@ -223,7 +209,6 @@ class Formatted(Shape):
         return problems.add(at, f"{self.label} that cannot be written as JSON")
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Read the value from text."""
         if isinstance(data, str) and self._pattern.fullmatch(data):
             try:
                 return self._from_text(data)
@@ -231,12 +216,10 @@ class Formatted(Shape):
                 pass
         return self.expected(at, problems)
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
-        """Return the schema of the format."""
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         return {"type": "string", **self._keywords}
 
-    def owns(self, value: Any) -> bool:
-        """Tell whether it is of exactly this type."""
+    def holds(self, value: Any) -> bool:
         return type(value) is self.type
 
 
@@ -275,16 +258,6 @@ _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _BASE64 = r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 
 
-def _write_decimal(value: Decimal) -> str:
-    if not value.is_finite():
-        raise ValueError("not finite")
-    return str(value)
-
-
-def _write_bytes(value: bytes) -> str:
-    return base64.b64encode(value).decode("ascii")
-
-
 SCALARS: dict[Any, Shape] = {
     type(None): Null(),
     bool: Boolean(),
@@ -304,14 +277,12 @@ SCALARS: dict[Any, Shape] = {
     timedelta: Formatted(
         timedelta, "a duration (ISO 8601)", _write, _iso_reader(timedelta), _DURATION, {"format": "duration"}
     ),
-    Decimal: Formatted(
-        Decimal, "a decimal number as a string", _write_decimal, Decimal, _DECIMAL, {"format": "decimal"}
-    ),
+    Decimal: Formatted(Decimal, "a decimal number as a string", str, Decimal, _DECIMAL, {"format": "decimal"}),
     UUID: Formatted(UUID, "a UUID", str, UUID, _UUID, {"format": "uuid"}),
     bytes: Formatted(
         bytes,
         "bytes in base64",
-        _write_bytes,
+        lambda value: base64.b64encode(value).decode("ascii"),
         base64.b64decode,
         _BASE64,
         {"contentEncoding": "base64"},

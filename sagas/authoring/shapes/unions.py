@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagas.authoring.shapes.base import Definitions, Path, Problems, Shape, token_of
+from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, json_type_of
 from sagas.authoring.shapes.scalars import Float
 
 
@@ -17,49 +17,45 @@ class Union(Shape):
 
     def __init__(self, members: list[Shape]) -> None:
         self.members = members
-        self.tokens = frozenset(token for member in members for token in member.tokens)
+        self.json_types = frozenset(kind for member in members for kind in member.json_types)
         self.hashable = all(member.hashable for member in members)
         self.label = " or ".join(member.label for member in members)
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Encode as the member whose type the value has."""
-        return self._first([m for m in self.members if m.owns(value)], "encode", value, at, problems)
+        return self._first([m for m in self.members if m.holds(value)], "encode", value, at, problems)
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Decode as the first member that fits; ``1.0`` as a float if it may be one."""
-        fitting = [member for member in self.members if member.fits(data)]
+        """Decode as the first member that accepts it; ``1.0`` as a float if it may be one."""
+        fitting = [member for member in self.members if member.accepts(data)]
         if isinstance(data, float):
             fitting.sort(key=lambda member: not isinstance(member, Float))
-        near = [member for member in self.members if token_of(data) in member.tokens]
-        # one member of that kind alone: it knows best what is wrong
-        return self._first(fitting or (near if len(near) == 1 else []), "decode", data, at, problems)
+        if not fitting:
+            kind = json_type_of(data)
+            near = [member for member in self.members if kind in member.json_types]
+            fitting = near if len(near) == 1 else []  # one member of that kind alone: it knows best what is wrong
+        return self._first(fitting, "decode", data, at, problems)
 
-    def schema(self, definitions: Definitions) -> dict[str, Any]:
-        """Return the schema of any of them."""
+    def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         return {"anyOf": [member.schema(definitions) for member in self.members]}
 
-    def owns(self, value: Any) -> bool:
-        """Tell whether a member owns it."""
-        return any(member.owns(value) for member in self.members)
+    def holds(self, value: Any) -> bool:
+        return any(member.holds(value) for member in self.members)
 
-    def fits(self, data: Any) -> bool:
-        """Tell whether it fits a member."""
-        return any(member.fits(data) for member in self.members)
+    def accepts(self, data: Any) -> bool:
+        return any(member.accepts(data) for member in self.members)
 
     def _first(self, candidates: list[Shape], method: str, value: Any, at: Path, problems: Problems) -> Any:
         if len(candidates) == 1:
             return getattr(candidates[0], method)(value, at, problems)
         key = (id(self), id(value), method)
         if key not in problems.tried:
-            problems.tried[key] = (value, *self._try(candidates, method, value, at, problems))
+            outcome = (value, False, None)
+            for candidate in candidates:
+                trial = Problems(problems.tried)
+                result = getattr(candidate, method)(value, at, trial)
+                if not trial:
+                    outcome = (value, True, result)
+                    break
+            problems.tried[key] = outcome
         _, found, result = problems.tried[key]
         return result if found else self.expected(at, problems)
-
-    @staticmethod
-    def _try(candidates: list[Shape], method: str, value: Any, at: Path, problems: Problems) -> tuple[bool, Any]:
-        for candidate in candidates:
-            trial = Problems(problems.tried)
-            result = getattr(candidate, method)(value, at, trial)
-            if not trial:
-                return True, result
-        return False, None

@@ -57,13 +57,13 @@ def test_a_failed_read_is_never_ambiguous(api: StubApi, client: SagaClient) -> N
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'"text"', b"[]", b'{"error": "text"}', b'{"message": "Forbidden"}'])
-def test_somebody_elses_error(api: StubApi, client: SagaClient, body: bytes) -> None:
+def test_an_error_that_is_not_the_apis(api: StubApi, client: SagaClient, body: bytes) -> None:
     api.will(403, body)
     with pytest.raises(SagaError, match="403"):
         client.show("create-zip", SAGA_ID)
 
 
-def test_somebody_elses_answer(api: StubApi, client: SagaClient) -> None:
+def test_an_answer_that_is_not_the_apis(api: StubApi, client: SagaClient) -> None:
     api.will(200, b"<html>welcome</html>")
     with pytest.raises(SagaError, match="not the URL of a saga API"):
         client.show("create-zip", SAGA_ID)

@@ -9,7 +9,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from sagas.client.places import stack_places
+from sagas.client.endpoints import endpoints_from_stack
 from sagas.errors import SagaError
 
 API = {
@@ -70,10 +70,10 @@ def test_finds_parts_also_in_nested_stacks(stubbed: StubbedSession) -> None:
     stubbed.will_hold("shop", API, {"Api": "abc", "Stage": "v1", "Nested": "arn:nested", "Gone": "https://gone"})
     inner = {"Take": "https://take", "Dead": "https://dead", "Watch": "shop-Supervisor", "Other": "https://other"}
     stubbed.will_hold("arn:nested", QUEUES, inner)
-    places = stack_places(cast("boto3.Session", stubbed), "shop")
-    assert places.api_url == "https://abc.execute-api.eu-central-1.amazonaws.com/v1"
-    assert (places.queues, places.dead_letter_queues) == ({"pay": {"take": "https://take"}}, {"pay": "https://dead"})
-    assert (places.region, places.endpoint_url, places.supervisor) == ("eu-central-1", None, "shop-Supervisor")
+    found = endpoints_from_stack(cast("boto3.Session", stubbed), "shop")
+    assert found.api_url == "https://abc.execute-api.eu-central-1.amazonaws.com/v1"
+    assert (found.queues, found.dead_letter_queues) == ({"pay": {"take": "https://take"}}, {"pay": "https://dead"})
+    assert (found.region, found.endpoint_url, found.supervisor) == ("eu-central-1", None, "shop-Supervisor")
 
 
 @pytest.mark.parametrize(
@@ -95,17 +95,17 @@ def test_at_an_emulator_the_api_is_there_too(
     stub = StubbedSession(session)
     with stub.stubber:
         stub.will_hold("shop", {"Api": API["Api"], "Stage": API["Stage"]}, {"Api": "abc", "Stage": "v1"})
-        assert stack_places(cast("boto3.Session", stub), "shop").api_url == api_url
+        assert endpoints_from_stack(cast("boto3.Session", stub), "shop").api_url == api_url
 
 
 def test_a_stack_of_something_else(stubbed: StubbedSession) -> None:
     stubbed.will_hold("other", {"Other": QUEUES["Other"]}, {"Other": "https://other"})
     with pytest.raises(SagaError, match="the stack other holds no saga service"):
-        stack_places(cast("boto3.Session", stubbed), "other")
+        endpoints_from_stack(cast("boto3.Session", stubbed), "other")
 
 
 def test_no_such_stack(stubbed: StubbedSession) -> None:
     message = "Stack with id nope does not exist"
     stubbed.stubber.add_client_error("list_stack_resources", "ValidationError", message)
     with pytest.raises(SagaError, match=message):
-        stack_places(cast("boto3.Session", stubbed), "nope")
+        endpoints_from_stack(cast("boto3.Session", stubbed), "nope")

@@ -13,7 +13,7 @@ from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 from botocore.stub import Stubber
 
 from sagas import SagaClient
-from sagas.client.places import Places
+from sagas.client.endpoints import ServiceEndpoints
 from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.errors import InvalidRequest, NotFound, SagaError, Unavailable
 
@@ -83,7 +83,7 @@ def test_a_sweep_that_gets_nowhere_ends(stubber: Any, supervisor: Supervisor) ->
         supervisor.sweep("zip", dry_run=False, force=False)
 
 
-def test_whoever_may_not_call_it_is_told_what_it_takes(stubber: Any, supervisor: Supervisor) -> None:
+def test_a_caller_that_may_not_call_it_is_told_what_it_takes(stubber: Any, supervisor: Supervisor) -> None:
     message = "User: arn:aws:iam::1:user/ann is not authorized to perform: lambda:InvokeFunction"
     stubber.add_client_error("invoke", "AccessDeniedException", message, 403)
     with pytest.raises(SagaError, match=rf"takes lambda:InvokeFunction on {NAME}: {message}") as caught:
@@ -143,7 +143,7 @@ def test_it_is_called_once_and_waited_for(session: boto3.Session) -> None:
 
 
 def test_a_client_that_knows_the_api_only(session: boto3.Session) -> None:
-    client = SagaClient("https://127.0.0.1/v1", session=session, places=Places("https://127.0.0.1/v1"))
+    client = SagaClient("https://127.0.0.1/v1", session=session, endpoints=ServiceEndpoints("https://127.0.0.1/v1"))
     for call in (client.recover, lambda: client.sweep("zip")):
         with pytest.raises(SagaError, match="does not know the supervisor"):
             call()

@@ -7,7 +7,7 @@ from typing import Any
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Decision
+from sagas.core.commands import Decision, Send, Then
 from sagas.core.plan import Plan, StepPlan
 from sagas.core.states import Lease, SagaState, SagaStatus, StepState, StepStatus
 
@@ -71,3 +71,8 @@ def after(state: SagaState, *facts: ev.Event, by: Plan | None = None, now: float
         assert decision.state is not state, f"{fact} changed nothing"
         state = decision.state
     return state
+
+
+def commands(decision: Decision) -> tuple[Then | Send, ...]:
+    """What follows from a decision, the message first."""
+    return tuple(command for command in (decision.send, decision.then) if command is not None)

@@ -11,7 +11,7 @@ from sagas.core.automaton import decide
 from sagas.core.commands import Decision, Die, Discard, Postpone, Run, Send, Write
 from sagas.core.plan import Plan
 from sagas.core.states import SagaState, SagaStatus, StepStatus
-from tests.unit.core.making import BOOM, NOW
+from tests.unit.core.making import BOOM, NOW, commands
 from tests.unit.core.world import (
     EXPIRED,
     EXPIRED_LONG_AGO,
@@ -107,7 +107,7 @@ class Moves:
         decision = self._decide(world, event)
         if decision.state is world.control:
             return None
-        (write,) = decision.commands
+        (write,) = commands(decision)
         assert isinstance(write, Write)
         actor = Actor("put", decision.state, fact=write.fact)
         return world._replace(control=decision.state, operator=actor)
@@ -123,18 +123,18 @@ class Moves:
             self._check_claim(world.control, message, decision)
             after = self._received(world.take(message), number, message, decision)
             if after is not None:
-                yield f"{number} receives {tuple(message)}: {decision.commands}", after
+                yield f"{number} receives {tuple(message)}: {commands(decision)}", after
 
     def _check_claim(self, state: SagaState, message: Message, decision: Decision) -> None:
         """The store claims by a condition, without asking the automaton: both must agree."""
-        runs = any(isinstance(command, Run) for command in decision.commands)
+        runs = any(isinstance(command, Run) for command in commands(decision))
         plan = self.plan.steps[message.step]
         here = plan.has_undo if message.undo else not plan.code_missing
         if runs is not (here and _claimable(state, message)):
-            raise Violation(f"I7: the automaton says {decision.commands}, the store's condition says otherwise")
+            raise Violation(f"I7: the automaton says {commands(decision)}, the store's condition says otherwise")
 
     def _received(self, world: World, number: int, message: Message, decision: Decision) -> World | None:
-        for command in decision.commands:
+        for command in commands(decision):
             match command:
                 case Run(index, undo):
                     return self._claimed(world, number, message, decision.state, index, undo)
@@ -308,7 +308,7 @@ class Moves:
         return world._replace(ghost=ghost)
 
     def _follow(self, world: World, number: int, actor: Actor, decision: Decision) -> World:
-        for command in decision.commands:
+        for command in commands(decision):
             if isinstance(command, Write):
                 following = actor._replace(doing="put", held=world.control, fact=command.fact)
                 return world.with_actor(number, following)
@@ -353,7 +353,7 @@ def _addressed(actor: Actor) -> ev.Fact:
 def _ends(before: SagaState, decision: Decision) -> bool:
     after = decision.state
     stops = after.over or after.status is SagaStatus.DEAD_LETTERED
-    writes = any(isinstance(command, Write) for command in decision.commands)
+    writes = any(isinstance(command, Write) for command in commands(decision))
     return stops and after.status is not before.status and not writes
 
 

@@ -148,12 +148,12 @@ _NEXT_UNDO = rules.next_undo
 
 def _any_message_revives(state: SagaState, event: ev.MessageArrived) -> Decision:
     claimed = replace(state, lease=event.lease, token=state.token + 1)
-    return Decision(claimed, (Write(ev.Redriven()),))
+    return Decision(claimed, Write(ev.Redriven()))
 
 
 def _takes_over_without_a_trace(plan: Plan, state: SagaState, lease: Lease, now: float) -> Decision:
     after = replace(state, lease=lease, token=state.token + 1, dispatch=state.dispatch + 1)
-    return Decision(after, (Write(rules.takeover_fact(plan, after, now)),))
+    return Decision(after, Write(rules.takeover_fact(plan, after, now)))
 
 
 def _counts_no_attempt(state: SagaState) -> Decision:

@@ -17,7 +17,7 @@ from sagas.core.commands import Decision, Refuse, Run, Write
 from sagas.core.plan import Plan, StepPlan
 from sagas.core.rules import needs_attention, next_fact
 from sagas.core.states import OVER, DeadLetter, Lease, SagaState, SagaStatus, StepState, StepStatus
-from tests.unit.core.making import BOOM, NOW, S, T
+from tests.unit.core.making import BOOM, NOW, S, T, commands
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
 SETTINGS = settings(max_examples=200, deadline=None, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
@@ -170,8 +170,8 @@ def check(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decision
     assert after.status is state.status or after.status in row.targets
     _check_numbers(state, after, event)
     if isinstance(event, ev.Fact) and after is state:
-        assert not decision.commands
-    if any(isinstance(command, Refuse) for command in decision.commands):
+        assert not commands(decision)
+    if any(isinstance(command, Refuse) for command in commands(decision)):
         assert after is state
     if state.over and after is not state:
         assert isinstance(event, OPERATORS)
@@ -190,10 +190,10 @@ def _check_numbers(state: SagaState, after: SagaState, event: ev.Event) -> None:
 
 def _check_backward(state: SagaState, decision: Decision, event: ev.Event) -> None:
     back = state.undoing or state.over
-    runs = [command for command in decision.commands if isinstance(command, Run)]
+    runs = [command for command in commands(decision) if isinstance(command, Run)]
     assert not (back and any(not run.undo for run in runs))
     assert not (back and decision.state.status in (S.PENDING, S.RUNNING))
-    for command in decision.commands:
+    for command in commands(decision):
         if back and isinstance(command, Write):
             assert not isinstance(command.fact, ev.StepLost | ev.StepDeadLettered | ev.SagaFailed)
     for was, is_ in zip(state.steps, decision.state.steps, strict=True):
@@ -226,7 +226,7 @@ def test_any_events_in_any_order_and_number(
             before, decision = state, check(plan, state, chosen, now)
             state = decision.state
             turned = turned or before.undoing or before.over
-            assert not turned or not any(isinstance(c, Run) and not c.undo for c in decision.commands)
+            assert not turned or not any(isinstance(c, Run) and not c.undo for c in commands(decision))
             if isinstance(chosen, ev.StepCompleted) and state is not before:
                 assert (chosen.index, chosen.attempt) not in completed, "a step is committed twice"
                 completed.add((chosen.index, chosen.attempt))
@@ -288,7 +288,7 @@ def test_what_whoever_turns_up_is_told_to_write_fits(given_: tuple[Plan, SagaSta
     asked = (ev.RetryAsked(mine), ev.CompensateAsked(mine), ev.ResolveAsked(mine, "seen", "none"))
     for event in (message, ev.StallNoticed(mine), *asked):
         decision = decide(plan, state, event, NOW)
-        for command in decision.commands:
+        for command in commands(decision):
             if isinstance(command, Write):
                 written = decide(plan, decision.state, command.fact, NOW)
                 assert written.state is not decision.state, f"{event} has {command.fact} written, which does not fit"
@@ -324,7 +324,7 @@ def _obey(plan: Plan, decision: Decision, now: float, data: st.DataObject) -> Sa
     """Write what is to be written, fail or complete what is to be run, until the lease is free."""
     while decision.state.lease is not None:
         state = decision.state
-        command = next(c for c in decision.commands if isinstance(c, Run | Write))
+        command = next(c for c in commands(decision) if isinstance(c, Run | Write))
         fact = command.fact if isinstance(command, Write) else _outcome(command, data)
         decision = decide(plan, state, fact, now)
         assert decision.state is not state

@@ -21,7 +21,7 @@ _OF_AWS = re.compile(r"\.(amazonaws\.com|amazonaws\.com\.cn|api\.aws|api\.amazon
 
 
 @dataclass(slots=True)
-class Places:
+class ServiceEndpoints:
     """Where the parts of a service are.
 
     Args:
@@ -41,7 +41,7 @@ class Places:
     supervisor: str = ""
 
 
-def local_places(directory: Path) -> Places:
+def endpoints_from_file(directory: Path) -> ServiceEndpoints:
     """Read ``.sagas/local.json``.
 
     Raises:
@@ -51,14 +51,14 @@ def local_places(directory: Path) -> Places:
     try:
         data: dict[str, Any] = json.loads(path.read_text())
         names = ("api_url", "region", "endpoint_url", "queues", "dead_letter_queues", "supervisor")
-        return Places(**{name: data[name] for name in names})
+        return ServiceEndpoints(**{name: data[name] for name in names})
     except FileNotFoundError:
         raise SagaError("no local stack is running here; `sagas local up` starts one") from None
     except (ValueError, TypeError, KeyError) as error:
         raise SagaError(f"{path} cannot be read: {error!r}") from error
 
 
-def stack_places(session: boto3.Session, stack_name: str) -> Places:
+def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndpoints:
     """Find the parts of a service by the templates of its stack and of the stacks nested in it.
 
     Args:
@@ -70,14 +70,14 @@ def stack_places(session: boto3.Session, stack_name: str) -> Places:
         Unavailable: CloudFormation is out of reach.
     """
     cloudformation = connect(session, "cloudformation")
-    places = Places(region=cloudformation.meta.region_name)
+    endpoints = ServiceEndpoints(region=cloudformation.meta.region_name)
     base = _api_base(cloudformation.meta.endpoint_url, cloudformation.meta.region_name)
     with translated("CloudFormation"):
         for stack in _stacks(cloudformation, stack_name):
-            _enter_all(places, stack, base)
-    if not places.api_url:
+            _enter_all(endpoints, stack, base)
+    if not endpoints.api_url:
         raise SagaError(f"the stack {stack_name} holds no saga service")
-    return places
+    return endpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def _exists(summary: Mapping[str, Any]) -> bool:
     return bool(summary.get("PhysicalResourceId")) and summary["ResourceStatus"] != "DELETE_COMPLETE"
 
 
-def _enter_all(places: Places, stack: _Stack, base: str) -> None:
+def _enter_all(endpoints: ServiceEndpoints, stack: _Stack, base: str) -> None:
     for logical_id, resource in stack.resources.items():
         names = resource.get("Metadata", {}).get(_METADATA_KEY, {})
         physical_id = stack.physical_ids.get(logical_id)
@@ -113,14 +113,15 @@ def _enter_all(places: Places, stack: _Stack, base: str) -> None:
         match names.get("part"):
             case "queue":
                 # Several steps may share a queue.
-                places.queues.setdefault(names["saga"], {}).update(dict.fromkeys(names["step"].split(","), physical_id))
+                queues = endpoints.queues.setdefault(names["saga"], {})
+                queues.update(dict.fromkeys(names["step"].split(","), physical_id))
             case "dead_letter_queue":
-                places.dead_letter_queues[names["saga"]] = physical_id
+                endpoints.dead_letter_queues[names["saga"]] = physical_id
             case "supervisor":
-                places.supervisor = physical_id
+                endpoints.supervisor = physical_id
             case "api":
                 stage = _stage_of(stack.resources.values(), logical_id)
-                places.api_url = f"{base.format(api=physical_id)}/{stage}{names.get('path', '')}"
+                endpoints.api_url = f"{base.format(api=physical_id)}/{stage}{names.get('path', '')}"
             case _:
                 pass
 

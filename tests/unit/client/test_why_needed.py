@@ -11,8 +11,7 @@ import pytest
 from moto import mock_aws
 
 from sagas.client import AuditEntry, SagaView
-from sagas.client.dead_letters import DeadLetter, DeadLetterQueue
-from sagas.client.staleness import Judge
+from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, why_needed
 from sagas.errors import NotFound, Unavailable
 from tests.unit.client.stub import BEGAN, a_saga
 
@@ -48,7 +47,7 @@ def _dead(dispatch: int, hops: int = 0) -> dict[str, Any]:
 
 
 def _why(sagas: Sagas, letter: DeadLetter | None = None) -> str:
-    return Judge(sagas).why_needed(letter or _letter())
+    return why_needed(sagas, letter or _letter())
 
 
 @pytest.mark.parametrize("status", OVER)
@@ -84,7 +83,7 @@ def test_one_whose_code_is_gone_stays() -> None:
     assert _why(Sagas({"one": [a_saga("DEAD_LETTERED")]}, {"one": [_dead(2), gone]})) == "the saga waits for you"
 
 
-def test_one_of_a_saga_that_somebody_settled_goes() -> None:
+def test_one_of_a_saga_that_an_operator_settled_goes() -> None:
     settled = a_saga("DEAD_LETTERED", resolution={"by": "ann", "at": BEGAN, "note": "done by hand", "action": ""})
     assert _why(Sagas({"one": [settled]}, {"one": [_dead(3)]})) == ""
 

@@ -1,0 +1,171 @@
+"""The one way a saga moves on: arrive, decide, claim, run, journal, commit, send.
+
+Workers, the supervisor, operators' calls and the in-process run all come through here. An arrival is decided by the
+automaton; what it decides is carried out in one order, which ``docs/protocol.md`` explains and numbers:
+
+1.  *claim*: one conditional update takes the lease (rules 1, 6);
+2.  *run*: the step's code, or its undo; only for a message whose claim held;
+3.  *journal*, then *commit*: one open slot at a time (rules 2, 3, 12), until no fact follows;
+4.  *send*: the message that follows, or keep the one at hand if it is the current one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sagas.core import events as ev
+from sagas.core.automaton import decide
+from sagas.core.commands import Refuse, Send, Then, Write
+from sagas.core.plan import Plan
+from sagas.core.states import DeadLetter, Lease, SagaState
+from sagas.engine.attempt import Attempt, AttemptServices, Invocation, lease_for
+from sagas.engine.committer import Committed, EntryContext
+from sagas.engine.late_commits import pending_fact
+from sagas.engine.ports import MessageSender
+from sagas.engine.registry import Registry, SagaType, plan_for
+from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
+from sagas.messaging.message import Message
+
+_LEASE = 30.0
+"""Seconds for which a saga is held while nothing but the journal is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """What an arrival led to.
+
+    Args:
+        state: the saga afterwards.
+        then: what is left to do: postpone or drop the message at hand, let it die, or run (a claim was refused that
+            would hold now).
+        keep_until: the message at hand is the saga's current one, due at that time (epoch seconds).
+        beaten: another worker, the supervisor or an operator was faster: look again.
+        adopted: what was committed first is what a predecessor had left in the journal.
+    """
+
+    state: SagaState
+    then: Then | None = None
+    keep_until: float | None = None
+    beaten: bool = False
+    adopted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Advancer:
+    """Advances sagas.
+
+    Args:
+        services: store, committer, clock.
+        registry: the saga types.
+        sender: the queues.
+        attempt: what claims and runs a message's code.
+    """
+
+    services: AttemptServices
+    registry: Registry
+    sender: MessageSender
+    attempt: Callable[[AttemptServices, SagaType, Message, Invocation], Attempt]
+
+    def message(self, message: Message, invocation: Invocation) -> Advanced:
+        """Advance the saga that a message is for: run its code, or find out why not.
+
+        Raises:
+            NotFound: no such saga type or saga: the message belongs into the dead-letter queue.
+            InvalidRequest: the message does not fit its saga: likewise.
+            Fenced: the lease was taken over meanwhile.
+            NotCommitted: the code ran, but its outcome could not be committed.
+            Unavailable: the store or a queue is out of reach: the message must come back.
+        """
+        saga_type, services = self.registry.get(message.saga), self.services
+        dying = DeadLetter(message.dispatch, message.hops, message.message_id)
+        if message.pending_commit is not None:
+            state = services.control.get(message.saga_id)
+            fact = pending_fact(state, message, message.pending_commit) if state else None
+            if state is not None and fact is not None:
+                pending = message.pending_commit
+                context = EntryContext(pending.payload, pending.details, trace_id=pending.trace_id, message=dying)
+                return self._follow(services.committer.commit(self.plan(state), state, fact, context), message)
+        if saga_type.has_code(message.step, undo=message.undo):
+            committed = self.attempt(services, saga_type, message, invocation).run()
+            if committed is not None:
+                return self._follow(committed, message)
+        state = services.control.get(message.saga_id)
+        if state is None:
+            raise NotFound(f"there is no saga {message.saga_id}")
+        _check_position(message, state)
+        lease = lease_for(saga_type, services.clock, invocation.deadline)
+        arrival = ev.MessageArrived(
+            message.index, message.undo, message.dispatch, message.hops, message.message_id, lease, message.sent_at
+        )
+        return self.advance(state, arrival, EntryContext(trace_id=invocation.trace_id, message=dying), message)
+
+    def advance(
+        self, state: SagaState, arrival: ev.Arrival, context: EntryContext, message: Message | None = None
+    ) -> Advanced:
+        """Do what an arrival asks for and needs no code of the saga's.
+
+        Args:
+            state: the saga, by a consistent read.
+            arrival: who turned up: a message, the supervisor, an operator.
+            context: what entries are to say of it.
+            message: the message at hand, if it is one.
+
+        Raises:
+            Conflict: the saga's state does not allow what an operator asks for.
+            Fenced: the lease was taken over meanwhile.
+            Unavailable: a table or queue is out of reach.
+        """
+        plan, clock = self.plan(state), self.services.clock
+        decision = decide(plan, state, arrival, clock.now())
+        match decision.then:
+            case Refuse(reason):
+                raise Conflict(reason)
+            case Write(fact):
+                if not self.services.control.claim(state, decision.state, plan.stale_after):
+                    return Advanced(state, beaten=True)
+                committed = self.services.committer.commit(plan, decision.state, fact, context)
+                return self._follow(committed, message)
+            case _:
+                if decision.send is not None:
+                    self._send(state, decision.send)
+                return Advanced(state, decision.then)
+
+    def plan(self, state: SagaState) -> Plan:
+        """Return the saga's plan.
+
+        Raises:
+            NotFound: its type is not deployed here.
+        """
+        return plan_for(self.registry.get(state.saga).definition, (step.name for step in state.steps))
+
+    def lease(self) -> Lease:
+        """Return a fresh lease for work without the saga's code."""
+        until = round(self.services.clock.now() + _LEASE, 3)
+        return Lease(self.services.clock.new_owner(), until, until)
+
+    def _follow(self, committed: Committed, message: Message | None) -> Advanced:
+        """Send what follows a commit, unless it is the message at hand: a retry is the same message again (rule 8)."""
+        send, keep_until = committed.send, None
+        if send is not None and message is not None and send.dispatch == message.dispatch:
+            keep_until = send.not_before
+        elif send is not None:
+            self._send(committed.state, send)
+        return Advanced(committed.state, None, keep_until, adopted=committed.adopted)
+
+    def _send(self, state: SagaState, send: Send) -> None:
+        name = state.steps[send.index].name
+        message = Message(
+            state.saga_id, state.saga, name, send.index, send.undo, send.dispatch, correlation_id=state.correlation_id
+        )
+        self.sender.send(message, send.not_before - self.services.clock.now())
+
+
+def _check_position(message: Message, state: SagaState) -> None:
+    """Refuse a message that names a step of the type which is not the saga's step at that position."""
+    names = [step.name for step in state.steps]
+    if message.index >= len(names) or names[message.index] != message.step:
+        raise InvalidRequest("the message does not fit its saga", [Problem("$.index", "is not this step's position")])
+    current = message.dispatch == state.dispatch and not state.over
+    if current and message.index != min(state.cursor, len(names) - 1):
+        raise InvalidRequest("the message does not fit its saga", [Problem("$.index", "is not the current step's")])

@@ -1,0 +1,67 @@
+"""An exception as a fact: what a failed attempt leaves in the journal, and when the next one is due."""
+
+from __future__ import annotations
+
+import math
+import traceback
+from typing import Any
+
+from sagas.authoring.policies import Retry
+from sagas.core import events as ev
+from sagas.core.states import StepState
+from sagas.engine.clock import Clock
+from sagas.errors import Rejected
+
+_LONGEST_MESSAGE = 1_000
+_LONGEST_TRACE = 4_000
+
+
+def step_failure(
+    retry: Retry, step: StepState, index: int, error: Exception, clock: Clock
+) -> tuple[ev.StepFailed, dict[str, Any]]:
+    """Return the fact that a step raised, and what its entry keeps besides.
+
+    Args:
+        retry: its policy.
+        step: the step as it was claimed, this attempt counted.
+        index: its position.
+        error: what it raised.
+        clock: tells the time, and the chance of a jitter.
+    """
+    used = step.attempts - step.attempts_at_grant
+    permanent = retry.gives_up(error)
+    again = not permanent and used < retry.executions
+    retry_at = _retry_at(retry, used, clock) if again else 0.0
+    fact = ev.StepFailed(index, step.attempts, _failure(error), permanent, isinstance(error, Rejected), retry_at)
+    return fact, {} if again else {"stack_trace": _stack_trace(error)}
+
+
+def undo_failure(
+    retry: Retry, step: StepState, index: int, error: Exception, clock: Clock, trace_id: str
+) -> tuple[ev.CompensationAttemptFailed | ev.CompensationFailed, dict[str, Any]]:
+    """Return the fact that a step's undo raised, and what its entry keeps besides.
+
+    Args:
+        retry, step, index, error, clock: as for :func:`step_failure`.
+        trace_id: of the invocation; kept where the undo failed for good.
+    """
+    used = step.undo_attempts - step.undo_attempts_at_grant
+    if retry.gives_up(error) or used >= retry.executions:
+        details = {"stack_trace": _stack_trace(error), "attempts": step.undo_attempts, "trace_id": trace_id}
+        return ev.CompensationFailed(index, step.undo_attempts, _failure(error)), details
+    retry_at = _retry_at(retry, used, clock)
+    return ev.CompensationAttemptFailed(index, step.undo_attempts, _failure(error), retry_at), {}
+
+
+def _failure(error: Exception) -> ev.Failure:
+    return ev.Failure(type(error).__name__, str(error)[:_LONGEST_MESSAGE])
+
+
+def _stack_trace(error: Exception) -> str:
+    return "".join(traceback.format_exception(error))[-_LONGEST_TRACE:]
+
+
+def _retry_at(retry: Retry, failures: int, clock: Clock) -> float:
+    """Epoch seconds of the next attempt; never 0, which would say that there is none."""
+    at = clock.now() + retry.delay(failures, clock.chance())
+    return math.ceil(round(at * 1000, 2)) / 1000  # rounded first: a float's last bits are no millisecond

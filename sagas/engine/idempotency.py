@@ -1,0 +1,97 @@
+"""An attempt under Powertools' idempotency, whose record is the saga itself.
+
+Powertools asks a persistence layer for four things. Here they are: in progress = claim, completed = journal and commit,
+failed = the same with the error, which the stock layer does not record. What Powertools keeps in a record of its own,
+updated without condition, is here the control item and the journal, and the completion is fenced.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.idempotency import (
+    BasePersistenceLayer,
+    IdempotencyConfig,
+    idempotent_function,
+)
+from aws_lambda_powertools.utilities.idempotency.exceptions import (
+    IdempotencyAlreadyInProgressError,
+    IdempotencyItemAlreadyExistsError,
+    IdempotencyItemNotFoundError,
+    IdempotencyPersistenceLayerError,
+)
+from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
+
+from sagas.core.states import SagaState
+from sagas.engine.attempt import Attempt, AttemptServices, Invocation
+from sagas.engine.committer import Committed
+from sagas.engine.registry import SagaType
+from sagas.errors import SagaError
+from sagas.messaging.message import Message
+
+_KEY = "[saga_id, index, undo]"
+
+
+class IdempotentAttempt(Attempt, BasePersistenceLayer):
+    """An attempt that is its own persistence layer: Powertools drives claim, code and outcome."""
+
+    def __init__(
+        self, services: AttemptServices, saga_type: SagaType, message: Message, invocation: Invocation
+    ) -> None:
+        Attempt.__init__(self, services, saga_type, message, invocation)
+        BasePersistenceLayer.__init__(self)
+        self._held: SagaState | None = None
+        self._payload: str | None = None
+        self._committed: Committed | None = None
+
+    def run(self) -> Committed | None:
+        """Claim, run, journal, commit: see :meth:`Attempt.run`.
+
+        Raises:
+            SagaError: Powertools' idempotency is switched off in the environment.
+        """
+        guarded = idempotent_function(
+            self._execute,
+            data_keyword_argument="record",
+            persistence_store=self,
+            config=IdempotencyConfig(event_key_jmespath=_KEY, lambda_context=self._invocation.lambda_context),
+            key_prefix="sagas",
+        )
+        message = self._message
+        try:
+            guarded(record={"saga_id": message.saga_id, "index": message.index, "undo": message.undo})
+        except IdempotencyAlreadyInProgressError:
+            return None
+        except IdempotencyPersistenceLayerError as error:
+            raise error.__cause__ or error from error
+        except Exception:
+            if self._committed is None:
+                raise
+            # The code's own error, which is in the journal.
+        return self._committed
+
+    def _execute(self, record: dict[str, object]) -> None:
+        if self._held is None:
+            raise SagaError("no step runs without its claim: unset POWERTOOLS_IDEMPOTENCY_DISABLED")
+        self._payload = self.execute(self._held)  # not returned: Powertools would encode it once more
+
+    def _put_record(self, data_record: DataRecord) -> None:
+        self._held = self.claim()
+        if self._held is None:
+            busy = DataRecord(idempotency_key=data_record.idempotency_key, status="INPROGRESS")
+            raise IdempotencyItemAlreadyExistsError(old_data_record=busy)
+
+    def _get_record(self, idempotency_key: str) -> DataRecord:
+        raise IdempotencyItemNotFoundError
+
+    def _update_record(self, data_record: DataRecord) -> None:
+        if self._held is not None:
+            self._committed = self.complete(self._held, self._payload)
+
+    def _delete_record(self, data_record: DataRecord) -> None:
+        raise NotImplementedError("a failed attempt is recorded with its error, by delete_record")
+
+    def delete_record(self, data: dict[str, Any], exception: Exception) -> None:
+        """Record the failed attempt with its error."""
+        if self._held is not None:
+            self._committed = self.fail(self._held, exception)

@@ -1,0 +1,178 @@
+"""One saga in process: the worker that runs in Lambda, over a store in memory and a clock that skips."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sagas.authoring.codec import content_hash
+from sagas.authoring.definition import SagaDefinition, StepDefinition
+from sagas.core.states import SagaState
+from sagas.engine.advance import Advancer
+from sagas.engine.attempt import Attempt, AttemptServices, Invocation
+from sagas.engine.breaker import Breakers
+from sagas.engine.committer import Committer
+from sagas.engine.outcome import Done, Later
+from sagas.engine.ports import NullObserver
+from sagas.engine.registry import Registry, SagaType
+from sagas.engine.runner import Runner
+from sagas.engine.worker import Worker
+from sagas.messaging.message import Message
+from sagas.store.entries import Entry
+from sagas.testing.memory import MemoryBreakers, MemoryControl, MemoryJournal
+
+Failing = BaseException | type[BaseException]
+"""What an attempt raises instead of running."""
+_BEGINNING = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
+_LIFETIME = 900.0
+"""Seconds that each invocation has, as on Lambda at most."""
+
+
+class SkippingClock:
+    """Time passes only where something waits for it, and then at once; chance repeats."""
+
+    def __init__(self, saga_id: str) -> None:
+        self._now = _BEGINNING
+        self._saga_id = saga_id
+
+    def now(self) -> float:
+        """Epoch seconds, to the millisecond."""
+        return round(self._now, 3)
+
+    def sleep(self, seconds: float) -> None:
+        """Skip that long."""
+        self._now += max(0.0, seconds)
+
+    def chance(self) -> float:
+        """The middle of [0, 1)."""
+        return 0.5
+
+    def new_id(self) -> str:
+        """The id of the one saga there is."""
+        return self._saga_id
+
+    def new_owner(self) -> str:
+        """A claim's nonce: nothing but the time."""
+        return f"{round(self._now * 1000):011x}"
+
+
+class InProcessRun:
+    """One saga on its way: nothing can get lost, and messages are delivered one at a time.
+
+    Args:
+        definition: the saga type.
+        fail: what every attempt of a step or undo raises instead of running, by its name.
+        clients: what ``ctx.client(service)`` returns: by service, or a function.
+        saga_id: the saga's id.
+        request: its request, as JSON builtins.
+    """
+
+    def __init__(
+        self,
+        definition: SagaDefinition,
+        fail: Mapping[str, Failing],
+        clients: Mapping[str, Any] | Callable[[str], Any] | None,
+        saga_id: str,
+        request: Any,
+    ) -> None:
+        self.definition = definition
+        self.saga_id = saga_id
+        self._clock = SkippingClock(saga_id)
+        self._control, self._journal = MemoryControl(), MemoryJournal()
+        self._sent: list[tuple[float, Message]] = []
+        # A lease that outlasts every invocation needs no heartbeat, and one saga alone trips no breaker.
+        steps = tuple(replace(_with_failures(step, fail), circuit_breaker=None) for step in definition.steps)
+        registry = Registry.of(replace(definition, steps=steps, lock_expiry=timedelta(days=1)))
+        logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
+        breakers = Breakers(MemoryBreakers(), registry, self._clock, logger, quiet)
+        committer = Committer(self._control, self._journal, self._clock)
+        services = AttemptServices(
+            self._control, self._journal, committer, breakers, Runner(), self._clock, logger, _connecting(clients)
+        )
+        self._worker = Worker(Advancer(services, registry, self, Attempt))
+        self._start(SagaType(definition), request)
+
+    @property
+    def state(self) -> SagaState:
+        """The saga as it is."""
+        return self._control.items[self.saga_id]
+
+    @property
+    def entries(self) -> dict[int, Entry]:
+        """The saga's committed entries, by their number."""
+        return {seq: self._journal.stored[self.saga_id, seq] for seq in range(1, self.state.seq + 1)}
+
+    def send(self, message: Message, delay: float = 0.0) -> None:
+        """Keep a message for its time, as a queue does."""
+        due = self._clock.now() + max(delay, 0.0)
+        self._sent.append((due, replace(message, message_id=f"message-{message.dispatch}")))
+
+    def play(self) -> None:
+        """Deliver the saga's messages until none is left, or one has died."""
+        while self._sent:
+            due, message = self._sent.pop(0)
+            self._clock.sleep(due - self._clock.now())
+            outcome = self._worker.handle(message, Invocation(self._clock.now() + _LIFETIME))
+            if isinstance(outcome, Later):
+                self._sent.append((outcome.until, message))
+            elif not isinstance(outcome, Done):
+                return
+
+    def _start(self, saga_type: SagaType, request: Any) -> None:
+        now, definition = self._clock.now(), saga_type.definition
+        state = SagaState(
+            saga_id=self.saga_id,
+            saga=definition.name,
+            version=definition.version,
+            steps=saga_type.new_steps,
+            correlation_id=self.saga_id,
+            created_at=now,
+            updated_at=now,
+        )
+        entry = Entry(
+            saga_id=self.saga_id,
+            seq=1,
+            at=now,
+            saga=definition.name,
+            action="SagaStarted",
+            status=state.status.value,
+            token=0,
+            actor="test",
+            correlation_id=self.saga_id,
+            details={"request_hash": content_hash(request)} | saga_type.first_entry_details,
+            payload=json.dumps(request, separators=(",", ":"), ensure_ascii=False),
+        )
+        self._journal.put(entry)
+        self._control.create(state, definition.stale_after.total_seconds())
+        self.send(Message(state.saga_id, state.saga, state.steps[0].name, 0, False, state.dispatch))
+
+
+def _connecting(clients: Mapping[str, Any] | Callable[[str], Any] | None) -> Callable[[str], Any]:
+    """What ``ctx.client`` calls: never AWS by itself."""
+    if callable(clients):
+        return clients
+
+    def connect(service: str) -> Any:
+        if clients is None or service not in clients:
+            raise LookupError(f'there is no client for "{service}": pass clients={{"{service}": ...}}')
+        return clients[service]
+
+    return connect
+
+
+def _with_failures(step: StepDefinition, fail: Mapping[str, Failing]) -> StepDefinition:
+    """The step with what ``fail`` names replaced by code that raises."""
+    if step.undo is not None and step.undo.name in fail:
+        step = replace(step, undo=replace(step.undo, function=_raising(fail[step.undo.name])))
+    return replace(step, function=_raising(fail[step.name])) if step.name in fail else step
+
+
+def _raising(failing: Failing) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise failing if isinstance(failing, type) else failing.with_traceback(None)
+
+    return fail

@@ -1,0 +1,142 @@
+"""The engine's store in memory: control items, journal and breakers of one process and one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from sagas.core.breaker import BreakerState
+from sagas.core.rules import forward
+from sagas.core.states import Lease, Progress, SagaState, SagaStatus, StepState, StepStatus
+from sagas.store.entries import Entry
+from sagas.store.outcomes import CancelWon, Fenced, Refused
+
+
+class MemoryJournal:
+    """Entries, write-once; see ``sagas.store.journal.Journal``."""
+
+    def __init__(self) -> None:
+        self.stored: dict[tuple[str, int], Entry] = {}
+
+    def put(self, entry: Entry) -> Entry:
+        """Write ``entry`` into its slot, once; return what the slot holds."""
+        stored = self.stored.setdefault((entry.saga_id, entry.seq), entry)
+        return entry if stored is entry else self.occupant(entry)
+
+    def occupant(self, entry: Entry) -> Entry:
+        """Return what the slot of ``entry`` holds, if its holder may adopt it."""
+        found = self.stored[entry.saga_id, entry.seq]
+        if found.token > entry.token:
+            raise Fenced(f"entry {entry.seq} belongs to a successor")
+        return found
+
+    def entries(self, saga_id: str, seqs: Iterable[int]) -> dict[int, Entry]:
+        """Return the entries at ``seqs``."""
+        return {seq: self.stored[saga_id, seq] for seq in seqs if (saga_id, seq) in self.stored}
+
+
+class MemoryControl:
+    """Control items under the conditions of ``sagas.store.control.ControlItems``."""
+
+    def __init__(self) -> None:
+        self.items: dict[str, SagaState] = {}
+
+    def get(self, saga_id: str) -> SagaState | None:
+        """Return the saga as it is."""
+        return self.items.get(saga_id)
+
+    def create(self, state: SagaState, stale_after: float) -> bool:
+        """Create the item of a new saga; ``False`` if it exists already."""
+        return self.items.setdefault(state.saga_id, state) is state
+
+    def claim_step(
+        self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
+    ) -> SagaState | None:
+        """Lock the saga, count the attempt and mark the step running; ``None`` when the state does not allow it."""
+        state = self._claimable(saga_id, index, dispatch, now, name)
+        if state is None or not forward(state) or state.cancel_requested_at or state.recovery_exhausted:
+            return None
+        step = state.steps[index]
+        if step.status not in (StepStatus.PENDING, StepStatus.RETRYING):
+            return None
+        running = replace(step, status=StepStatus.RUNNING, attempts=step.attempts + 1)
+        return self._hold(replace(state, status=SagaStatus.RUNNING), index, running, lease)
+
+    def claim_undo(
+        self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
+    ) -> SagaState | None:
+        """Like :meth:`claim_step` for an undo."""
+        state = self._claimable(saga_id, index, dispatch, now, name)
+        if state is None or not state.undoing or state.lost_until > now:
+            return None
+        step = state.steps[index]
+        undoing = replace(step, status=StepStatus.COMPENSATING, undo_attempts=step.undo_attempts + 1)
+        return self._hold(state, index, undoing, lease)
+
+    def _claimable(self, saga_id: str, index: int, dispatch: int, now: float, name: str | None) -> SagaState | None:
+        state = self.items.get(saga_id)
+        if state is None or state.lease is not None or state.not_before > now:
+            return None
+        fits = (state.cursor, state.dispatch) == (index, dispatch) and index < len(state.steps)
+        return state if fits and name in (None, state.steps[index].name) else None
+
+    def _hold(self, state: SagaState, index: int, step: StepState, lease: Lease) -> SagaState:
+        held = replace(state.with_step(index, step), lease=lease, token=state.token + 1)
+        self.items[state.saga_id] = held
+        return held
+
+    def claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool:
+        """Take the lease as ``after`` has it, if nothing changed since ``before`` was read."""
+        found = self.items[before.saga_id]
+        if (found.token, found.seq, found.lease) != (before.token, before.seq, before.lease):
+            return False
+        self.items[before.saga_id] = after
+        return True
+
+    def commit(self, before: SagaState, after: SagaState, stale_after: float) -> None:
+        """Move the pointer.
+
+        Raises:
+            CancelWon: a cancel was accepted meanwhile and the new state does not take it into account.
+            Fenced: the lease was taken over.
+        """
+        found = self.items[before.saga_id]
+        if (found.token, found.seq) != (before.token, before.seq):
+            raise Fenced("the commit was refused")
+        minds = forward(before) and not before.cancel_requested_at and not after.undoing
+        if minds and found.cancel_requested_at:
+            raise CancelWon(found)
+        self.items[before.saga_id] = after
+
+    def finish(self, entry: Entry, before: SagaState, after: SagaState, stale_after: float, journal: Any) -> None:
+        """Write the entry that ends the saga and commit it.
+
+        Raises:
+            CancelWon, Fenced: as :meth:`commit`.
+            Refused: the slot holds a predecessor's entry, to be adopted first.
+        """
+        if journal.entries(entry.saga_id, [entry.seq]):
+            raise Refused("the slot is taken")
+        self.commit(before, after, stale_after)
+        journal.put(entry)
+
+    def extend(self, state: SagaState, expires_at: float, progress: Progress | None = None) -> bool:
+        """Leave the lease as it is: in one process none is taken away."""
+        return True
+
+    def note_progress(self, state: SagaState, progress: Progress) -> bool:
+        """Forget a progress: nobody looks while it runs."""
+        return True
+
+
+class MemoryBreakers:
+    """Circuit breakers that are never written: one saga alone trips none."""
+
+    def get(self, saga: str, step: str) -> BreakerState:
+        """Return a closed breaker."""
+        return BreakerState()
+
+    def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> bool:
+        """Forget what became of it."""
+        return True
