@@ -14,6 +14,7 @@ from sagas.core.events import Fact
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.ports import EngineObserver
+from sagas.engine.reader import readable
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
 from sagas.store.control import ControlItems
@@ -108,7 +109,7 @@ class AutoDisabler:
         cursor: str | None = None
         for _ in range(_PAGES):
             page = self.listing.by_name([name], _PAGE, cursor)
-            states = self.control.get_many(page.saga_ids).values()
+            states = readable(self.control, page.saga_ids)
             ends = [s.updated_at for s in states if s.status is SagaStatus.COMPLETED and s.updated_at >= since]
             if ends or page.cursor is None:
                 return max(ends, default=0.0)

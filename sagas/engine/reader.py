@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sagas.core.rules import forward
@@ -13,6 +14,7 @@ from sagas.engine.breaker import Breakers
 from sagas.engine.registry import Registry
 from sagas.engine.views import audit_view, saga_view, summary_view
 from sagas.errors import NotFound
+from sagas.formats import NewerFormat
 from sagas.store.control import ControlItems
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
@@ -20,6 +22,25 @@ from sagas.store.listing import Listing
 
 _ROOM = 4_000_000
 """Bytes of payloads one answer may hold: Lambda's limit is 6 MB."""
+
+
+def readable(control: ControlItems, saga_ids: list[str]) -> list[SagaState]:
+    """Return those of the sagas, in this order, that exist and that this version can read.
+
+    A newer version may be at work beside this one: what it wrote is left out of lists.
+
+    Raises:
+        Unavailable: the store is out of reach.
+    """
+    try:
+        found = control.get_many(saga_ids)
+    except NewerFormat:
+        found = dict[str, SagaState]()
+        for saga_id in saga_ids:
+            with suppress(NewerFormat):
+                state = control.get(saga_id)
+                found |= {} if state is None else {saga_id: state}
+    return [found[saga_id] for saga_id in saga_ids if saga_id in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +58,7 @@ class Reader:
 
         Raises:
             NotFound: there is no such saga of that type.
+            Unavailable: the store is out of reach, or a newer version wrote the saga.
         """
         self.registry.get(name)
         state = self.control.get(saga_id)
@@ -81,17 +103,13 @@ class Reader:
     def list(self, names: Iterable[str], status: str | None, limit: int, cursor: str | None) -> Page:
         """Return summaries, newest first. A page may be short when ``status`` filters it."""
         page = self.listing.by_name(names, limit, cursor)
-        states = self.control.get_many(page.saga_ids)
-        found = [states[saga_id] for saga_id in page.saga_ids if saga_id in states]
-        return {
-            "sagas": [summary_view(state) for state in found if status in (None, state.status.value)],
-            "cursor": page.cursor,
-        }
+        found = readable(self.control, page.saga_ids)
+        shown = [summary_view(state) for state in found if status in (None, state.status.value)]
+        return {"sagas": shown, "cursor": page.cursor}
 
     def attention(self, name: str | None, limit: int, cursor: str | None) -> Page:
         """Return summaries of sagas that need a person, longest waiting first."""
         page = self.listing.attention(limit, cursor)
-        states = self.control.get_many(page.saga_ids)
-        found = [states[saga_id] for saga_id in page.saga_ids if saga_id in states]
+        found = readable(self.control, page.saga_ids)
         shown = [summary_view(state) for state in found if name in (None, state.saga)]
         return {"sagas": [saga for saga in shown if "why" in saga], "cursor": page.cursor}
