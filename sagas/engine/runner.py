@@ -80,9 +80,7 @@ class Runner:
         code = step.code(undo=undo)
         arguments = {p.name: _argument(definition, p, payloads, context) for p in code.parameters}
         try:
-            result = code.function(self._instance(definition), **arguments)
-            if inspect.isawaitable(result):
-                result = asyncio.run(_awaited(result))
+            result = awaited(code.function(self._instance(definition), **arguments))
         except SystemExit as exit_:
             raise StepExited(f"the step called sys.exit({exit_.code!r})") from exit_
         if undo:
@@ -103,5 +101,10 @@ def _argument(
     return decode(json.loads(text), produced)
 
 
-async def _awaited(result: Any) -> Any:
-    return await result
+def awaited(result: Any) -> Any:
+    """Return what user code returned, awaited if it is to be awaited."""
+
+    async def outcome() -> Any:
+        return await result
+
+    return asyncio.run(outcome()) if inspect.isawaitable(result) else result

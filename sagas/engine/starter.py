@@ -24,7 +24,7 @@ from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 
 _SURELY_SENT = 4.0
-"""Seconds after which a saga that nobody claimed may lack its first message. A second one does no harm."""
+"""Seconds after which an unclaimed saga may lack its first message. A second one does no harm."""
 
 
 class Disabled(Unavailable):

@@ -48,19 +48,18 @@ def error(
     return answer(status, body, headers)
 
 
-def _details(exception: SagaError) -> list[ProblemView] | None:
-    if not isinstance(exception, InvalidRequest):
-        return None
-    problems = exception.problems or (Problem("$", str(exception)),)
-    return [{"path": problem.path, "message": problem.message} for problem in problems]
-
-
 def answer_error(exception: SagaError) -> Response[str]:
     """Return the answer to an error of the library."""
+    details: list[ProblemView] | None = None
+    headers: dict[str, str] | None = None
+    if isinstance(exception, InvalidRequest):
+        problems = exception.problems or (Problem("$", str(exception)),)
+        details = [{"path": problem.path, "message": problem.message} for problem in problems]
+    if isinstance(exception, Unavailable):
+        headers = {"Retry-After": f"{max(1, round(exception.retry_after))}"}
     for kind, status, code in _CODES:
         if isinstance(exception, kind):
-            headers = {"Retry-After": f"{max(1, round(getattr(exception, 'retry_after', 0)))}"}
-            return error(status, code, str(exception), _details(exception), headers if status == 503 else None)
+            return error(status, code, str(exception), details, headers)
     return answer_unexpected(exception)
 
 
