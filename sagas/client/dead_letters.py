@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sagas.client.aws import code_of, translated
+from sagas.aws import code_of, translated
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.answers import AuditEntry, SagaView

@@ -11,7 +11,7 @@ from typing import Any
 
 import boto3
 
-from sagas.client.aws import connect, translated
+from sagas.aws import CALLER, connect, translated
 from sagas.errors import SagaError
 
 _METADATA_KEY = "sagas"
@@ -69,7 +69,7 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
         SagaError: there is no such stack, it holds no service, or the caller may not read it.
         Unavailable: CloudFormation is out of reach.
     """
-    cloudformation = connect(session, "cloudformation")
+    cloudformation = connect("cloudformation", CALLER, session=session)
     endpoints = ServiceEndpoints(region=cloudformation.meta.region_name)
     base = _api_base(cloudformation.meta.endpoint_url, cloudformation.meta.region_name)
     with translated("CloudFormation"):

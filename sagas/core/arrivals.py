@@ -97,35 +97,25 @@ def _deadly_arrived(state: SagaState, fact: ev.StepDeadLettered, event: ev.Messa
 
 def _work_arrived(state: SagaState, event: ev.MessageArrived, now: float) -> Decision:
     current = send_current(state)
+    step = state.current
     if event.dispatch != state.dispatch:
-        if _never_claimed(state):
+        claimed = step is None or (
+            step.undo_attempts > step.undo_attempts_at_grant
+            if state.undoing
+            else step.attempts > step.attempts_at_grant
+        )
+        if not claimed:  # then the current message may be missing
             return Decision(state, Discard("the step is done; its successor was sent again"), current)
         return Decision(state, Discard("a newer message is the saga's current one"))
     if current.not_before > now:
         return Decision(state, Postpone(current.not_before))
-    return _run(_claimed(state, event.lease))
-
-
-def _never_claimed(state: SagaState) -> bool:
-    """Whether the current message was never claimed, so that it may be missing."""
-    step = state.current
-    if step is None:
-        return False
+    held, index = _claimed(state, event.lease), state.cursor
+    ready = held.steps[index]
     if state.undoing:
-        return step.undo_attempts == step.undo_attempts_at_grant
-    return step.attempts == step.attempts_at_grant
-
-
-def _run(state: SagaState) -> Decision:
-    """Count the attempt and have it run."""
-    index = state.cursor
-    step = state.steps[index]
-    if state.undoing:
-        busy = replace(step, status=StepStatus.COMPENSATING, undo_attempts=step.undo_attempts + 1)
-        return Decision(state.with_step(index, busy), Run(index, True, busy.undo_attempts))
-    busy = replace(step, status=StepStatus.RUNNING, attempts=step.attempts + 1)
-    after = replace(state.with_step(index, busy), status=SagaStatus.RUNNING)
-    return Decision(after, Run(index, False, busy.attempts))
+        busy = replace(ready, status=StepStatus.COMPENSATING, undo_attempts=ready.undo_attempts + 1)
+        return Decision(held.with_step(index, busy), Run(index, True, busy.undo_attempts))
+    busy = replace(ready, status=StepStatus.RUNNING, attempts=ready.attempts + 1)
+    return Decision(replace(held.with_step(index, busy), status=SagaStatus.RUNNING), Run(index, False, busy.attempts))
 
 
 def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: float) -> Decision:

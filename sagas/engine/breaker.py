@@ -176,7 +176,15 @@ class Breakers:
             after = replace(admission.state, revision=self._clock.new_owner())
             if self._store.swap(saga, step, state, after):
                 self._known[saga, step] = (self._clock.now(), after)
-                self._log(saga, step, state, after)
+                fields = {"saga": saga, "step": step, "failures": after.failures}
+                if after.closed and not state.closed:
+                    self._logger.info("the circuit breaker closed", extra=fields)
+                    self._observer.breaker_closed(saga)
+                elif after.open_until != state.open_until:
+                    self._logger.warning(
+                        "the circuit breaker opened", extra=fields | {"open_until": iso(after.open_until)}
+                    )
+                    self._observer.breaker_opened(saga)
                 return admission
             state = self._read(saga, step)
         return None
@@ -191,16 +199,6 @@ class Breakers:
         state = self._store.get(saga, step)
         self._known[saga, step] = (asked, state)
         return state
-
-    def _log(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> None:
-        fields = {"saga": saga, "step": step, "failures": after.failures}
-        if after.closed and not before.closed:
-            self._logger.info("the circuit breaker closed", extra=fields)
-            self._observer.breaker_closed(saga)
-        elif after.open_until != before.open_until:
-            fields["open_until"] = iso(after.open_until)
-            self._logger.warning("the circuit breaker opened", extra=fields)
-            self._observer.breaker_opened(saga)
 
     def _limits_for(self, message: Message) -> Limits | None:
         return None if message.undo else self._limits(message.saga, message.step)

@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from sagas.authoring.context import object_key
 from sagas.engine.clock import Clock
@@ -18,22 +17,10 @@ _CANCEL_CHECK = 4.0
 """Seconds for which the answer to "was it cancelled?" is good; the contract allows five."""
 
 
-@lru_cache(maxsize=64)
 def _client(service: str) -> Any:
-    # Imported here: what runs in process, with clients of its own, loads nothing of AWS.
-    import boto3
-    from botocore.config import Config
+    from sagas.aws import STEPS, connect  # not at the top: a saga that runs in process loads no boto3
 
-    config = Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 4, "mode": "standard"})
-    return cast("Any", boto3).client(service, config=config)
-
-
-def _never() -> bool:
-    return False
-
-
-def _ignore(fraction: float, message: str) -> None:
-    return None
+    return connect(service, STEPS)
 
 
 @dataclass(slots=True)
@@ -49,8 +36,8 @@ class StepContext:
     deadline_at: float
     clock: Clock
     logger: logging.Logger
-    check_cancelled: Callable[[], bool] = _never
-    report: Callable[[float, str], None] = _ignore
+    check_cancelled: Callable[[], bool] = lambda: False
+    report: Callable[[float, str], None] = lambda fraction, message: None
     connect: Callable[[str], Any] = _client
     _cancelled: bool = False
     _lost: bool = False

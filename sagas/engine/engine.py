@@ -32,7 +32,7 @@ from sagas.store.journal import Journal
 from sagas.store.listing import Listing
 from sagas.store.payloads import Payloads
 from sagas.store.settings import StoreSettings
-from sagas.store.tables import tables_for
+from sagas.store.tables import Tables, tables_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,12 @@ class Engine:
     auto_disabler: AutoDisabler
     breakers: Breakers
     clock: Clock
+    tables: Tables
+
+    def connect(self) -> None:
+        """Make the clients of DynamoDB and SQS, which the first requests do otherwise; no request is sent."""
+        self.tables.connect()
+        self.queues.connect()
 
 
 def build_engine(
@@ -109,6 +115,7 @@ def build_engine(
         auto_disabler=auto_disabler,
         breakers=breakers,
         clock=clock,
+        tables=tables,
     )
 
 

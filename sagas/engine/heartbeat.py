@@ -21,10 +21,6 @@ class Leases(Protocol):
     def extend(self, state: SagaState, expires_at: float, progress: Progress | None = None) -> bool: ...
 
 
-def _nothing() -> Progress | None:
-    return None
-
-
 class Heartbeat:
     """Extends a lease at half its length, from a thread that ends before the handler returns.
 
@@ -47,7 +43,7 @@ class Heartbeat:
         length: float,
         clock: Clock,
         lost: Callable[[], None],
-        news: Callable[[], Progress | None] = _nothing,
+        news: Callable[[], Progress | None] = lambda: None,
     ) -> None:
         self._leases = leases
         self._state = state
@@ -79,15 +75,11 @@ class Heartbeat:
             if lease is None or now >= lease.act_until:
                 return
             expires_at = min(now + self._length, lease.act_until)
-            held = self._extend(expires_at)
-            if held is False:
+            try:
+                held = self._leases.extend(self._state, round(expires_at, 3), self._news())
+            except SagaError:
+                continue  # no answer is no loss yet: the next beat tries again
+            if not held:
                 self._lost()
-            if held is False or (held and expires_at == lease.act_until):
+            if not held or expires_at == lease.act_until:
                 return
-
-    def _extend(self, expires_at: float) -> bool | None:
-        """Extend; ``None`` if no answer came, which is no loss yet: the next beat tries again."""
-        try:
-            return self._leases.extend(self._state, round(expires_at, 3), self._news())
-        except SagaError:
-            return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -84,13 +85,10 @@ class ProgressReport:
     def _write(self) -> None:
         while not self._stop.wait(max(self._interval - (time.monotonic() - self._taken_at), self._interval / 10)):
             progress = self.take()
-            if progress is not None and not self._noted(progress):
-                self._lost()
-                return
-
-    def _noted(self, progress: Progress) -> bool:
-        """Write; what fails is forgotten, the next word may fare better."""
-        try:
-            return self._notes.note_progress(self._state, progress)
-        except SagaError:
-            return True
+            if progress is None:
+                continue
+            # What fails is forgotten: the next word may fare better.
+            with suppress(SagaError):
+                if not self._notes.note_progress(self._state, progress):
+                    self._lost()
+                    return

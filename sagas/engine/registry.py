@@ -96,8 +96,14 @@ class Registry:
     @classmethod
     def load(cls, text: str) -> Registry:
         """Import the classes named in a JSON list of ``module:Class``."""
-        names: list[str] = json.loads(text)
-        return cls(_import(name) for name in names)
+        classes: list[type[Any]] = []
+        for name in json.loads(text):
+            module, _, qualified = str(name).partition(":")
+            found: Any = importlib.import_module(module)
+            for part in qualified.split("."):
+                found = getattr(found, part)
+            classes.append(found)
+        return cls(classes)
 
     def get(self, name: str) -> SagaType:
         """Return the saga type of that name.
@@ -115,11 +121,3 @@ class Registry:
 
     def __iter__(self) -> Any:
         return iter(self._types.values())
-
-
-def _import(name: str) -> type[Any]:
-    module, _, qualified = name.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in qualified.split("."):
-        found = getattr(found, part)
-    return found

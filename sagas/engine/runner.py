@@ -48,12 +48,6 @@ class Runner:
     def __init__(self) -> None:
         self._instances: dict[type[Any], Any] = {}
 
-    def _instance(self, definition: SagaDefinition) -> Any:
-        saga_class = definition.saga_class
-        if saga_class not in self._instances:
-            self._instances[saga_class] = saga_class.create()
-        return self._instances[saga_class]
-
     def run(
         self,
         definition: SagaDefinition,
@@ -78,27 +72,25 @@ class Runner:
             Exception: whatever the code raised.
         """
         code = step.code(undo=undo)
-        arguments = {p.name: _argument(definition, p, payloads, context) for p in code.parameters}
+        arguments: dict[str, Any] = {}
+        for parameter in code.parameters:
+            if parameter.source is Source.CONTEXT:
+                arguments[parameter.name] = context
+                continue
+            # A payload is read as what its producer declared: the taker may declare less.
+            text = payloads[parameter.name]
+            producer = None if parameter.step is None else definition.step(parameter.step)
+            produced = definition.request_type if producer is None else producer.result_type
+            arguments[parameter.name] = None if text is None else decode(json.loads(text), produced)
+        if definition.saga_class not in self._instances:
+            self._instances[definition.saga_class] = definition.saga_class.create()
         try:
-            result = awaited(code.function(self._instance(definition), **arguments))
+            result = awaited(code.function(self._instances[definition.saga_class], **arguments))
         except SystemExit as exit_:
             raise StepExited(f"the step called sys.exit({exit_.code!r})") from exit_
         if undo:
             return None
         return json.dumps(encode(result, step.result_type), separators=(",", ":"), ensure_ascii=False)
-
-
-def _argument(
-    definition: SagaDefinition, parameter: Parameter, payloads: Mapping[str, str | None], context: Context
-) -> Any:
-    """The value of a parameter. A payload is read as what its producer declared: the taker may declare less."""
-    if parameter.source is Source.CONTEXT:
-        return context
-    text = payloads[parameter.name]
-    if text is None:
-        return None
-    produced = definition.request_type if parameter.step is None else definition.step(parameter.step).result_type
-    return decode(json.loads(text), produced)
 
 
 def awaited(result: Any) -> Any:

@@ -9,21 +9,27 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 
-from sagas.engine.engine import from_environment
+from sagas.engine.engine import Engine, from_environment
 from sagas.errors import SagaError
 from sagas.handlers.answers import answer_error, answer_unexpected
 from sagas.handlers.definitions import add_definition_routes
 from sagas.handlers.sagas import add_operation_routes, add_saga_routes
 from sagas.handlers.telemetry import frames, telemetry
+from sagas.handlers.warming import warm
 
 _NO_CALL: dict[str, Any] = {"httpMethod": "GET", "path": ""}
 """What stands for an event that is none of API Gateway's: it leads nowhere."""
 
 
 @lru_cache(maxsize=1)
-def _app() -> APIGatewayRestResolver:
+def _engine() -> Engine:
     seen = telemetry()
-    engine = from_environment(os.environ, seen, seen.plain_logger)
+    return from_environment(os.environ, seen, seen.plain_logger)
+
+
+@lru_cache(maxsize=1)
+def _app() -> APIGatewayRestResolver:
+    engine = _engine()
     mount = os.environ.get("SAGAS_MOUNT")
     app = APIGatewayRestResolver(debug=False, strip_prefixes=[mount] if mount else None)
 
@@ -31,12 +37,12 @@ def _app() -> APIGatewayRestResolver:
         refusal = answer_error(error)
         if refusal.status_code == 500:
             return unexpected(error)
-        seen.logger.info("request refused", extra={"error": type(error).__name__})
+        telemetry().logger.info("request refused", extra={"error": type(error).__name__})
         return refusal
 
     def unexpected(error: Exception) -> Response[str]:
         if not isinstance(error, NotFoundError):
-            seen.logger.error("request failed", extra={"error": type(error).__name__, "at": frames(error)})
+            telemetry().logger.error("request failed", extra={"error": type(error).__name__, "at": frames(error)})
         return answer_unexpected(error)
 
     app.exception_handler(SagaError)(known)
@@ -71,3 +77,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 def reset() -> None:
     """Forget the engine, so that the next invocation reads the environment anew."""
     _app.cache_clear()
+    _engine.cache_clear()
+
+
+warm(_app, lambda: _engine().connect())

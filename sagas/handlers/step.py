@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
-
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from sagas.engine.attempt import Invocation
 from sagas.engine.engine import Engine, from_environment
 from sagas.engine.outcome import Done, Failed, Later
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
+from sagas.formats import NewerFormat
 from sagas.handlers.telemetry import frames, telemetry
-from sagas.messaging.limits import LONGEST_DELAY, LONGEST_HIDING
+from sagas.handlers.warming import warm
 from sagas.messaging.message import Message, parse_record
-
-_SPARE_RECEIVES = 3
-"""Receives kept back so that postponing a message never pushes it into the dead-letter queue."""
-_MOST_HOPS = 2_000
-"""Copies of one message, after which it is given up. A copy is delayed by at least as many seconds as it has hops, up
-to 15 minutes, so this many take more than 16 days: longer than all retries of a step may wait (14 days) and than SQS
-keeps any message. What gets there is caught in a loop, or its circuit breaker will not close by itself."""
-
+from sagas.messaging.postponing import Postponing
 
 _RECORD_KEYS = ("saga_id", "step", "correlation_id")
 """What every log line of a record carries, and none of another record."""
-
-
-class _NotNow(SagaError):
-    """The record is not done: its queue keeps it."""
 
 
 @lru_cache(maxsize=1)
@@ -46,44 +32,48 @@ class _Records:
 
     def __init__(self, engine: Engine, context: Any) -> None:
         self._engine = engine
+        self._postponing = Postponing(engine.queues, os.environ, telemetry().plain_logger)
         deadline = engine.clock.now() + context.get_remaining_time_in_millis() / 1000
         self._invocation = Invocation(round(deadline, 3), telemetry().trace_id(), context)
-        self._begun = 0
+        self._begun = False
 
-    def handle(self, record: SQSRecord) -> None:
-        """Handle one record; raise to leave it in its queue."""
+    def done(self, record: dict[str, Any]) -> bool:
+        """Handle one record; return whether it may be deleted."""
         telemetry().logger.remove_keys(_RECORD_KEYS)
+        known = {"message_id": record["messageId"]}
         try:
-            message = parse_record(record.raw_event)
-            self._handle(message)
+            return self._handle(record)
         except (InvalidRequest, NotFound) as error:
             # It will never succeed: the queue's redrive policy moves it to the dead-letter queue.
-            telemetry().logger.error("message refused", reason=str(error), message_id=record.message_id)
-            with suppress(SagaError, KeyError):
-                self._engine.queues.make_visible_now(record.event_source_arn, record.receipt_handle)
-            raise
-        except _NotNow:
-            raise
-        except Exception as error:
-            telemetry().logger.error(
-                "record failed", error=type(error).__name__, at=frames(error), message_id=record.message_id
-            )
-            raise
+            telemetry().logger.error("message refused", reason=str(error), **known)
+            with suppress(SagaError, KeyError, AttributeError):
+                self._engine.queues.make_visible_now(record["eventSourceARN"], record["receiptHandle"])
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one record must not harm those beside it
+            telemetry().logger.error("record failed", error=type(error).__name__, at=frames(error), **known)
+        return False
 
-    def _handle(self, message: Message) -> None:
-        telemetry().logger.append_keys(**{key: getattr(message, key) for key in _RECORD_KEYS})
-        if self._begun and not self._time_for(message):
-            self._postpone(message, self._engine.clock.now())
-            return
-        self._begun += 1
-        match self._engine.worker.handle(message, self._invocation):
+    def _handle(self, record: dict[str, Any]) -> bool:
+        try:
+            message = parse_record(record)
+            telemetry().logger.append_keys(**{key: getattr(message, key) for key in _RECORD_KEYS})
+            if self._begun and not self._time_for(message):
+                return self._postponing.postpone(message, 0)
+            self._begun = True
+            outcome = self._engine.worker.handle(message, self._invocation)
+        except NewerFormat as newer:
+            # Each receive would bring it closer to the dead-letter queue: a copy waits in its stead.
+            telemetry().newer_format(newer, record["messageId"])
+            self._engine.queues.send_copy(record, newer.retry_after)
+            return True
+        match outcome:
             case Done():
-                return
+                return True
             case Later(until):
-                self._postpone(message, until)
-            case Failed(reason):
+                return self._postponing.postpone(message, until - self._engine.clock.now())
+            case Failed():
+                # Back at once: the queue's redrive policy has to find it soon.
                 self._engine.queues.delay(message, 0)
-                raise _NotNow(reason)
+                return False
 
     def _time_for(self, message: Message) -> bool:
         saga_type = self._engine.registry.get(message.saga)
@@ -92,24 +82,6 @@ class _Records:
         step = saga_type.step(message.step)
         needed = max(step.timeout, step.undo.timeout if step.undo else 0.0)
         return self._engine.clock.now() + needed <= self._invocation.deadline
-
-    def _postpone(self, message: Message, until: float) -> None:
-        """Have the message come back: by its visibility, or as a copy when that would wear it out."""
-        wait = until - self._engine.clock.now()
-        limit = int(os.environ.get("SAGAS_MAX_RECEIVES", "1000"))
-        if wait > LONGEST_HIDING or message.receives + _SPARE_RECEIVES >= limit:
-            return self._copy(message, wait)
-        self._engine.queues.delay(message, wait)
-        raise _NotNow(f"postponed by {wait:.0f} s")
-
-    def _copy(self, message: Message, wait: float) -> None:
-        """Send a copy that comes back in its stead, the later the more copies there were."""
-        if message.hops >= _MOST_HOPS:
-            telemetry().logger.error("message given up", hops=message.hops, message_id=message.message_id)
-            self._engine.queues.delay(message, 0)
-            raise _NotNow(f"postponed by {message.hops} copies: it goes to the dead-letter queue")
-        delay = min(max(wait, message.hops), LONGEST_DELAY)
-        self._engine.queues.send(replace(message, hops=message.hops + 1), delay)
 
 
 def _given(event: Any) -> list[dict[str, Any]]:
@@ -143,13 +115,14 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """
     given = _given(event)
     records = _Records(_engine(), context)
-    processor: Any = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
-    with processor(given, records.handle, context):
-        processor.process()
-    return {"batchItemFailures": list(processor.response()["batchItemFailures"])}
+    failed = [record["messageId"] for record in given if not records.done(record)]
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
 def reset() -> None:
     """Forget the engine, so that the next invocation reads the environment anew."""
     _engine.cache_clear()
     telemetry.cache_clear()
+
+
+warm(lambda: _engine().connect())

@@ -12,6 +12,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from sagas.core.events import Fact
 from sagas.core.states import SagaState, StepStatus
+from sagas.formats import NewerFormat
 
 _TRACE_VARIABLE = "_X_AMZN_TRACE_ID"
 _FRAMES = 5
@@ -63,6 +64,11 @@ class Telemetry:
     def breaker_closed(self, saga: str) -> None:
         """Count that it lets the step through again."""
         self.count("BreakerClosed", saga)
+
+    def newer_format(self, error: NewerFormat, message_id: str) -> None:
+        """Log and count that a message waits for a newer version of the library."""
+        self.logger.warning("message postponed", reason=str(error), message_id=message_id)
+        self.measure("NewerFormat", 1)
 
     def count(self, metric: str, saga: str) -> None:
         """Add one to a metric of a saga type, in CloudWatch's embedded metric format.

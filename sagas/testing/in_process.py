@@ -59,6 +59,10 @@ class SkippingClock:
         """A claim's nonce: nothing but the time."""
         return f"{round(self._now * 1000):011x}"
 
+    def new_salt(self) -> str:
+        """No salt: nothing is kept."""
+        return ""
+
 
 class InProcessRun:
     """One saga on its way: nothing can get lost, and messages are delivered one at a time.

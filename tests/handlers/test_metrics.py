@@ -137,3 +137,14 @@ def test_sagas_whose_type_is_not_deployed(site: Make, capsys: Capture, monkeypat
     monkeypatch.setenv("SAGAS_CLASSES", json.dumps(["tests.support.sagas:Fatal"]))
     assert recover()["failed"] == 1
     assert of_service(capsys)["SagaWithoutCode"] == 1
+
+
+def test_a_message_of_a_newer_version(site: Make, capsys: Capture) -> None:
+    s = site(Trip)
+    url = s.stack.queues["trip"]["book"]
+    for body in ({"format": 2}, {"format": 3, "more": "unknown"}):
+        s.stack.sqs.send_message(QueueUrl=url, MessageBody=json.dumps(body))
+    assert s.deliver("trip", "book", most=10) == 2
+    lines = [line for line in written(capsys) if "NewerFormat" in line]
+    assert [line["NewerFormat"] for line in lines] == [[1.0], [1.0]]
+    assert all(line["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["service"]] for line in lines)

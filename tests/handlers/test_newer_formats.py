@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,15 +9,9 @@ import pytest
 from sagas.authoring.policies import AutoDisable, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.core.states import SagaState
-from sagas.formats import NewerFormat
-from sagas.store.control import ControlItems
-from sagas.store.entries import Entry
-from sagas.store.journal import Journal
+from sagas.formats import FORMAT
 from tests.handlers.conftest import Answer, Make, Site
 from tests.support.sagas import FAIL, LOG, Fatal, Order, Trip
-
-Write = Callable[[str], None]
 
 
 class Watched(Saga[Order], name="watched", auto_disable=AutoDisable(threshold=3)):
@@ -27,25 +20,15 @@ class Watched(Saga[Order], name="watched", auto_disable=AutoDisable(threshold=3)
         raise ValueError(request.item)
 
 
-@pytest.fixture
-def newer(monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Have a saga's control item written by a newer version, as far as reading it tells."""
-    written = set[str]()
-    get, get_many = ControlItems.get, ControlItems.get_many
+def _newer(site: Site, table: str, **key: dict[str, str]) -> None:
+    """Have a newer version write an item."""
+    update: Any = {"UpdateExpression": "SET #format = :newer", "ExpressionAttributeNames": {"#format": "format"}}
+    update["ExpressionAttributeValues"] = {":newer": {"N": str(FORMAT + 1)}}
+    site.stack.dynamodb.update_item(TableName=table, Key=key, **update)
 
-    def getting(self: ControlItems, saga_id: str) -> SagaState | None:
-        if saga_id in written:
-            raise NewerFormat("a control item")
-        return get(self, saga_id)
 
-    def getting_many(self: ControlItems, saga_ids: list[str]) -> dict[str, SagaState]:
-        if written & set(saga_ids):
-            raise NewerFormat("a control item")
-        return get_many(self, saga_ids)
-
-    monkeypatch.setattr(ControlItems, "get", getting)
-    monkeypatch.setattr(ControlItems, "get_many", getting_many)
-    return written.add
+def _newer_saga(site: Site, saga_id: str) -> None:
+    _newer(site, site.stack.sagas_table, saga_id={"S": saga_id})
 
 
 def _later(answer: Answer) -> bool:
@@ -69,43 +52,38 @@ CALLS: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("method", "verb", "body"), CALLS)
-def test_a_call_about_it_is_to_be_made_later(site: Make, newer: Write, method: str, verb: str, body: Any) -> None:
+def test_a_call_about_it_is_to_be_made_later(site: Make, method: str, verb: str, body: Any) -> None:
     s = site(Trip)
     saga_id = s.begin("trip")
-    newer(saga_id)
+    _newer_saga(s, saga_id)
     before = s.tables()
     assert _later(s.call(method, f"/sagas/trip/{saga_id}{verb}", body))
     assert s.tables() == before
     assert LOG == []
 
 
-def test_a_start_that_is_repeated_is_to_be_repeated_later(site: Make, newer: Write) -> None:
+def test_a_start_that_is_repeated_is_to_be_repeated_later(site: Make) -> None:
     s = site(Trip)
     saga_id = s.call("POST", "/sagas/trip", {"item": "train"}, key="order-1").body["saga_id"]
-    newer(saga_id)
+    _newer_saga(s, saga_id)
     assert _later(s.call("POST", "/sagas/trip", {"item": "train"}, key="order-1"))
     assert s.waiting() == 1
 
 
 @pytest.mark.parametrize("verb", ["", "/audit"])
-def test_so_is_reading_a_trail_that_goes_on_in_a_newer_format(
-    site: Make, monkeypatch: pytest.MonkeyPatch, verb: str
-) -> None:
-    def history(self: Journal, saga_id: str, **options: Any) -> list[Entry]:
-        raise NewerFormat("an entry")
-
+def test_so_is_reading_a_trail_that_goes_on_in_a_newer_format(site: Make, verb: str) -> None:
     s = site(Trip)
     saga_id = s.begin("trip")
-    monkeypatch.setattr(Journal, "history", history)
+    _newer(s, s.stack.audit_table, saga_id={"S": saga_id}, seq={"N": "1"})
     assert _later(s.call("GET", f"/sagas/trip/{saga_id}{verb}"))
 
 
-def test_lists_leave_it_out(site: Make, newer: Write) -> None:
+def test_lists_leave_it_out(site: Make) -> None:
     FAIL["second"] = ValueError("no")
     s = site(Fatal)
     first, other, last = (s.begin("fatal") for _ in range(3))
     s.run()
-    newer(other)
+    _newer_saga(s, other)
     assert _shown(s, "/sagas") == [last, first]
     assert _shown(s, "/sagas", name="fatal", status="FAILED") == [last, first]
     assert _shown(s, "/sagas", status="COMPLETED") == []
@@ -115,11 +93,11 @@ def test_lists_leave_it_out(site: Make, newer: Write) -> None:
     assert _shown(s, "/sagas", limit="2", cursor=page.body["cursor"]) == [first]
 
 
-def test_failures_in_a_row_are_counted_without_it(site: Make, newer: Write) -> None:
+def test_failures_in_a_row_are_counted_without_it(site: Make) -> None:
     s = site(Watched)
     failed = s.begin("watched")
     s.run()
-    newer(s.begin("watched"))
+    _newer_saga(s, s.begin("watched"))
     shown = s.call("GET", "/definitions/watched")
     assert (shown.status, shown.body["failures"]) == (200, 1)
     assert _shown(s, "/sagas") == [failed]

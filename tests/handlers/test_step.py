@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from sagas.errors import InvalidRequest
+from sagas.formats import NewerFormat
 from sagas.handlers import step as step_handler
 from tests.handlers.conftest import Make, Site
-from tests.support.aws import LambdaContext
+from tests.support.aws import REGION, LambdaContext
 from tests.support.sagas import FAIL, LOG, Trip
 
 NOBODY = str(uuid.UUID(int=7))
@@ -114,6 +115,82 @@ def test_a_message_for_another_position_than_its_steps_runs_nothing(
     assert _handle([record]) == [record["messageId"]]
     assert s.tables() == before
     assert LOG == []
+
+
+FROM_LATER: dict[str, Any] = {"format": 2, "saga": {"renamed": "trip"}, "step": "\ud800"}
+"""A message of a newer version."""
+ATTRIBUTES: dict[str, Any] = {
+    "saga": {"DataType": "String", "StringValue": "trip"},
+    "digest": {"DataType": "Binary.sha256", "BinaryValue": b"\x00\xff"},
+    "size": {"DataType": "Number", "StringValue": "17"},
+}
+RECEIVED: dict[str, Any] = {
+    "saga": {"dataType": "String", "stringValue": "trip", "stringListValues": [], "binaryListValues": []},
+    "digest": {"dataType": "Binary.sha256", "binaryValue": "AP8=", "stringListValues": [], "binaryListValues": []},
+    "size": {"dataType": "Number", "stringValue": "17", "stringListValues": [], "binaryListValues": []},
+}
+"""The same attributes as SQS takes them, and as Lambda gives them."""
+
+
+def _delayed(site: Site) -> int:
+    name = "ApproximateNumberOfMessagesDelayed"
+    url = site.stack.queues["trip"]["book"]
+    return int(site.stack.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])["Attributes"][name])
+
+
+def test_what_a_newer_version_sent_waits_for_it_as_it_is(site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagas.messaging.queues.LONGEST_DELAY", 0)
+    s = site(Trip)
+    url, body = s.stack.queues["trip"]["book"], json.dumps(FROM_LATER, indent=1)
+    _put(s, body)
+    for _ in range(s.stack.max_receives["trip/book"] + 2):
+        [taken] = s.stack.sqs.receive_message(QueueUrl=url)["Messages"]
+        record = {"messageId": taken["MessageId"], "receiptHandle": taken["ReceiptHandle"], "body": taken["Body"]}
+        arn = f"arn:aws:sqs:{REGION}:123456789012:{url.rsplit('/', 1)[1]}"
+        assert _handle([record | {"eventSourceARN": arn, "messageAttributes": RECEIVED}]) == []
+        s.stack.settle("trip", "book", [record], {"batchItemFailures": []})
+    told = s.stack.sqs.receive_message(QueueUrl=url, AttributeNames=["All"], MessageAttributeNames=["All"])
+    [message] = told["Messages"]
+    assert (message["Body"], message["MessageAttributes"]) == (body, ATTRIBUTES)
+    assert message["Attributes"]["ApproximateReceiveCount"] == "1"
+    assert s.dead("trip") == []
+    assert s.waiting() == 1
+
+
+def test_a_saga_that_a_newer_version_wrote_is_left_alone(
+    site: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def newer(*_: Any) -> Any:
+        raise NewerFormat("the control item")
+
+    s = site(Trip, POWERTOOLS_SERVICE_NAME="older")
+    s.begin("trip")
+    [record] = s.stack.receive("trip", "book")
+    before = s.tables()
+    capsys.readouterr()
+    with monkeypatch.context() as patch:
+        patch.setattr("sagas.engine.worker.Worker.handle", newer)
+        assert _handle([record]) == []
+    s.stack.settle("trip", "book", [record], {"batchItemFailures": []})
+    assert s.tables() == before
+    assert _delayed(s) == 1
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    [line] = [line for line in lines if line.get("level") == "WARNING"]
+    assert (line["message"], line["message_id"]) == ("message postponed", record["messageId"])
+    assert "the control item" in line["reason"]
+
+
+@pytest.mark.parametrize(
+    "spoilt", [{"eventSourceARN": "arn:aws:sqs:eu-central-1:123456789012:gone"}, {"eventSourceARN": 5}]
+)
+def test_what_cannot_be_put_off_stays_in_its_queue(site: Make, spoilt: dict[str, Any]) -> None:
+    s = site(Trip)
+    _put(s, json.dumps(FROM_LATER))
+    [newer] = s.stack.receive("trip", "book")
+    s.begin("trip")
+    [good] = s.stack.receive("trip", "book")
+    assert _handle([newer | spoilt, good]) == [newer["messageId"]]
+    assert (LOG, _delayed(s)) == (["book:1"], 0)
 
 
 def test_an_error_with_half_a_character_in_it_is_recorded(site: Make) -> None:

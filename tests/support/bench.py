@@ -50,6 +50,10 @@ class ManualClock:
         self._count += 1
         return f"{round(self._now * 1000):011x}{self._count:08x}"
 
+    def new_salt(self) -> str:
+        self._count += 1
+        return f"{self._count:022d}"
+
 
 def once(monkeypatch: Any, target: Any, name: str, *, before: bool = True) -> None:
     """Have the process die at the next call of a method: before it takes effect, or after."""

@@ -1,0 +1,68 @@
+"""A cold start in a process of its own: which clients are made in the init phase, and which by the first invocation.
+
+``python -m tests.handlers.cold step|api``; a second argument is a variable that is missing until the first invocation.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from botocore import session as sessions
+from moto import mock_aws
+
+from sagas.engine.engine import from_environment
+from tests.support.aws import REGION, LambdaContext, Stack
+from tests.support.sagas import LOG, Trip
+
+MADE: list[str] = []
+"""The services of the clients that were made."""
+EVENT = Path(__file__).parents[2] / "events" / "api_get_saga.json"
+
+
+def _count_clients() -> None:
+    kind: Any = sessions.Session
+    make = kind.create_client
+
+    def counted(session: Any, service: str, *arguments: Any, **keywords: Any) -> Any:
+        MADE.append(service)
+        return make(session, service, *arguments, **keywords)
+
+    kind.create_client = counted
+
+
+def _taken() -> list[str]:
+    made = sorted(MADE)
+    MADE.clear()
+    return made
+
+
+def main(function: str, missing: str = "") -> None:
+    os.environ |= {"AWS_ACCESS_KEY_ID": "setup", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION}
+    stack = Stack(Trip)
+    # Another key and other settings than the function's: it finds no client that was made for this.
+    before = from_environment(stack.environment | {"SAGAS_RETENTION": "1"})
+    before.starter.start("trip", {"item": "train"})
+    event: dict[str, Any] = {"Records": stack.receive("trip", "book")}
+    if function == "api":
+        start = {"path": "/sagas/trip", "httpMethod": "POST", "body": '{"item":"train"}'}
+        event = json.loads(EVENT.read_text()) | start
+    os.environ |= stack.environment | {"AWS_ACCESS_KEY_ID": "function"}
+    held = os.environ.pop(missing, "")
+    _count_clients()
+    module: Any = importlib.import_module(f"sagas.handlers.{function}")
+    init = _taken()
+    if missing:
+        os.environ[missing] = held
+    answer: dict[str, Any] = module.handler(event, LambdaContext())
+    told = {"init": init, "first": _taken(), "ran": LOG, "status": answer.get("statusCode")}
+    sys.stderr.write(json.dumps(told | {"failed": answer.get("batchItemFailures")}))
+
+
+if __name__ == "__main__":
+    with mock_aws():
+        main(*sys.argv[1:])

@@ -1,0 +1,213 @@
+"""What stands in a queue: bodies of version 0.1.0 are read and written on, and what is none of ours is told by path."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sagas.errors import InvalidRequest
+from sagas.formats import FORMAT, NewerFormat
+from sagas.messaging.carried import CarriedInput
+from sagas.messaging.message import Message, parse_record
+from sagas.messaging.pending_commit import PendingCommit
+
+SAGA_ID = "019aa5cd-4f25-7b02-8d6c-3f21d2a4c951"
+OTHER = "019aa59c-fb41-7d0b-8a37-c2d15e94f603"
+PLAIN = Message(SAGA_ID, "checkout", "capture", 1, False, 7, 0, OTHER)
+DONE = PendingCommit(
+    "StepCompleted",
+    1,
+    7,
+    3,
+    "019aa5cd4f200000001",
+    {"started_at": "2026-11-21T08:44:42.123Z"},
+    "1-5f-0",
+    '{"paid":"caf\\u00e9 €"}',
+)
+ERROR = {"type": "OSError", "message": "no such file: \udcff"}
+DETAILS = {"error": ERROR, "permanent": False, "rejected": False, "next_attempt_at": "2026-11-21T08:44:42.123Z"}
+FAILED = PendingCommit("StepFailed", 2, 7, 3, "019aa5cd4f200000001", DETAILS)
+FIRST_RELEASE: dict[str, tuple[str, Message]] = {
+    "a step": (
+        '{"saga_id":"019aa5cd-4f25-7b02-8d6c-3f21d2a4c951","saga":"checkout","step":"capture","index":1,"undo":false,'
+        '"dispatch":7,"hops":0,"correlation_id":"019aa59c-fb41-7d0b-8a37-c2d15e94f603"}',
+        PLAIN,
+    ),
+    "an undo, often copied": (
+        '{"saga_id":"019aa5cd-4f25-7b02-8d6c-3f21d2a4c951","saga":"create-zip","step":"caf\\u00e9","index":2,'
+        '"undo":true,"dispatch":9,"hops":12,"correlation_id":"019aa5cd-4f25-7b02-8d6c-3f21d2a4c951"}',
+        Message(SAGA_ID, "create-zip", "café", 2, True, 9, 12, SAGA_ID),
+    ),
+    "a success": (
+        '{"saga_id":"019aa5cd-4f25-7b02-8d6c-3f21d2a4c951","saga":"checkout","step":"capture","index":1,"undo":false,'
+        '"dispatch":7,"hops":0,"correlation_id":"019aa59c-fb41-7d0b-8a37-c2d15e94f603","commit":{"action":'
+        '"StepCompleted","attempt":1,"token":7,"seq":3,"owner":"019aa5cd4f200000001","details":{"started_at":'
+        '"2026-11-21T08:44:42.123Z"},"trace_id":"1-5f-0","payload":"{\\"paid\\":\\"caf\\\\u00e9 \\u20ac\\"}"}}',
+        replace(PLAIN, pending_commit=DONE),
+    ),
+    "a failure with half a character": (
+        '{"saga_id":"019aa5cd-4f25-7b02-8d6c-3f21d2a4c951","saga":"checkout","step":"capture","index":1,"undo":false,'
+        '"dispatch":7,"hops":0,"correlation_id":"019aa59c-fb41-7d0b-8a37-c2d15e94f603","commit":{"action":"StepFailed",'
+        '"attempt":2,"token":7,"seq":3,"owner":"019aa5cd4f200000001","details":{"error":{"type":"OSError","message":'
+        '"no such file: \\udcff"},"permanent":false,"rejected":false,"next_attempt_at":"2026-11-21T08:44:42.123Z"},'
+        '"trace_id":"","payload":null}}',
+        replace(PLAIN, pending_commit=FAILED),
+    ),
+}
+"""Bodies as version 0.1.0 wrote them, and what they say."""
+ADDED = {"format", "inputs"}
+"""What a body has by now; version 0.1.0 passes over what it does not know."""
+
+
+def read(**changed: Any) -> Message:
+    """What is read from a good body after some of its fields were changed."""
+    return parse_record({"body": json.dumps(json.loads(PLAIN.body) | changed)})
+
+
+def refused(body: Any) -> list[str]:
+    """The paths of what is wrong with a body."""
+    with pytest.raises(InvalidRequest) as caught:
+        parse_record({"body": body})
+    return [problem.path for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(("body", "message"), FIRST_RELEASE.values(), ids=FIRST_RELEASE)
+def test_bodies_of_the_first_release_are_read(body: str, message: Message) -> None:
+    assert parse_record({"body": body}) == message
+
+
+@pytest.mark.parametrize(("body", "message"), FIRST_RELEASE.values(), ids=FIRST_RELEASE)
+def test_bodies_are_written_as_the_first_release_did(body: str, message: Message) -> None:
+    """So that it can read them: the same fields, none of them left out, and more at most."""
+    written = json.loads(message.body)
+    assert {name: written[name] for name in written if name not in ADDED} == json.loads(body)
+    assert parse_record({"body": message.body}) == message
+
+
+def test_a_saga_without_a_correlation_id_is_its_own() -> None:
+    body = {name: value for name, value in json.loads(PLAIN.body).items() if name not in ("hops", "correlation_id")}
+    assert parse_record({"body": json.dumps(body)}) == replace(PLAIN, correlation_id=SAGA_ID)
+    assert read(correlation_id="").correlation_id == SAGA_ID
+
+
+def test_what_is_not_known_is_passed_over() -> None:
+    more: dict[str, Any] = {"message_id": 5, "receipt": [], "later": {"deep": [float("inf"), "\ud800", 10**400]}}
+    assert read(**more) == PLAIN
+
+
+def test_carried_inputs_are_arrays() -> None:
+    inputs = (CarriedInput(1, "h-_", "s", '{"a":"€"}'), CarriedInput(2, "H" * 64), CarriedInput(10**15, "h", "", "7"))
+    message = replace(PLAIN, inputs=inputs)
+    written = json.loads(message.body)
+    assert written["inputs"] == [
+        [1, "h-_", "s", '{"a":"€"}'],
+        [2, "H" * 64, "", None],
+        [10**15, "h", "", "7"],
+    ]
+    assert parse_record({"body": message.body}) == message
+    assert "inputs" not in json.loads(PLAIN.body)
+    assert read(inputs=[[1, "h"], [2, "h", "s"], [3, "h", "s", None, "later"]]).inputs == (
+        CarriedInput(1, "h"),
+        CarriedInput(2, "h", "s"),
+        CarriedInput(3, "h", "s"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "path"),
+    [
+        (None, ""),
+        ({}, ""),
+        ("x", ""),
+        ([[2, "h"], [1, "h"]], ""),
+        ([[2, "h"], [2, "h"]], ""),
+        ([[n + 1, "h"] for n in range(201)], ""),
+        ([[1]], "[0]"),
+        ([{"seq": 1, "hash": "h"}], "[0]"),
+        ([[1, "h"], [0, "h"]], "[1][0]"),
+        ([[10**15 + 1, "h"]], "[0][0]"),
+        ([["1", "h"]], "[0][0]"),
+        ([[1, ""]], "[0][1]"),
+        ([[1, "h="]], "[0][1]"),
+        ([[1, "h\n"]], "[0][1]"),
+        ([[1, "h" * 65]], "[0][1]"),
+        ([[1, "\ud800"]], "[0][1]"),
+        ([[1, "h", "s" * 65]], "[0][2]"),
+        ([[1, "h", None]], "[0][2]"),
+        ([[1, "h", "s", 7]], "[0][3]"),
+        ([[1, "h", "s", "{"]], "[0][3]"),
+        ([[1, "h", "s", ""]], "[0][3]"),
+        ([[1, "h", "s", "[" * 5_000]], "[0][3]"),
+    ],
+    ids=ascii,
+)
+def test_carried_inputs_that_are_none(inputs: Any, path: str) -> None:
+    assert refused(json.dumps(json.loads(PLAIN.body) | {"inputs": inputs})) == [f"$.inputs{path}"]
+
+
+def test_a_message_says_its_format() -> None:
+    assert json.loads(PLAIN.body)["format"] == FORMAT
+
+
+@pytest.mark.parametrize("more", [{}, {"saga_id": 5, "commit": 7}, {"step": "\ud800"}, {"saga": "\x00"}])
+@pytest.mark.parametrize("found", [FORMAT + 1, FORMAT + 0.5, 10**50])
+def test_what_a_newer_version_wrote_is_not_looked_at(found: Any, more: dict[str, Any]) -> None:
+    with pytest.raises(NewerFormat):
+        read(format=found, **more)
+    with pytest.raises(NewerFormat):
+        parse_record({"body": json.dumps({"format": found})})
+
+
+@pytest.mark.parametrize("found", [0, -1, True, "2", None, [], float("nan")])
+def test_a_format_that_is_none(found: Any) -> None:
+    assert refused(json.dumps(json.loads(PLAIN.body) | {"format": found})) == ["$.format"]
+
+
+def test_all_that_is_wrong_is_named() -> None:
+    assert refused("{}") == ["$.saga_id", "$.saga", "$.step", "$.index", "$.undo", "$.dispatch"]
+    wrong = {"saga_id": "42", "saga": "x" * 300, "index": -1, "dispatch": 0, "hops": True, "correlation_id": None}
+    assert refused(json.dumps(json.loads(PLAIN.body) | wrong)) == [f"$.{name}" for name in wrong]
+    broken = {"saga": "a\x00b", "step": "\ud800", "correlation_id": "\u200b"}
+    assert refused(json.dumps(json.loads(PLAIN.body) | broken)) == [f"$.{name}" for name in broken]
+
+
+@pytest.mark.parametrize("name", ["index", "dispatch", "hops"])
+@pytest.mark.parametrize("number", [10**15 + 1, 10**50, -(10**50), 1.0, 1e300, float("nan"), True, "1", None])
+def test_a_number_that_is_none_of_ours(name: str, number: Any) -> None:
+    assert refused(json.dumps(json.loads(PLAIN.body) | {name: number})) == [f"$.{name}"]
+
+
+def test_no_value_is_quoted() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read(saga_id="secret", saga=["secret"], commit={"action": "secret"})
+    assert "secret" not in str(caught.value) + str(caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    "body", [None, 5, [], {}, "", "x", "[" * 100_000, '{"a":' * 5_000, "1" * 10_000, "\ud800", "7"]
+)
+def test_what_is_no_object_at_all(body: Any) -> None:
+    assert refused(body) == ["$"]
+
+
+def test_a_record_without_a_body() -> None:
+    with pytest.raises(InvalidRequest):
+        parse_record({})
+
+
+def test_of_two_fields_with_one_name_the_last_counts() -> None:
+    assert parse_record({"body": PLAIN.body.replace('"index":1', '"index":0,"index":1')}) == PLAIN
+    assert parse_record({"body": PLAIN.body.replace('"index":1', '"index":"0","index":1')}) == PLAIN
+    assert refused(PLAIN.body.replace('"index":1', '"index":1,"index":"1"')) == ["$.index"]
+
+
+def test_a_report_is_told_by_the_place_in_it() -> None:
+    commit: dict[str, Any] = json.loads(replace(PLAIN, pending_commit=DONE).body)["commit"]
+    body: dict[str, Any] = json.loads(PLAIN.body)
+    assert refused(json.dumps(body | {"commit": commit | {"token": 0}})) == ["$.commit.token"]
+    unfit = {"action": "StepFailed", "payload": "{}", "details": {"error": {"type": "E", "message": None}}}
+    assert refused(json.dumps(body | {"commit": commit | unfit})) == ["$.commit.payload", "$.commit.details"]
+    assert refused(json.dumps(body | {"commit": None})) == ["$.commit"]
