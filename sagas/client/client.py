@@ -18,9 +18,9 @@ from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redri
 from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
 from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
-from sagas.client.views import AuditEntry, DefinitionView, Page, RecoveryView, SagaView, SweepView
 from sagas.client.waiting import Wait
 from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
+from sagas.engine.answers import AuditEntry, DefinitionView, Page, RecoveryView, SagaView, SweepView
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 
 RequestT = TypeVar("RequestT")

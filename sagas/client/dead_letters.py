@@ -11,9 +11,9 @@ from typing import Any, Protocol, cast
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sagas.aws import code_of, translated
-from sagas.client.views import AuditEntry, SagaView
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
+from sagas.engine.answers import AuditEntry, SagaView
 from sagas.errors import NotFound, SagaError
 
 _HOLD = 120

@@ -147,7 +147,7 @@ class InProcessRun:
             token=0,
             actor="test",
             correlation_id=self.saga_id,
-            details={"request_hash": content_hash(request)} | saga_type.at_start,
+            details={"request_hash": content_hash(request)} | saga_type.first_entry_details,
             payload=json.dumps(request, separators=(",", ":"), ensure_ascii=False),
         )
         self._journal.put(entry)

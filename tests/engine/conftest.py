@@ -41,7 +41,7 @@ class World:
         raise AssertionError("messages keep coming")
 
     def show(self, name: str, saga_id: str) -> dict[str, Any]:
-        return self.engine.reader.show(name, saga_id)
+        return {**self.engine.reader.show(name, saga_id)}
 
     def actions(self, saga_id: str) -> list[str]:
         return [str(entry["action"]) for entry in self.stack.entries(saga_id)]

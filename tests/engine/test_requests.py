@@ -13,9 +13,11 @@ from sagas.authoring.context import Context
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.engine.clock import SystemClock
+from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
 from tests.engine.conftest import World
 from tests.engine.metering import KILOBYTE, Meter, item_size, metered
+from tests.handlers.conftest import Answer, request
 from tests.support.aws import LambdaContext
 from tests.support.sagas import LOG, Order, Trip
 
@@ -135,6 +137,49 @@ def test_a_start_is_two_writes_and_one_message(world: Make, wire: Wire) -> None:
     wire.requests.clear()
     w.start("trip", {"item": "train"})
     assert wire.names() == ["PutItem", "PutItem", "SendMessage"]
+
+
+@pytest.fixture
+def post() -> Iterator[Callable[[dict[str, Any], str], Answer]]:
+    """Start a trip by the API, with a body and an idempotency key."""
+
+    def call(body: dict[str, Any], key: str) -> Answer:
+        event = request("POST", "/sagas/trip", body, key=key)
+        return Answer(api_handler.handler(event, LambdaContext()))
+
+    api_handler.reset()
+    yield call
+    api_handler.reset()
+
+
+def test_a_start_by_the_api_is_answered_from_what_it_wrote(
+    world: Make, wire: Wire, post: Callable[[dict[str, Any], str], Answer]
+) -> None:
+    w = world(Trip)
+    post({"item": "warm-up"}, "first")
+    wire.requests.clear()
+    answer = post({"item": "x" * 20_000}, "second")
+    assert wire.names() == ["PutObject", "PutItem", "PutItem", "SendMessage"]
+    assert (answer.status, answer.body["status"]) == (202, "PENDING")
+    wire.requests.clear()
+    answer = post({"item": "train"}, "third")
+    assert wire.names() == ["PutItem", "PutItem", "SendMessage"]
+    saga_id = answer.body["saga_id"]
+    assert answer.body | {"links": {}} == w.show("trip", saga_id) | {"links": {}}
+
+
+def test_a_start_that_is_repeated_shows_the_saga_as_it_is_now(
+    world: Make, wire: Wire, post: Callable[[dict[str, Any], str], Answer]
+) -> None:
+    w = world(Trip)
+    first = post({"item": "train"}, "key")
+    w.run()
+    wire.requests.clear()
+    again = post({"item": "train"}, "key")
+    assert (again.status, again.body["saga_id"]) == (200, first.body["saga_id"])
+    assert again.body["status"] == "COMPLETED"
+    assert [step["result"] for step in again.body["steps"]] == [{"number": 1}, "paid 1", None]
+    assert "SendMessage" not in wire.names()
 
 
 def test_a_happy_step_is_three_writes_one_read_and_one_message(world: Make, wire: Wire) -> None:

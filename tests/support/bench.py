@@ -138,7 +138,7 @@ class Bench:
         return found
 
     def show(self, saga_id: str) -> dict[str, Any]:
-        return self.engine.reader.show(self.state(saga_id).saga, saga_id)
+        return {**self.engine.reader.show(self.state(saga_id).saga, saga_id)}
 
     def actions(self, saga_id: str) -> list[str]:
         return [str(entry["action"]) for entry in self.stack.entries(saga_id)]
