@@ -109,7 +109,7 @@ def build_engine(
         queues=queues,
         services=services,
         worker=Worker(advancer),
-        starter=Starter(registry, control, journal, queues, clock, definitions),
+        starter=Starter(registry, control, journal, queues, clock, definitions, carry=carry),
         reader=reader,
         operations=Operations(reader, control, advancer),
         recovery=Recovery(advancer, control, listing),

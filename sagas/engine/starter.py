@@ -7,16 +7,18 @@ import json
 import math
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sagas.authoring.codec import content_hash, decode
 from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
 from sagas.core.states import SagaState
+from sagas.engine.carrying import carried, digest_of
 from sagas.engine.clock import Clock
 from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType
 from sagas.errors import InvalidRequest, Problem, Unavailable
+from sagas.messaging.carried import fitting
 from sagas.messaging.message import Message
 from sagas.store.control import ControlItems
 from sagas.store.definitions import Definitions
@@ -69,6 +71,8 @@ class Starter:
         sender: MessageSender,
         clock: Clock,
         definitions: Definitions,
+        *,
+        carry: bool = True,
     ) -> None:
         self._registry = registry
         self._control = control
@@ -76,6 +80,7 @@ class Starter:
         self._sender = sender
         self._clock = clock
         self._definitions = definitions
+        self._carry = carry
 
     def start(self, name: str, request: Any, *, key: str | None = None, actor: str = "unknown") -> Started:
         """Start a saga.
@@ -125,6 +130,7 @@ class Starter:
             correlation_id=saga_id,
             details={"request_hash": content_hash(request)} | saga_type.first_entry_details,
             payload=json.dumps(request, separators=(",", ":"), ensure_ascii=False),
+            salt=self._clock.new_salt(),
         )
 
     def _create_and_send(self, saga_type: SagaType, entry: Entry, *, fresh: bool) -> Started:
@@ -135,7 +141,7 @@ class Starter:
             entry: the first entry: the saga is what it says, also when another version was deployed since.
             fresh: whether this call wrote it.
         """
-        definition = saga_type.definition
+        definition, inputs = saga_type.definition, (carried(entry),)
         created = SagaState(
             saga_id=entry.saga_id,
             saga=definition.name,
@@ -144,6 +150,7 @@ class Starter:
             correlation_id=entry.correlation_id,
             created_at=entry.at,
             updated_at=entry.at,
+            digest=digest_of(inputs),
         )
         state, send = created, True
         if not self._control.create(created, definition.stale_after.total_seconds()):
@@ -155,5 +162,7 @@ class Starter:
         # say why.
         if send and saga_type.has_code(first, undo=False):
             message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, state.correlation_id)
+            if self._carry:
+                message = replace(message, inputs=fitting(inputs))
             self._sender.send(message)
         return Started(created if fresh else state, entry, fresh)
