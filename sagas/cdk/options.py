@@ -139,9 +139,9 @@ class SagaServiceProps(TypedDict, total=False):
         retention: how long sagas are kept after their end, for good when absent. Those that own objects stay, and so do
             audit entries.
         payload_limit: bytes above which requests and results go to the bucket, 16 KB unless said.
-        carry_inputs: whether small requests and results travel in the messages too, so that a step reads nothing. If not,
-            no payload is in any queue, dead-letter queues included; steps read theirs, and an outcome that cannot be
-            committed is not kept: its step runs again, under the same idempotency key.
+        carry_inputs: whether small requests and results travel in the messages too, so that a step reads nothing. If
+            not, no payload is in any queue, dead-letter queues included; steps read theirs, and an outcome that cannot
+            be committed is not kept: its step runs again, under the same idempotency key.
         shards: over how many keys the indexes of the control table are spread. Fixed once sagas exist.
     """
 
