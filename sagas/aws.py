@@ -70,7 +70,7 @@ def open_session(region: str | None, profile: str | None) -> boto3.Session:
     Raises:
         SagaError: there is no such profile.
     """
-    with translated("AWS"):
+    with translated("AWS", quoted=True):
         return boto3.Session(region_name=region, profile_name=profile)
 
 
@@ -95,7 +95,7 @@ def connect(
     Raises:
         SagaError: the region is not known.
     """
-    with translated(service):
+    with translated(service, quoted=True):
         if session is not None:
             return cast("Any", session).client(service, region_name=region, endpoint_url=endpoint_url, config=config)
         surroundings = tuple(map(os.environ.get, _SURROUNDINGS))
@@ -118,32 +118,33 @@ def _session(surroundings: tuple[str | None, ...]) -> Any:
 
 def code_of(error: ClientError) -> str:
     """Return AWS's code of an error."""
-    return _told(error)[0]
+    return _told(error).get("Code", "")
 
 
-def _told(error: ClientError) -> tuple[str, str]:
-    answer: dict[str, Any] = getattr(error, "response", {})
-    told: dict[str, Any] = answer.get("Error", {})
-    return str(told.get("Code", "")), str(told.get("Message", ""))
+def _told(error: ClientError) -> dict[str, str]:
+    answer: dict[str, dict[str, str]] = getattr(error, "response", {})
+    return answer.get("Error", {})
 
 
 @contextmanager
-def translated(service: str, lost: type[Unavailable] = Unavailable) -> Generator[None]:
+def translated(service: str, lost: type[Unavailable] = Unavailable, *, quoted: bool = False) -> Generator[None]:
     """Raise this library's errors for those of boto3.
 
     Args:
         service: how to call it.
         lost: what to raise when no answer came, or none that tells what happened.
+        quoted: whether to give the text of AWS, or of botocore, which may quote anything: to a person at a shell it
+            says what to do, in a log or a journal it has no place.
 
     Raises:
         Unavailable: it is out of reach or refuses all for now: try again later.
-        SagaError: anything else, by operation, code and text of AWS.
+        SagaError: anything else, by operation and code.
     """
     try:
         yield
     except ClientError as error:
-        code, message = _told(error)
-        operation: str = getattr(error, "operation_name", "")
+        code, operation = code_of(error), cast("Any", error).operation_name
+        message = _told(error).get("Message") if quoted else None
         text = f"{service} {operation}: {code}" + (f": {message}" if message else "")
         if code in _NOT_NOW:
             raise Unavailable(text) from error
@@ -151,4 +152,4 @@ def translated(service: str, lost: type[Unavailable] = Unavailable) -> Generator
     except _UNREACHED as error:
         raise lost(f"{service} is out of reach: {type(error).__name__}") from error
     except BotoCoreError as error:
-        raise SagaError(f"{service}: {error}") from error
+        raise SagaError(f"{service}: {error if quoted else type(error).__name__}") from error

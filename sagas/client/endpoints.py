@@ -70,7 +70,7 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
     """
     cloudformation = connect("cloudformation", CALLER, session=session)
     found = Topology()
-    with translated("CloudFormation"):
+    with translated("CloudFormation", quoted=True):
         for resources, physical_ids in _stacks(cloudformation, stack_name):
             found.add_stack(resources, physical_ids)
     if found.api is None:

@@ -87,7 +87,7 @@ class Supervisor:
                 raise SagaError("the supervisor had no time to sweep")
 
     def _call(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        with translated("Lambda"):
+        with translated("Lambda", quoted=True):
             try:
                 called = self._client.invoke(FunctionName=self._function, Payload=json.dumps(event).encode())
             except ClientError as error:

@@ -100,7 +100,8 @@ def test_what_aws_cannot_tell_is_lost(code: str) -> None:
 def test_what_will_be_refused_again_is_not_unavailable(code: str) -> None:
     found = _raised(_refused(code, "not you"))
     assert not isinstance(found, Unavailable)
-    assert str(found) == f"DynamoDB UpdateItem: {code}: not you"
+    assert str(found) == f"DynamoDB UpdateItem: {code}"
+    assert str(_raised(_refused(code, "not you"), quoted=True)) == f"DynamoDB UpdateItem: {code}: not you"
 
 
 @pytest.mark.parametrize(
@@ -121,4 +122,7 @@ def test_nobody_answers(error: Exception) -> None:
 
 @pytest.mark.parametrize("error", [botocore.NoCredentialsError(), botocore.NoRegionError()])
 def test_what_was_never_asked_is_not_unavailable(error: Exception) -> None:
-    assert not isinstance(_raised(error, lost=Ambiguous), Unavailable)
+    found = _raised(error, lost=Ambiguous)
+    assert not isinstance(found, Unavailable)
+    assert str(found) == f"DynamoDB: {type(error).__name__}"
+    assert str(_raised(error, quoted=True)) == f"DynamoDB: {error}"
