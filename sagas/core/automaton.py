@@ -107,10 +107,13 @@ def decide(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decisio
     if row is None:
         return Decision(state)
     decision = row.apply(plan, state, event, now)
-    return decision if decision.state is state else replace(decision, state=_noted(decision.state, event, now))
-
-
-def _noted(state: SagaState, event: ev.Event, now: float) -> SagaState:
-    attention = (state.attention or now) if needs_attention(state) else 0.0
-    updated = now if isinstance(event, ev.Fact) else state.updated_at
-    return replace(state, attention=attention, updated_at=updated, failed=state.failed or has_failed(state))
+    if decision.state is state:
+        return decision
+    after = decision.state
+    noted = replace(
+        after,
+        attention=(after.attention or now) if needs_attention(after) else 0.0,
+        updated_at=now if isinstance(event, ev.Fact) else after.updated_at,
+        failed=after.failed or has_failed(after),
+    )
+    return replace(decision, state=noted)

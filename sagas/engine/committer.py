@@ -109,7 +109,8 @@ class Committer:
                 raise Fenced(f"{fact.action} does not fit the saga any more")
             return Decision(state, Write(following)), None, False
         entry = self._entry(state, decision.state, fact, context)
-        if forward(state) and _stops(decision):
+        ends = decision.state.over or decision.state.status is SagaStatus.DEAD_LETTERED
+        if forward(state) and ends and not isinstance(decision.then, Write):
             # Rule 12: a cancel may still win here, and must leave no entry that claims otherwise.
             try:
                 self._control.finish(entry, state, decision.state, plan.stale_after, self._journal)
@@ -182,12 +183,6 @@ def _with_dying_message(state: SagaState, fact: ev.Fact, message: DeadLetter | N
         return fact
     current = message is not None and message.dispatch == state.dispatch
     return replace(fact, message=message) if current else ev.Recovered(stall=False)
-
-
-def _stops(decision: Decision) -> bool:
-    """Whether the entry itself ends the saga, or has it wait for an operator."""
-    stops = decision.state.over or decision.state.status is SagaStatus.DEAD_LETTERED
-    return stops and not isinstance(decision.then, Write)
 
 
 def _fact(entry: Entry, state: SagaState) -> ev.Fact:

@@ -11,6 +11,7 @@ from sagas.engine.attempt import Invocation, NotCommitted, lease_for
 from sagas.engine.late_commits import comes_back, with_pending
 from sagas.engine.outcome import Done, Failed, Later, Outcome
 from sagas.errors import Unavailable
+from sagas.formats import NewerFormat
 from sagas.messaging.message import Message
 from sagas.store.outcomes import Fenced
 
@@ -48,6 +49,8 @@ class Worker:
                 break
             except NotCommitted as error:
                 return self._keep(error, message)
+            except NewerFormat:
+                raise  # no wait of this version's helps: the message waits for the newer one
             except Unavailable:
                 if message.pending_commit is None:
                     raise

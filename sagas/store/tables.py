@@ -57,9 +57,7 @@ class Tables:
 
     def connect(self) -> None:
         """Make the clients that starting a saga and running a step take, which the first requests do otherwise."""
-        models = self.control, self.entry, self.definition
-        for connection in (self.connection, *(model._get_connection().connection for model in models)):
-            _ = connection.client
+        _ = self.connection.client
 
 
 def _meta(table: str) -> Any:
