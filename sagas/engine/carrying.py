@@ -3,7 +3,7 @@
 The journal stays the authority. The control item keeps one digest over number and hash of each result so far, the
 request first; a claim returns it. A message brings number, hash and, where they are small, the payloads themselves:
 what it brings counts only if its hashes add up to the digest, and a payload only if it has its hash. Everything else is
-read. So whoever can write to a queue, but not to the table, cannot pass anything off as a result.
+read. So a principal that can write to a queue, but not to the table, cannot pass anything off as a result.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class StepContext:
         return max(0.0, self.deadline_at - self.clock.now())
 
     def tell_lost(self) -> None:
-        """Somebody else holds the lease now: whatever this attempt returns will be refused."""
+        """The lease was taken over: whatever this attempt returns will be refused."""
         self._lost = True
 
     @property

@@ -35,7 +35,7 @@ Plan = tuple["Point", ...]
 
 
 class ProcessDied(BaseException):
-    """The process dies here. Not an ``Exception``: nobody may catch it but whoever starts the next process."""
+    """The process dies here. Not an ``Exception``: nobody may catch it but what starts the next process."""
 
 
 class Fault(StrEnum):
