@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from botocore.client import BaseClient
 
+from benchmarks.units import KILOBYTE, item_size
 from sagas.authoring.context import Context
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
@@ -16,7 +17,7 @@ from sagas.engine.clock import SystemClock
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
 from tests.engine.conftest import World
-from tests.engine.metering import KILOBYTE, Meter, item_size, metered
+from tests.engine.metering import Meter, metered
 from tests.handlers.conftest import Answer, request
 from tests.support.aws import LambdaContext
 from tests.support.sagas import LOG, Order, Trip
