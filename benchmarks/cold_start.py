@@ -87,6 +87,7 @@ def cold_start(stage: Stage, function: Function, events: list[dict[str, Any]]) -
         "AWS_ACCESS_KEY_ID": "000000000000",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_LAMBDA_FUNCTION_NAME": function.name,
+        "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",  # Lambda says so while it imports: what can be made then is
     }
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.fresh"],
