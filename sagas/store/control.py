@@ -307,13 +307,19 @@ class ControlItems:
         """The update that gets from one state to the other.
 
         ``due`` is always among it: claims leave it as it was, so what is stored need not be what ``before`` entails.
-        Writing the value that is there costs nothing in an index. A progress is of the execution that has ended.
+        Writing the value that is there costs nothing in an index. But where another entry follows under the same lease,
+        the index is left alone until then: to move it there and back would cost four writes. A progress is of the
+        execution that has ended.
         """
         old, new = (item_of(state, self._settings, stale_after) for state in (before, after))
+        index = ("due", "open_shard")
+        if before.lease is not None and after.lease is not None and before.lease.owner == after.lease.owner:
+            old, new = ({k: v for k, v in item.items() if k not in index} for item in (old, new))
+            index = ()
         steps = zip(old.pop("steps")["L"], new.pop("steps")["L"], strict=True)
         changed = {index: is_ for index, (was, is_) in enumerate(steps) if was != is_}
         written = {name: value for name, value in new.items() if value != old.get(name) or name == "due"}
-        gone = [name for name in dict.fromkeys(("progress", "due", *old)) if name not in new]
+        removed = [name for name in dict.fromkeys(("progress", *index, *old)) if name not in new]
         sets = [
             *(f"#steps[{index}] = :step{index}" for index in changed),
             *(f"#{name} = :{name}" for name in written),
@@ -321,7 +327,7 @@ class ControlItems:
         update = f"SET {', '.join(sets)} " if sets else ""
         values = {f":step{index}": step for index, step in changed.items()}
         values |= {f":{name}": value for name, value in written.items()} | _seen(before)
-        return self._update(before.saga_id, condition, f"{update}REMOVE #{', #'.join(gone)}", values)
+        return self._update(before.saga_id, condition, f"{update}REMOVE #{', #'.join(removed)}", values)
 
     def _update(self, saga_id: str, condition: str, update: str, values: Mapping[str, Item]) -> dict[str, Any]:
         """An update, of whose values it takes those that it names."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -129,10 +128,7 @@ def test_a_message_that_was_lost_is_sent_anew_without_inputs_and_the_step_reads(
 
 
 def test_switched_off_no_payload_is_in_a_queue(bench: Make) -> None:
-    b = bench(Trip)
-    b.engine = replace(
-        b.engine, worker=replace(b.engine.worker, advancer=replace(b.engine.worker.advancer, carry=False))
-    )
+    b = bench(Trip, carry=False)
     saga_id = b.start("trip", REQUEST)
     b.deliver("trip", "book")
     assert parse_record(letter(b.stack, "pay")).inputs == ()

@@ -249,7 +249,7 @@ class World:
                     answered[0] = True
                 except Conflict as error:
                     self.refused.append(str(error))
-                    answered[0] = "somebody else" not in str(error) and "may still" not in str(error)
+                    answered[0] = "at work" not in str(error) and "may still" not in str(error)
                 except SagaError:
                     pass
 

@@ -69,12 +69,13 @@ def once(monkeypatch: Any, target: Any, name: str, *, before: bool = True) -> No
 
 
 class Bench:
-    """One engine. ``lifetime``: seconds a function may act."""
+    """One engine. ``lifetime``: seconds a function may act; ``carry``: whether messages bring inputs."""
 
-    def __init__(self, *classes: type[Any], lifetime: float = 40.0) -> None:
+    def __init__(self, *classes: type[Any], lifetime: float = 40.0, carry: bool = True) -> None:
         self.stack = Stack(*classes)
         self.clock = ManualClock()
         self.lifetime = lifetime
+        self.carry = carry
         self.last: Outcome | None = None
         self.engine = self.deploy(*classes)
 
@@ -83,7 +84,7 @@ class Bench:
         environment = self.stack.environment
         routes = Routes.parse(environment["SAGAS_QUEUES"])
         registry = Registry(classes or self.stack.classes)
-        return build_engine(registry, settings_from(environment), routes, clock=self.clock)
+        return build_engine(registry, settings_from(environment), routes, clock=self.clock, carry=self.carry)
 
     def start(self, name: str, request: Any) -> str:
         return self.engine.starter.start(name, request).state.saga_id
