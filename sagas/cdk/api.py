@@ -16,12 +16,11 @@ from constructs import Construct
 
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.existing import AnyResource
-from sagas.cdk.functions import Deployable, SagaFunction
-from sagas.cdk.options import FunctionOptions, ServiceOptions
+from sagas.cdk.functions import SagaFunction, SharedAssets
+from sagas.cdk.options import AnyAuthorizer, FunctionOptions, ServiceOptions, Throttling
+from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_all_sagas, allow_sending
 from sagas.cdk.queues import SagaQueues
-from sagas.cdk.tables import Tables
-from sagas.cdk.topology import mark
 
 ROUTES: Mapping[str, tuple[str, ...]] = {
     "sagas": ("GET",),
@@ -77,8 +76,7 @@ class ApiFunction(SagaFunction):
         scope: Construct,
         id: str,
         *,
-        shared: Deployable,
-        tables: Tables,
+        shared: SharedAssets,
         queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
     ) -> None:
@@ -92,7 +90,7 @@ class ApiFunction(SagaFunction):
             function=FunctionOptions(memory_size=512),
             description="Starts, shows and cancels sagas",
         )
-        allow_all_sagas(self.role, tables)
+        allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, queues)
 
 
@@ -142,52 +140,33 @@ class SagaApi(Construct):
         super().__init__(scope, id)
         if mount is None:
             self.rest_api = _rest_api(self, options)
-            mark(self.rest_api, "api")
-            self._add_routes(function, self.rest_api.root, None)
-            shape_gateway_answers(self.rest_api)
-            acknowledge(Validations.of(self), _FINDINGS)
+            # Methods are authorized as the API says.
+            root, path, authorization = self.rest_api.root, {}, apigateway.MethodOptions()
         else:
             self.rest_api = mount.api
-            mark(self.rest_api, "api", **({"path": mount.path} if mount.path else {}))
-            self._add_routes(function, mount.resource, _authorization_at(mount, options))
-
-    def _add_routes(
-        self, function: ApiFunction, root: AnyResource, authorization: apigateway.MethodOptions | None
-    ) -> None:
+            root, path = mount.resource, {"path": mount.path} if mount.path else {}
+            # The service's own authorizer, else that of the place, else IAM.
+            there = mount.resource.default_method_options
+            authorization = _authorization(options.authorizer or (there and there.authorizer))
+        tag_part(self.rest_api, "api", **path)
         # One permission for the whole API instead of one a method: a stack takes 500 resources.
         integration = apigateway.LambdaIntegration(
             cast("lambda_.IFunction", function.function), scope_permission_to_method=False
         )
-        for path, methods in ROUTES.items():
-            resource = root.resource_for_path(path)
+        for route, methods in ROUTES.items():
+            resource = root.resource_for_path(route)
             for method in methods:
-                if authorization is None:
-                    resource.add_method(method, integration)
-                else:
-                    added = _added(resource, method, integration, authorization)
+                added = resource.add_method(
+                    method,
+                    integration,
+                    authorization_type=authorization.authorization_type,
+                    authorizer=authorization.authorizer,
+                )
+                if mount is not None:
                     acknowledge(Validations.of(added), {id: _FINDINGS[id] for id in _FINDINGS_OF_METHODS})
-
-
-def _added(
-    resource: apigateway.Resource,
-    method: str,
-    integration: apigateway.LambdaIntegration,
-    authorization: apigateway.MethodOptions,
-) -> apigateway.Method:
-    return resource.add_method(
-        method,
-        integration,
-        authorization_type=authorization.authorization_type,
-        authorizer=authorization.authorizer,
-    )
-
-
-def _authorization_at(mount: Mount, options: ServiceOptions) -> apigateway.MethodOptions:
-    """The service's own authorizer, else that of the place, else IAM."""
-    there = mount.resource.default_method_options
-    if options.authorizer is None and there is not None and there.authorizer is not None:
-        return apigateway.MethodOptions(authorizer=there.authorizer)
-    return _authorization(options.authorizer)
+        if mount is None:
+            shape_gateway_answers(self.rest_api)
+            acknowledge(Validations.of(self), _FINDINGS)
 
 
 def shape_gateway_answers(api: apigateway.RestApi) -> None:
@@ -201,13 +180,9 @@ def shape_gateway_answers(api: apigateway.RestApi) -> None:
             kind,
             type=apigateway.ResponseType.of(kind),
             status_code=status or None,
-            templates={"application/json": _error_template(code, message)},
+            # The gateway fills in its message with quotes around it, so this is JSON only afterwards.
+            templates={"application/json": f'{{"error": {{"code": "{code}", "message": {message}, "details": null}}}}'},
         )
-
-
-def _error_template(code: str, message: str) -> str:
-    # The gateway fills in its message with quotes around it, so this is JSON only afterwards.
-    return f'{{"error": {{"code": "{code}", "message": {message}, "details": null}}}}'
 
 
 def _rest_api(scope: Construct, options: ServiceOptions) -> apigateway.RestApi:
@@ -218,6 +193,7 @@ def _rest_api(scope: Construct, options: ServiceOptions) -> apigateway.RestApi:
         removal_policy=options.removal_policy,
         encryption_key=cast("kms.IKey | None", options.encryption_key),
     )
+    throttling = options.throttling or Throttling()
     return apigateway.RestApi(
         scope,
         "Api",
@@ -229,30 +205,26 @@ def _rest_api(scope: Construct, options: ServiceOptions) -> apigateway.RestApi:
             stage_name="v1",
             tracing_enabled=True,
             metrics_enabled=True,
-            throttling_rate_limit=options.throttling.rate,
-            throttling_burst_limit=options.throttling.burst,
+            throttling_rate_limit=throttling.rate,
+            throttling_burst_limit=throttling.burst,
             access_log_destination=apigateway.LogGroupLogDestination(access_log),
-            access_log_format=_access_log_format(),
+            access_log_format=apigateway.AccessLogFormat.json_with_standard_fields(
+                caller=True,
+                http_method=True,
+                ip=True,
+                protocol=True,
+                request_time=True,
+                resource_path=True,
+                response_length=True,
+                status=True,
+                user=True,
+            ),
         ),
     )
 
 
-def _authorization(authorizer: apigateway.IAuthorizer | apigateway.Authorizer | None) -> apigateway.MethodOptions:
+def _authorization(authorizer: AnyAuthorizer | None) -> apigateway.MethodOptions:
     """An authorizer of one's own says itself of which type it is."""
     if authorizer is None:
         return apigateway.MethodOptions(authorization_type=apigateway.AuthorizationType.IAM)
     return apigateway.MethodOptions(authorizer=cast("apigateway.IAuthorizer", authorizer))
-
-
-def _access_log_format() -> apigateway.AccessLogFormat:
-    return apigateway.AccessLogFormat.json_with_standard_fields(
-        caller=True,
-        http_method=True,
-        ip=True,
-        protocol=True,
-        request_time=True,
-        resource_path=True,
-        response_length=True,
-        status=True,
-        user=True,
-    )

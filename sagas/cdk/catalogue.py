@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import definition_of
 from sagas.authoring.steps import Step
-from sagas.cdk.lanes import Lane
-from sagas.cdk.options import FunctionOptions, Isolation
+from sagas.cdk.options import FunctionOptions, ServiceOptions
+from sagas.cdk.step_groups import StepGroup
 from sagas.errors import DefinitionError
 
-_MOST_LANES = 40
+_MOST_GROUPS = 40
 _MOST_RESOURCES = 490
-_OF_SERVICE, _OF_SAGA, _OF_LANE = 65, 9, 9
+_OF_SERVICE, _OF_SAGA, _OF_GROUP = 65, 9, 9
 """Resources of what there is once, of a saga with all its alarms, and of a queue with its function."""
 _MOST_OF_A_SAGA = 100
 """Steps with a function each. With the longest names the templates of its nested stacks near the 1 MB there is."""
 _MOST_OF_A_SERVICE = 200
 """Such steps: CloudFormation takes 2,500 resources in a stack and those nested in it, and ten policies a role."""
 SHARED = "steps"
-"""The lane of all steps of a saga."""
+"""The id of the group of all steps of a saga."""
 _WHOLE_SAGA = ""
 
 
@@ -30,38 +29,49 @@ class Catalogue:
 
     Args:
         service: the name used in messages.
-        saga_classes: of the service.
-        functions: options by step, or by saga class for all its steps.
-        isolation: ``step`` gives each step a queue and a function of its own, ``saga`` all steps of a saga together.
-        usual: options of those that ``functions`` does not name.
+        options: of the service.
 
     Raises:
         DefinitionError: no saga, two of one name, too many steps, options for a step of none of them or for a step
             without a function of its own.
     """
 
-    def __init__(
-        self,
-        service: str,
-        saga_classes: Sequence[type[Any]],
-        functions: Mapping[Step[..., Any] | type[Any], FunctionOptions],
-        isolation: Isolation = "step",
-        usual: FunctionOptions | None = None,
-    ) -> None:
+    def __init__(self, service: str, options: ServiceOptions) -> None:
         self._service = service
-        self._usual = usual or FunctionOptions()
-        self._isolation = isolation
-        self.sagas = [definition_of(saga_class) for saga_class in saga_classes]
-        self._require_distinct_names()
-        self._require_room()
-        self._options = {self._key(step): options for step, options in functions.items()}
+        self._usual = options.function_options or FunctionOptions()
+        self._isolation = options.isolation
+        self.sagas = [definition_of(saga_class) for saga_class in options.sagas]
+        if not self.sagas:
+            raise DefinitionError(f"{service}: a service needs at least one saga")
+        first: dict[str, SagaDefinition] = {}
+        for saga in self.sagas:
+            if saga.name in first:
+                classes = f"{_name(first[saga.name].saga_class)} and {_name(saga.saga_class)}"
+                raise DefinitionError(f"{service}: two sagas are called {saga.name}: {classes}")
+            first[saga.name] = saga
+        if self._isolation == "step":
+            self._require_room()
+        self._options: dict[tuple[str, str], FunctionOptions] = {}
+        for step, one in (options.functions or {}).items():
+            if isinstance(step, type):
+                self._options[self.definition(step).name, _WHOLE_SAGA] = one
+                continue
+            saga, name = self.locate(step)
+            if self._isolation == "saga":
+                whole = _name(saga.saga_class)
+                raise DefinitionError(
+                    f'{service}: with isolation="saga" step {name} has no function of its own; '
+                    f"give the options of {whole} instead of {whole}.{name}"
+                )
+            self._options[saga.name, name] = one
 
     def definition(self, saga_class: type[Any]) -> SagaDefinition:
         """Return the definition of a saga class of this service."""
         for saga in self.sagas:
             if saga.saga_class is saga_class:
                 return saga
-        raise DefinitionError(f"{self._service}: {_name(saga_class)} is not among its sagas ({self._names()})")
+        names = ", ".join(_name(saga.saga_class) for saga in self.sagas)
+        raise DefinitionError(f"{self._service}: {_name(saga_class)} is not among its sagas ({names})")
 
     def locate(self, step: Step[..., Any]) -> tuple[SagaDefinition, str]:
         """Return the saga a step belongs to, and the step's name."""
@@ -76,21 +86,21 @@ class Catalogue:
             raise DefinitionError(f"{self._service}: saga {saga.name} has no step {step.name}")
         return saga, step.name
 
-    def lanes(self, saga: SagaDefinition) -> list[Lane]:
+    def groups(self, saga: SagaDefinition) -> list[StepGroup]:
         """Return the queues and functions a saga has: one for each step, or one for them all."""
         if self._isolation == "saga":
-            return [Lane(SHARED, saga, tuple(saga.steps), self._options_of(saga, _WHOLE_SAGA))]
-        return [Lane(step.name, saga, (step,), self._options_of(saga, step.name)) for step in saga.steps]
+            return [StepGroup(SHARED, saga, tuple(saga.steps), self._options_of(saga, _WHOLE_SAGA))]
+        return [StepGroup(step.name, saga, (step,), self._options_of(saga, step.name)) for step in saga.steps]
 
     @property
     def too_many(self) -> bool:
         """Whether there are more queues and functions than a stack has room for."""
-        lanes = sum(len(self.lanes(saga)) for saga in self.sagas)
-        resources = _OF_SERVICE + _OF_SAGA * len(self.sagas) + _OF_LANE * lanes
-        return lanes > _MOST_LANES or resources > _MOST_RESOURCES
+        groups = sum(len(self.groups(saga)) for saga in self.sagas)
+        resources = _OF_SERVICE + _OF_SAGA * len(self.sagas) + _OF_GROUP * groups
+        return groups > _MOST_GROUPS or resources > _MOST_RESOURCES
 
-    def lane_of(self, step: Step[..., Any]) -> tuple[str, str]:
-        """Return the saga's name and the id of the lane a step goes through."""
+    def group_of(self, step: Step[..., Any]) -> tuple[str, str]:
+        """Return the saga's name and the id of the group a step goes through."""
         saga, name = self.locate(step)
         return saga.name, SHARED if self._isolation == "saga" else name
 
@@ -98,22 +108,8 @@ class Catalogue:
         whole = self._options.get((saga.name, _WHOLE_SAGA), self._usual)
         return self._options.get((saga.name, step), whole)
 
-    def _key(self, step: Step[..., Any] | type[Any]) -> tuple[str, str]:
-        if isinstance(step, type):
-            return self.definition(step).name, _WHOLE_SAGA
-        saga, name = self.locate(step)
-        if self._isolation == "saga":
-            whole = _name(saga.saga_class)
-            raise DefinitionError(
-                f'{self._service}: with isolation="saga" step {name} has no function of its own; '
-                f"give the options of {whole} instead of {whole}.{name}"
-            )
-        return saga.name, name
-
     def _require_room(self) -> None:
         """What not even nested stacks make room for."""
-        if self._isolation == "saga":
-            return
         for saga in self.sagas:
             if len(saga.steps) > _MOST_OF_A_SAGA:
                 raise DefinitionError(
@@ -127,19 +123,6 @@ class Catalogue:
                 f"{self._service}: its sagas have {steps} steps. With a function each, {_MOST_OF_A_SERVICE} are what "
                 'CloudFormation can change at a time; use isolation="saga", or several services in several stacks'
             )
-
-    def _require_distinct_names(self) -> None:
-        if not self.sagas:
-            raise DefinitionError(f"{self._service}: a service needs at least one saga")
-        first: dict[str, SagaDefinition] = {}
-        for saga in self.sagas:
-            if saga.name in first:
-                classes = f"{_name(first[saga.name].saga_class)} and {_name(saga.saga_class)}"
-                raise DefinitionError(f"{self._service}: two sagas are called {saga.name}: {classes}")
-            first[saga.name] = saga
-
-    def _names(self) -> str:
-        return ", ".join(_name(saga.saga_class) for saga in self.sagas)
 
 
 def _name(saga_class: type[Any]) -> str:

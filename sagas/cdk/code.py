@@ -38,7 +38,14 @@ class CodeAssets:
     def __init__(self, packages: Sequence[ModuleType]) -> None:
         files: dict[str, Path] = {}
         for package in packages:
-            files |= _files_of(package)
+            name, roots = package.__name__, _roots(package)
+            for root in roots:
+                files |= names_under(root, source_files(root), name)
+            if not roots:
+                if package.__file__ is None:
+                    raise DefinitionError(f"the module {name} has no file that could be deployed")
+                path = Path(package.__file__)
+                files[path.name] = path
         self._digest = digest_of(files)
         directory = built_once(f"code-{self._digest}", lambda target: copy_files(files, target))
         self._directory = directory.resolve()
@@ -56,17 +63,6 @@ def requirements_of(packages: Sequence[ModuleType]) -> list[Path]:
     """Return the ``requirements.txt`` files that lie in the packages."""
     candidates = (root / "requirements.txt" for package in packages for root in _roots(package))
     return [path for path in candidates if path.is_file()]
-
-
-def _files_of(package: ModuleType) -> dict[str, Path]:
-    name = package.__name__
-    roots = _roots(package)
-    if roots:
-        return {k: v for root in roots for k, v in names_under(root, source_files(root), name).items()}
-    if package.__file__ is None:
-        raise DefinitionError(f"the module {name} has no file that could be deployed")
-    path = Path(package.__file__)
-    return {path.name: path}
 
 
 def _roots(package: ModuleType) -> list[Path]:

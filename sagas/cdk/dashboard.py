@@ -48,13 +48,15 @@ class ServiceDashboard(Construct):
         super().__init__(scope, id)
         self._service = service
         self._dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.hours(12))
-        self._row(
-            _text(f"# Sagas of {service}\nWhat to do when an alarm is on: `{RUNBOOK}`"),
-        )
+        heading = f"# Sagas of {service}\nWhat to do when an alarm is on: `{RUNBOOK}`"
+        self._row(cloudwatch.TextWidget(markdown=heading, width=_WIDTH, height=2))
+        named = (("sagas", tables.sagas), ("audit", tables.audit))
+        written = [t.metric_consumed_write_capacity_units(period=_PERIOD, label=f"{name} written") for name, t in named]
+        read = [t.metric_consumed_read_capacity_units(period=_PERIOD, label=f"{name} read") for name, t in named]
         self._row(
             _graph("Starts and refused calls", _calls(api, base_path)),
             _graph("Supervisor", [supervisor.metric_duration(period=_PERIOD, statistic="Maximum")]),
-            _graph("Units written and read (cost)", _units(tables)),
+            _graph("Units written and read (cost)", [*written, *read]),
         )
 
     def add_saga(self, saga: str, functions: Sequence[tuple[str, lambda_.Function]], queues: SagaQueues) -> None:
@@ -73,21 +75,21 @@ class ServiceDashboard(Construct):
             saga_metric(name, saga, self._service, _PERIOD).with_(label=label)
             for name, label in (("StepRetried", "retries"), ("BreakerOpened", "breaker opened"))
         ]
+        backlog = [
+            queue.metric_approximate_number_of_messages_visible(period=_PERIOD, statistic="Maximum", label=name)
+            for name, queue in (*queues.by_group.items(), ("dead letters", queues.dead_letters))
+        ]
         self._row(
             _graph(f"{saga}: ends", ends),
             _graph(f"{saga}: step duration, 95th percentile", durations),
             _graph(f"{saga}: step executions, retries and crashes", [*runs, *retries, *errors]),
-            _graph(f"{saga}: backlog", _backlog(queues)),
+            _graph(f"{saga}: backlog", backlog),
         )
 
     def _row(self, *widgets: cloudwatch.GraphWidget | cloudwatch.TextWidget) -> None:
         """Widgets beside each other, over the whole width."""
         shown = [cast("cloudwatch.IWidget", widget) for widget in widgets]
         self._dashboard.add_widgets(*shown)
-
-
-def _text(markdown: str) -> cloudwatch.TextWidget:
-    return cloudwatch.TextWidget(markdown=markdown, width=_WIDTH, height=2)
 
 
 def _graph(title: str, metrics: Iterable[cloudwatch.Metric]) -> cloudwatch.GraphWidget:
@@ -113,21 +115,4 @@ def _calls(api: apigateway.RestApi, base_path: str) -> list[cloudwatch.Metric]:
             label=label,
         )
         for name, label in labels.items()
-    ]
-
-
-def _units(tables: Tables) -> list[cloudwatch.Metric]:
-    named = (("sagas", tables.sagas), ("audit", tables.audit))
-    written = [
-        table.metric_consumed_write_capacity_units(period=_PERIOD, label=f"{name} written") for name, table in named
-    ]
-    read = [table.metric_consumed_read_capacity_units(period=_PERIOD, label=f"{name} read") for name, table in named]
-    return [*written, *read]
-
-
-def _backlog(queues: SagaQueues) -> list[cloudwatch.Metric]:
-    named = [*queues.lanes.items(), ("dead letters", queues.dead_letters)]
-    return [
-        queue.metric_approximate_number_of_messages_visible(period=_PERIOD, statistic="Maximum", label=name)
-        for name, queue in named
     ]

@@ -6,20 +6,21 @@ from typing import cast
 
 from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
 from constructs import Construct
+
+from sagas.cdk.options import AnyKey
 
 _USES = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
 
 
-def allow_key(role: iam.Role, key: kms.IKey | kms.Key | None) -> None:
+def allow_key(role: iam.Role, key: AnyKey | None) -> None:
     """Let a function read and write what is encrypted. The key's policy must leave that to IAM, as the CDK's do."""
     if key is not None:
         actions = [f"kms:{use}" for use in _USES]
         role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[key.key_arn]))
 
 
-def let_logs_use(scope: Construct, key: kms.IKey | kms.Key | None) -> None:
+def let_logs_use(scope: Construct, key: AnyKey | None) -> None:
     """Let CloudWatch Logs encrypt log groups of this account and region. An imported key's policy stays as it is."""
     if key is None:
         return

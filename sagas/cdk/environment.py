@@ -1,4 +1,4 @@
-"""The environment variables by which functions find tables, queues and their own step."""
+"""The environment variables by which functions find tables, queues and sagas."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aws_cdk import Stack, Token
+from aws_cdk import Stack
 from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.cdk.catalogue import SHARED
-from sagas.cdk.lanes import Lane
 from sagas.cdk.options import METRICS_NAMESPACE, ServiceOptions
 from sagas.cdk.queues import SagaQueues, base_url
 from sagas.cdk.tables import Tables
@@ -37,37 +36,33 @@ def service_environment(
         queues: the queues the function may send to, by saga name.
         sagas: the sagas whose code the function loads.
     """
+    any_queues, shared = next(iter(queues.values())), options.isolation == "saga"
+    # What sagas.messaging.routes.Routes reads.
+    routes: dict[str, object] = {"base": base_url(any_queues.any_queue_in(scope))}
+    if any_queues.derived:
+        routes |= {"token": any_queues.token(scope), **({"shared": SHARED} if shared else {})}
+    else:
+        names = {saga: {step: q.queue_name for step, q in own.by_step.items()} for saga, own in queues.items()}
+        routes["queues"] = {saga: next(iter(own.values())) for saga, own in names.items()} if shared else names
+    # Settings of the store that differ from the library's own.
+    kept: dict[str, float | None] = {
+        "SAGAS_RETENTION": None if options.retention is None else options.retention.total_seconds(),
+        "SAGAS_PAYLOAD_LIMIT": options.payload_limit,
+        "SAGAS_CARRY_INPUTS": None if options.carry_inputs else 0,
+    }
+    classes = [f"{saga.saga_class.__module__}:{saga.saga_class.__qualname__}" for saga in sagas]
     return {
         "SAGAS_TABLE": tables.sagas.table_name,
         "SAGAS_AUDIT_TABLE": tables.audit.table_name,
         "SAGAS_PAYLOAD_BUCKET": tables.payloads.bucket_name,
         "SAGAS_SHARDS": str(options.shards),
-        "SAGAS_CLASSES": _compact([_class_path(saga.saga_class) for saga in sagas]),
-        "SAGAS_QUEUES": Stack.of(scope).to_json_string(_routes(scope, queues, options)),
+        "SAGAS_CLASSES": json.dumps(classes, separators=(",", ":")),
+        "SAGAS_QUEUES": Stack.of(scope).to_json_string(routes),
         "POWERTOOLS_SERVICE_NAME": options.service,
         "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
         "POWERTOOLS_LOG_LEVEL": options.log_level,
-        **_kept(options),
-        **options.environment,
-    }
-
-
-def _kept(options: ServiceOptions) -> dict[str, str]:
-    """Settings of the store that differ from the library's own."""
-    settings: dict[str, float | None] = {
-        "SAGAS_RETENTION": None if options.retention is None else options.retention.total_seconds(),
-        "SAGAS_PAYLOAD_LIMIT": options.payload_limit,
-    }
-    return {name: f"{value:.0f}" for name, value in settings.items() if value is not None}
-
-
-def lane_environment(lane: Lane) -> dict[str, str]:
-    """Variables that tell the function of a lane which steps it runs, and how its queue is set up."""
-    return {
-        "SAGAS_SAGA": lane.saga.name,
-        "SAGAS_STEP": lane.names,
-        "SAGAS_MAX_RECEIVES": str(lane.max_receives),
-        "SAGAS_VISIBILITY_TIMEOUT": str(lane.visibility_timeout),
+        **{name: f"{value:.0f}" for name, value in kept.items() if value is not None},
+        **(options.environment or {}),
     }
 
 
@@ -77,40 +72,15 @@ def check_size(scope: Construct, environment: Mapping[str, str]) -> None:
     Raises:
         DefinitionError: they are too large together; names that only AWS knows are taken at their likely length.
     """
-    size = sum(len(name.encode()) + _likely_size(scope, value) for name, value in environment.items())
+    stack = Stack.of(scope)
+    stack_name = len(stack.stack_name)
+    values = ((name, stack.resolve(value)) for name, value in environment.items())
+    size = sum(len(name.encode()) + _resolved_size(value, stack_name) for name, value in values)
     if size > _LIMIT:
         raise DefinitionError(
             f"{scope.node.path}: its environment variables take about {size} bytes and Lambda allows {_LIMIT}; "
             "with nested_stacks=True the names of queues take no room there; or give the function fewer variables"
         )
-
-
-def _routes(scope: Construct, queues: Mapping[str, SagaQueues], options: ServiceOptions) -> dict[str, object]:
-    """What :class:`sagas.messaging.routes.Routes` reads."""
-    any_queues = next(iter(queues.values()))
-    base, shared = base_url(any_queues.near(scope)), options.isolation == "saga"
-    if any_queues.derived:
-        return {"base": base, "token": any_queues.token(scope), **({"shared": SHARED} if shared else {})}
-    return {"base": base, "queues": {saga: _names(own, shared) for saga, own in queues.items()}}
-
-
-def _names(queues: SagaQueues, shared: bool) -> str | dict[str, str]:
-    names = {step: queue.queue_name for step, queue in queues.steps.items()}
-    return next(iter(names.values())) if shared else names
-
-
-def _class_path(saga_class: type) -> str:
-    return f"{saga_class.__module__}:{saga_class.__qualname__}"
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
-def _likely_size(scope: Construct, value: str) -> int:
-    if not Token.is_unresolved(value):
-        return len(value.encode())
-    return _resolved_size(Stack.of(scope).resolve(value), len(Stack.of(scope).stack_name))
 
 
 def _resolved_size(value: Any, stack_name: int) -> int:

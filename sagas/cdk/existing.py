@@ -1,4 +1,4 @@
-"""Tables and an API that somebody made already: what they must be like."""
+"""Tables and an API that are there already: what they must be like."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def mounted_api(where: str, scope: Construct, mount: AnyResource) -> apigateway.
 
     Raises:
         DefinitionError: it cannot be added to here: an imported API, or that of another stack, would have to be
-            deployed by whoever made it; or its path has parameters.
+            deployed where it is made; or its path has parameters.
     """
     api: Any = mount.api
     if not isinstance(api, apigateway.RestApi):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from aws_cdk import CfnResource, Duration, Validations
+from aws_cdk import Duration, Validations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -18,37 +18,39 @@ from constructs import Construct
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.code import CodeAssets
 from sagas.cdk.encryption import allow_key
-from sagas.cdk.environment import check_size, lane_environment
-from sagas.cdk.lanes import Lane
+from sagas.cdk.environment import check_size, service_environment
 from sagas.cdk.layer import Layers
-from sagas.cdk.options import FunctionOptions, Network, ServiceOptions
+from sagas.cdk.options import FunctionOptions, ServiceOptions
+from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_listing, allow_network, allow_one_saga, allow_sending
 from sagas.cdk.queues import SagaQueues
+from sagas.cdk.step_groups import StepGroup
 from sagas.cdk.tables import Tables
-from sagas.cdk.topology import mark
 
 # Casts to an interface, here and elsewhere: jsii's classes name private parameters otherwise than their interfaces do.
 _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
 
 _FINDINGS = {
     "AwsSolutions-IAM5[Resource::*]": "X-Ray's write actions, and those for a VPC's interfaces, have no narrower form.",
-    "AwsSolutions-L1": "The runtime is the one the layer was fetched for; whoever uses the construct chooses it.",
+    "AwsSolutions-L1": "The runtime is the one the layer was fetched for; the app chooses it.",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Deployable:
+class SharedAssets:
     """What all functions of a service share.
 
     Args:
         code: of the sagas.
         layers: of dependencies.
         options: of the service.
+        tables: of the service.
     """
 
     code: CodeAssets
     layers: Layers
     options: ServiceOptions
+    tables: Tables
 
 
 class SagaFunction(Construct):
@@ -57,7 +59,7 @@ class SagaFunction(Construct):
     Args:
         scope: parent construct.
         id: construct id.
-        shared: code, layer and options.
+        shared: code, layers, options and tables.
         handler: the entry point, ``package.module.function``.
         timeout: seconds.
         environment: its variables.
@@ -70,7 +72,7 @@ class SagaFunction(Construct):
         scope: Construct,
         id: str,
         *,
-        shared: Deployable,
+        shared: SharedAssets,
         handler: str,
         timeout: int,
         environment: Mapping[str, str],
@@ -80,10 +82,27 @@ class SagaFunction(Construct):
     ) -> None:
         super().__init__(scope, id)
         options = shared.options
-        log_group = _log_group(self, options)
         network = function.network or options.network
         architecture, runtime = function.architecture or options.architecture, function.runtime or options.runtime
-        self.role = _role(self, log_group, options, network)
+        log_group = logs.LogGroup(
+            self,
+            "Log",
+            retention=options.log_retention,
+            removal_policy=options.removal_policy,
+            encryption_key=cast("kms.IKey | None", options.encryption_key),
+        )
+        self.role = iam.Role(self, "Role", assumed_by=_LAMBDA)
+        write_log = ["logs:CreateLogStream", "logs:PutLogEvents"]
+        self.role.add_to_policy(iam.PolicyStatement(actions=write_log, resources=[log_group.log_group_arn]))
+        allow_key(self.role, options.encryption_key)
+        security_groups = None
+        if network is not None:
+            allow_network(self.role)
+            if network.security_groups is not None:
+                security_groups = [cast("ec2.ISecurityGroup", group) for group in network.security_groups]
+        level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
+        variables = {**environment, **level, **function.environment}
+        check_size(self, variables)
         self.function = lambda_.Function(
             self,
             "Function",
@@ -98,100 +117,52 @@ class SagaFunction(Construct):
             ephemeral_storage_size=function.ephemeral_storage,
             timeout=Duration.seconds(timeout),
             tracing=lambda_.Tracing.ACTIVE,
-            environment=_variables(self, environment, function),
+            environment=variables,
             reserved_concurrent_executions=function.reserved_concurrency,
             description=description,
             recursive_loop=recursive_loop,
             vpc=cast("ec2.IVpc | None", network and network.vpc),
             vpc_subnets=network and network.subnets,
-            security_groups=_security_groups(network),
+            security_groups=security_groups,
         )
         acknowledge(Validations.of(self), _FINDINGS)
-        _accept_cdk_dependency(self.function)
-
-
-def _log_group(scope: Construct, options: ServiceOptions) -> logs.LogGroup:
-    return logs.LogGroup(
-        scope,
-        "Log",
-        retention=options.log_retention,
-        removal_policy=options.removal_policy,
-        encryption_key=cast("kms.IKey | None", options.encryption_key),
-    )
-
-
-def _role(scope: Construct, log_group: logs.LogGroup, options: ServiceOptions, network: Network | None) -> iam.Role:
-    role = iam.Role(scope, "Role", assumed_by=_LAMBDA)
-    actions = ["logs:CreateLogStream", "logs:PutLogEvents"]
-    role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[log_group.log_group_arn]))
-    allow_key(role, options.encryption_key)
-    if network is not None:
-        allow_network(role)
-    return role
-
-
-def _variables(scope: Construct, environment: Mapping[str, str], function: FunctionOptions) -> dict[str, str]:
-    level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
-    variables = {**environment, **level, **function.environment}
-    check_size(scope, variables)
-    return variables
-
-
-def _security_groups(network: Network | None) -> list[ec2.ISecurityGroup] | None:
-    if network is None or network.security_groups is None:
-        return None
-    return [cast("ec2.ISecurityGroup", group) for group in network.security_groups]
-
-
-def _accept_cdk_dependency(function: lambda_.Function) -> None:
-    resource = function.node.default_child
-    if isinstance(resource, CfnResource):
         # The CDK itself writes a DependsOn beside the reference to the role; cfn-lint calls it redundant.
+        resource = cast("lambda_.CfnFunction", self.function.node.default_child)
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["W3005"]}})
 
 
-class LaneFunction(SagaFunction):
-    """The function of a lane: it consumes the lane's queue, and sends to the queues of its saga."""
+class StepGroupFunction(SagaFunction):
+    """The function of a step group: it consumes the group's queue, and sends to the queues of its saga."""
 
     def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        shared: Deployable,
-        lane: Lane,
-        queues: SagaQueues,
-        tables: Tables,
-        environment: Mapping[str, str],
+        self, scope: Construct, id: str, *, shared: SharedAssets, group: StepGroup, queues: SagaQueues
     ) -> None:
+        saga, tables = group.saga, shared.tables
+        environment = service_environment(scope, tables, shared.options, {saga.name: queues}, [saga])
+        what = "Step" if len(group.steps) == 1 else "Steps"
         super().__init__(
             scope,
             id,
             shared=shared,
             handler="sagas.handlers.step.handler",
-            timeout=lane.timeout,
-            environment={**environment, **lane_environment(lane)},
-            function=lane.options,
-            description=_description(lane),
+            timeout=group.timeout,
+            environment={**environment, "SAGAS_MAX_RECEIVES": str(group.max_receives)},
+            function=group.options,
+            # Lambda takes 256 characters.
+            description=f"{what} {group.names.replace(',', ', ')} of saga {saga.name}"[:256],
             # A saga goes from queue to function to queue by design; Lambda would cut the chain at 16 hops.
             recursive_loop=lambda_.RecursiveLoop.ALLOW,
         )
-        mark(self.function, "function", saga=lane.saga.name, step=lane.names)
+        tag_part(self.function, "function", saga=saga.name, step=group.names)
         allow_one_saga(self.role, tables)
-        if lane.saga.auto_disable is not None:
+        if saga.auto_disable is not None:
             allow_listing(self.role, tables)
         allow_sending(self.role, [queues])
         self.function.add_event_source(
             event_sources.SqsEventSource(
-                queues.lanes[lane.id],
-                batch_size=lane.options.batch_size,
-                max_concurrency=lane.options.maximum_concurrency,
+                queues.by_group[group.id],
+                batch_size=group.options.batch_size,
+                max_concurrency=group.options.maximum_concurrency,
                 report_batch_item_failures=True,
             )
         )
-
-
-def _description(lane: Lane) -> str:
-    """What the console shows; Lambda takes 256 characters."""
-    what = "Step" if len(lane.steps) == 1 else "Steps"
-    return f"{what} {lane.names.replace(',', ', ')} of saga {lane.saga.name}"[:256]

@@ -27,7 +27,7 @@ _IN_THE_RUNTIME = frozenset({"boto3", "botocore", "s3transfer", "urllib3", "pyth
 
 _RUNTIME_MODULES = ("boto3", "botocore", "s3transfer", "urllib3", "dateutil", "jmespath", "six.py")
 
-_DEPLOYMENT_ONLY = frozenset({"cdk", "local", "cli", "testing"})
+_DEPLOYMENT_ONLY = frozenset({"cdk", "local", "cli", "testing", "node.py"})
 """Parts of ``sagas`` that no function imports."""
 
 _PLATFORMS = {"arm64": "aarch64", "x86_64": "x86_64"}
@@ -54,7 +54,6 @@ class Layers:
     def __init__(
         self,
         scope: Construct,
-        *,
         architecture: lambda_.Architecture,
         runtime: lambda_.Runtime,
         requirements: Sequence[Path] = (),
@@ -72,34 +71,26 @@ class Layers:
         """
         platform = (architecture.name, runtime.name)
         if platform not in self._made:
-            id = "Layer" if platform == self._usual else f"Layer-{runtime.name}-{architecture.name}"
-            self._made[platform] = _layer(self._scope, id, architecture, runtime, self._requirements)
+            directory = build_layer(architecture.name, runtime.name.removeprefix("python"), self._requirements)
+            self._made[platform] = lambda_.LayerVersion(
+                self._scope,
+                "Layer" if platform == self._usual else f"Layer-{runtime.name}-{architecture.name}",
+                code=lambda_.Code.from_asset(
+                    str(directory.resolve()), asset_hash=directory.name.removeprefix("layer-")
+                ),
+                compatible_architectures=[architecture],
+                compatible_runtimes=[runtime],
+                description="lambda-sagas and the packages it needs",
+            )
         return self._made[platform]
-
-
-def _layer(
-    scope: Construct,
-    id: str,
-    architecture: lambda_.Architecture,
-    runtime: lambda_.Runtime,
-    requirements: Sequence[Path],
-) -> lambda_.LayerVersion:
-    directory = build_layer(architecture.name, runtime.name.removeprefix("python"), requirements)
-    code = lambda_.Code.from_asset(str(directory.resolve()), asset_hash=directory.name.removeprefix("layer-"))
-    return lambda_.LayerVersion(
-        scope,
-        id,
-        code=code,
-        compatible_architectures=[architecture],
-        compatible_runtimes=[runtime],
-        description="lambda-sagas and the packages it needs",
-    )
 
 
 def build_layer(architecture: str, python: str, requirements: Sequence[Path] = ()) -> Path:
     """Return the directory of the layer's content, ``python/...`` as Lambda wants it."""
     packages = _third_party(architecture, python, requirements)
-    library = _library_files()
+    root = Path(sagas.__path__[0])
+    needed = (file for file in source_files(root) if file.parts[0] not in _DEPLOYMENT_ONLY)
+    library = names_under(root, needed, "python/sagas")
     digest = digest_of(library, packages.name)
 
     def build(target: Path) -> None:
@@ -109,19 +100,16 @@ def build_layer(architecture: str, python: str, requirements: Sequence[Path] = (
     return built_once(f"layer-{digest}", build)
 
 
-def _library_files() -> dict[str, Path]:
-    root = Path(sagas.__path__[0])
-    needed = (file for file in source_files(root) if file.parts[0] not in _DEPLOYMENT_ONLY)
-    return names_under(root, needed, "python/sagas")
-
-
 def _third_party(architecture: str, python: str, requirements: Sequence[Path]) -> Path:
     pins = pinned_requirements()
     files = {str(number): path for number, path in enumerate(requirements)}
     digest = digest_of(files, architecture, python, *pins)
 
     def build(target: Path) -> None:
-        platform, name = _platform_options(architecture, python), f"Python {python} on {architecture}"
+        libraries, name = _C_LIBRARIES[_OLDER.get(python, 0) :], f"Python {python} on {architecture}"
+        tags = (f"{library}_{_PLATFORMS[architecture]}" for library in libraries)
+        platform = [option for tag in tags for option in ("--platform", tag)]
+        platform += ["--implementation", "cp", "--python-version", python, "--only-binary=:all:"]
         _pip(["--no-deps", *platform, "--target", str(target), *pins], name)
         for path in requirements:
             _pip([*platform, "--target", str(target), "--upgrade", "--requirement", str(path), *pins], name)
@@ -133,39 +121,24 @@ def _third_party(architecture: str, python: str, requirements: Sequence[Path]) -
 def pinned_requirements(name: str = _DISTRIBUTION) -> list[str]:
     """Return ``name==version`` of all that the library needs in a function and Lambda lacks, as installed here."""
     found: dict[str, str] = {}
-    _collect(name, found)
+    waiting = [name]
+    while waiting:
+        package = waiting.pop()
+        if package in found or package in _IN_THE_RUNTIME:
+            continue
+        try:
+            installed = distribution(package)
+        except PackageNotFoundError:
+            # Its marker does not apply to this interpreter.
+            continue
+        found[package] = installed.version
+        for requirement in installed.requires or ():
+            specifier, _, marker = requirement.partition(";")
+            match = re.match(r"[A-Za-z0-9._-]+", specifier.strip())
+            if match is not None and "extra" not in marker:
+                waiting.append(re.sub(r"[-_.]+", "-", match.group()).lower())
     found.pop(name, None)
     return [f"{package}=={version}" for package, version in sorted(found.items())]
-
-
-def _collect(name: str, found: dict[str, str]) -> None:
-    try:
-        installed = distribution(name)
-    except PackageNotFoundError:
-        # Its marker does not apply to this interpreter, or it is an extra nobody asked for.
-        return
-    found[name] = installed.version
-    for requirement in installed.requires or ():
-        needed = _name_of(requirement)
-        if needed is not None and needed not in found and needed not in _IN_THE_RUNTIME:
-            _collect(needed, found)
-
-
-def _name_of(requirement: str) -> str | None:
-    """The normalized name in a requirement, or None when only an extra asks for it."""
-    specifier, _, marker = requirement.partition(";")
-    match = re.match(r"[A-Za-z0-9._-]+", specifier.strip())
-    if match is None or "extra" in marker:
-        return None
-    return re.sub(r"[-_.]+", "-", match.group()).lower()
-
-
-def _platform_options(architecture: str, python: str) -> list[str]:
-    machine = _PLATFORMS[architecture]
-    tags = [
-        option for library in _C_LIBRARIES[_OLDER.get(python, 0) :] for option in ("--platform", f"{library}_{machine}")
-    ]
-    return [*tags, "--implementation", "cp", "--python-version", python, "--only-binary=:all:"]
 
 
 def _pip(arguments: Sequence[str], platform: str) -> None:
@@ -178,17 +151,12 @@ def _pip(arguments: Sequence[str], platform: str) -> None:
 
 
 def _prune(target: Path) -> None:
-    for name in _RUNTIME_MODULES:
-        _remove(target / name)
-        for info in target.glob(f"{name.removesuffix('.py')}-*.dist-info"):
-            _remove(info)
+    """Remove what Lambda has, and what no function imports."""
+    there = [target / name for name in _RUNTIME_MODULES]
+    described = [info for path in there for info in target.glob(f"{path.stem}-*.dist-info")]
     byproducts = [target / "bin", *target.glob("python_dateutil-*.dist-info")]
-    for path in [*byproducts, *target.rglob("__pycache__"), *target.rglob("tests")]:
-        _remove(path)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+    for path in [*there, *described, *byproducts, *target.rglob("__pycache__"), *target.rglob("tests")]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

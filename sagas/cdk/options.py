@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal
+from difflib import get_close_matches
+from typing import Any, Literal, Required, TypedDict
 
 from aws_cdk import RemovalPolicy, Size
 from aws_cdk import aws_apigateway as apigateway
@@ -14,7 +15,9 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sns as sns
 
+from sagas.cdk.existing import AnyResource, AnyTable
 from sagas.errors import DefinitionError
 
 METRICS_NAMESPACE = "Sagas"
@@ -23,6 +26,9 @@ _OLDEST_PYTHON = 11
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 Isolation = Literal["step", "saga"]
+AnyAuthorizer = apigateway.IAuthorizer | apigateway.Authorizer
+AnyKey = kms.IKey | kms.Key
+AnyTopic = sns.ITopic | sns.TopicBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,26 +107,105 @@ class FunctionOptions:
         fits("FunctionOptions", self.architecture, self.runtime)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceOptions:
-    """What holds for all functions, tables and queues of a service; :class:`SagaService` says what each is for."""
+class SagaServiceProps(TypedDict, total=False):
+    """The keywords of :class:`sagas.cdk.SagaService`, for those too who pass them on from a construct of their own.
 
-    service: str
+    Args:
+        sagas: the saga classes, at least one; their names must differ.
+        functions: options of functions, by step (``CreateZip.upload``), or by saga class for all its steps.
+        function_options: of all functions of steps that ``functions`` does not name.
+        environment: variables that reach every function, the supervisor included.
+        sagas_table: the control table, when there is one already: of this service alone.
+        audit_table: the audit table, when there is one already: of this service alone.
+        mount: the resource of an API of this stack, such as ``api.root.add_resource("orders")``, below which the
+            service's own go; an API of its own when absent. Its stage, and what it answers itself, stay as they are.
+        isolation: ``step`` gives each step a queue, a function and a role of its own; ``saga`` gives all steps of a
+            saga one of each, for cost and cold starts. The longest timeout and the most attempts hold for all then.
+        nested_stacks: whether each saga has a stack of its own, nested in this one. When absent, beyond 40 functions of
+            steps: a stack takes 500 resources. Going from one to the other makes new queues and functions.
+        alarm_topic: told when an alarm goes on. An alarm cannot publish to a topic under ``aws/sns``.
+        dashboard: whether the service has one in CloudWatch. It costs 3 USD a month beyond the account's first three.
+        removal_policy: what becomes of tables, bucket and logs when they leave the stack.
+        deletion_protection: whether the tables refuse to be deleted; unless said, they do except with DESTROY.
+        encryption_key: of KMS, for tables, queues, bucket and logs; AWS's own keys when absent. Its policy must leave
+            access to IAM, as those made by the CDK do, and let CloudWatch Logs use it when it is an imported one.
+        network: the VPC all functions run in, the supervisor's and the API's included.
+        authorizer: decides who may call the API, in place of IAM.
+        throttling: what the API lets through.
+        architecture: of the functions, unless their options name another.
+        runtime: of the functions, a Python from 3.11 on, unless their options name another.
+        log_level: DEBUG, INFO, WARNING, ERROR or CRITICAL.
+        log_retention: of all log groups.
+        retention: how long sagas are kept after their end, for good when absent. Those that own objects stay, and so do
+            audit entries.
+        payload_limit: bytes above which requests and results go to the bucket, 16 KB unless said.
+        carry_inputs: whether small requests and results travel in the messages too, so that a step reads nothing. If
+            not, no payload is in any queue, dead-letter queues included; steps read theirs, and an outcome that cannot
+            be committed is not kept: its step runs again, under the same idempotency key.
+        shards: over how many keys the indexes of the control table are spread. Fixed once sagas exist.
+    """
+
+    sagas: Required[Sequence[type[Any]]]
+    functions: Mapping[Any, FunctionOptions] | None
+    function_options: FunctionOptions | None
+    environment: Mapping[str, str] | None
+    sagas_table: AnyTable | None
+    audit_table: AnyTable | None
+    mount: AnyResource | None
+    isolation: Isolation
+    nested_stacks: bool | None
+    alarm_topic: AnyTopic | None
+    dashboard: bool
+    removal_policy: RemovalPolicy
+    deletion_protection: bool | None
+    encryption_key: AnyKey | None
+    network: Network | None
+    authorizer: AnyAuthorizer | None
+    throttling: Throttling | None
     architecture: lambda_.Architecture
     runtime: lambda_.Runtime
     log_level: str
     log_retention: logs.RetentionDays
-    removal_policy: RemovalPolicy
-    deletion_protection: bool | None
-    shards: int
     retention: timedelta | None
     payload_limit: int | None
-    environment: Mapping[str, str]
-    encryption_key: kms.IKey | kms.Key | None
-    network: Network | None
-    authorizer: apigateway.IAuthorizer | apigateway.Authorizer | None
-    throttling: Throttling
-    isolation: Isolation
+    carry_inputs: bool
+    shards: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceOptions:
+    """A service's name in metrics and messages, the options it was given, and the defaults of the rest.
+
+    Raises:
+        DefinitionError: a value that AWS or the library would refuse.
+    """
+
+    service: str
+    sagas: Sequence[type[Any]]
+    functions: Mapping[Any, FunctionOptions] | None = None
+    function_options: FunctionOptions | None = None
+    environment: Mapping[str, str] | None = None
+    sagas_table: AnyTable | None = None
+    audit_table: AnyTable | None = None
+    mount: AnyResource | None = None
+    isolation: Isolation = "step"
+    nested_stacks: bool | None = None
+    alarm_topic: AnyTopic | None = None
+    dashboard: bool = True
+    removal_policy: RemovalPolicy = RemovalPolicy.RETAIN
+    deletion_protection: bool | None = None
+    encryption_key: AnyKey | None = None
+    network: Network | None = None
+    authorizer: AnyAuthorizer | None = None
+    throttling: Throttling | None = None
+    architecture: lambda_.Architecture = lambda_.Architecture.ARM_64
+    runtime: lambda_.Runtime = lambda_.Runtime.PYTHON_3_13
+    log_level: str = "INFO"
+    log_retention: logs.RetentionDays = logs.RetentionDays.THREE_MONTHS
+    retention: timedelta | None = None
+    payload_limit: int | None = None
+    carry_inputs: bool = True
+    shards: int = 8
 
     def __post_init__(self) -> None:
         seconds = None if self.retention is None else self.retention.total_seconds()
@@ -130,6 +215,28 @@ class ServiceOptions:
         within(self.service, "shards", self.shards, 1, 1_024)
         within(self.service, "retention (in seconds)", seconds, 3600, 100 * 366 * 86_400)
         within(self.service, "payload_limit (in bytes)", self.payload_limit, 1_024, 256 * 1024)
+        if self.mount is not None and self.throttling is not None:
+            raise DefinitionError(f"{self.service}: throttling is that of the stage of the API you mount on")
+        if self.sagas_table is not None and self.sagas_table is self.audit_table:
+            raise DefinitionError(f"{self.service}: sagas_table and audit_table must be two tables")
+
+
+def service_options(service: str, props: SagaServiceProps) -> ServiceOptions:
+    """Return the options of a service.
+
+    Args:
+        service: its name.
+        props: what was given.
+
+    Raises:
+        DefinitionError: there is no such option, or a value is out of range.
+    """
+    known = SagaServiceProps.__annotations__
+    for name in props:
+        if name not in known:
+            meant = get_close_matches(name, known, 1) or known
+            raise DefinitionError(f"{service}: SagaService has no option {name}; is it {' or '.join(meant)}?")
+    return ServiceOptions(service=service, **props)
 
 
 def within(where: str, option: str, value: Any, least: float, most: float) -> None:

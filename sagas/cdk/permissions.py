@@ -28,7 +28,8 @@ def allow_one_saga(role: iam.Role, tables: Tables) -> None:
         allow_key(role, key)
     _allow(role, [*_READ_ITEM, *_WRITE_CONTROL], [tables.sagas.table_arn])
     _allow(role, [*_READ_ITEM, "dynamodb:Query", "dynamodb:PutItem"], [tables.audit.table_arn])
-    _allow_payloads(role, tables.payloads)
+    payloads = tables.payloads.arn_for_objects("payloads/*")
+    _allow_objects(role, ["s3:GetObject", "s3:PutObject"], payloads, "A large payload's key holds the id of its saga.")
 
 
 def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
@@ -38,7 +39,7 @@ def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
 
 
 def allow_listing(role: iam.Role, tables: Tables) -> None:
-    """Let a function also list the sagas of a type: whoever counts their failures looks for a success in between."""
+    """Let a worker also list the sagas of a type: to count failures in a row, it looks for successes in between."""
     _allow(role, ["dynamodb:Query"], [tables.index_arn(BY_NAME_INDEX)])
 
 
@@ -85,12 +86,6 @@ def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action
 def _allow_objects(role: iam.IGrantable, actions: list[str], objects: str, reason: str) -> None:
     role.grant_principal.add_to_principal_policy(iam.PolicyStatement(actions=actions, resources=[objects]))
     acknowledge_objects(role, objects, reason)
-
-
-def _allow_payloads(role: iam.Role, bucket: s3.IBucket) -> None:
-    object_arn = bucket.arn_for_objects("payloads/*")
-    _allow(role, ["s3:GetObject", "s3:PutObject"], [object_arn])
-    acknowledge_objects(role, object_arn, "A large payload's key holds the id of its saga.")
 
 
 def _allow(role: iam.Role, actions: list[str], resources: list[str]) -> None:

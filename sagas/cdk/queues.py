@@ -1,4 +1,4 @@
-"""The queues of one saga: one for each lane, and one for the dead letters of them all."""
+"""The queues of one saga: one for each step group, and one for the dead letters of them all."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.cdk.homes import TOKEN, Home, token_of
-from sagas.cdk.lanes import Lane
-from sagas.cdk.topology import mark
+from sagas.cdk.nested_stacks import TOKEN, Placement, service_token
+from sagas.cdk.options import AnyKey
+from sagas.cdk.parts import tag_part
 from sagas.messaging.routes import derived_name
 
 _RETENTION = Duration.days(14)
@@ -27,62 +27,64 @@ class SagaQueues:
 
     Args:
         service: the construct of the service.
-        homes: the places of the saga's lanes.
+        placements: the places of the saga's step groups.
         encryption_key: encrypts the messages; a key of SQS's own when absent.
     """
 
-    def __init__(self, service: Construct, homes: Sequence[Home], encryption_key: kms.IKey | kms.Key | None) -> None:
+    def __init__(self, service: Construct, placements: Sequence[Placement], encryption_key: AnyKey | None) -> None:
         self._key = encryption_key
-        self._saga = homes[0].saga.name
-        self.derived = homes[0].token is not None
-        self._homes = homes
+        self._saga = placements[0].saga.name
+        self.derived = placements[0].token is not None
+        self._placements = placements
         self._service = service
-        scopes = [Construct(home.scope, home.part("queues")) for home in homes]
-        self.dead_letters = self._queue(scopes[0], "DeadLetters", self._derived(homes[0], _DEAD_LETTERS))
-        mark(self.dead_letters, "dead_letter_queue", saga=self._saga)
-        placed = [(home, scope, lane) for home, scope in zip(homes, scopes, strict=True) for lane in home.lanes]
-        self.lanes = {lane.id: self._lane_queue(home, scope, lane) for home, scope, lane in placed}
-        self.steps = {step.name: self.lanes[lane.id] for _, _, lane in placed for step in lane.steps}
+        scopes = [Construct(placement.scope, placement.id_of("queues")) for placement in placements]
+        self.dead_letters = self._queue(scopes[0], "DeadLetters", self._derived(placements[0], _DEAD_LETTERS))
+        tag_part(self.dead_letters, "dead_letter_queue", saga=self._saga)
+        self.by_group: dict[str, sqs.Queue] = {}
+        self.by_step: dict[str, sqs.Queue] = {}
+        for placement, scope in zip(placements, scopes, strict=True):
+            for group in placement.groups:
+                queue = self._queue(
+                    scope,
+                    group.id,
+                    self._derived(placement, group.id),
+                    visibility_timeout=Duration.seconds(group.visibility_timeout),
+                    dead_letter_queue=sqs.DeadLetterQueue(
+                        queue=self.dead_letters, max_receive_count=group.max_receives
+                    ),
+                )
+                tag_part(queue, "queue", saga=self._saga, step=group.names)
+                self.by_group[group.id] = queue
+                self.by_step |= dict.fromkeys((step.name for step in group.steps), queue)
 
     def arns(self, scope: Construct) -> list[str]:
-        """Return the ARNs of the lanes' queues, for a permission in the stack of ``scope``.
+        """Return the ARNs of the groups' queues, for a permission in the stack of ``scope``.
 
         Where names are derived, so are these: a stack can pass no more than 200 values on to another.
         """
         if not self.derived:
-            return [queue.queue_arn for queue in self.lanes.values()]
-        names = [derived_name(self._saga, lane, f"${{{TOKEN}}}") for lane in self.lanes]
-        variables = None if self._home_at(scope) else {TOKEN: self.token(scope)}
+            return [queue.queue_arn for queue in self.by_group.values()]
+        names = [derived_name(self._saga, group, f"${{{TOKEN}}}") for group in self.by_group]
+        variables = None if self._placement_at(scope) else {TOKEN: self.token(scope)}
         return [Fn.sub(f"{_ARN}{name}", variables) for name in names]
 
     def token(self, scope: Construct) -> str:
         """Return what all derived names of the service end in, as it is known in the stack of ``scope``."""
-        home = self._home_at(scope)
-        return home.token if home and home.token else token_of(self._service)
+        placement = self._placement_at(scope)
+        return placement.token if placement and placement.token else service_token(self._service)
 
-    def near(self, scope: Construct) -> sqs.Queue:
+    def any_queue_in(self, scope: Construct) -> sqs.Queue:
         """Return one of the queues, if there is one from the stack of ``scope``."""
-        home = self._home_at(scope)
-        return self.lanes[home.lanes[0].id] if home else self.dead_letters
+        placement = self._placement_at(scope)
+        return self.by_group[placement.groups[0].id] if placement else self.dead_letters
 
-    def _home_at(self, scope: Construct) -> Home | None:
+    def _placement_at(self, scope: Construct) -> Placement | None:
         here = Stack.of(scope)
-        return next((home for home in self._homes if Stack.of(home.scope) is here), None)
+        return next((placement for placement in self._placements if Stack.of(placement.scope) is here), None)
 
-    def _derived(self, home: Home, queue: str) -> str | None:
+    def _derived(self, placement: Placement, queue: str) -> str | None:
         """A name, where CloudFormation is not to choose it."""
-        return derived_name(self._saga, queue, home.token) if home.token else None
-
-    def _lane_queue(self, home: Home, scope: Construct, lane: Lane) -> sqs.Queue:
-        queue = self._queue(
-            scope,
-            lane.id,
-            self._derived(home, lane.id),
-            visibility_timeout=Duration.seconds(lane.visibility_timeout),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=lane.max_receives),
-        )
-        mark(queue, "queue", saga=self._saga, step=lane.names)
-        return queue
+        return derived_name(self._saga, queue, placement.token) if placement.token else None
 
     def _queue(
         self,

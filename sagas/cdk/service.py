@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
-from aws_cdk import RemovalPolicy
-from aws_cdk import aws_apigateway as apigateway
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
-from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.steps import Step
-from sagas.cdk.alarms import LaneAlarms, SagaAlarms, ServiceAlarms
+from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms
 from sagas.cdk.api import ApiFunction, Mount, SagaApi
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import CodeAssets, packages_of, requirements_of
 from sagas.cdk.dashboard import ServiceDashboard
 from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
-from sagas.cdk.existing import AnyResource, AnyTable, mounted_api
-from sagas.cdk.functions import Deployable, LaneFunction
-from sagas.cdk.homes import Home, homes_of
-from sagas.cdk.lanes import Lane
+from sagas.cdk.existing import AnyTable, mounted_api
+from sagas.cdk.functions import SharedAssets, StepGroupFunction
 from sagas.cdk.layer import Layers
-from sagas.cdk.options import FunctionOptions, Isolation, Network, ServiceOptions, Throttling
+from sagas.cdk.nested_stacks import Placement, placements_of
+from sagas.cdk.options import SagaServiceProps, service_options
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.supervisor import Supervisor
@@ -46,118 +38,60 @@ class SagaService(Construct):
     Args:
         scope: parent construct.
         id: construct id.
-        sagas: the saga classes, at least one; their names must differ.
-        functions: options of functions, by step (``CreateZip.upload``), or by saga class for all its steps.
-        function_options: of all functions of steps that ``functions`` does not name.
-        environment: variables that reach every function, the supervisor included.
-        sagas_table: the control table, when there is one already: of this service alone.
-        audit_table: the audit table, when there is one already: of this service alone.
-        mount: the resource of an API of this stack, such as ``api.root.add_resource("orders")``, below which the
-            service's own go; an API of its own when absent. Its stage, and what it answers itself, stay as they are.
-        isolation: ``step`` gives each step a queue, a function and a role of its own; ``saga`` gives all steps of a
-            saga one of each, for cost and cold starts. The longest timeout and the most attempts hold for all then.
-        nested_stacks: whether each saga has a stack of its own, nested in this one. When absent, beyond 40 functions of
-            steps: a stack takes 500 resources. Going from one to the other makes new queues and functions.
-        alarm_topic: told when an alarm goes on. An alarm cannot publish to a topic under ``aws/sns``.
-        dashboard: whether the service has one in CloudWatch. It costs 3 USD a month beyond the account's first three.
-        removal_policy: what becomes of tables, bucket and logs when they leave the stack.
-        deletion_protection: whether the tables refuse to be deleted; unless said, they do except with DESTROY.
-        encryption_key: of KMS, for tables, queues, bucket and logs; AWS's own keys when absent. Its policy must leave
-            access to IAM, as those made by the CDK do, and let CloudWatch Logs use it when it is an imported one.
-        network: the VPC all functions run in, the supervisor's and the API's included.
-        authorizer: decides who may call the API, in place of IAM.
-        throttling: what the API lets through.
-        architecture: of the functions, unless their options name another.
-        runtime: of the functions, a Python from 3.11 on, unless their options name another.
-        log_level: DEBUG, INFO, WARNING, ERROR or CRITICAL.
-        log_retention: of all log groups.
-        retention: how long sagas are kept after their end, for good when absent. Those that own objects stay, and so do
-            audit entries.
-        payload_limit: bytes above which requests and results go to the bucket, 16 KB unless said.
-        shards: over how many keys the indexes of the control table are spread. Fixed once sagas exist.
+        props: options, by keyword; :class:`SagaServiceProps` says what each is for. Only ``sagas`` must be given.
 
     Raises:
-        DefinitionError: no saga, two of one name, options for a step of no saga here, an option out of range, or
-            a limit of AWS exceeded.
+        DefinitionError: no saga, two of one name, options for a step of no saga here, an option out of range or not
+            known, or a limit of AWS exceeded.
         PackagingError: a dependency cannot be fetched for the functions' platform.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        sagas: Sequence[type[Any]],
-        functions: Mapping[Any, FunctionOptions] | None = None,
-        function_options: FunctionOptions | None = None,
-        environment: Mapping[str, str] | None = None,
-        sagas_table: AnyTable | None = None,
-        audit_table: AnyTable | None = None,
-        mount: AnyResource | None = None,
-        isolation: Isolation = "step",
-        nested_stacks: bool | None = None,
-        alarm_topic: sns.ITopic | sns.TopicBase | None = None,
-        dashboard: bool = True,
-        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
-        deletion_protection: bool | None = None,
-        encryption_key: kms.IKey | kms.Key | None = None,
-        network: Network | None = None,
-        authorizer: apigateway.IAuthorizer | apigateway.Authorizer | None = None,
-        throttling: Throttling | None = None,
-        architecture: lambda_.Architecture = lambda_.Architecture.ARM_64,
-        runtime: lambda_.Runtime = lambda_.Runtime.PYTHON_3_13,
-        log_level: str = "INFO",
-        log_retention: logs.RetentionDays = logs.RetentionDays.THREE_MONTHS,
-        retention: timedelta | None = None,
-        payload_limit: int | None = None,
-        shards: int = 8,
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, **props: Unpack[SagaServiceProps]) -> None:
         super().__init__(scope, id)
-        self._options = ServiceOptions(
-            service=self.node.path.replace("/", "-"),
-            architecture=architecture,
-            runtime=runtime,
-            log_level=log_level,
-            log_retention=log_retention,
-            removal_policy=removal_policy,
-            deletion_protection=deletion_protection,
-            shards=shards,
-            retention=retention,
-            payload_limit=payload_limit,
-            environment=dict(environment or {}),
-            encryption_key=encryption_key,
-            network=network,
-            authorizer=authorizer,
-            throttling=throttling or Throttling(),
-            isolation=isolation,
-        )
-        self._catalogue = Catalogue(id, sagas, functions or {}, isolation, function_options)
-        let_logs_use(self, encryption_key)
-        self.tables = Tables(self, "Tables", options=self._options, sagas=sagas_table, audit=audit_table)
-        self._mount = self._mount_point(mount, throttling)
-        nested = self._catalogue.too_many if nested_stacks is None else nested_stacks
-        self._homes = {saga.name: self._saga_homes(saga, nested) for saga in self._catalogue.sagas}
-        self._queues = {name: SagaQueues(self, homes, encryption_key) for name, homes in self._homes.items()}
-        self._shared = self._deployable()
-        self._functions = self._lane_functions()
-        self.supervisor = self._supervisor().function
-        self._api_function = self._answering()
-        self.api = SagaApi(self, "Api", function=self._api_function, options=self._options, mount=self._mount).rest_api
-        self._add_alarms(alarm_topic)
-        if dashboard:
-            self._add_dashboard()
+        options = self._options = service_options(self.node.path.replace("/", "-"), props)
+        self._catalogue = Catalogue(id, options)
+        sagas = self._catalogue.sagas
+        let_logs_use(self, options.encryption_key)
+        self.tables = Tables(self, "Tables", options=options)
+        mount = None
+        if options.mount is not None:
+            mount = Mount(mounted_api(options.service, self, options.mount), options.mount)
+        nested = self._catalogue.too_many if options.nested_stacks is None else options.nested_stacks
+        placed = {saga.name: placements_of(self, saga, self._catalogue.groups(saga), nested=nested) for saga in sagas}
+        self._queues = {name: SagaQueues(self, places, options.encryption_key) for name, places in placed.items()}
+        packages = packages_of(saga.saga_class for saga in sagas)
+        layers = Layers(self, options.architecture, options.runtime, requirements_of(packages))
+        shared = SharedAssets(CodeAssets(packages), layers, options, self.tables)
+        self._functions: dict[tuple[str, str], lambda_.Function] = {}
+        placements = [placement for places in placed.values() for placement in places]
+        for placement in placements:
+            functions, queues = Construct(placement.scope, placement.functions_id), self._queues[placement.saga.name]
+            for group in placement.groups:
+                made = StepGroupFunction(functions, group.id, shared=shared, group=group, queues=queues)
+                self._functions[group.saga.name, group.id] = made.function
+        environment = service_environment(self, self.tables, options, self._queues, sagas)
+        queues = self._queues.values()
+        supervisor = Supervisor(self, "Supervisor", shared=shared, queues=queues, environment=environment)
+        self.supervisor = supervisor.function
+        if mount is not None:
+            environment |= mount.environment
+        api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
+        self.api = SagaApi(self, "Api", function=api, options=options, mount=mount).rest_api
+        self._add_alarms(placements, api.function)
+        if options.dashboard:
+            self._add_dashboard(mount.path if mount else "")
 
     def function(self, step: AnyStep) -> lambda_.Function:
         """Return the function that runs a step and its undo, to grant it what the step needs.
 
         With ``isolation="saga"`` it is the same for all steps of a saga.
         """
-        return self._functions[self._catalogue.lane_of(step)].function
+        return self._functions[self._catalogue.group_of(step)]
 
     def queue(self, step: AnyStep) -> sqs.Queue:
         """Return the queue of a step."""
         saga, name = self._catalogue.locate(step)
-        return self._queues[saga.name].steps[name]
+        return self._queues[saga.name].by_step[name]
 
     def dead_letter_queue(self, saga_class: type[Any]) -> sqs.Queue:
         """Return the queue where the messages of a saga's steps end that cannot be processed."""
@@ -192,97 +126,30 @@ class SagaService(Construct):
         """The audit table."""
         return self.tables.audit
 
-    def _mount_point(self, mount: AnyResource | None, throttling: Throttling | None) -> Mount | None:
-        if mount is None:
-            return None
-        if throttling is not None:
-            raise DefinitionError(f"{self._options.service}: throttling is that of the stage of the API you mount on")
-        return Mount(mounted_api(self._options.service, self, mount), mount)
-
-    def _saga_homes(self, saga: SagaDefinition, nested: bool) -> list[Home]:
-        return homes_of(self, saga, self._catalogue.lanes(saga), nested=nested)
-
-    def _deployable(self) -> Deployable:
-        packages = packages_of(saga.saga_class for saga in self._catalogue.sagas)
-        layers = Layers(
-            self,
-            architecture=self._options.architecture,
-            runtime=self._options.runtime,
-            requirements=requirements_of(packages),
-        )
-        return Deployable(CodeAssets(packages), layers, self._options)
-
-    def _lane_functions(self) -> dict[tuple[str, str], LaneFunction]:
-        return {
-            (saga, lane.id): self._lane_function(scope, lane)
-            for saga, homes in self._homes.items()
-            for home in homes
-            for scope in [Construct(home.scope, home.steps)]
-            for lane in home.lanes
-        }
-
-    def _lane_function(self, scope: Construct, lane: Lane) -> LaneFunction:
-        queues = self._queues[lane.saga.name]
-        return LaneFunction(
-            scope,
-            lane.id,
-            shared=self._shared,
-            lane=lane,
-            queues=queues,
-            tables=self.tables,
-            environment=service_environment(scope, self.tables, self._options, {lane.saga.name: queues}, [lane.saga]),
-        )
-
-    def _supervisor(self) -> Supervisor:
-        return Supervisor(
-            self,
-            "Supervisor",
-            shared=self._shared,
-            tables=self.tables,
-            queues=self._queues.values(),
-            environment=self._environment_of_all(),
-        )
-
-    def _answering(self) -> ApiFunction:
-        return ApiFunction(
-            self,
-            "ApiFunction",
-            shared=self._shared,
-            tables=self.tables,
-            queues=self._queues.values(),
-            environment={**self._environment_of_all(), **(self._mount.environment if self._mount else {})},
-        )
-
-    def _environment_of_all(self) -> dict[str, str]:
-        return service_environment(self, self.tables, self._options, self._queues, self._catalogue.sagas)
-
-    def _add_alarms(self, topic: sns.ITopic | sns.TopicBase | None) -> None:
-        api = self._api_function.function
-        service = self._options.service
+    def _add_alarms(self, placements: Sequence[Placement], api: lambda_.Function) -> None:
+        service, topic = self._options.service, self._options.alarm_topic
         ServiceAlarms(self, "Alarms", service=service, supervisor=self.supervisor, api=api, topic=topic)
-        for home in (home for homes in self._homes.values() for home in homes):
-            alarms = self._alarms_at(home, topic)
-            for lane in home.lanes:
-                alarms.add_lane(lane, self._functions[home.saga.name, lane.id].function)
+        for placement in placements:
+            saga, queues = placement.saga, self._queues[placement.saga.name]
+            scope, id = placement.scope, placement.id_of("alarms")
+            if placement.saga_wide:
+                alarms = SagaAlarms(scope, id, saga=saga, service=service, queues=queues, topic=topic)
+            else:
+                alarms = StepGroupAlarms(scope, id, queues=queues, topic=topic)
+            for group in placement.groups:
+                alarms.add_group(group, self._functions[saga.name, group.id])
 
-    def _alarms_at(self, home: Home, topic: sns.ITopic | sns.TopicBase | None) -> LaneAlarms:
-        id, saga, queues = home.part("alarms"), home.saga, self._queues[home.saga.name]
-        if not home.first:
-            return LaneAlarms(home.scope, id, queues=queues, topic=topic)
-        return SagaAlarms(home.scope, id, saga=saga, service=self._options.service, queues=queues, topic=topic)
-
-    def _add_dashboard(self) -> None:
-        service, supervisor = self._options.service, self.supervisor
+    def _add_dashboard(self, base_path: str) -> None:
         dashboard = ServiceDashboard(
             self,
             "Dashboard",
-            service=service,
+            service=self._options.service,
             api=self.api,
-            base_path=self._mount.path if self._mount else "",
-            supervisor=supervisor,
+            base_path=base_path,
+            supervisor=self.supervisor,
             tables=self.tables,
         )
         for saga in self._catalogue.sagas:
-            lanes = self._catalogue.lanes(saga)
-            functions = [(lane.names, self._functions[saga.name, lane.id].function) for lane in lanes]
+            groups = self._catalogue.groups(saga)
+            functions = [(group.names, self._functions[saga.name, group.id]) for group in groups]
             dashboard.add_saga(saga.name, functions, self._queues[saga.name])

@@ -21,12 +21,9 @@ def source_files(root: Path) -> Iterator[Path]:
     """Yield the files below ``root`` that belong to its source, in a fixed order, relative to ``root``."""
     for path in sorted(root.rglob("*")):
         relative = path.relative_to(root)
-        if path.is_file() and path.suffix != ".pyc" and not any(_is_byproduct(part) for part in relative.parts):
+        byproduct = any(part in _BYPRODUCTS or part.startswith(".") for part in relative.parts)
+        if path.is_file() and path.suffix != ".pyc" and not byproduct:
             yield relative
-
-
-def _is_byproduct(name: str) -> bool:
-    return name in _BYPRODUCTS or name.startswith(".")
 
 
 def digest_of(files: Mapping[str, Path], *extra: str) -> str:
@@ -74,25 +71,17 @@ def built_once(name: str, build: Callable[[Path], None], cache: Path = CACHE) ->
         made = Path(scratch) / name
         made.mkdir()
         build(made)
-        _move_into_place(made, target)
-    _forget_oldest(cache, name.partition("-")[0])
-    return target
-
-
-def _forget_oldest(cache: Path, kind: str) -> None:
-    """Every change of a source makes a new directory; those used last are kept."""
-    found = sorted(cache.glob(f"{kind}-*"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in found[_KEPT:]:
+        try:
+            made.replace(target)
+        except OSError:
+            # Another synth built the same content first; anything else is an error.
+            if not target.is_dir():
+                raise
+    # Every change of a source makes a new directory; those used last are kept.
+    kind = cache.glob(f"{name.partition('-')[0]}-*")
+    for path in sorted(kind, key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _move_into_place(made: Path, target: Path) -> None:
-    try:
-        made.replace(target)
-    except OSError:
-        # Another synth built the same content first; anything else is an error.
-        if not target.is_dir():
-            raise
+    return target
 
 
 def names_under(root: Path, files: Iterable[Path], prefix: str) -> dict[str, Path]:

@@ -11,12 +11,11 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from sagas.cdk.functions import Deployable, SagaFunction
+from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.options import FunctionOptions
+from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_all_sagas, allow_sending
 from sagas.cdk.queues import SagaQueues
-from sagas.cdk.tables import Tables
-from sagas.cdk.topology import mark
 
 _TIMEOUT = 300
 _RECOVER_EVERY = Duration.minutes(1)
@@ -31,8 +30,7 @@ class Supervisor(SagaFunction):
         scope: Construct,
         id: str,
         *,
-        shared: Deployable,
-        tables: Tables,
+        shared: SharedAssets,
         queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
     ) -> None:
@@ -46,8 +44,8 @@ class Supervisor(SagaFunction):
             function=FunctionOptions(),
             description="Recovers sagas whose message or lease was lost, and sweeps orphaned objects",
         )
-        mark(self.function, "supervisor")
-        allow_all_sagas(self.role, tables)
+        tag_part(self.function, "supervisor")
+        allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, queues)
         # The next tick is the retry; a late one would only do the same work twice.
         self.function.configure_async_invoke(retry_attempts=0, max_event_age=_RECOVER_EVERY)

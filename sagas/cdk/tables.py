@@ -11,10 +11,10 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
 from sagas.cdk.acknowledge import acknowledge
-from sagas.cdk.existing import EXPIRES, AnyTable, TableForm, check_table
+from sagas.cdk.existing import EXPIRES, AnyTable, Keys, TableForm, check_table
 from sagas.cdk.options import ServiceOptions
-from sagas.cdk.topology import mark
-from sagas.errors import DefinitionError
+from sagas.cdk.parts import tag_part
+from sagas.topology import Part
 
 OPEN_INDEX = "open"
 BY_NAME_INDEX = "by_name"
@@ -25,8 +25,7 @@ CONTROL = TableForm(
 )
 AUDIT = TableForm({"saga_id": "S", "seq": "N"})
 
-_STRING = dynamodb.AttributeType.STRING
-_NUMBER = dynamodb.AttributeType.NUMBER
+_TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER}
 
 
 class Tables(Construct):
@@ -36,60 +35,52 @@ class Tables(Construct):
         scope: parent construct.
         id: construct id.
         options: of the service.
-        sagas: the control table, if it is there already.
-        audit: the audit table, if it is there already.
 
     Raises:
         DefinitionError: a table that is there already does not fit.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        options: ServiceOptions,
-        sagas: AnyTable | None = None,
-        audit: AnyTable | None = None,
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, *, options: ServiceOptions) -> None:
         super().__init__(scope, id)
-        if sagas is not None and sagas is audit:
-            raise DefinitionError(f"{options.service}: sagas_table and audit_table must be two tables")
+        sagas, audit = options.sagas_table, options.audit_table
         for name, table, form in (("sagas_table", sagas, CONTROL), ("audit_table", audit, AUDIT)):
             if table is not None:
                 check_table(f"{options.service}: {name}", table, form, expires=options.retention is not None)
-        self.sagas: AnyTable = sagas or _control_table(self, options)
-        self.audit: AnyTable = audit or _table(self, "Audit", "saga_id", options, sort=("seq", _NUMBER))
-        self.payloads = _payload_bucket(self, options)
+        self.sagas: AnyTable = sagas or _table(self, "Sagas", CONTROL, options)
+        self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options)
         self.keys = [table.encryption_key for table in (sagas, audit) if table is not None and table.encryption_key]
-        for part, table in (("sagas_table", self.sagas), ("audit_table", self.audit)):
+        self.payloads = s3.Bucket(
+            self,
+            "Payloads",
+            encryption=s3.BucketEncryption.KMS if options.encryption_key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=cast("kms.IKey | None", options.encryption_key),
+            # One data key for many objects: KMS is asked, and paid, far less often.
+            bucket_key_enabled=True if options.encryption_key else None,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            enforce_ssl=True,
+            removal_policy=options.removal_policy,
+            lifecycle_rules=[s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(1))],
+        )
+        unlogged = "Only the service's own functions write here, and every write has an audit entry."
+        acknowledge(Validations.of(self.payloads), {"AwsSolutions-S1": unlogged})
+        tagged: dict[Part, AnyTable] = {"sagas_table": self.sagas, "audit_table": self.audit}
+        for part, table in tagged.items():
             if table.node.default_child is not None:
-                mark(cast("IConstruct", table), part)
+                tag_part(cast("IConstruct", table), part)
 
     def index_arn(self, index: str) -> str:
         """The ARN of an index of the control table."""
         return f"{self.sagas.table_arn}/index/{index}"
 
 
-def _control_table(scope: Construct, options: ServiceOptions) -> dynamodb.Table:
-    table = _table(scope, "Sagas", "saga_id", options)
-    _add_index(table, OPEN_INDEX, "open_shard", "due")
-    _add_index(table, BY_NAME_INDEX, "name_shard", "created_at")
-    return table
-
-
-def _table(
-    scope: Construct,
-    id: str,
-    key: str,
-    options: ServiceOptions,
-    sort: tuple[str, dynamodb.AttributeType] | None = None,
-) -> dynamodb.Table:
-    return dynamodb.Table(
+def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) -> dynamodb.Table:
+    protected = options.deletion_protection
+    partition, sort = _attributes(form.keys)
+    table = dynamodb.Table(
         scope,
         id,
-        partition_key=dynamodb.Attribute(name=key, type=_STRING),
-        sort_key=dynamodb.Attribute(name=sort[0], type=sort[1]) if sort else None,
+        partition_key=partition,
+        sort_key=sort,
         billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
         encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if options.encryption_key else None,
         encryption_key=cast("kms.IKey | None", options.encryption_key),
@@ -97,41 +88,21 @@ def _table(
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=True
         ),
-        deletion_protection=_protected(options),
+        deletion_protection=options.removal_policy is not RemovalPolicy.DESTROY if protected is None else protected,
         removal_policy=options.removal_policy,
     )
+    for name, keys in form.indexes.items():
+        partition, sort = _attributes(keys)
+        table.add_global_secondary_index(
+            index_name=name,
+            partition_key=partition,
+            sort_key=sort,
+            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+        )
+    return table
 
 
-def _protected(options: ServiceOptions) -> bool:
-    if options.deletion_protection is not None:
-        return options.deletion_protection
-    return options.removal_policy is not RemovalPolicy.DESTROY
-
-
-def _add_index(table: dynamodb.Table, name: str, partition: str, sort: str) -> None:
-    table.add_global_secondary_index(
-        index_name=name,
-        partition_key=dynamodb.Attribute(name=partition, type=_STRING),
-        sort_key=dynamodb.Attribute(name=sort, type=_STRING),
-        projection_type=dynamodb.ProjectionType.KEYS_ONLY,
-    )
-
-
-def _payload_bucket(scope: Construct, options: ServiceOptions) -> s3.Bucket:
-    bucket = s3.Bucket(
-        scope,
-        "Payloads",
-        encryption=s3.BucketEncryption.KMS if options.encryption_key else s3.BucketEncryption.S3_MANAGED,
-        encryption_key=cast("kms.IKey | None", options.encryption_key),
-        # One data key for many objects: KMS is asked, and paid, far less often.
-        bucket_key_enabled=True if options.encryption_key else None,
-        block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-        enforce_ssl=True,
-        removal_policy=options.removal_policy,
-        lifecycle_rules=[s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(1))],
-    )
-    acknowledge(
-        Validations.of(bucket),
-        {"AwsSolutions-S1": "Only the service's own functions write here, and every write has an audit entry."},
-    )
-    return bucket
+def _attributes(keys: Keys) -> tuple[dynamodb.Attribute, dynamodb.Attribute | None]:
+    """The partition key and the sort key, if there is one."""
+    partition, *sort = (dynamodb.Attribute(name=name, type=_TYPES[kind]) for name, kind in keys.items())
+    return partition, sort[0] if sort else None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from sagas.client.client import SagaClient
 from sagas.client.dead_letters import DeadLetter, Kept, Pruned, Redrive
-from sagas.client.views import (
+from sagas.engine.answers import (
     AuditEntry,
     DefinitionView,
     ErrorView,
     Page,
     RecoveryView,
+    SagaErrorView,
     SagaView,
     StepView,
     Summary,
@@ -27,6 +28,7 @@ __all__ = [
     "RecoveryView",
     "Redrive",
     "SagaClient",
+    "SagaErrorView",
     "SagaView",
     "StepView",
     "Summary",

@@ -13,14 +13,14 @@ import boto3
 
 from sagas.authoring.codec import encode
 from sagas.authoring.saga import Saga, definition_of
-from sagas.client.aws import connect, open_session
+from sagas.aws import CALLER, connect, open_session
 from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
 from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
 from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
-from sagas.client.views import AuditEntry, DefinitionView, Page, RecoveryView, SagaView, SweepView
 from sagas.client.waiting import Wait
 from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
+from sagas.engine.answers import AuditEntry, DefinitionView, Page, RecoveryView, SagaView, SweepView
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 
 RequestT = TypeVar("RequestT")
@@ -382,5 +382,5 @@ class SagaClient:
             raise SagaError("this client does not know the queues; SagaClient.from_stack and SagaClient.local do")
         if name not in endpoints.dead_letter_queues:
             raise NotFound(f"there is no saga named {name!r} here")
-        sqs = connect(self._session, "sqs", self.region, endpoints.endpoint_url)
+        sqs = connect("sqs", CALLER, region=self.region, endpoint_url=endpoints.endpoint_url, session=self._session)
         return DeadLetterQueue(sqs, endpoints.dead_letter_queues[name], endpoints.queues.get(name, {}))

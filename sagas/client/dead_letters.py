@@ -10,10 +10,10 @@ from typing import Any, Protocol, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sagas.client.aws import code_of, translated
-from sagas.client.views import AuditEntry, SagaView
+from sagas.aws import code_of, translated
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
+from sagas.engine.answers import AuditEntry, SagaView
 from sagas.errors import NotFound, SagaError
 
 _HOLD = 120
@@ -159,7 +159,7 @@ class DeadLetterQueue:
     def redrive(self) -> Redrive:
         """Have SQS move all messages back; do so by hand where the endpoint cannot."""
         try:
-            with translated("SQS"):
+            with translated("SQS", quoted=True):
                 return Redrive(task=self._start_task())
         except SagaError as error:
             cause = error.__cause__
@@ -171,7 +171,7 @@ class DeadLetterQueue:
         """Move the messages of one saga, or all, back to their queues: body and attributes as they are."""
         moved: list[DeadLetter] = []
         left: list[DeadLetter] = []
-        with translated("SQS"), self._held(None) as held:
+        with translated("SQS", quoted=True), self._held(None) as held:
             for message_id, message in list(held.items()):
                 letter = _read(message)
                 if saga_id not in (None, letter.saga_id):
@@ -214,7 +214,7 @@ class DeadLetterQueue:
         return Pruned(dry_run, tuple(dropped), tuple(kept))
 
     def _delete(self, message: Mapping[str, Any]) -> None:
-        with translated("SQS"):
+        with translated("SQS", quoted=True):
             self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
 
     def _start_task(self) -> str:
@@ -228,7 +228,7 @@ class DeadLetterQueue:
         try:
             while limit is None or len(held) < limit:
                 wanted = _BATCH if limit is None else min(_BATCH, limit - len(held))
-                with translated("SQS"):
+                with translated("SQS", quoted=True):
                     answer = self._sqs.receive_message(
                         QueueUrl=self._url,
                         MaxNumberOfMessages=wanted,

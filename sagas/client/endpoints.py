@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import boto3
 
-from sagas.client.aws import connect, translated
+from sagas.aws import CALLER, connect, translated
 from sagas.errors import SagaError
+from sagas.topology import Topology
 
-_METADATA_KEY = "sagas"
-"""Under which a template says which resource is which part."""
 _NESTED = "AWS::CloudFormation::Stack"
 _OF_AWS = re.compile(r"\.(amazonaws\.com|amazonaws\.com\.cn|api\.aws|api\.amazonwebservices\.com\.cn)(:\d+)?/?$")
 
@@ -69,32 +68,32 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
         SagaError: there is no such stack, it holds no service, or the caller may not read it.
         Unavailable: CloudFormation is out of reach.
     """
-    cloudformation = connect(session, "cloudformation")
-    endpoints = ServiceEndpoints(region=cloudformation.meta.region_name)
-    base = _api_base(cloudformation.meta.endpoint_url, cloudformation.meta.region_name)
-    with translated("CloudFormation"):
-        for stack in _stacks(cloudformation, stack_name):
-            _enter_all(endpoints, stack, base)
-    if not endpoints.api_url:
+    cloudformation = connect("cloudformation", CALLER, session=session)
+    found = Topology()
+    with translated("CloudFormation", quoted=True):
+        for resources, physical_ids in _stacks(cloudformation, stack_name):
+            found.add_stack(resources, physical_ids)
+    if found.api is None:
         raise SagaError(f"the stack {stack_name} holds no saga service")
-    return endpoints
+    region = cloudformation.meta.region_name
+    base = _api_base(cloudformation.meta.endpoint_url, region).format(api=found.api.id)
+    return ServiceEndpoints(
+        api_url=f"{base}/{found.api.stage}{found.api.path}",
+        region=region,
+        queues=found.queues,
+        dead_letter_queues=found.dead_letter_queues,
+        supervisor=found.supervisor,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Stack:
-    """The resources of one stack as declared, and their physical ids, both by logical id."""
-
-    resources: Mapping[str, Any]
-    physical_ids: Mapping[str, str]
-
-
-def _stacks(cloudformation: Any, name: str) -> Iterator[_Stack]:
+def _stacks(cloudformation: Any, name: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, str]]]:
+    """The resources of a stack and of those nested in it as declared, and their physical ids, by logical id."""
     pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
     summaries = [summary for page in pages for summary in page["StackResourceSummaries"]]
     physical_ids = {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in summaries if _exists(one)}
     template = cloudformation.get_template(StackName=name, TemplateStage="Processed")["TemplateBody"]
     # A template that was not written as JSON comes as text; those of our constructs are JSON.
-    yield _Stack({} if isinstance(template, str) else template["Resources"], physical_ids)
+    yield {} if isinstance(template, str) else template["Resources"], physical_ids
     for summary in summaries:
         if summary["ResourceType"] == _NESTED and _exists(summary):
             yield from _stacks(cloudformation, summary["PhysicalResourceId"])
@@ -104,38 +103,9 @@ def _exists(summary: Mapping[str, Any]) -> bool:
     return bool(summary.get("PhysicalResourceId")) and summary["ResourceStatus"] != "DELETE_COMPLETE"
 
 
-def _enter_all(endpoints: ServiceEndpoints, stack: _Stack, base: str) -> None:
-    for logical_id, resource in stack.resources.items():
-        names = resource.get("Metadata", {}).get(_METADATA_KEY, {})
-        physical_id = stack.physical_ids.get(logical_id)
-        if physical_id is None:
-            continue
-        match names.get("part"):
-            case "queue":
-                # Several steps may share a queue.
-                queues = endpoints.queues.setdefault(names["saga"], {})
-                queues.update(dict.fromkeys(names["step"].split(","), physical_id))
-            case "dead_letter_queue":
-                endpoints.dead_letter_queues[names["saga"]] = physical_id
-            case "supervisor":
-                endpoints.supervisor = physical_id
-            case "api":
-                stage = _stage_of(stack.resources.values(), logical_id)
-                endpoints.api_url = f"{base.format(api=physical_id)}/{stage}{names.get('path', '')}"
-            case _:
-                pass
-
-
 def _api_base(endpoint_url: str, region: str) -> str:
     """Where APIs are, by the endpoint that ``AWS_ENDPOINT_URL`` may have put in the place of AWS's own."""
     if not _OF_AWS.search(endpoint_url):
         return endpoint_url.rstrip("/") + "/_aws/execute-api/{api}"
     suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     return f"https://{{api}}.execute-api.{region}.{suffix}"
-
-
-def _stage_of(resources: Iterable[Any], api: str) -> str:
-    for resource in resources:
-        if resource["Type"] == "AWS::ApiGateway::Stage" and resource["Properties"]["RestApiId"] == {"Ref": api}:
-            return str(resource["Properties"]["StageName"])
-    raise SagaError("the API has no stage")

@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import boto3
-from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from sagas.client.aws import code_of, translated
-from sagas.client.views import RecoveryView, SweepView
+from sagas.aws import INVOCATION, code_of, connect, translated
+from sagas.engine.answers import RecoveryView, SweepView
 from sagas.errors import InvalidRequest, NotFound, SagaError
 
-_LONGEST_CALL = 310
-"""Seconds to wait for an answer: a little more than the function's own timeout."""
 _SWEEP_SECONDS = 15.0
 """How long one call may sweep; what is left is the next call's, so that a long sweep can be interrupted."""
 _COUNTS = ("listed", "orphans", "deleted", "archived", "handled", "unknown", "foreign", "errors")
@@ -33,10 +30,7 @@ def connect_lambda(session: boto3.Session, region: str, endpoint_url: str | None
         region: of the function.
         endpoint_url: of an emulator; ``None`` on AWS.
     """
-    config = Config(
-        connect_timeout=5, read_timeout=_LONGEST_CALL, tcp_keepalive=True, retries={"total_max_attempts": 1}
-    )
-    return cast("Any", session).client("lambda", region_name=region, endpoint_url=endpoint_url, config=config)
+    return connect("lambda", INVOCATION, region=region, endpoint_url=endpoint_url, session=session)
 
 
 class Supervisor:
@@ -93,7 +87,7 @@ class Supervisor:
                 raise SagaError("the supervisor had no time to sweep")
 
     def _call(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        with translated("Lambda"):
+        with translated("Lambda", quoted=True):
             try:
                 called = self._client.invoke(FunctionName=self._function, Payload=json.dumps(event).encode())
             except ClientError as error:

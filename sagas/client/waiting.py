@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from sagas.client.views import SagaView
 from sagas.core.states import OVER, SagaStatus
+from sagas.engine.answers import SagaView
 from sagas.errors import Unavailable
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0

@@ -1,4 +1,4 @@
-"""What there is to do when somebody turns up: a message, the supervisor, a person."""
+"""What there is to do on an arrival: a message, the supervisor, an operator, a caller."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
 
 
 def cancel_asked(plan: Plan, state: SagaState, event: ev.CancelAsked, now: float) -> Decision:
-    """Set the flag; whoever holds the lease, or the next one, acts on it."""
+    """Set the flag; the holder of the lease, or the next one, acts on it."""
     if state.status is SagaStatus.CANCELLED or state.undoing:
         return Decision(state)
     if state.over:
@@ -154,7 +154,7 @@ def retry_asked(plan: Plan, state: SagaState, event: ev.RetryAsked, now: float) 
     if not able or (state.cancel_requested_at and state.status is SagaStatus.DEAD_LETTERED):
         return Decision(state, Refuse(f"the saga is {state.status}; only what failed can be retried"))
     if _held(state, now):
-        return Decision(state, Refuse("somebody else is at work on this saga"))
+        return Decision(state, Refuse("a worker, the supervisor or another operator is at work on this saga"))
     return Decision(_claimed(state, event.lease), Write(ev.Redriven(event.note)))
 
 
@@ -173,7 +173,7 @@ def resolve_asked(plan: Plan, state: SagaState, event: ev.ResolveAsked, now: flo
     if not state.attention or not at_rest:
         return Decision(state, Refuse(f"the saga is {state.status}; there is nothing to settle"))
     if _held(state, now):
-        return Decision(state, Refuse("somebody else is at work on this saga"))
+        return Decision(state, Refuse("a worker, the supervisor or another operator is at work on this saga"))
     if event.steps and not state.over:
         return Decision(state, Refuse(f"the saga is {state.status}: nothing of it was to be undone yet"))
     fact = ev.Resolved(event.note, event.taken, event.steps)

@@ -4,7 +4,7 @@ Theory. A saga runs its steps in order (Garcia-Molina and Salem, "Sagas", SIGMOD
 time it is in one status and, under its cursor, one step is in one status; the pair is the state. Three rules hold it
 together:
 
-1.  *Only a lease holder journals.* A fact changes a state only while somebody holds its lease, and only when it is
+1.  *Only a lease holder journals.* A fact changes a state only while its lease is held, and only when it is
     about the execution that is under way; any other fact, being a duplicate, late or impossible, leaves the state
     as it is and asks for nothing. Committing twice is therefore impossible, in whatever order facts come.
 2.  *Strictly backward.* No row leads from COMPENSATING, or from the end, to RUNNING. (An operator's retry of a
@@ -77,7 +77,7 @@ ROWS: tuple[Row, ...] = (
     Row((S.PENDING, S.RUNNING), ev.RecoveryExhausted, facts.recovery_exhausted, ()),
     Row((S.COMPENSATING,), ev.RecoveryExhausted, facts.undoing_exhausted, (S.COMPENSATION_FAILED,), "given up"),
     Row((S.DEAD_LETTERED, *sorted(OVER)), ev.Resolved, facts.resolved, ()),
-    # Arrivals: somebody turns up; claims are the only changes.
+    # Arrivals: a message, the supervisor, an operator or a caller; claims are the only changes.
     Row((S.PENDING, S.RUNNING), ev.MessageArrived, arrivals.message_arrived, (S.RUNNING,), "first step claimed"),
     Row((S.COMPENSATING, S.DEAD_LETTERED), ev.MessageArrived, arrivals.message_arrived, ()),
     Row(tuple(sorted(OVER)), ev.MessageArrived, arrivals.message_arrived_late, ()),
@@ -107,10 +107,13 @@ def decide(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decisio
     if row is None:
         return Decision(state)
     decision = row.apply(plan, state, event, now)
-    return decision if decision.state is state else replace(decision, state=_noted(decision.state, event, now))
-
-
-def _noted(state: SagaState, event: ev.Event, now: float) -> SagaState:
-    attention = (state.attention or now) if needs_attention(state) else 0.0
-    updated = now if isinstance(event, ev.Fact) else state.updated_at
-    return replace(state, attention=attention, updated_at=updated, failed=state.failed or has_failed(state))
+    if decision.state is state:
+        return decision
+    after = decision.state
+    noted = replace(
+        after,
+        attention=(after.attention or now) if needs_attention(after) else 0.0,
+        updated_at=now if isinstance(event, ev.Fact) else after.updated_at,
+        failed=after.failed or has_failed(after),
+    )
+    return replace(decision, state=noted)

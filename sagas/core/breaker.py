@@ -6,7 +6,7 @@
     probed     --success-->  closed    --failure-->  open    --no outcome, or nothing heard-->  half-open
 
 The time alone makes an open breaker half-open, so nothing has to be written for that. The probe is known by its saga,
-which has one execution at a time: whoever reports that saga's outcome, its function or the one that finds it dead,
+which has one execution at a time: what reports that saga's outcome, its function or the one that finds it dead,
 reports the probe's. Outcomes of other sagas, begun before the breaker opened, change nothing while it is not closed.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 PROBE_POLL = 5.0
-"""Seconds after which a message that met somebody else's probe looks again."""
+"""Seconds after which a message that met another saga's probe looks again."""
 
 
 class AttemptOutcome(StrEnum):
@@ -69,7 +69,7 @@ class BreakerState:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The breaker after somebody asked to pass. ``wait_until``: epoch seconds to come back at; 0 to pass."""
+    """The breaker after a message asked to pass. ``wait_until``: epoch seconds to come back at; 0 to pass."""
 
     state: BreakerState
     wait_until: float = 0.0

@@ -61,7 +61,7 @@ class Refuse:
 
 
 Then = Run | Write | Postpone | Discard | Die | Refuse
-"""What whoever asked is to do now."""
+"""What is to be done now, by what brought the arrival."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What can happen to a saga, in the past tense.
 
 *Facts* are journaled: one committed journal entry each, under the name the audit trail shows. *Arrivals* are not:
-somebody turned up (a message, the supervisor, a person), and the automaton says what there is to do.
+there was an arrival (a message, the supervisor, an operator, a caller), and the automaton says what there is to do.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class StallNoticed:
 
 @dataclass(frozen=True, slots=True)
 class CancelAsked:
-    """Somebody wants the saga cancelled; ``actor``: who."""
+    """A caller wants the saga cancelled; ``actor``: who."""
 
     actor: str = ""
 

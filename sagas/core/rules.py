@@ -59,7 +59,7 @@ def undo_out_of_budget(plan: Plan, state: SagaState) -> bool:
 
 
 def next_fact(plan: Plan, state: SagaState) -> Fact | None:
-    """The fact that whoever holds the lease must journal next, without running user code; none if work is next."""
+    """The fact that the holder of the lease must journal next, without running user code; none if work is next."""
     if state.status in (*_FORWARD, SagaStatus.DEAD_LETTERED) and state.cancel_requested_at:
         return CompensationStarted("cancel") if state.cancelling else CancelRequested()
     tired = state.recovery_attempts > plan.max_recovery_attempts

@@ -141,6 +141,8 @@ class SagaState:
         dead: the message that is dying.
         error_seq: the journal entry of the error that ended the forward way; 0 when there is none.
         resolution_seq: the journal entry by which an operator settled it.
+        digest: of all results so far, each with its entry; empty when nothing has kept it. See
+            ``sagas.store.entry_hash``.
         attention: needs a person, since when.
         created_at: start.
         updated_at: last committed change.
@@ -171,6 +173,7 @@ class SagaState:
     dead: DeadLetter | None = None
     error_seq: int = 0
     resolution_seq: int = 0
+    digest: str = ""
     attention: float = 0.0
     created_at: float = 0.0
     updated_at: float = 0.0

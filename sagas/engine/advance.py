@@ -20,11 +20,13 @@ from sagas.core.commands import Refuse, Send, Then, Write
 from sagas.core.plan import Plan
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation, lease_for
+from sagas.engine.carrying import onward
 from sagas.engine.committer import Committed, EntryContext
 from sagas.engine.late_commits import pending_fact
 from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType, plan_for
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
+from sagas.messaging.carried import CarriedInput
 from sagas.messaging.message import Message
 
 _LEASE = 30.0
@@ -60,12 +62,14 @@ class Advancer:
         registry: the saga types.
         sender: the queues.
         attempt: what claims and runs a message's code.
+        carry: whether messages bring small results along; without, no payload is in any queue.
     """
 
     services: AttemptServices
     registry: Registry
     sender: MessageSender
     attempt: Callable[[AttemptServices, SagaType, Message, Invocation], Attempt]
+    carry: bool = True
 
     def message(self, message: Message, invocation: Invocation) -> Advanced:
         """Advance the saga that a message is for: run its code, or find out why not.
@@ -150,13 +154,20 @@ class Advancer:
         if send is not None and message is not None and send.dispatch == message.dispatch:
             keep_until = send.not_before
         elif send is not None:
-            self._send(committed.state, send)
+            inputs = message.inputs if message is not None else ()
+            self._send(committed.state, send, onward(inputs, committed.entry, committed.state.digest))
         return Advanced(committed.state, None, keep_until, adopted=committed.adopted)
 
-    def _send(self, state: SagaState, send: Send) -> None:
-        name = state.steps[send.index].name
+    def _send(self, state: SagaState, send: Send, inputs: tuple[CarriedInput, ...] = ()) -> None:
         message = Message(
-            state.saga_id, state.saga, name, send.index, send.undo, send.dispatch, correlation_id=state.correlation_id
+            saga_id=state.saga_id,
+            saga=state.saga,
+            step=state.steps[send.index].name,
+            index=send.index,
+            undo=send.undo,
+            dispatch=send.dispatch,
+            correlation_id=state.correlation_id,
+            inputs=inputs if self.carry else (),
         )
         self.sender.send(message, send.not_before - self.services.clock.now())
 

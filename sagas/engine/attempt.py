@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.breaker import Breakers
+from sagas.engine.carrying import brought
 from sagas.engine.clock import Clock
 from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.context import StepContext
@@ -146,10 +147,13 @@ class Attempt:
         message, services, definition = self._message, self._services, self._type.definition
         clock, lock_expiry = services.clock, definition.lock_expiry.total_seconds()
         needed = inputs_needed(self._code.parameters, held)
-        seqs = [seq for seq in needed.values() if seq]
+        known: dict[int, str | None] = {0: None, **brought(message.inputs, held.digest)}
+        missing = [seq for seq in needed.values() if seq not in known]
         until = min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
-        entries = self._patiently(until, lambda: services.journal.entries(message.saga_id, seqs))
-        payloads = {name: entries[seq].payload if seq else None for name, seq in needed.items()}
+        if missing:
+            read = self._patiently(until, lambda: services.journal.entries(message.saga_id, missing))
+            known |= {seq: read[seq].payload for seq in missing}
+        payloads = {name: known[seq] for name, seq in needed.items()}
 
         step = held.steps[message.index]
         context = StepContext(

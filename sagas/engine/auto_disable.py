@@ -1,7 +1,7 @@
 """Failed sagas in a row: a type that keeps failing takes no new sagas for a while.
 
 Only a failure is written down. A success is not: whether there was one is looked up once that matters, which is when
-the failures reach the threshold, or when somebody wants to see their number. So a healthy type costs nothing.
+the failures reach the threshold, or when a caller asks for their number. So a healthy type costs nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sagas.core.events import Fact
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.ports import EngineObserver
+from sagas.engine.reader import readable
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
 from sagas.store.control import ControlItems
@@ -29,7 +30,7 @@ _PAGES = 10
 class AutoDisabler:
     """The failed sagas in a row of each type that declares ``auto_disable``.
 
-    They observe: a saga counts when its failure is committed, once, by whoever commits it.
+    They observe: a saga counts when its failure is committed, once, by the worker or supervisor that commits it.
 
     Args:
         registry: tells which types declare it.
@@ -51,11 +52,23 @@ class AutoDisabler:
         policy = self._policy(after.saga) if after.failed and not before.failed else None
         if policy is None:
             return
+        name, failed = after.saga, FailedSaga(after.updated_at, after.saga_id)
         try:
-            self._count(after.saga, policy, FailedSaga(after.updated_at, after.saga_id))
+            activity = self.definitions.count_failure(name, failed)
+            if activity is None:
+                return
+            streak = _recent(policy, activity, failed.at)
+            if len(streak) >= policy.threshold:
+                streak = [*self._unbroken(name, [other for other in streak if other != failed]), failed]
+            self.definitions.forget_failures(name, set(activity.failures) - set(streak))
+            until = round(failed.at + policy.cooldown.total_seconds(), 3)
+            if len(streak) >= policy.threshold and self.definitions.disable(name, until, failed):
+                fields = {"saga": name, "failures": len(streak), "disabled_until": iso(until)}
+                self.logger.warning("the saga type is disabled: its sagas keep failing", extra=fields)
+                self.observer.disabled(name)
         except SagaError as error:
             # The failure itself is committed.
-            fields = {"saga": after.saga, "saga_id": after.saga_id, "error": type(error).__name__}
+            fields = {"saga": name, "saga_id": after.saga_id, "error": type(error).__name__}
             self.logger.warning("a failed saga was not counted", extra=fields)
 
     def failures_in_a_row(self, name: str, activity: Activity, now: float) -> int:
@@ -80,40 +93,19 @@ class AutoDisabler:
     def _policy(self, name: str) -> AutoDisable | None:
         return self.registry.get(name).definition.auto_disable if name in self.registry else None
 
-    def _count(self, name: str, policy: AutoDisable, failed: FailedSaga) -> None:
-        activity = self.definitions.count_failure(name, failed)
-        if activity is None:
-            return
-        streak = _recent(policy, activity, failed.at)
-        if len(streak) >= policy.threshold:
-            streak = [*self._unbroken(name, [other for other in streak if other != failed]), failed]
-        self.definitions.forget_failures(name, set(activity.failures) - set(streak))
-        if len(streak) >= policy.threshold:
-            self._disable(name, policy, streak, failed)
-
-    def _disable(self, name: str, policy: AutoDisable, streak: list[FailedSaga], last: FailedSaga) -> None:
-        until = round(last.at + policy.cooldown.total_seconds(), 3)
-        if self.definitions.disable(name, until, last):
-            fields = {"saga": name, "failures": len(streak), "disabled_until": iso(until)}
-            self.logger.warning("the saga type is disabled: its sagas keep failing", extra=fields)
-            self.observer.disabled(name)
-
     def _unbroken(self, name: str, failures: list[FailedSaga]) -> list[FailedSaga]:
-        """Return those failures after which no saga of the type completed."""
-        success = self._last_success(name, failures[0].at) if failures else 0.0
-        return [failed for failed in failures if failed.at > success]
-
-    def _last_success(self, name: str, since: float) -> float:
-        """Return when a saga of the type completed last, in epoch seconds; 0 if none did since."""
+        """Return those failures, oldest first, after which no saga of the type completed."""
         cursor: str | None = None
-        for _ in range(_PAGES):
+        for _ in range(_PAGES if failures else 0):
             page = self.listing.by_name([name], _PAGE, cursor)
-            states = self.control.get_many(page.saga_ids).values()
-            ends = [s.updated_at for s in states if s.status is SagaStatus.COMPLETED and s.updated_at >= since]
-            if ends or page.cursor is None:
-                return max(ends, default=0.0)
+            done = [s.updated_at for s in readable(self.control, page.saga_ids) if s.status is SagaStatus.COMPLETED]
+            success = max(done, default=0.0)
+            if success >= failures[0].at:
+                return [failed for failed in failures if failed.at > success]
+            if page.cursor is None:
+                break
             cursor = page.cursor
-        return 0.0
+        return failures
 
 
 def _recent(policy: AutoDisable, activity: Activity, now: float) -> list[FailedSaga]:

@@ -26,7 +26,7 @@ from sagas.messaging.message import Message
 _GOOD_FOR = 1.5
 """Seconds for which a breaker that was read is believed; never longer than it would stay open."""
 _CLOCK_AND_CACHE_SLACK = 5.0
-"""Seconds for which somebody may act on what a breaker was: as long as it is believed, by clocks that differ."""
+"""Seconds for which a worker may act on what a breaker was: as long as it is believed, by clocks that differ."""
 _ROUNDS = 20
 """How often a write is tried anew that met another one. In each round one of those that met gets through."""
 _RACE = 1.0
@@ -43,7 +43,7 @@ class BreakerStore(Protocol):
 class Breakers:
     """The breakers of all steps that declare one.
 
-    They observe: outcomes count when they are committed, once each, by whoever commits them. So an execution that was
+    They observe: outcomes count when they are committed, once each, where they are committed. So an execution that was
     killed counts too, when it is found dead.
 
     Args:

@@ -34,6 +34,10 @@ class Clock(Protocol):
         """A fresh nonce for a claim, which begins with the time."""
         ...
 
+    def new_salt(self) -> str:
+        """A fresh salt for an entry's hashes: 22 characters of base64url."""
+        ...
+
 
 class SystemClock:
     """The machine's own clock and randomness."""
@@ -57,6 +61,10 @@ class SystemClock:
     def new_owner(self) -> str:
         """Eleven hexadecimal digits of epoch milliseconds, and eight of chance."""
         return f"{round(self.now() * 1000):0{_OWNER_TIME_DIGITS}x}{secrets.token_hex(4)}"
+
+    def new_salt(self) -> str:
+        """128 random bits in base64url, without padding."""
+        return secrets.token_urlsafe(16)
 
 
 def uuid7(now: float, entropy: bytes) -> str:

@@ -16,6 +16,7 @@ from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.ports import CommitObserver, ControlStore, JournalStore
 from sagas.store.entries import Entry, details_of, fact_of
+from sagas.store.entry_hash import chained
 from sagas.store.outcomes import CancelWon, Fenced, Refused
 
 
@@ -108,7 +109,8 @@ class Committer:
                 raise Fenced(f"{fact.action} does not fit the saga any more")
             return Decision(state, Write(following)), None, False
         entry = self._entry(state, decision.state, fact, context)
-        if forward(state) and _stops(decision):
+        ends = decision.state.over or decision.state.status is SagaStatus.DEAD_LETTERED
+        if forward(state) and ends and not isinstance(decision.then, Write):
             # Rule 12: a cancel may still win here, and must leave no entry that claims otherwise.
             try:
                 self._control.finish(entry, state, decision.state, plan.stale_after, self._journal)
@@ -122,19 +124,24 @@ class Committer:
         else:
             found = self._journal.put(entry)
         if found is entry:
-            return self._move_pointer(plan, state, fact, decision), entry, False
+            return self._move_pointer(plan, state, fact, entry, decision), entry, False
         # Rule 2. Also under my own token the entry counts: two deliveries of one outcome may both be at work.
-        return self._move_pointer(plan, state, _fact(found, state)), found, found.token != entry.token
+        return self._move_pointer(plan, state, _fact(found, state), found), found, found.token != entry.token
 
-    def _move_pointer(self, plan: Plan, state: SagaState, fact: ev.Fact, decision: Decision | None = None) -> Decision:
-        """Commit the entry that is in the slot."""
+    def _move_pointer(
+        self, plan: Plan, state: SagaState, fact: ev.Fact, entry: Entry, decision: Decision | None = None
+    ) -> Decision:
+        """Commit ``entry``, which is in the slot and records ``fact``."""
         decision = decision or decide(plan, state, fact, self._clock.now())
         if decision.state is state:
             raise Fenced(f"the journal holds {fact.action}, which does not fit the saga")
+        if isinstance(fact, ev.StepCompleted):
+            digest = chained(state.digest, entry.seq, entry.payload_hash)
+            decision = replace(decision, state=replace(decision.state, digest=digest))
         try:
             self._control.commit(state, decision.state, plan.stale_after)
         except CancelWon as won:
-            return self._move_pointer(plan, won.state, fact)
+            return self._move_pointer(plan, won.state, fact, entry)
         self._tell(state, decision.state, fact)
         return decision
 
@@ -163,6 +170,7 @@ class Committer:
             trace_id=context.trace_id,
             details=details,
             payload=context.payload,
+            salt=self._clock.new_salt(),
         )
 
 
@@ -175,12 +183,6 @@ def _with_dying_message(state: SagaState, fact: ev.Fact, message: DeadLetter | N
         return fact
     current = message is not None and message.dispatch == state.dispatch
     return replace(fact, message=message) if current else ev.Recovered(stall=False)
-
-
-def _stops(decision: Decision) -> bool:
-    """Whether the entry itself ends the saga, or has it wait for an operator."""
-    stops = decision.state.over or decision.state.status is SagaStatus.DEAD_LETTERED
-    return stops and not isinstance(decision.then, Write)
 
 
 def _fact(entry: Entry, state: SagaState) -> ev.Fact:

@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from sagas.authoring.context import object_key
 from sagas.engine.clock import Clock
@@ -18,14 +17,10 @@ _CANCEL_CHECK = 4.0
 """Seconds for which the answer to "was it cancelled?" is good; the contract allows five."""
 
 
-@lru_cache(maxsize=64)
 def _client(service: str) -> Any:
-    # Imported here: what runs in process, with clients of its own, loads nothing of AWS.
-    import boto3
-    from botocore.config import Config
+    from sagas.aws import STEPS, connect  # not at the top: a saga that runs in process loads no boto3
 
-    config = Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 4, "mode": "standard"})
-    return cast("Any", boto3).client(service, config=config)
+    return connect(service, STEPS)
 
 
 @dataclass(slots=True)
@@ -73,7 +68,7 @@ class StepContext:
         return max(0.0, self.deadline_at - self.clock.now())
 
     def tell_lost(self) -> None:
-        """Somebody else holds the lease now: whatever this attempt returns will be refused."""
+        """The lease was taken over: whatever this attempt returns will be refused."""
         self._lost = True
 
     @property

@@ -70,6 +70,7 @@ def build_engine(
     observer: EngineObserver | None = None,
     logger: logging.Logger | None = None,
     connect: Callable[[str], Any] | None = None,
+    carry: bool = True,
 ) -> Engine:
     """Return the parts for these tables and queues.
 
@@ -81,6 +82,7 @@ def build_engine(
         observer: told of every committed fact, and of saga types that keep failing.
         logger: given to steps as ``ctx.logger``.
         connect: makes the clients of ``ctx.client``.
+        carry: whether messages bring small results along.
     """
     clock, observer = clock or SystemClock(), observer or NullObserver()
     logger = logger or logging.getLogger("sagas")
@@ -98,7 +100,7 @@ def build_engine(
     breakers = Breakers(BreakerItems(tables), registry, clock, logger, observer)
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler))
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, connect)
-    advancer = Advancer(services, registry, queues, IdempotentAttempt)
+    advancer = Advancer(services, registry, queues, IdempotentAttempt, carry)
     reader = Reader(registry, control, journal, listing, breakers)
     return Engine(
         registry=registry,
@@ -107,7 +109,7 @@ def build_engine(
         queues=queues,
         services=services,
         worker=Worker(advancer),
-        starter=Starter(registry, control, journal, queues, clock, definitions),
+        starter=Starter(registry, control, journal, queues, clock, definitions, carry=carry),
         reader=reader,
         operations=Operations(reader, control, advancer),
         recovery=Recovery(advancer, control, listing),
@@ -154,4 +156,5 @@ def from_environment(
     registry = Registry.load(environment["SAGAS_CLASSES"])
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps)
-    return build_engine(registry, settings_from(environment), routes, observer=observer, logger=logger)
+    carry = environment.get("SAGAS_CARRY_INPUTS") != "0"
+    return build_engine(registry, settings_from(environment), routes, observer=observer, logger=logger, carry=carry)

@@ -14,6 +14,7 @@ from sagas.errors import Rejected
 
 _LONGEST_MESSAGE = 1_000
 _LONGEST_TRACE = 4_000
+_NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.")
 
 
 def step_failure(
@@ -58,7 +59,12 @@ def _failure(error: Exception) -> ev.Failure:
 
 
 def _stack_trace(error: Exception) -> str:
-    return "".join(traceback.format_exception(error))[-_LONGEST_TRACE:]
+    """The trace from where the saga's own code begins: what led there is always the same, and bytes are paid for."""
+    own = error.__traceback__
+    while own is not None and str(own.tb_frame.f_globals.get("__name__")).startswith(_NOT_ITS_OWN):
+        own = own.tb_next
+    lines = traceback.format_exception(type(error), error, own or error.__traceback__)
+    return "".join(lines)[-_LONGEST_TRACE:]
 
 
 def _retry_at(retry: Retry, failures: int, clock: Clock) -> float:

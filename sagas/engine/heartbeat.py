@@ -32,7 +32,7 @@ class Heartbeat:
         state: the claimed saga.
         length: seconds a lease lasts.
         clock: tells the time.
-        lost: called once when somebody else has taken the lease.
+        lost: called once when the lease was taken over.
         news: what the step told of its progress, if it is to be written; it goes with the extension.
     """
 

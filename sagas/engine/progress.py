@@ -33,7 +33,7 @@ class ProgressReport:
         notes: the control items.
         state: the claimed saga.
         clock: tells the time.
-        lost: called when somebody else has taken the lease.
+        lost: called when the lease was taken over.
         interval: seconds between two writes.
     """
 

@@ -27,7 +27,7 @@ class RecoveryReport:
 
     Args:
         recovered: taken over, sent anew, or given up.
-        untouched: they live, or somebody else is at them.
+        untouched: they live, or a worker or an operator is at them.
         failed: they could not be looked after.
         left: due sagas for which there was no time.
         overdue: seconds that the longest due saga had been due when the run began; 0 when none was.

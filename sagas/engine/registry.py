@@ -48,20 +48,20 @@ class SagaType:
         return tuple(StepState(step.name, undo=step.undo is not None) for step in taken)
 
     @property
-    def at_start(self) -> dict[str, Any]:
-        """What the first entry of a new saga keeps of its type, for :meth:`steps_at_start`."""
+    def first_entry_details(self) -> dict[str, Any]:
+        """What the first entry of a new saga keeps of its type, for :meth:`steps_recorded`."""
         steps = [{"name": step.name, "undo": step.undo} for step in self.new_steps]
         return {"version": self.definition.version, "steps": steps}
 
-    def steps_at_start(self, recorded: Mapping[str, Any]) -> tuple[StepState, ...]:
+    def steps_recorded(self, details: Mapping[str, Any]) -> tuple[StepState, ...]:
         """Return the steps of a saga as its first entry keeps them, whatever was deployed since.
 
         Args:
-            recorded: details of the entry.
+            details: of the entry.
         """
-        if "steps" not in recorded:
+        if "steps" not in details:
             return self.new_steps
-        return tuple(StepState(str(step["name"]), undo=bool(step["undo"])) for step in recorded["steps"])
+        return tuple(StepState(str(step["name"]), undo=bool(step["undo"])) for step in details["steps"])
 
     def has_code(self, name: str, *, undo: bool) -> bool:
         """Whether the code of that step, or of its undo, is deployed."""

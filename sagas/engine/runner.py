@@ -85,9 +85,7 @@ class Runner:
         if definition.saga_class not in self._instances:
             self._instances[definition.saga_class] = definition.saga_class.create()
         try:
-            result = code.function(self._instances[definition.saga_class], **arguments)
-            if inspect.isawaitable(result):
-                result = asyncio.run(_awaited(result))
+            result = awaited(code.function(self._instances[definition.saga_class], **arguments))
         except SystemExit as exit_:
             raise StepExited(f"the step called sys.exit({exit_.code!r})") from exit_
         if undo:
@@ -95,5 +93,10 @@ class Runner:
         return json.dumps(encode(result, step.result_type), separators=(",", ":"), ensure_ascii=False)
 
 
-async def _awaited(result: Any) -> Any:
-    return await result
+def awaited(result: Any) -> Any:
+    """Return what user code returned, awaited if it is to be awaited."""
+
+    async def outcome() -> Any:
+        return await result
+
+    return asyncio.run(outcome()) if inspect.isawaitable(result) else result

@@ -7,16 +7,18 @@ import json
 import math
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sagas.authoring.codec import content_hash, decode
 from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
 from sagas.core.states import SagaState
+from sagas.engine.carrying import carried, digest_of
 from sagas.engine.clock import Clock
 from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType
 from sagas.errors import InvalidRequest, Problem, Unavailable
+from sagas.messaging.carried import fitting
 from sagas.messaging.message import Message
 from sagas.store.control import ControlItems
 from sagas.store.definitions import Definitions
@@ -24,7 +26,7 @@ from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 
 _SURELY_SENT = 4.0
-"""Seconds after which a saga that nobody claimed may lack its first message. A second one does no harm."""
+"""Seconds after which an unclaimed saga may lack its first message. A second one does no harm."""
 
 
 class Disabled(Unavailable):
@@ -37,9 +39,16 @@ class KeyReused(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A started saga. ``created`` is false when the idempotency key had started it before."""
+    """A started saga.
+
+    Args:
+        state: the saga; as it was created, if this call did so.
+        entry: its first entry, with the request.
+        created: false when the idempotency key had started it before: then the saga may have gone on since.
+    """
 
     state: SagaState
+    entry: Entry
     created: bool
 
 
@@ -62,6 +71,8 @@ class Starter:
         sender: MessageSender,
         clock: Clock,
         definitions: Definitions,
+        *,
+        carry: bool = True,
     ) -> None:
         self._registry = registry
         self._control = control
@@ -69,6 +80,7 @@ class Starter:
         self._sender = sender
         self._clock = clock
         self._definitions = definitions
+        self._carry = carry
 
     def start(self, name: str, request: Any, *, key: str | None = None, actor: str = "unknown") -> Started:
         """Start a saga.
@@ -87,24 +99,23 @@ class Starter:
             Unavailable: a table or queue is out of reach. Try again with the same key.
         """
         saga_type = self._registry.get(name)
-        self._check_active(name)
-        decode(request, saga_type.definition.request_type)
-        _check_key(key)
-        saga_id = id_for_key(name, key) if key else self._clock.new_id()
-        entry = self._first_entry(saga_type, saga_id, request, actor)
-        landed = self._journal.put(entry)
-        if landed.details.get("request_hash") != entry.details["request_hash"]:
-            problem = Problem("header.Idempotency-Key", "was used with another body")
-            raise KeyReused("this idempotency key was used before, for another request", [problem])
-        return self._open(saga_type, landed, fresh=landed is entry)
-
-    def _check_active(self, name: str) -> None:
         activity = self._definitions.get(name)
         if not activity.active:
             raise Disabled(f"starting {name} is disabled", retry_after=60)
         rest = activity.disabled_until - self._clock.now()
         if rest > 0:
             raise Disabled(f"starting {name} is disabled: too many of its sagas failed", retry_after=math.ceil(rest))
+        decode(request, saga_type.definition.request_type)
+        if key is not None and (len(key) > LONGEST_KEY or not re.fullmatch(KEY_PATTERN, key)):
+            text = f"must be 1 to {LONGEST_KEY} printable characters of ASCII, no space first or last"
+            problem = Problem("header.Idempotency-Key", text)
+            raise InvalidRequest("the idempotency key is not usable", [problem])
+        entry = self._first_entry(saga_type, id_for_key(name, key) if key else self._clock.new_id(), request, actor)
+        found = self._journal.put(entry)
+        if found.details.get("request_hash") != entry.details["request_hash"]:
+            problem = Problem("header.Idempotency-Key", "was used with another body")
+            raise KeyReused("this idempotency key was used before, for another request", [problem])
+        return self._create_and_send(saga_type, found, fresh=found is entry)
 
     def _first_entry(self, saga_type: SagaType, saga_id: str, request: Any, actor: str) -> Entry:
         return Entry(
@@ -117,48 +128,41 @@ class Starter:
             token=0,
             actor=actor,
             correlation_id=saga_id,
-            details={"request_hash": content_hash(request)} | saga_type.at_start,
+            details={"request_hash": content_hash(request)} | saga_type.first_entry_details,
             payload=json.dumps(request, separators=(",", ":"), ensure_ascii=False),
+            salt=self._clock.new_salt(),
         )
 
-    def _open(self, saga_type: SagaType, entry: Entry, *, fresh: bool) -> Started:
+    def _create_and_send(self, saga_type: SagaType, entry: Entry, *, fresh: bool) -> Started:
         """Create the control item and send the first message; finish what an interrupted start left half done.
 
-        The saga is what its entry says, also when another version was deployed since.
+        Args:
+            saga_type: what is deployed now.
+            entry: the first entry: the saga is what it says, also when another version was deployed since.
+            fresh: whether this call wrote it.
         """
-        definition = saga_type.definition
-        state = SagaState(
+        definition, inputs = saga_type.definition, (carried(entry),)
+        created = SagaState(
             saga_id=entry.saga_id,
             saga=definition.name,
             version=str(entry.details.get("version", definition.version)),
-            steps=saga_type.steps_at_start(entry.details),
+            steps=saga_type.steps_recorded(entry.details),
             correlation_id=entry.correlation_id,
             created_at=entry.at,
             updated_at=entry.at,
+            digest=digest_of(inputs),
         )
-        created = self._control.create(state, definition.stale_after.total_seconds())
-        if not created:
-            state = self._control.get(entry.saga_id) or state
+        state, send = created, True
+        if not self._control.create(created, definition.stale_after.total_seconds()):
+            state = self._control.get(entry.saga_id) or created
             # Whose entry it is sends, too: the item may be its own, written by a request that its client repeated.
-            if state.token == 0 and (fresh or self._clock.now() - state.created_at > _SURELY_SENT):
-                self._send_first(saga_type, state)
-            return Started(state, created=fresh)
-        self._send_first(saga_type, state)
-        return Started(state, created=fresh)
-
-    def _send_first(self, saga_type: SagaType, state: SagaState) -> None:
+            send = state.token == 0 and (fresh or self._clock.now() - state.created_at > _SURELY_SENT)
         first = state.steps[0].name
-        if not saga_type.has_code(first, undo=False):
-            # There may be no queue either. The supervisor will find nothing that moves, and say why.
-            return
-        message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, state.correlation_id)
-        self._sender.send(message)
-
-
-def _check_key(key: str | None) -> None:
-    if key is None:
-        return
-    if len(key) > LONGEST_KEY or not re.fullmatch(KEY_PATTERN, key):
-        text = f"must be 1 to {LONGEST_KEY} printable characters of ASCII, no space first or last"
-        problem = Problem("header.Idempotency-Key", text)
-        raise InvalidRequest("the idempotency key is not usable", [problem])
+        # Where its code is not deployed there may be no queue either: the supervisor will find nothing that moves, and
+        # say why.
+        if send and saga_type.has_code(first, undo=False):
+            message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, state.correlation_id)
+            if self._carry:
+                message = replace(message, inputs=fitting(inputs))
+            self._sender.send(message)
+        return Started(created if fresh else state, entry, fresh)

@@ -7,21 +7,20 @@ what is gone already counts as deleted.
 
 from __future__ import annotations
 
-import asyncio
-import inspect as inspection
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from sagas.authoring.context import S3Object
 from sagas.authoring.definition import SagaDefinition
+from sagas.authoring.policies import OrphanSweep
 from sagas.authoring.saga import Saga
 from sagas.engine.clock import Clock
 from sagas.engine.context import StepContext
 from sagas.engine.engine import Engine, settings_from
 from sagas.engine.orphans import SummaryStore, SweepReport, inspect, too_many
+from sagas.engine.runner import awaited
 from sagas.errors import SagaError
 from sagas.store.checkpoints import Checkpoint, Checkpoints, SagaSummaries
 from sagas.store.objects import GONE, Listed, Objects, connect_s3
@@ -44,7 +43,7 @@ class CheckpointStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SweepRequest:
-    """What somebody wants swept.
+    """What an operator, or the schedule, wants swept.
 
     Args:
         saga: only this type; all by default.
@@ -89,80 +88,47 @@ class Sweeper:
         """Sweep what is due. Each type gets its share of the time; one that fails stops no other.
 
         Args:
-            order: what is to be swept.
+            request: what is to be swept.
             deadline: epoch seconds at which to stop.
 
         Returns:
             A report for each type that was due.
         """
-        wanted = [d for d in self.definitions if d.orphans is not None and request.saga in (None, d.name)]
+        wanted = [(d, d.orphans) for d in self.definitions if d.orphans is not None and request.saga in (None, d.name)]
         reports: list[SweepReport] = []
-        for position, definition in enumerate(wanted):
+        for position, (definition, policy) in enumerate(wanted):
             now = self.clock.now()
-            end = now + (deadline - now) / (len(wanted) - position)
             report = SweepReport(definition.name, definition.prefix, request.dry_run)
-            if self._sweep(definition, request, report, end):
-                reports.append(report)
+            run = _Run(self, definition, policy, request, report, now + (deadline - now) / (len(wanted) - position))
+            try:
+                if request.now or request.dry_run:
+                    run.pages(request.start_after)
+                elif not self._on_schedule(run, policy.every.total_seconds()):
+                    continue
+            except Exception as error:  # noqa: BLE001 - whatever happens here must not keep the other types from their turn
+                report.error = str(error) if isinstance(error, SagaError) else type(error).__name__
+            reports.append(report)
         return reports
 
-    def _sweep(self, definition: SagaDefinition, request: SweepRequest, report: SweepReport, deadline: float) -> bool:
-        """Sweep one type; tell whether it was due."""
-        try:
-            if not (request.now or request.dry_run):
-                return self._scheduled(definition, request, report, deadline)
-            self._pages(definition, request, report, request.start_after, deadline)
-        except Exception as error:  # noqa: BLE001 - whatever happens here must not keep the other types from their turn
-            report.error = str(error) if isinstance(error, SagaError) else type(error).__name__
-        return True
+    def _on_schedule(self, run: _Run, every: float) -> bool:
+        """Go on where the last run ended, or begin anew when it is time; remember how far it got, whatever happens.
 
-    def _scheduled(
-        self, definition: SagaDefinition, request: SweepRequest, report: SweepReport, deadline: float
-    ) -> bool:
-        """Go on where the last run ended, or begin anew when it is time; remember how far it got, whatever happens."""
-        last, now = self.checkpoints.get(definition.name), self.clock.now()
+        Returns:
+            Whether it was due.
+        """
+        report, now = run.report, self.clock.now()
+        last = self.checkpoints.get(report.saga)
         unfinished = last.began_at > last.finished_at
-        if not unfinished and now < last.began_at + _every(definition) - _SLACK:
+        if not unfinished and now < last.began_at + every - _SLACK:
             return False
         report.start_after = last.start_after
         began_at = last.began_at if unfinished else now
         try:
-            self._pages(definition, request, report, last.start_after, deadline)
+            run.pages(last.start_after)
         finally:
             finished_at = max(self.clock.now(), began_at) if report.finished else last.finished_at
-            self.checkpoints.put(definition.name, Checkpoint(report.start_after, began_at, finished_at))
+            self.checkpoints.put(report.saga, Checkpoint(report.start_after, began_at, finished_at))
         return True
-
-    def _pages(
-        self, definition: SagaDefinition, request: SweepRequest, report: SweepReport, start_after: str, deadline: float
-    ) -> None:
-        report.start_after = start_after if start_after.startswith(definition.prefix) else ""
-        run = self._prepared(definition, request, report, deadline)
-        while not report.finished and self.clock.now() < deadline:
-            page = run.objects.page(definition.prefix, report.start_after)
-            if not run.page(page.objects):
-                return
-            report.finished = page.last or not page.objects
-            report.start_after = "" if report.finished else page.objects[-1].key
-
-    def _prepared(
-        self, definition: SagaDefinition, request: SweepRequest, report: SweepReport, deadline: float
-    ) -> _Run:
-        policy = definition.orphans
-        if policy is None:
-            raise SagaError(f"saga {definition.name!r} declares no orphans to sweep")
-        saga_class: type[Saga[Any]] = definition.saga_class
-        own = saga_class.on_orphans is not cast("type[Saga[Any]]", Saga).on_orphans
-        report.action = _OWN if own else policy.action
-        report.bucket = self.environment.get(policy.bucket_env, "")
-        if not report.bucket:
-            raise SagaError(f"the environment lacks {policy.bucket_env}")
-        if report.action == "archive" and f"{ARCHIVE}{policy.prefix}".startswith(policy.prefix):
-            raise SagaError(f"what is archived under {ARCHIVE} would be swept again with {policy.prefix}")
-        return _Run(self, definition, request, report, Objects(self.s3, report.bucket), policy.min_age, deadline)
-
-
-def _every(definition: SagaDefinition) -> float:
-    return definition.orphans.every.total_seconds() if definition.orphans else 0.0
 
 
 @dataclass(slots=True)
@@ -171,26 +137,47 @@ class _Run:
 
     sweeper: Sweeper
     definition: SagaDefinition
+    policy: OrphanSweep
     request: SweepRequest
     report: SweepReport
-    objects: Objects
-    min_age: timedelta
     deadline: float
+    objects: Objects = field(init=False)
     instance: Any = None
 
-    def page(self, listed: Sequence[Listed]) -> bool:
-        """Deal with the objects of one page; tell whether to go on after it."""
-        before = self.sweeper.clock.now() - self.min_age.total_seconds()
-        orphans = inspect(self.report, listed, before, self.sweeper.summaries)
-        idle = self.request.dry_run or self.report.action == "report"
-        if not self.request.force and too_many(len(orphans), len(listed)):
-            self.report.stopped = (
-                self.report.stopped or f"{len(orphans)} of {len(listed)} objects on a page are orphans"
-            )
-            return idle
-        if idle or not orphans:
-            return True
-        return {"delete": self._delete, "archive": self._archive, _OWN: self._hand_over}[self.report.action](orphans)
+    def pages(self, start_after: str) -> None:
+        """Sweep page by page, from the key after ``start_after`` to the end or as long as there is time.
+
+        Raises:
+            SagaError: the environment does not name the bucket, or what is archived would be swept again.
+        """
+        report, prefix = self.report, self.definition.prefix
+        report.start_after = start_after if start_after.startswith(prefix) else ""
+        saga_class: type[Saga[Any]] = self.definition.saga_class
+        own = saga_class.on_orphans is not cast("type[Saga[Any]]", Saga).on_orphans
+        report.action = _OWN if own else self.policy.action
+        report.bucket = self.sweeper.environment.get(self.policy.bucket_env, "")
+        if not report.bucket:
+            raise SagaError(f"the environment lacks {self.policy.bucket_env}")
+        if report.action == "archive" and f"{ARCHIVE}{self.policy.prefix}".startswith(self.policy.prefix):
+            raise SagaError(f"what is archived under {ARCHIVE} would be swept again with {self.policy.prefix}")
+        self.objects = Objects(self.sweeper.s3, report.bucket)
+        idle = self.request.dry_run or report.action == "report"
+        actions = {"delete": self._delete, "archive": self._archive, _OWN: self._hand_over}
+        while not report.finished and self.sweeper.clock.now() < self.deadline:
+            page = self.objects.page(prefix, report.start_after)
+            before = self.sweeper.clock.now() - self.policy.min_age.total_seconds()
+            orphans = inspect(report, page.objects, before, self.sweeper.summaries)
+            if not self.request.force and too_many(len(orphans), len(page.objects)):
+                seen = f"{len(orphans)} of {len(page.objects)} objects on a page are orphans"
+                report.stopped = report.stopped or seen
+                if not idle:
+                    return
+            elif orphans and not idle and not actions[report.action](orphans):
+                return
+            report.finished = page.last or not page.objects
+            report.start_after = "" if report.finished else page.objects[-1].key
+
+    # Each deals with the orphans of a page, and tells whether to go on after it.
 
     def _delete(self, orphans: Sequence[Listed]) -> bool:
         errors = self.objects.delete([orphan.key for orphan in orphans])
@@ -215,40 +202,26 @@ class _Run:
         return (not copied or self._delete(copied)) and done == len(orphans)
 
     def _hand_over(self, orphans: Sequence[Listed]) -> bool:
+        sweeper, name, prefix = self.sweeper, self.definition.name, self.definition.prefix
         found = [S3Object(self.objects.bucket, one.key, one.size, one.etag) for one in orphans]
+        context = StepContext("", name, _OWN, 1, False, prefix, self.deadline, sweeper.clock, sweeper.logger)
+        if sweeper.connect is not None:
+            context.connect = sweeper.connect
         try:
             if self.instance is None:
                 self.instance = self.definition.saga_class.create()
-            _finish(self.instance.on_orphans(found, self._context()))
+            awaited(self.instance.on_orphans(found, context))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code; the next page may fare better
             # The error's text may quote anything: its type must do.
-            self.sweeper.logger.error("on_orphans failed: %s", type(error).__name__)  # noqa: TRY400
+            sweeper.logger.error("on_orphans failed: %s", type(error).__name__)  # noqa: TRY400
             self.report.fail({one.key: type(error).__name__ for one in orphans})
             return True
         self.report.handled += len(orphans)
         return True
 
-    def _context(self) -> StepContext:
-        sweeper, prefix = self.sweeper, self.definition.prefix
-        context = StepContext(
-            "", self.definition.name, _OWN, 1, False, prefix, self.deadline, sweeper.clock, sweeper.logger
-        )
-        if sweeper.connect is not None:
-            context.connect = sweeper.connect
-        return context
-
-
-def _finish(result: Any) -> None:
-    if inspection.isawaitable(result):
-        asyncio.run(_awaited(result))
-
-
-async def _awaited(result: Awaitable[Any]) -> Any:
-    return await result
-
 
 def sweeper_of(engine: Engine, environment: Mapping[str, str]) -> Sweeper:
-    """Return the sweeper of a engine.
+    """Return the sweeper of an engine.
 
     Args:
         engine: the parts at work.

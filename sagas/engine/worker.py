@@ -11,6 +11,7 @@ from sagas.engine.attempt import Invocation, NotCommitted, lease_for
 from sagas.engine.late_commits import comes_back, with_pending
 from sagas.engine.outcome import Done, Failed, Later, Outcome
 from sagas.errors import Unavailable
+from sagas.formats import NewerFormat
 from sagas.messaging.message import Message
 from sagas.store.outcomes import Fenced
 
@@ -48,6 +49,8 @@ class Worker:
                 break
             except NotCommitted as error:
                 return self._keep(error, message)
+            except NewerFormat:
+                raise  # no wait of this version's helps: the message waits for the newer one
             except Unavailable:
                 if message.pending_commit is None:
                     raise
@@ -59,9 +62,9 @@ class Worker:
     def _keep(self, error: NotCommitted, message: Message) -> Done:
         """Send an outcome that could not be committed to its queue, in place of the message at hand."""
         logger, known = self.advancer.services.logger, {"saga_id": message.saga_id, "step": message.step}
-        copy = with_pending(message, error.pending)
+        copy = with_pending(message, error.pending) if self.advancer.carry else None
         if copy is None:
-            logger.error("the outcome cannot be committed, and is too large to be kept", extra=known)
+            logger.error("the outcome cannot be committed, and cannot be kept in a message either", extra=known)
             raise error
         self.advancer.sender.send(copy)
         logger.warning("the outcome cannot be committed yet: it waits in its queue", extra=known)

@@ -8,6 +8,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError, ServiceError
 
+from sagas.engine.answers import ErrorAnswer, ProblemView
 from sagas.engine.starter import Disabled, KeyReused
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
 
@@ -36,25 +37,29 @@ def answer(status: int, body: Any, headers: dict[str, str] | None = None) -> Res
 
 
 def error(
-    status: int, code: str, message: str, details: Any = None, headers: dict[str, str] | None = None
+    status: int,
+    code: str,
+    message: str,
+    details: list[ProblemView] | None = None,
+    headers: dict[str, str] | None = None,
 ) -> Response[str]:
     """Return an error in the one shape all of them have."""
-    return answer(status, {"error": {"code": code, "message": message, "details": details}}, headers)
-
-
-def _details(exception: SagaError) -> list[dict[str, str]] | None:
-    if not isinstance(exception, InvalidRequest):
-        return None
-    problems = exception.problems or (Problem("$", str(exception)),)
-    return [{"path": problem.path, "message": problem.message} for problem in problems]
+    body: ErrorAnswer = {"error": {"code": code, "message": message, "details": details}}
+    return answer(status, body, headers)
 
 
 def answer_error(exception: SagaError) -> Response[str]:
     """Return the answer to an error of the library."""
+    details: list[ProblemView] | None = None
+    headers: dict[str, str] | None = None
+    if isinstance(exception, InvalidRequest):
+        problems = exception.problems or (Problem("$", str(exception)),)
+        details = [{"path": problem.path, "message": problem.message} for problem in problems]
+    if isinstance(exception, Unavailable):
+        headers = {"Retry-After": f"{max(1, round(exception.retry_after))}"}
     for kind, status, code in _CODES:
         if isinstance(exception, kind):
-            headers = {"Retry-After": f"{max(1, round(getattr(exception, 'retry_after', 0)))}"}
-            return error(status, code, str(exception), _details(exception), headers if status == 503 else None)
+            return error(status, code, str(exception), details, headers)
     return answer_unexpected(exception)
 
 

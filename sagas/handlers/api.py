@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 
-from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.engine import Engine, from_environment
-from sagas.errors import InvalidRequest, Problem, SagaError
-from sagas.handlers.answers import answer, answer_error, answer_unexpected
-from sagas.handlers.bodies import Note, Resolution, read_body
+from sagas.errors import SagaError
+from sagas.handlers.answers import answer_error, answer_unexpected
 from sagas.handlers.definitions import add_definition_routes
-from sagas.handlers.inputs import Request, checked_id
+from sagas.handlers.sagas import add_operation_routes, add_saga_routes
 from sagas.handlers.telemetry import frames, telemetry
 from sagas.handlers.warming import warm
-from sagas.store.listing import IndexPosition
 
-_SEQ = re.compile(r"[0-9]{1,9}")
+_NO_CALL: dict[str, Any] = {"httpMethod": "GET", "path": ""}
+"""What stands for an event that is none of API Gateway's: it leads nowhere."""
 
 
 @lru_cache(maxsize=1)
@@ -35,18 +32,7 @@ def _app() -> APIGatewayRestResolver:
     engine = _engine()
     mount = os.environ.get("SAGAS_MOUNT")
     app = APIGatewayRestResolver(debug=False, strip_prefixes=[mount] if mount else None)
-    _add_error_handlers(app)
-    _add_saga_routes(app, engine)
-    _add_operation_routes(app, engine)
-    add_definition_routes(app, engine)
-    return app
 
-
-def _request(app: APIGatewayRestResolver) -> Request:
-    return Request(app.current_event.raw_event)
-
-
-def _add_error_handlers(app: APIGatewayRestResolver) -> None:
     def known(error: SagaError) -> Response[str]:
         refusal = answer_error(error)
         if refusal.status_code == 500:
@@ -61,117 +47,10 @@ def _add_error_handlers(app: APIGatewayRestResolver) -> None:
 
     app.exception_handler(SagaError)(known)
     app.exception_handler([NotFoundError, Exception])(unexpected)
-
-
-def _add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
-    reader, starter = engine.reader, engine.starter
-
-    @app.post("/sagas/<name>")
-    def start(name: str) -> Response[str]:
-        request = _request(app)
-        engine.registry.get(name)
-        key, actor = request.header("Idempotency-Key"), request.actor
-        started = starter.start(name, request.body(), key=key, actor=actor)
-        location = f"{request.base}/sagas/{name}/{started.state.saga_id}"
-        saga = _linked(request, reader.show(name, started.state.saga_id))
-        return answer(202 if started.created else 200, saga, {"Location": location})
-
-    @app.get("/sagas/<name>/<saga_id>/audit")
-    def audit(name: str, saga_id: str) -> Response[str]:
-        request = _request(app)
-        request.only("limit", "cursor")
-        after = _seq(request.text("cursor"))
-        entries, more = reader.audit(name, checked_id(saga_id), request.limit(), after)
-        return answer(
-            200, {"entries": entries, "cursor": None if more is None else IndexPosition("seq", str(more)).cursor}
-        )
-
-    @app.get("/sagas/<name>/<saga_id>")
-    def show(name: str, saga_id: str) -> Response[str]:
-        return answer(200, _linked(_request(app), reader.show(name, checked_id(saga_id))))
-
-    @app.get("/sagas")
-    def list_sagas() -> Response[str]:
-        request = _request(app)
-        request.only("name", "status", "limit", "cursor")
-        name = request.text("name")
-        names = [name] if name is not None else [saga.definition.name for saga in engine.registry]
-        for known in names:
-            engine.registry.get(known)
-        page = reader.list(names, request.status(), request.limit(), request.text("cursor"))
-        return answer(200, page | {"sagas": [_linked(request, saga) for saga in page["sagas"]]})
-
-    @app.get("/attention")
-    def attention() -> Response[str]:
-        request = _request(app)
-        request.only("name", "limit", "cursor")
-        if (name := request.text("name")) is not None:
-            engine.registry.get(name)
-        page = reader.attention(name, request.limit(), request.text("cursor"))
-        return answer(200, page | {"sagas": [_linked(request, saga) for saga in page["sagas"]]})
-
-    _ = start, audit, show, list_sagas, attention
-
-
-def _add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
-    reader, operations = engine.reader, engine.operations
-
-    def shown(state: SagaState, status: int) -> Response[str]:
-        return answer(status, _linked(_request(app), reader.show(state.saga, state.saga_id)))
-
-    @app.delete("/sagas/<name>/<saga_id>")
-    def cancel(name: str, saga_id: str) -> Response[str]:
-        state = operations.cancel(name, checked_id(saga_id), _request(app).actor)
-        return shown(state, 200 if state.status is SagaStatus.CANCELLED else 202)
-
-    @app.post("/sagas/<name>/<saga_id>/retry")
-    def retry(name: str, saga_id: str) -> Response[str]:
-        note = read_body(_request(app), Note).note
-        return shown(operations.retry(name, checked_id(saga_id), note, _request(app).actor), 202)
-
-    @app.post("/sagas/<name>/<saga_id>/compensate")
-    def compensate(name: str, saga_id: str) -> Response[str]:
-        note = read_body(_request(app), Note).note
-        return shown(operations.compensate(name, checked_id(saga_id), note, _request(app).actor), 202)
-
-    @app.post("/sagas/<name>/<saga_id>/resolve")
-    def resolve(name: str, saga_id: str) -> Response[str]:
-        body, actor = read_body(_request(app), Resolution), _request(app).actor
-        steps = tuple(dict.fromkeys(body.steps))
-        return shown(operations.resolve(name, checked_id(saga_id), body.note, body.action, steps, actor), 200)
-
-    _ = cancel, retry, compensate, resolve
-
-
-def _linked(request: Request, saga: dict[str, Any]) -> dict[str, Any]:
-    """Make the links of a saga lead through the stage the request came by."""
-    links = {name: request.base + path for name, path in saga["links"].items()}
-    return saga | {"links": links}
-
-
-def _seq(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    place = IndexPosition.parse(cursor)
-    if place.sort != "seq" or not _SEQ.fullmatch(place.saga_id):
-        raise InvalidRequest("the cursor is not valid", [Problem("query.cursor", "is from another list")])
-    return int(place.saga_id)
-
-
-_NO_CALL: dict[str, Any] = {"httpMethod": "GET", "path": ""}
-"""What stands for an event that is none of API Gateway's: it leads nowhere."""
-
-
-def _is_call(event: Any) -> bool:
-    """Tell whether an event has the types that API Gateway's events have. Anything can be sent to a function."""
-    if not isinstance(event, dict):
-        return False
-    call = cast("dict[str, Any]", event)
-    texts = all(isinstance(call.get(name), str) for name in ("httpMethod", "path"))
-    named = all(
-        isinstance(call.get(name), dict | None) for name in ("headers", "queryStringParameters", "requestContext")
-    )
-    return texts and named and isinstance(call.get("body"), str | None)
+    add_saga_routes(app, engine)
+    add_operation_routes(app, engine)
+    add_definition_routes(app, engine)
+    return app
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
@@ -184,7 +63,15 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     Returns:
         A proxy answer; errors too are answers, never exceptions.
     """
-    return _app().resolve(event if _is_call(event) else _NO_CALL, context)
+    # Anything can be sent to a function: only what has the types of API Gateway's events is let in.
+    call = event if isinstance(event, dict) else dict[str, Any]()  # pyright: ignore[reportUnnecessaryIsInstance]
+    mappings = (call.get(name) for name in ("headers", "queryStringParameters", "requestContext"))
+    fits = (
+        all(isinstance(call.get(name), str) for name in ("httpMethod", "path"))
+        and all(isinstance(mapping, dict | None) for mapping in mappings)
+        and isinstance(call.get("body"), str | None)
+    )
+    return _app().resolve(call if fits else _NO_CALL, context)
 
 
 def reset() -> None:

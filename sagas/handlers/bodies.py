@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Note:
-    """Why somebody retries a saga, or gives up on it."""
+    """Why an operator retries a saga, or gives up on it."""
 
     note: str = ""
 

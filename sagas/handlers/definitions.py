@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.authoring.codec import json_schema
-from sagas.authoring.definition import StepDefinition
 from sagas.core.times import iso
+from sagas.engine.answers import DefinitionList, DefinitionView
 from sagas.engine.engine import Engine
-from sagas.engine.registry import SagaType
 from sagas.handlers.answers import answer
 from sagas.handlers.bodies import Change, read_body
 from sagas.handlers.inputs import Request
@@ -18,47 +15,44 @@ from sagas.handlers.openapi import describe
 from sagas.store.definitions import Activity
 
 
-def _step_view(step: StepDefinition) -> dict[str, Any]:
-    return {
-        "name": step.name,
-        "undo": step.undo.name if step.undo else None,
-        "max_retries": step.retry.max_retries,
-        "on_exhausted": step.retry.on_exhausted.value,
-        "timeout": step.timeout,
-        "retired": step.retired,
-    }
-
-
-def _view(saga: SagaType, activity: Activity, failures: int, now: float) -> dict[str, Any]:
-    """Return a saga type as it is shown. ``failures``: its failed sagas in a row."""
-    definition, failing = saga.definition, activity.disabled_until > now
-    automatic = f"{failures} sagas in a row failed" if failing else ""
-    return {
-        "name": definition.name,
-        "version": definition.version,
-        "description": definition.description,
-        "active": activity.active and not failing,
-        "reason": automatic or activity.reason or None,
-        "changed_by": activity.changed_by or None,
-        "changed_at": iso(activity.changed_at) if activity.changed_at else None,
-        "failures": failures,
-        "disabled_until": iso(activity.disabled_until) if failing else None,
-        "request": json_schema(definition.request_type),
-        "steps": [_step_view(step) for step in definition.steps],
-    }
-
-
 def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     """Add ``/definitions`` and ``/openapi.json`` to ``app``."""
     definitions, registry = engine.definitions, engine.registry
 
-    def shown(name: str) -> dict[str, Any]:
-        saga, activity, now = registry.get(name), definitions.get(name, fresh=True), engine.clock.now()
-        return _view(saga, activity, engine.auto_disabler.failures_in_a_row(name, activity, now), now)
+    def shown(name: str) -> DefinitionView:
+        definition, activity = registry.get(name).definition, definitions.get(name, fresh=True)
+        now = engine.clock.now()
+        failures = engine.auto_disabler.failures_in_a_row(name, activity, now)
+        failing = activity.disabled_until > now
+        automatic = f"{failures} sagas in a row failed" if failing else ""
+        return {
+            "name": definition.name,
+            "version": definition.version,
+            "description": definition.description,
+            "active": activity.active and not failing,
+            "reason": automatic or activity.reason or None,
+            "changed_by": activity.changed_by or None,
+            "changed_at": iso(activity.changed_at) if activity.changed_at else None,
+            "failures": failures,
+            "disabled_until": iso(activity.disabled_until) if failing else None,
+            "request": json_schema(definition.request_type),
+            "steps": [
+                {
+                    "name": step.name,
+                    "undo": step.undo.name if step.undo else None,
+                    "max_retries": step.retry.max_retries,
+                    "on_exhausted": step.retry.on_exhausted.value,
+                    "timeout": step.timeout,
+                    "retired": step.retired,
+                }
+                for step in definition.steps
+            ],
+        }
 
     @app.get("/definitions")
     def list_definitions() -> Response[str]:
-        return answer(200, {"definitions": [shown(saga.definition.name) for saga in registry]})
+        found: DefinitionList = {"definitions": [shown(saga.definition.name) for saga in registry]}
+        return answer(200, found)
 
     @app.get("/definitions/<name>")
     def show_definition(name: str) -> Response[str]:

@@ -65,12 +65,22 @@ class Request:
             TooLarge: it is over 256 KB.
             MalformedBody: it is not JSON in UTF-8, or has a key twice.
         """
+
+        def constant(name: str) -> Any:
+            raise ValueError(f"{name} is not JSON")
+
+        def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            found = dict(pairs)
+            if len(found) < len(pairs):
+                raise ValueError("a key stands twice in one object")
+            return found
+
         raw: str = self._event.get("body") or ""
         try:
             data = base64.b64decode(raw, validate=True) if self._event.get("isBase64Encoded") else raw.encode()
             if len(data) > LARGEST_BODY:
                 raise TooLarge(f"the body has {len(data)} bytes; at most {LARGEST_BODY} are accepted")
-            return json.loads(data.decode("utf-8-sig"), parse_constant=_refuse_constant, object_pairs_hook=_object)
+            return json.loads(data.decode("utf-8-sig"), parse_constant=constant, object_pairs_hook=unique)
         except (ValueError, RecursionError) as error:
             raise MalformedBody("the body is not JSON") from error
 
@@ -79,25 +89,24 @@ class Request:
         """Whether there is a body at all."""
         return bool(self._event.get("body"))
 
-    def _query(self, name: str) -> str | None:
-        given: dict[str, str] = self._event.get("queryStringParameters") or {}
-        return given.get(name)
+    @property
+    def _query(self) -> dict[str, str]:
+        return self._event.get("queryStringParameters") or {}
 
     def only(self, *names: str) -> None:
         """Refuse query parameters other than these."""
-        given: dict[str, str] = self._event.get("queryStringParameters") or {}
         query = Path("query")
-        problems = [Problem(str(query / name), "unknown parameter") for name in given if name not in names]
+        problems = [Problem(str(query / name), "unknown parameter") for name in self._query if name not in names]
         if problems:
             raise InvalidRequest("unknown query parameters", problems)
 
     def text(self, name: str) -> str | None:
         """Return a query parameter; ``None`` if it is missing."""
-        return self._query(name)
+        return self._query.get(name)
 
     def limit(self) -> int:
         """Return the page size, 1 to 100; 20 if none was asked for."""
-        text = self._query("limit")
+        text = self.text("limit")
         if text is None:
             return 20
         if not _LIMIT.fullmatch(text):
@@ -107,7 +116,7 @@ class Request:
 
     def status(self) -> str | None:
         """Return the status to filter by."""
-        text = self._query("status")
+        text = self.text("status")
         if text is not None and text not in tuple(SagaStatus):
             problem = Problem("query.status", "must be one of " + ", ".join(SagaStatus))
             raise InvalidRequest("the status does not fit", [problem])
@@ -123,14 +132,3 @@ def checked_id(saga_id: str) -> str:
     if not _UUID.fullmatch(saga_id):
         raise NotFound("the id is not a UUID: there is no such saga")
     return saga_id.lower()
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return found

@@ -9,7 +9,7 @@ from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
 from sagas.handlers.bodies import Change, Note, Resolution, describe_body
-from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, page, ref
+from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, ref
 
 _ERRORS: dict[str, tuple[str, str]] = {
     "400": ("The body is not JSON, or the call is no proper HTTP.", "malformed_body bad_request"),
@@ -66,57 +66,39 @@ def _paging() -> list[Json]:
     return [_query("limit", limit), _query("cursor", cursor) | {"description": told}]
 
 
-def _identifier(saga: SagaType) -> str:
-    return saga.definition.name.replace("-", "_")
-
-
-def _links(saga: SagaType) -> Json:
-    """What may be done with a saga that was answered."""
-    verbs = ("show", "cancel", "audit", "retry", "compensate", "resolve")
-    where = {"saga_id": "$response.body#/saga_id"}
-    return {verb: {"operationId": f"{verb}_{_identifier(saga)}", "parameters": where} for verb in verbs}
-
-
-def _template(saga: SagaType) -> str:
-    """Where the schemas are that a request refers to: two sagas may each have an ``Item``."""
-    return f"#/components/schemas/{saga.definition.name}.{{name}}"
-
-
-def _start(saga: SagaType) -> Json:
-    definition = saga.definition
-    schema = json_schema(definition.request_type, ref_template=_template(saga))
-    schema.pop("$defs", None)
-    answers = {"200": ref("Saga"), "202": ref("Saga")}
-    operation = _operation(f"start_{_identifier(saga)}", f"Start {definition.name}", answers, _WRITE)
-    operation["responses"]["422"] = _error("422", "idempotency_key_reused")
-    for status in answers:
-        operation["responses"][status] |= {"headers": {"Location": _LOCATION}, "links": _links(saga)}
-    key: Json = {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": KEY_PATTERN}
-    operation["parameters"] = [{"name": "Idempotency-Key", "in": "header", "required": False, "schema": key}]
-    operation["description"] = definition.description
-    return _with_body(operation, schema)
-
-
-def _request_schemas(saga: SagaType) -> Json:
-    found: Json = json_schema(saga.definition.request_type, ref_template=_template(saga)).get("$defs", {})
-    return {f"{saga.definition.name}.{name}": schema for name, schema in found.items()}
+def _request_schema(saga: SagaType) -> Json:
+    """The schema of a request. What it refers to goes under the saga's name: two sagas may each have an ``Item``."""
+    template = f"#/components/schemas/{saga.definition.name}.{{name}}"
+    return json_schema(saga.definition.request_type, ref_template=template)
 
 
 def _saga_paths(saga: SagaType) -> Json:
-    name, identifier = saga.definition.name, _identifier(saga)
-    one = f"/sagas/{name}/{{saga_id}}"
+    definition, name = saga.definition, saga.definition.name
+    one, identifier = f"/sagas/{name}/{{saga_id}}", name.replace("-", "_")
     where = [{"name": "saga_id", "in": "path", "required": True, "schema": _SAGA_ID}]
 
     def operation(verb: str, summary: str, statuses: str, errors: str) -> Json:
         return _operation(f"{verb}_{identifier}", summary, dict.fromkeys(statuses.split(), ref("Saga")), errors)
 
+    request = _request_schema(saga)
+    request.pop("$defs", None)
+    start = _with_body(operation("start", f"Start {name}", "200 202", _WRITE), request)
+    start["responses"]["422"] = _error("422", "idempotency_key_reused")
+    next_calls = ("show", "cancel", "audit", "retry", "compensate", "resolve")
+    answered = {"saga_id": "$response.body#/saga_id"}
+    links = {verb: {"operationId": f"{verb}_{identifier}", "parameters": answered} for verb in next_calls}
+    for status in ("200", "202"):
+        start["responses"][status] |= {"headers": {"Location": _LOCATION}, "links": links}
+    key: Json = {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": KEY_PATTERN}
+    start["parameters"] = [{"name": "Idempotency-Key", "in": "header", "required": False, "schema": key}]
+    start["description"] = definition.description
     note, change = describe_body(Note), f"{_WRITE} 409"
     retry = operation("retry", "Retry what failed", "202", change)
     compensate = operation("compensate", "Give up and undo", "202", change)
     resolve = operation("resolve", "Settle by hand", "200", change)
-    audit = _operation(f"audit_{identifier}", "The audit trail", {"200": page("Entry", "entries")}, "404 422")
+    audit = _operation(f"audit_{identifier}", "The audit trail", {"200": ref("Entries")}, "404 422")
     return {
-        f"/sagas/{name}": {"post": _start(saga)},
+        f"/sagas/{name}": {"post": start},
         one: {
             "parameters": where,
             "get": operation("show", f"Show one {name}", "200", _READ),
@@ -129,36 +111,6 @@ def _saga_paths(saga: SagaType) -> Json:
     }
 
 
-def _common_paths(names: list[str]) -> Json:
-    name, sagas = one_of(names), {"200": page("Summary", "sagas")}
-    definitions: Json = {
-        "type": "object",
-        "properties": {"definitions": {"type": "array", "items": ref("Definition")}},
-        "required": ["definitions"],
-        "additionalProperties": False,
-    }
-    one = {"200": ref("Definition")}
-    change = _operation("change_definition", "Enable or disable starts", one, _WRITE)
-    itself = {"200": {"type": "object", "required": ["openapi", "info", "paths"]}}
-    return {
-        "/sagas": {
-            "parameters": [_query("name", name), _query("status", one_of(SagaStatus)), *_paging()],
-            "get": _operation("list_sagas", "List sagas", sagas, "404 422"),
-        },
-        "/attention": {
-            "parameters": [_query("name", name), *_paging()],
-            "get": _operation("list_attention", "Sagas that need a person", sagas, "404 422"),
-        },
-        "/definitions": {"get": _operation("list_definitions", "The saga types", {"200": definitions}, "")},
-        "/definitions/{name}": {
-            "parameters": [{"name": "name", "in": "path", "required": True, "schema": name}],
-            "get": _operation("show_definition", "One saga type", one, _READ),
-            "put": _with_body(change, describe_body(Change)),
-        },
-        "/openapi.json": {"get": _operation("openapi", "This description", itself, "")},
-    }
-
-
 def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
     """Return the OpenAPI 3.1 description of the API for these saga types.
 
@@ -166,11 +118,32 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
         sagas: the types that are deployed.
         base: what precedes the paths in the URL: the stage.
     """
-    names = [saga.definition.name for saga in sagas]
-    paths, schemas = _common_paths(names), answer_schemas()
+    name = one_of(saga.definition.name for saga in sagas)
+    one, list_of_sagas = {"200": ref("Definition")}, {"200": ref("Sagas")}
+    change = _operation("change_definition", "Enable or disable starts", one, _WRITE)
+    itself = {"200": {"type": "object", "required": ["openapi", "info", "paths"]}}
+    paths: Json = {
+        "/sagas": {
+            "parameters": [_query("name", name), _query("status", one_of(SagaStatus)), *_paging()],
+            "get": _operation("list_sagas", "List sagas", list_of_sagas, "404 422"),
+        },
+        "/attention": {
+            "parameters": [_query("name", name), *_paging()],
+            "get": _operation("list_attention", "Sagas that need a person", list_of_sagas, "404 422"),
+        },
+        "/definitions": {"get": _operation("list_definitions", "The saga types", {"200": ref("Definitions")}, "")},
+        "/definitions/{name}": {
+            "parameters": [{"name": "name", "in": "path", "required": True, "schema": name}],
+            "get": _operation("show_definition", "One saga type", one, _READ),
+            "put": _with_body(change, describe_body(Change)),
+        },
+        "/openapi.json": {"get": _operation("openapi", "This description", itself, "")},
+    }
+    schemas = answer_schemas()
     for saga in sagas:
         paths |= _saga_paths(saga)
-        schemas |= _request_schemas(saga)
+        defined: Json = _request_schema(saga).get("$defs", {})
+        schemas |= {f"{saga.definition.name}.{name}": schema for name, schema in defined.items()}
     described: Json = {
         "openapi": "3.1.0",
         "info": {"title": "Sagas", "version": "1", "description": "Start, read, cancel and repair sagas."},

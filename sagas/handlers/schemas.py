@@ -1,25 +1,33 @@
-"""JSON Schemas of what the API answers. Closed: an answer has the fields described, and no others."""
+"""JSON Schemas of what the API answers, from the types of the answers. Closed: an answer has the fields described, and
+no others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
-from sagas.authoring.policies import Exhausted
+from msgspec.json import schema_components
+
 from sagas.core.events import FACTS
-from sagas.core.states import SagaStatus, StepStatus
+from sagas.engine import answers
 
 Json = dict[str, Any]
 
-_TIME: Json = {"type": "string", "format": "date-time"}
-_UUID: Json = {"type": "string", "format": "uuid"}
-_COUNT: Json = {"type": "integer", "minimum": 0}
+_NAMED: dict[str, Any] = {
+    "Step": answers.StepView,
+    "Summary": answers.Summary,
+    "Saga": answers.SagaView,
+    "Entry": answers.AuditEntry,
+    "Definition": answers.DefinitionView,
+    "Problem": answers.ProblemView,
+    "Error": answers.ErrorAnswer,
+    "Sagas": answers.Page,
+    "Entries": answers.AuditPage,
+    "Definitions": answers.DefinitionList,
+}
+"""The schemas that others refer to. All other types stand where they are used."""
+
 _ACTIONS = ("SagaStarted", *FACTS, "SignalReceived", "WaitTimedOut")
-
-
-def text() -> Json:
-    """Return the schema of any text."""
-    return {"type": "string"}
 
 
 def one_of(values: Iterable[str]) -> Json:
@@ -32,40 +40,31 @@ def ref(name: str) -> Json:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def page(item: str, key: str) -> Json:
-    """Return the schema of a page of a list."""
-    return _object({key: _list(ref(item)), "cursor": _maybe(text())})
-
-
-def _maybe(schema: Json) -> Json:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _list(item: Json) -> Json:
-    return {"type": "array", "items": item}
-
-
-def _object(required: Json, optional: Json | None = None) -> Json:
-    properties = {**required, **(optional or {})}
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
 def answer_schemas() -> Json:
     """Return the schemas of what is answered, by name."""
-    return {
-        "Step": _step(),
-        "Summary": _object(_summary(), {"why": text()}),
-        "Saga": _object(_summary() | _saga(), {"why": text()}),
-        "Entry": _entry(),
-        "Problem": _object({"path": text(), "message": text()}),
-        "Error": _object({"error": _object({"code": text(), "message": text(), "details": {}})}),
-        "Definition": _definition(),
-    }
+    _, found = schema_components(_NAMED.values(), ref_template="{name}")
+    names = {type_.__name__: name for name, type_ in _NAMED.items()}
+
+    def closed(node: Any) -> Any:
+        if isinstance(node, list):
+            return [closed(item) for item in cast("list[Any]", node)]
+        if not isinstance(node, dict):
+            return node
+        known = cast("Json", node)
+        if "$ref" in known:
+            name = known["$ref"]
+            return ref(names[name]) if name in names else closed(found[name])
+        whole = {key: closed(value) for key, value in known.items()}
+        if "properties" in whole:
+            del whole["title"]  # msgspec's: the name of the class
+            whole["additionalProperties"] = False
+        return whole
+
+    schemas: Json = {name: closed(found[type_.__name__]) for name, type_ in _NAMED.items()}
+    # What the types cannot say, or only to clients that load far more than they need.
+    schemas["Entry"]["properties"]["action"] = one_of(_ACTIONS)
+    schemas["Definition"]["properties"]["request"] = {"type": ["object", "boolean"]}
+    return schemas
 
 
 def error_schema(codes: Iterable[str], *, listed: bool) -> Json:
@@ -75,95 +74,6 @@ def error_schema(codes: Iterable[str], *, listed: bool) -> Json:
         codes: the codes it may have.
         listed: whether it lists what does not fit, or has no details at all.
     """
-    details = _list(ref("Problem")) | {"minItems": 1} if listed else {"type": "null"}
+    details = {"type": "array", "items": ref("Problem"), "minItems": 1} if listed else {"type": "null"}
     narrowed: Json = {"type": "object", "properties": {"code": one_of(codes), "details": details}}
     return {"allOf": [ref("Error"), {"type": "object", "properties": {"error": narrowed}}]}
-
-
-def _step() -> Json:
-    return _object(
-        {
-            "name": text(),
-            "status": one_of(StepStatus),
-            "attempts": _COUNT,
-            "undo_attempts": _COUNT,
-            "started_at": _maybe(_TIME),
-            "ended_at": _maybe(_TIME),
-            "result": {},
-            "error": _maybe(_object({"type": text(), "message": text()})),
-            "next_attempt_at": _maybe(_TIME),
-        }
-    )
-
-
-def _summary() -> Json:
-    return {
-        "saga_id": _UUID,
-        "name": text(),
-        "version": text(),
-        "status": one_of(SagaStatus),
-        "in_doubt": _list(text()),
-        "recovery_attempts": _COUNT,
-        "cancel_requested_at": _maybe(_TIME),
-        "created_at": _TIME,
-        "updated_at": _TIME,
-        "links": _object({"self": text()}),
-    }
-
-
-def _saga() -> Json:
-    fraction = {"type": "number", "minimum": 0, "maximum": 1}
-    resolution = {"by": text(), "at": _TIME, "note": text(), "action": text(), "steps": _list(text())}
-    return {
-        "request": {},
-        "steps": _list(ref("Step")) | {"minItems": 1},
-        "error": _maybe(_object({"step": _maybe(text()), "type": text(), "message": text()})),
-        "progress": _maybe(_object({"step": text(), "fraction": fraction, "message": text(), "at": _TIME})),
-        "resolution": _maybe(_object(resolution)),
-        "correlation_id": text(),
-    }
-
-
-def _entry() -> Json:
-    return _object(
-        {
-            "saga_id": _UUID,
-            "seq": {"type": "integer", "minimum": 1},
-            "at": _TIME,
-            "saga": text(),
-            "action": one_of(_ACTIONS),
-            "step": _maybe(text()),
-            "attempt": _maybe({"type": "integer", "minimum": 1}),
-            "status": one_of(SagaStatus),
-            "actor": text(),
-            "correlation_id": text(),
-            "trace_id": _maybe(text()),
-            "details": {"type": "object"},
-        }
-    )
-
-
-def _definition() -> Json:
-    step = {
-        "name": text(),
-        "undo": _maybe(text()),
-        "max_retries": _COUNT,
-        "on_exhausted": one_of(one.value for one in Exhausted),
-        "timeout": {"type": "number", "exclusiveMinimum": 0},
-        "retired": {"type": "boolean"},
-    }
-    return _object(
-        {
-            "name": text(),
-            "version": text(),
-            "description": text(),
-            "active": {"type": "boolean"},
-            "reason": _maybe(text()),
-            "changed_by": _maybe(text()),
-            "changed_at": _maybe(_TIME),
-            "failures": _COUNT,
-            "disabled_until": _maybe(_TIME),
-            "request": {"type": ["object", "boolean"]},
-            "steps": _list(_object(step)),
-        }
-    )

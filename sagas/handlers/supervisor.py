@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from aws_lambda_powertools.metrics import MetricUnit
 
+from sagas.engine.answers import RecoveryView
 from sagas.engine.engine import Engine, from_environment
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.sweeping import is_number, sweep
@@ -27,32 +29,37 @@ def _engine() -> Engine:
     return from_environment(os.environ, seen, seen.plain_logger)
 
 
-def _stale_after(event: dict[str, Any]) -> float | None:
-    value: Any = event.get("stale_after")
-    if value is None:
-        return None
-    if not is_number(value) or not 0 <= value <= _LONGEST_SILENCE:
+def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryView:
+    """Recover the sagas that are due.
+
+    Args:
+        event: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds.
+        context: Lambda's context.
+        engine: the parts at work.
+
+    Raises:
+        InvalidRequest: the event does not fit.
+    """
+    stale_after: Any = event.get("stale_after")
+    if stale_after is not None and not (is_number(stale_after) and 0 <= stale_after <= _LONGEST_SILENCE):
         problem = Problem("$.stale_after", f"must be a number from 0 to {_LONGEST_SILENCE}")
         raise InvalidRequest("stale_after must be seconds", [problem])
-    return float(value)
-
-
-def _recover(event: dict[str, Any], context: Any) -> dict[str, Any]:
     budget = context.get_remaining_time_in_millis() / 1000 - _SPARE
-    report = _engine().recovery.run(budget, _stale_after(event))
-    counts = {
+    report = engine.recovery.run(budget, None if stale_after is None else float(stale_after))
+    shown: RecoveryView = {
         "recovered": len(report.recovered),
         "untouched": report.untouched,
         "failed": len(report.failed),
         "left": report.left,
+        "saga_ids": report.recovered[:100],
     }
-    telemetry().logger.info("recovery", extra=counts)
+    telemetry().logger.info("recovery", extra={name: count for name, count in shown.items() if name != "saga_ids"})
     # Written only when there is something to see: a metric costs by the hours in which it is.
     if report.overdue:
         telemetry().measure("OldestDueSaga", round(report.overdue, 3), MetricUnit.Seconds)
     if report.undeployed:
         telemetry().measure("SagaWithoutCode", report.undeployed)
-    return counts | {"saga_ids": report.recovered[:100]}
+    return shown
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
@@ -74,7 +81,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         raise InvalidRequest("the event must be an object", [Problem("$", "must be an object")])
     task = event.get("task")
     if task == "recover":
-        return _recover(event, context)
+        return {**recover(event, context, _engine())}
     if task == "sweep":
         return sweep(event, context, _engine())
     raise InvalidRequest("the task must be recover or sweep", [Problem("$.task", "must be recover or sweep")])

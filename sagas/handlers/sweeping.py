@@ -11,7 +11,7 @@ from typing import Any
 from sagas.authoring.shapes.scalars import has_surrogate
 from sagas.engine.engine import Engine
 from sagas.engine.orphans import SweepReport
-from sagas.engine.sweep import Sweeper, SweepRequest, sweeper_of
+from sagas.engine.sweep import SweepRequest, sweeper_of
 from sagas.errors import InvalidRequest, NotFound, Problem
 from sagas.handlers.telemetry import telemetry
 
@@ -23,7 +23,7 @@ _TEXTS = ("saga", "start_after")
 _LONGEST_TEXT = 1_024
 """Characters: no name is longer, nor a key of S3."""
 _NOT_LOGGED = ("sample", "start_after")
-"""Keys of objects: names that somebody's data may have chosen."""
+"""Keys of objects: names that a caller's data may have chosen."""
 
 
 def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, Any]:
@@ -43,40 +43,31 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, A
         InvalidRequest: the event does not fit.
         NotFound: there is no such saga type, or it declares no ``orphans``.
     """
-    request = _requested(event)
-    sweeper = sweeper_of(engine, os.environ)
-    _check(request, sweeper)
-    reports = sweeper.run(request, engine.clock.now() + _budget(event, context))
-    for report in reports:
-        _tell(report)
-    return {"swept": [asdict(report) for report in reports]}
-
-
-def _requested(event: Mapping[str, Any]) -> SweepRequest:
     given = {name: event[name] for name in (*_FLAGS, *_TEXTS) if event.get(name) is not None}
-    wrong = [name for name, value in given.items() if not (_is_flag if name in _FLAGS else _is_text)(value)]
-    if wrong:
-        problems = [Problem(f"$.{name}", f"must be {'true or false' if name in _FLAGS else 'text'}") for name in wrong]
+    kinds = {name: "true or false" for name in _FLAGS if not isinstance(given.get(name, False), bool)}
+    for name in _TEXTS:
+        text = given.get(name, "")
+        if not isinstance(text, str) or len(text) > _LONGEST_TEXT or has_surrogate(text):
+            kinds[name] = "text"
+    if kinds:
+        problems = [Problem(f"$.{name}", f"must be {kind}") for name, kind in kinds.items()]
         raise InvalidRequest("the event does not fit", problems)
-    return SweepRequest(**given)
-
-
-def _budget(event: Mapping[str, Any], context: Any) -> float:
-    """Seconds the sweep may take."""
     remaining = context.get_remaining_time_in_millis() / 1000
     budget = max(remaining - _RESERVE, remaining / 2)
     seconds: Any = event.get("seconds", budget)
     if not is_number(seconds) or seconds <= 0:
         raise InvalidRequest("the event does not fit", [Problem("$.seconds", "must be a number above 0")])
-    return min(budget, seconds)
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= _LONGEST_TEXT and not has_surrogate(value)
+    request, sweeper = SweepRequest(**given), sweeper_of(engine, os.environ)
+    if request.saga is not None:
+        known = {definition.name: definition for definition in sweeper.definitions}
+        if request.saga not in known:
+            raise NotFound(f"there is no saga named {request.saga!r} here")
+        if known[request.saga].orphans is None:
+            raise NotFound(f"saga {request.saga!r} declares no orphans to sweep")
+    reports = sweeper.run(request, engine.clock.now() + min(budget, seconds))
+    for report in reports:
+        _tell(report)
+    return {"swept": [asdict(report) for report in reports]}
 
 
 def is_number(value: Any) -> bool:
@@ -84,16 +75,6 @@ def is_number(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return isinstance(value, int) or math.isfinite(value)
-
-
-def _check(request: SweepRequest, sweeper: Sweeper) -> None:
-    if request.saga is None:
-        return
-    named = [definition for definition in sweeper.definitions if definition.name == request.saga]
-    if not named:
-        raise NotFound(f"there is no saga named {request.saga!r} here")
-    if named[0].orphans is None:
-        raise NotFound(f"saga {request.saga!r} declares no orphans to sweep")
 
 
 def _tell(report: SweepReport) -> None:

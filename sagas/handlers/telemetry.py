@@ -47,7 +47,10 @@ class Telemetry:
             self.count(f"Saga{after.status.value.title().replace('_', '')}", after.saga)
         if after.attention and not before.attention:
             self.count("SagaNeedsAttention", after.saga)
-        if _another_follows(after, fact, index):
+        another = fact.action == "CompensationAttemptFailed" and after.undoing
+        if fact.action in ("StepFailed", "StepLost") and index is not None:
+            another = after.steps[index].status is StepStatus.RETRYING
+        if another:
             self.count("StepRetried", after.saga)
 
     def disabled(self, saga: str) -> None:
@@ -88,14 +91,6 @@ class Telemetry:
         return next((part.removeprefix("Root=") for part in parts if part.startswith("Root=")), "")
 
 
-def _another_follows(after: SagaState, fact: Fact, index: int | None) -> bool:
-    """Whether an attempt failed that is not the last."""
-    if fact.action == "CompensationAttemptFailed":
-        return after.undoing
-    failed = fact.action in ("StepFailed", "StepLost")
-    return failed and index is not None and after.steps[index].status is StepStatus.RETRYING
-
-
 @lru_cache(maxsize=1)
 def telemetry() -> Telemetry:
     """Return this environment's telemetry."""
@@ -103,5 +98,5 @@ def telemetry() -> Telemetry:
 
 
 def frames(error: BaseException) -> list[str]:
-    """Where an error arose, innermost last. Its text stays out of the log: it may quote what somebody sent."""
+    """Where an error arose, innermost last. Its text stays out of the log: it may quote what a caller sent."""
     return [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-_FRAMES:]]

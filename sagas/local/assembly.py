@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,16 @@ class Asset:
 
     def content(self) -> bytes:
         """Return what is uploaded: the file, or the directory as a zip archive."""
-        return _zip(self.path) if self.zipped else self.path.read_bytes()
+        if not self.zipped:
+            return self.path.read_bytes()
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for path in sorted(self.path.rglob("*")):
+                if path.is_file():
+                    entry = zipfile.ZipInfo(path.relative_to(self.path).as_posix(), _EPOCH)
+                    entry.external_attr = 0o644 << 16
+                    archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+        return buffer.getvalue()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,68 +61,39 @@ def read_assembly(directory: Path, account: str, region: str) -> list[Stack]:
         LocalStackError: there is no stack.
     """
     artifacts: dict[str, Any] = json.loads((directory / "manifest.json").read_text())["artifacts"]
-    places = {"AWS::AccountId": account, "AWS::Region": region, "AWS::Partition": "aws"}
+    dependencies = {name: artifact.get("dependencies", ()) for name, artifact in artifacts.items()}
     stacks = [
-        _stack(directory, name, artifact["properties"], places)
-        for name, artifact in _in_order(artifacts)
-        if artifact["type"] == "aws:cloudformation:stack"
+        _read_stack(directory, name, artifacts[name]["properties"], account, region)
+        for name in TopologicalSorter(dependencies).static_order()
+        if name in artifacts and artifacts[name]["type"] == "aws:cloudformation:stack"
     ]
     if not stacks:
         raise LocalStackError("the app has no stack")
     return stacks
 
 
-def _in_order(artifacts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    done: set[str] = set()
+def _read_stack(directory: Path, artifact: str, properties: Any, account: str, region: str) -> Stack:
+    listing = directory / f"{artifact}.assets.json"
+    text = listing.read_text() if listing.is_file() else '{"files": {}}'
+    for placeholder, value in (("AccountId", account), ("Region", region), ("Partition", "aws")):
+        text = text.replace(f"${{AWS::{placeholder}}}", value)
+    assets = tuple(
+        Asset(
+            directory / file["source"]["path"],
+            file["source"]["packaging"] == "zip",
+            destination["bucketName"],
+            destination["objectKey"],
+        )
+        for file in json.loads(text)["files"].values()
+        for destination in file["destinations"].values()
+    )
 
-    def visit(name: str) -> Iterator[tuple[str, Any]]:
-        if name in done or name not in artifacts:
-            return
-        done.add(name)
-        for needed in artifacts[name].get("dependencies", ()):
-            yield from visit(needed)
-        yield name, artifacts[name]
+    def nested(url: Any) -> dict[str, Any]:
+        named = str(url)
+        for asset in assets:
+            if asset.key in named:
+                return json.loads(asset.path.read_text())
+        raise LocalStackError(f"a nested stack's template is none of the app's files: {named}")
 
-    for name in artifacts:
-        yield from visit(name)
-
-
-def _stack(directory: Path, artifact: str, properties: Any, places: dict[str, str]) -> Stack:
-    template: dict[str, Any] = json.loads((directory / properties["templateFile"]).read_text())
-    assets = tuple(_assets(directory, directory / f"{artifact}.assets.json", places))
-    flat = flattened(template, lambda url: _nested_template(url, assets))
-    return Stack(properties.get("stackName", artifact), flat, assets)
-
-
-def _nested_template(url: Any, assets: Iterable[Asset]) -> dict[str, Any]:
-    named = str(url)
-    for asset in assets:
-        if asset.key in named:
-            return json.loads(asset.path.read_text())
-    raise LocalStackError(f"a nested stack's template is none of the app's files: {named}")
-
-
-def _assets(directory: Path, listing: Path, places: dict[str, str]) -> Iterator[Asset]:
-    files: dict[str, Any] = json.loads(listing.read_text())["files"] if listing.is_file() else {}
-    for file in files.values():
-        source = file["source"]
-        for destination in file["destinations"].values():
-            bucket = _fill(destination["bucketName"], places)
-            yield Asset(directory / source["path"], source["packaging"] == "zip", bucket, destination["objectKey"])
-
-
-def _fill(text: str, places: dict[str, str]) -> str:
-    for name, value in places.items():
-        text = text.replace(f"${{{name}}}", value)
-    return text
-
-
-def _zip(directory: Path) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for path in sorted(directory.rglob("*")):
-            if path.is_file():
-                entry = zipfile.ZipInfo(path.relative_to(directory).as_posix(), _EPOCH)
-                entry.external_attr = 0o644 << 16
-                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return buffer.getvalue()
+    template = json.loads((directory / properties["templateFile"]).read_text())
+    return Stack(properties.get("stackName", artifact), flattened(template, nested), assets)

@@ -17,7 +17,7 @@ from sagas.local.adapt import (
     without_layers,
     without_signatures,
 )
-from sagas.local.assembly import Asset, Stack
+from sagas.local.assembly import Stack
 from sagas.local.clients import Clients
 from sagas.local.errors import LocalStackError
 
@@ -56,10 +56,29 @@ class Deployer:
         Raises:
             LocalStackError: the endpoint refuses it, or does not finish in time.
         """
+        template = as_deployable(stack.template)
+        if self._embedded:
+            template = with_local_paths(without_signatures(without_layers(template)))
         try:
-            return self._deploy(stack)
+            for asset in needed_assets(stack, template):
+                self._upload(asset.bucket, asset.key, asset.content())
+            self._create_or_update(stack.name, template)
+            self._wait(stack.name)
+            pages = self._cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack.name)
+            resources = [resource for page in pages for resource in page["StackResourceSummaries"]]
+            physical_ids = {one["LogicalResourceId"]: one.get("PhysicalResourceId", "") for one in resources}
+            if self._embedded:
+                for logical_id, attribute in ttl_attributes(template).items():
+                    table = physical_ids[logical_id]
+                    now = self._dynamodb.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
+                    if now["TimeToLiveStatus"] == "DISABLED":
+                        specification = {"Enabled": True, "AttributeName": attribute}
+                        self._dynamodb.update_time_to_live(TableName=table, TimeToLiveSpecification=specification)
+            described = self._cloudformation.describe_stacks(StackName=stack.name)["Stacks"][0]
         except (BotoCoreError, ClientError) as error:
             raise LocalStackError(f"stack {stack.name}: {error}") from error
+        outputs = {output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", [])}
+        return Deployed(template, physical_ids, outputs)
 
     def account(self) -> str:
         """Return the id of the account the endpoint gives us.
@@ -76,36 +95,23 @@ class Deployer:
         """Ask for a stack to be deleted. What its template says to retain stays."""
         self._cloudformation.delete_stack(StackName=name)
 
-    def _deploy(self, stack: Stack) -> Deployed:
-        template = as_deployable(stack.template)
-        if self._embedded:
-            template = with_local_paths(without_signatures(without_layers(template)))
-        for asset in needed_assets(stack, template):
-            self._upload(asset)
-        self._create_or_update(stack, template)
-        self._wait(stack.name)
-        deployed = self._describe(stack.name, template)
-        if self._embedded:
-            self._enable_ttl(deployed)
-        return deployed
-
-    def _upload(self, asset: Asset) -> None:
-        self._ensure_bucket(asset.bucket)
-        self._s3.put_object(Bucket=asset.bucket, Key=asset.key, Body=asset.content())
-
-    def _ensure_bucket(self, bucket: str) -> None:
+    def _upload(self, bucket: str, key: str, content: bytes) -> None:
         try:
             self._s3.head_bucket(Bucket=bucket)
         except ClientError:
             self._s3.create_bucket(Bucket=bucket)
+        self._s3.put_object(Bucket=bucket, Key=key, Body=content)
 
-    def _create_or_update(self, stack: Stack, template: dict[str, Any]) -> None:
+    def _create_or_update(self, name: str, template: dict[str, Any]) -> None:
+        # A template in a request may have 51,200 bytes; one in a bucket, a megabyte.
+        bucket, key = "sagas-local-templates", f"{name}.json"
+        self._upload(bucket, key, json.dumps(template).encode())
         arguments = {
-            "StackName": stack.name,
-            "TemplateURL": self._store_template(stack, template),
+            "StackName": name,
+            "TemplateURL": f"{self._endpoint_url}/{bucket}/{key}",
             "Capabilities": ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
         }
-        if self._status(stack.name) is None:
+        if self._status(name) is None:
             self._cloudformation.create_stack(**arguments)
             return
         try:
@@ -113,13 +119,6 @@ class Deployer:
         except ClientError as error:
             if "No updates are to be performed" not in str(error):
                 raise
-
-    def _store_template(self, stack: Stack, template: dict[str, Any]) -> str:
-        """A template in a request may have 51,200 bytes; one in a bucket, a megabyte."""
-        bucket, key = "sagas-local-templates", f"{stack.name}.json"
-        self._ensure_bucket(bucket)
-        self._s3.put_object(Bucket=bucket, Key=key, Body=json.dumps(template).encode())
-        return f"{self._endpoint_url}/{bucket}/{key}"
 
     def _status(self, name: str) -> str | None:
         try:
@@ -136,32 +135,13 @@ class Deployer:
             if time.monotonic() > deadline:
                 raise LocalStackError(f"stack {name} is still {status} after {_DEADLINE:g} s")
             time.sleep(_POLL)
-        if status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
-            raise LocalStackError(f"stack {name} was refused ({status}): {self._reason(name)}")
-
-    def _reason(self, name: str) -> str:
+        if status in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
+            return
+        reason = "no reason given"
         events = self._cloudformation.describe_stack_events(StackName=name)["StackEvents"]
-        failed = [event for event in events if event["ResourceStatus"].endswith("_FAILED")]
-        if not failed:
-            return "no reason given"
         # Newest first: the oldest failure is the cause, the others followed from it.
-        first = failed[-1]
-        return f"{first['LogicalResourceId']}: {first.get('ResourceStatusReason', 'no reason given')}"
-
-    def _describe(self, name: str, template: dict[str, Any]) -> Deployed:
-        pages = self._cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
-        resources = [resource for page in pages for resource in page["StackResourceSummaries"]]
-        stack = self._cloudformation.describe_stacks(StackName=name)["Stacks"][0]
-        return Deployed(
-            template,
-            {resource["LogicalResourceId"]: resource.get("PhysicalResourceId", "") for resource in resources},
-            {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])},
-        )
-
-    def _enable_ttl(self, deployed: Deployed) -> None:
-        for logical_id, attribute in ttl_attributes(deployed.template).items():
-            table = deployed.physical_ids[logical_id]
-            now = self._dynamodb.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
-            if now["TimeToLiveStatus"] == "DISABLED":
-                specification = {"Enabled": True, "AttributeName": attribute}
-                self._dynamodb.update_time_to_live(TableName=table, TimeToLiveSpecification=specification)
+        for event in reversed(events):
+            if event["ResourceStatus"].endswith("_FAILED"):
+                reason = f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', reason)}"
+                break
+        raise LocalStackError(f"stack {name} was refused ({status}): {reason}")

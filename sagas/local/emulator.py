@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -36,22 +36,14 @@ def main() -> int:
     config.graceful_timeout = 1.0
     config.loglevel = "WARNING"
     ministack = _module("ministack.app")
-    trigger = _trigger(float(patience), "--attached" in flags)
+    trigger = partial(_until_stopped, float(patience), "--attached" in flags)
     asyncio.run(_module("hypercorn.asyncio").serve(ministack.app, config, shutdown_trigger=trigger))
     _module("ministack.core.lambda_runtime").reset()
     return 0
 
 
-def _trigger(patience: float, attached: bool) -> Callable[..., Any]:
-    async def until_stopped() -> None:
-        await _asked_to_stop(attached)
-        _hand_out_no_more()
-        await _until_quiet(patience)
-
-    return until_stopped
-
-
-async def _asked_to_stop(attached: bool) -> None:
+async def _until_stopped(patience: float, attached: bool) -> None:
+    """Return when it is time to stop serving."""
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, asked.set)
@@ -61,25 +53,17 @@ async def _asked_to_stop(attached: bool) -> None:
     await asked.wait()
     if attached:
         loop.remove_reader(sys.stdin.fileno())
-
-
-def _hand_out_no_more() -> None:
-    _module("ministack.services.lambda_svc")._poll_sqs = lambda: False
+    # Nothing new starts from here on; what runs may finish.
+    lambda_service, runtime = _module("ministack.services.lambda_svc"), _module("ministack.core.lambda_runtime")
+    lambda_service._poll_sqs = lambda: False
     _module("ministack.services.eventbridge")._tick_scheduled_rules = lambda: None
-
-
-async def _until_quiet(patience: float) -> None:
     quiet = 0
     with suppress(TimeoutError):
         async with asyncio.timeout(patience):
             while quiet < _QUIET:
-                quiet = 0 if _functions_running() else quiet + 1
+                running = lambda_service._esm_inflight or runtime.workers_in_use()
+                quiet = 0 if running else quiet + 1
                 await asyncio.sleep(_POLL)
-
-
-def _functions_running() -> bool:
-    lambda_service = _module("ministack.services.lambda_svc")
-    return bool(lambda_service._esm_inflight or _module("ministack.core.lambda_runtime").workers_in_use())
 
 
 def _module(name: str) -> Any:

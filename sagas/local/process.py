@@ -42,8 +42,14 @@ class Emulator:
     def __init__(self, files: Files, port: int, *, persist: Path | None = None, attached: bool = True) -> None:
         require_free_port(port)
         if persist is not None:
-            _require_same_port(persist, port)
-        self._files = files
+            # Kept queues are known by URLs that hold the port; under another one, nothing would find them.
+            note = persist / "port"
+            before = note.read_text().strip() if note.is_file() else str(port)
+            if before != str(port):
+                raise LocalStackError(f"the state in {persist} was kept under port {before}; add --port {before}")
+            persist.mkdir(parents=True, exist_ok=True)
+            note.write_text(f"{port}\n")
+        self._see_log = f"see {files.emulator_log}"
         self._port = port
         self.endpoint_url = f"http://127.0.0.1:{port}"
         files.scratch.mkdir(parents=True, exist_ok=True)
@@ -72,11 +78,11 @@ class Emulator:
         """
         deadline = time.monotonic() + _START_DEADLINE
         while not self._answers():
-            self._require_alive()
+            self.check_alive()
             if time.monotonic() > deadline:
-                raise LocalStackError(f"the emulator did not answer within {_START_DEADLINE:g} s; {self._see_log()}")
+                raise LocalStackError(f"the emulator did not answer within {_START_DEADLINE:g} s; {self._see_log}")
             time.sleep(_POLL)
-        self._require_alive()
+        self.check_alive()
 
     def wait(self) -> None:
         """Return when the emulator has ended in an orderly way.
@@ -89,7 +95,8 @@ class Emulator:
 
     def check_alive(self) -> None:
         """Raise LocalStackError if the emulator has died."""
-        self._require_alive()
+        if self._process.poll() is not None:
+            raise self._death()
 
     def stop(self) -> None:
         """Let running functions finish, end the emulator, and leave no process of its group behind."""
@@ -108,18 +115,11 @@ class Emulator:
         finally:
             connection.close()
 
-    def _require_alive(self) -> None:
-        if self._process.poll() is not None:
-            raise self._death()
-
     def _death(self) -> LocalStackError:
         code = self._process.returncode
         if code == _LOCK_HELD:
             return LocalStackError("a local stack is already running for this project; `sagas local down` ends it")
-        return LocalStackError(f"the emulator ended with exit code {code}; {self._see_log()}")
-
-    def _see_log(self) -> str:
-        return f"see {self._files.emulator_log}"
+        return LocalStackError(f"the emulator ended with exit code {code}; {self._see_log}")
 
 
 def runs_functions_itself(endpoint_url: str) -> bool:
@@ -139,17 +139,6 @@ def require_free_port(port: int) -> None:
         except OSError as error:
             reason = os.strerror(error.errno or 0).lower()
             raise LocalStackError(f"port {port} is not free ({reason}); choose another by --port") from error
-
-
-def _require_same_port(persist: Path, port: int) -> None:
-    """Kept queues are known by URLs that hold the port; under another one, nothing would find them."""
-    note = persist / "port"
-    if note.is_file():
-        before = note.read_text().strip()
-        if before != str(port):
-            raise LocalStackError(f"the state in {persist} was kept under port {before}; add --port {before}")
-    persist.mkdir(parents=True, exist_ok=True)
-    note.write_text(f"{port}\n")
 
 
 def end_process(pid: int, has_ended: Callable[[], bool]) -> None:

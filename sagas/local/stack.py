@@ -59,7 +59,14 @@ def up(settings: Settings, ready: Callable[[Description], None], *, detach: bool
         emulator = Emulator(files, settings.port, persist=settings.persist, attached=not detach)
         kept = False
         try:
-            ready(_deploy_to(emulator, settings, files))
+            emulator.wait_until_healthy()
+            try:
+                description = _deploy(Clients(emulator.endpoint_url, REGION), settings, files, pid=emulator.pid)
+            except LocalStackError:
+                # If the emulator died on the way, that is the cause and the rest its consequence.
+                emulator.check_alive()
+                raise
+            ready(description)
             kept = detach
             if not detach:
                 emulator.wait()
@@ -67,7 +74,10 @@ def up(settings: Settings, ready: Callable[[Description], None], *, detach: bool
             kept = False
         finally:
             if not kept:
-                _end(emulator, files)
+                try:
+                    emulator.stop()
+                finally:
+                    files.description.unlink(missing_ok=True)
 
 
 def deploy_to_endpoint(settings: Settings, endpoint_url: str) -> Description:
@@ -91,25 +101,19 @@ def down(project: Path) -> str:
     """
     files = Files(project)
     pid = files.running_pid()
-    description = _last_description(files)
+    description = None
+    with suppress(LocalStackError):
+        description = Description.read(files.description)
     files.description.unlink(missing_ok=True)
     if pid is not None:
         end_process(pid, lambda: files.running_pid() != pid)
         return "The local stack has ended."
-    if description is not None and description.pid is None:
-        return _leave_endpoint(files, description)
-    return "No local stack was running."
-
-
-def _deploy_to(emulator: Emulator, settings: Settings, files: Files) -> Description:
-    emulator.wait_until_healthy()
-    clients = Clients(emulator.endpoint_url, REGION)
-    try:
-        return _deploy(clients, settings, files, pid=emulator.pid)
-    except LocalStackError:
-        # If the emulator died on the way, that is the cause and the rest its consequence.
-        emulator.check_alive()
-        raise
+    if description is None or description.pid is not None:
+        return "No local stack was running."
+    deployer = Deployer(Clients(description.endpoint_url, description.region), embedded=False)
+    for stack in reversed(read_assembly(files.assembly, deployer.account(), description.region)):
+        deployer.delete(stack.name)
+    return f"The stacks at {description.endpoint_url} are being deleted."
 
 
 def _deploy(clients: Clients, settings: Settings, files: Files, *, pid: int | None) -> Description:
@@ -120,27 +124,6 @@ def _deploy(clients: Clients, settings: Settings, files: Files, *, pid: int | No
     description = describe(clients, stacks, pid)
     description.write(files.description)
     return description
-
-
-def _leave_endpoint(files: Files, description: Description) -> str:
-    deployer = Deployer(Clients(description.endpoint_url, description.region), embedded=False)
-    stacks = read_assembly(files.assembly, deployer.account(), description.region)
-    for stack in reversed(stacks):
-        deployer.delete(stack.name)
-    return f"The stacks at {description.endpoint_url} are being deleted."
-
-
-def _last_description(files: Files) -> Description | None:
-    with suppress(LocalStackError):
-        return Description.read(files.description)
-    return None
-
-
-def _end(emulator: Emulator, files: Files) -> None:
-    try:
-        emulator.stop()
-    finally:
-        files.description.unlink(missing_ok=True)
 
 
 def _require_none_running(files: Files) -> None:

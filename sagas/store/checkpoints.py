@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sagas.core.states import SagaStatus
-from sagas.core.times import epoch, iso
-from sagas.store.outcomes import translated
+from sagas.formats import check_format
+from sagas.store.mapping import known, text_of, time_of
 from sagas.store.tables import Tables
 
-_ASKED = ["saga_id", "saga", "status", "attention"]  # PynamoDB takes no tuple
+_ASKED = ["saga_id", "format", "saga", "status", "attention"]  # PynamoDB takes no tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,11 @@ class Checkpoints:
             Unavailable: the table is out of reach.
         """
         model = self._tables.checkpoint
-        with translated():
-            try:
-                item = model.get(_key(saga), consistent_read=True)
-            except model.DoesNotExist:
-                return Checkpoint()
-        return Checkpoint(item.start_after or "", _time(item.began_at), _time(item.finished_at))
+        try:
+            item = model.get(_key(saga), consistent_read=True)
+        except model.DoesNotExist:
+            return Checkpoint()
+        return Checkpoint(item.start_after or "", time_of(item.began_at), time_of(item.finished_at))
 
     def put(self, saga: str, checkpoint: Checkpoint) -> None:
         """Store a saga type's checkpoint. Of two sweeps at once the last wins: at worst objects are seen twice.
@@ -66,11 +65,10 @@ class Checkpoints:
         item = self._tables.checkpoint(
             saga_id=_key(saga),
             start_after=checkpoint.start_after or None,
-            began_at=_text(checkpoint.began_at),
-            finished_at=_text(checkpoint.finished_at),
+            began_at=text_of(checkpoint.began_at),
+            finished_at=text_of(checkpoint.finished_at),
         )
-        with translated():
-            item.save()
+        item.save()
 
 
 class SagaSummaries:
@@ -85,23 +83,16 @@ class SagaSummaries:
         What DynamoDB leaves unprocessed is asked for again.
 
         Raises:
+            NewerFormat: a newer version wrote one of them.
             Unavailable: the table is out of reach.
         """
-        model = self._tables.control
-        with translated():
-            items = model.batch_get(saga_ids, consistent_read=True, attributes_to_get=_ASKED)
-            return {
-                item.saga_id: SagaSummary(item.saga, SagaStatus(item.status), bool(item.attention)) for item in items
-            }
+        found: dict[str, SagaSummary] = {}
+        for item in self._tables.control.batch_get(saga_ids, consistent_read=True, attributes_to_get=_ASKED):
+            what = f"saga {item.saga_id}"
+            check_format(item.format, what)
+            found[item.saga_id] = SagaSummary(item.saga, known(SagaStatus, item.status, what), bool(item.attention))
+        return found
 
 
 def _key(saga: str) -> str:
     return f"sweep#{saga}"
-
-
-def _text(seconds: float) -> str | None:
-    return iso(seconds) if seconds else None
-
-
-def _time(text: str | None) -> float:
-    return epoch(text) if text else 0.0

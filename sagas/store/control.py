@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
-
-from pynamodb.transactions import TransactWrite
 
 from sagas.core.states import Lease, Progress, SagaState, SagaStatus, StepStatus
 from sagas.core.times import iso
 from sagas.errors import SagaError
+from sagas.formats import FORMAT
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
-from sagas.store.mapping import attributes_of, progress_of, shard_of, state_of, step_of
-from sagas.store.outcomes import CancelWon, Fenced, Refused, translated
+from sagas.store.mapping import Item, attributes_of, item_of, number_in, progress_of, shard_of, state_of
+from sagas.store.outcomes import CancelWon, Fenced, Refused
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
 _FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
-_READY = (StepStatus.PENDING.value, StepStatus.RETRYING.value)
+_STATUSES = attributes_of({f":{status}": status.value for status in (*SagaStatus, *StepStatus)})
+_IN_TIME = "(attribute_not_exists({0}) OR {0} <= :now)"
+"""What waits until a time may go on: there is none, or it has passed."""
+_READABLE = "(attribute_not_exists(#format) OR #format <= :known_format)"
+"""What a newer version wrote is left to it."""
 
 
 class ControlItems:
-    """The table of control items. Every write is conditional, on an attribute that exists: none can create an item
-    but :meth:`create`."""
+    """The table of control items. Every write is conditional, on an attribute that exists (rule 7): none can create an
+    item but :meth:`create`.
+
+    What every step of every saga asks for is put together here, in DynamoDB's own JSON. A placeholder has the name of
+    what it stands for: ``#status`` is the attribute, ``:status`` the value to set.
+    """
 
     def __init__(self, tables: Tables, settings: StoreSettings) -> None:
         self._tables = tables
@@ -30,27 +40,27 @@ class ControlItems:
 
     def get(self, saga_id: str) -> SagaState | None:
         """Return the saga as it is, by a consistent read; ``None`` if there is none."""
-        model = self._tables.control
-        with translated():
-            try:
-                return state_of(model.get(saga_id, consistent_read=True))
-            except model.DoesNotExist:
-                return None
+        item = self._item(saga_id)
+        return state_of(item) if item else None
+
+    def _item(self, saga_id: str) -> Item | None:
+        request = {"TableName": self._settings.sagas_table, "Key": _key(saga_id), "ConsistentRead": True}
+        return self._tables.connection.dispatch("GetItem", request).get("Item")
 
     def get_many(self, saga_ids: list[str]) -> dict[str, SagaState]:
         """Return those sagas that exist."""
-        with translated():
-            found = [state_of(item) for item in self._tables.control.batch_get(saga_ids)] if saga_ids else []
-        return {state.saga_id: state for state in found}
+        items = self._tables.connection.get_many(self._settings.sagas_table, list(map(_key, saga_ids)))
+        return {state.saga_id: state for state in map(state_of, items)}
 
     def create(self, state: SagaState, stale_after: float) -> bool:
         """Create the item of a new saga; ``False`` if it exists already."""
-        values = attributes_of(state, self._settings, stale_after)
-        values["steps"] = [step_of(step) for step in state.steps]
-        item = self._tables.control(saga_id=state.saga_id, **{k: v for k, v in values.items() if v is not None})
+        request = {
+            "TableName": self._settings.sagas_table,
+            "Item": item_of(state, self._settings, stale_after),
+            "ConditionExpression": "attribute_not_exists(saga_id)",
+        }
         try:
-            with translated():
-                item.save(condition=self._tables.control.saga_id.does_not_exist())
+            self._tables.connection.dispatch("PutItem", request)
         except Refused:
             return False
         return True
@@ -70,72 +80,87 @@ class ControlItems:
 
         Returns:
             The state after it; ``None`` when the state does not allow it.
+
+        Raises:
+            NewerFormat: a newer version wrote the item; so does every method that reads one.
+            Ambiguous: no answer; likewise everywhere.
         """
-        model = self._tables.control
-        step = model.steps[index]
-        condition = (
-            model.lease_owner.does_not_exist()
-            & model.status.is_in(*_FORWARD)
-            & (model.cursor == index)
-            & (model.dispatch == dispatch)
-            & step.status.is_in(*_READY)
-            & model.cancel_requested_at.does_not_exist()
-            & model.recovery_exhausted.does_not_exist()
-            & self._passed(model.not_before, now)
-        )
-        running = [
-            step.status.set(StepStatus.RUNNING.value),
-            step.attempts.set(step.attempts + 1),
-            model.status.set(SagaStatus.RUNNING.value),
+        step = f"#steps[{index}]"
+        allowed = [
+            "#status IN (:PENDING, :RUNNING)",
+            f"{step}.#status IN (:PENDING, :RETRYING)",
+            "attribute_not_exists(#cancel_requested_at)",  # no step is claimed once a cancel is accepted
+            "attribute_not_exists(#recovery_exhausted)",
         ]
-        return self._claim(saga_id, self._named(condition, step, name), running, lease)
+        changes = [
+            f"{step}.#status = :RUNNING",
+            f"{step}.#attempts = {step}.#attempts + :one",  # rule 6: attempts are counted at claim
+            "#status = :RUNNING",
+        ]
+        return self._claim(saga_id, index, dispatch, lease, now, name, allowed, changes)
 
     def claim_undo(
         self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
     ) -> SagaState | None:
         """Like :meth:`claim_step` for an undo, which waits until no lost execution can act any more."""
-        model = self._tables.control
-        step = model.steps[index]
-        condition = (
-            model.lease_owner.does_not_exist()
-            & (model.status == SagaStatus.COMPENSATING.value)
-            & (model.cursor == index)
-            & (model.dispatch == dispatch)
-            & self._passed(model.not_before, now)
-            & self._passed(model.lost_until, now)
-        )
-        undoing = [
-            step.status.set(StepStatus.COMPENSATING.value),
-            step.undo_attempts.set((step.undo_attempts | 0) + 1),
+        step = f"#steps[{index}]"
+        allowed = ["#status = :COMPENSATING", _IN_TIME.format("#lost_until")]  # rule 5: undoing waits
+        changes = [
+            f"{step}.#status = :COMPENSATING",
+            f"{step}.#undo_attempts = if_not_exists({step}.#undo_attempts, :zero) + :one",  # rule 6
         ]
-        return self._claim(saga_id, self._named(condition, step, name), undoing, lease)
+        return self._claim(saga_id, index, dispatch, lease, now, name, allowed, changes)
 
-    @staticmethod
-    def _named(condition: Any, step: Any, name: str | None) -> Any:
-        return condition if name is None else condition & (step.name == name)
-
-    @staticmethod
-    def _passed(attribute: Any, now: float) -> Any:
-        return attribute.does_not_exist() | (attribute <= iso(now))
-
-    def _claim(self, saga_id: str, condition: Any, actions: list[Any], lease: Lease) -> SagaState | None:
-        model = self._tables.control
-        item = model(saga_id)
+    def _claim(
+        self,
+        saga_id: str,
+        index: int,
+        dispatch: int,
+        lease: Lease,
+        now: float,
+        name: str | None,
+        allowed: Sequence[str],
+        changes: Sequence[str],
+    ) -> SagaState | None:
+        condition = [
+            "attribute_not_exists(#lease_owner)",  # rule 1: a lease is free when it was released, not when it expired
+            "#cursor = :index",
+            "#dispatch = :dispatch",  # rule 8: a message with another number is stale
+            _IN_TIME.format("#not_before"),
+            _READABLE,
+            *allowed,
+        ]
+        if name is not None:
+            condition.append(f"#steps[{index}].#name = :name")
         hold = [
-            model.token.set(model.token + 1),
-            model.lease_owner.set(lease.owner),
-            model.lease_expires_at.set(iso(lease.expires_at)),
-            model.act_until.set(iso(lease.act_until)),
+            "#token = #token + :one",
+            "#lease_owner = :lease_owner",
+            "#lease_expires_at = :lease_expires_at",
+            "#act_until = :act_until",
         ]
+        values = _STATUSES | attributes_of(
+            {
+                ":index": index,
+                ":dispatch": dispatch,
+                ":now": iso(now),
+                ":known_format": FORMAT,
+                ":name": name,
+                ":zero": 0,
+                ":one": 1,
+                ":lease_owner": lease.owner,
+                ":lease_expires_at": iso(lease.expires_at),
+                ":act_until": iso(lease.act_until),
+            }
+        )
+        update = self._update(saga_id, " AND ".join(condition), "SET " + ", ".join((*changes, *hold)), values)
         try:
-            with translated():
-                item.update(actions=[*actions, *hold], condition=condition)
+            answer = self._tables.connection.dispatch("UpdateItem", update | {"ReturnValues": "ALL_NEW"})
         except Refused:
             return self._own_claim(saga_id, lease)
-        return state_of(item)
+        return state_of(answer["Attributes"])
 
     def _own_claim(self, saga_id: str, lease: Lease) -> SagaState | None:
-        """A refused claim may have met its own first success, whose answer was lost: the nonce tells."""
+        """Rule 10: a refused claim may have met its own first success, whose answer was lost; the nonce tells."""
         state = self.get(saga_id)
         own = state is not None and state.lease is not None and state.lease.owner == lease.owner
         return state if own else None
@@ -146,14 +171,15 @@ class ControlItems:
         Returns:
             Whether it was taken; a write of this same claim whose answer was lost counts.
         """
-        model = self._tables.control
-        owner = before.lease.owner if before.lease else None
-        held = model.lease_owner.does_not_exist() if owner is None else model.lease_owner == owner
-        condition = (model.token == before.token) & (model.seq == before.seq) & held
-        if before.lease is not None:
-            condition &= model.lease_expires_at == iso(before.lease.expires_at)
+        condition = f"{_READABLE} AND #token = :seen_token AND #seq = :seen_seq"
+        # Rule 4: who takes an expired lease takes the one it saw, which no heartbeat has extended since.
+        condition += (
+            " AND #lease_owner = :seen_owner AND #lease_expires_at = :seen_expiry"
+            if before.lease
+            else " AND attribute_not_exists(#lease_owner)"
+        )
         try:
-            self._update(before, after, condition, stale_after)
+            self._tables.connection.dispatch("UpdateItem", self._move(before, after, condition, stale_after))
         except Refused:
             return after.lease is not None and self._own_claim(before.saga_id, after.lease) is not None
         return True
@@ -163,51 +189,51 @@ class ControlItems:
 
         Raises:
             CancelWon: a cancel was accepted meanwhile and the new state does not take it into account.
-            Fenced: somebody else took the lease.
+            Fenced: another worker took the lease.
             Ambiguous: no answer.
         """
+        update = self._move(before, after, self._mine(before, after), stale_after)
         try:
-            self._update(before, after, self._mine(before, after), stale_after)
+            self._tables.connection.dispatch("UpdateItem", update)
         except Refused:
             if not self._mine_already(before):
                 raise Fenced("the commit was refused") from None
 
     def finish(self, entry: Entry, before: SagaState, after: SagaState, stale_after: float, journal: Journal) -> None:
         """Write the entry that ends the saga and commit it, in one transaction: no entry claims an end that a cancel
-        prevented.
+        prevented (rule 12).
 
         Raises:
             CancelWon, Fenced, Ambiguous: as :meth:`commit`.
             Refused: the slot holds a predecessor's entry, to be adopted first.
         """
-        model = self._tables.control
-        actions = self._actions(before, after, stale_after)
-        item = journal.item(entry)
+        update = self._move(before, after, self._mine(before, after), stale_after)
+        writes = [{"Put": journal.put_request(entry)}, {"Update": update}]
         try:
-            with translated(), TransactWrite(connection=self._tables.connection) as transaction:
-                transaction.save(item, condition=journal.vacant)
-                transaction.update(model(before.saga_id), actions, condition=self._mine(before, after))
+            self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})
         except Refused:
             if not self._mine_already(before):
                 raise
 
-    def _mine(self, before: SagaState, after: SagaState) -> Any:
-        model = self._tables.control
-        condition = (model.token == before.token) & (model.seq == before.seq)
+    def _mine(self, before: SagaState, after: SagaState) -> str:
+        """The condition of a commit."""
+        mine = "#token = :seen_token AND #seq = :seen_seq"  # rules 1 and 3: only the holder, and only the open slot
         ignoring = not before.cancel_requested_at and not after.undoing
         forward = before.status.value in _FORWARD and ignoring
-        return condition & model.cancel_requested_at.does_not_exist() if forward else condition
+        # A cancel that was accepted wins over whatever goes forward.
+        return f"{mine} AND attribute_not_exists(#cancel_requested_at)" if forward else mine
 
     def _mine_already(self, before: SagaState) -> bool:
-        """After a refused commit: whether an earlier try of mine succeeded.
+        """After a refused commit: whether an earlier try of mine succeeded (rule 10).
 
         Raises:
             CancelWon: a cancel was accepted meanwhile.
-            Fenced: somebody else took the lease.
+            Fenced: another worker took the lease.
         """
-        found = self.get(before.saga_id)
-        if found is None or found.token != before.token:
+        item = self._item(before.saga_id)
+        if item is None or number_in(item, "token") != before.token:
             raise Fenced("the lease was taken over")
+        found = state_of(item)
         if found.seq == before.seq + 1:
             return True
         if found.lease is None or found.seq != before.seq:
@@ -219,7 +245,7 @@ class ControlItems:
     def request_cancel(self, before: SagaState, after: SagaState) -> bool:
         """Set the cancel flag; ``False`` when the state no longer allows it.
 
-        A saga that waited for a person is the supervisor's from now on: whoever asked may die before acting on it.
+        A saga that waited for an operator is the supervisor's from now on: the caller may die before acting on it.
         """
         model = self._tables.control
         waiting = before.status is SagaStatus.DEAD_LETTERED
@@ -231,78 +257,111 @@ class ControlItems:
         if waiting:
             shard = shard_of(before.saga_id, self._settings.shards)
             flag += [model.open_shard.set(str(shard)), model.due.set(iso(after.cancel_requested_at))]
-        condition = model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
-        try:
-            with translated():
-                model(before.saga_id).update(actions=flag, condition=condition)
-        except Refused:
-            return False
-        return True
+        return self._changed(
+            before.saga_id, flag, model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
+        )
 
     def push_due(self, saga_id: str, seen: str, due: float) -> bool:
-        """Have the supervisor look again at ``due``, if it still is to look at what it saw; ``False`` if not."""
+        """Have the supervisor look again at ``due``, if it still is to look at what it saw (rule 9); ``False`` if
+        not."""
         model = self._tables.control
-        try:
-            with translated():
-                model(saga_id).update(actions=[model.due.set(iso(due))], condition=model.due == seen)
-        except Refused:
-            return False
-        return True
+        return self._changed(saga_id, [model.due.set(iso(due))], model.due == seen)
 
     def set_recovery_attempts(self, state: SagaState, attempts: int) -> bool:
         """Set the number of stalls since the last progress; ``False`` if the saga has changed since it was read."""
         model = self._tables.control
-        condition = (model.token == state.token) & (model.seq == state.seq)
         action = model.recovery_attempts.set(attempts) if attempts else model.recovery_attempts.remove()
+        return self._changed(state.saga_id, [action], (model.token == state.token) & (model.seq == state.seq))
+
+    def _changed(self, saga_id: str, actions: list[Any], condition: Any) -> bool:
+        """Whether an update was made; what asks for it comes by rarely, so PynamoDB puts it together."""
         try:
-            with translated():
-                model(state.saga_id).update(actions=[action], condition=condition)
+            self._tables.control(saga_id).update(actions=actions, condition=condition)
         except Refused:
             return False
         return True
 
     def extend(self, state: SagaState, expires_at: float, progress: Progress | None = None) -> bool:
         """Push the lease's end out to ``expires_at``, and note a progress; ``False`` when the lease is lost."""
-        model = self._tables.control
-        noted = [model.progress.set(progress_of(progress))] if progress else []
-        return self._hold(state, [model.lease_expires_at.set(iso(expires_at)), *noted])
+        values = attributes_of({":lease_expires_at": iso(expires_at)})
+        return self._hold(state, values | ({":progress": progress_of(progress)} if progress else {}))
 
     def note_progress(self, state: SagaState, progress: Progress) -> bool:
         """Note how far the execution is, and nothing else; ``False`` when the lease is lost."""
-        return self._hold(state, [self._tables.control.progress.set(progress_of(progress))])
+        return self._hold(state, {":progress": progress_of(progress)})
 
-    def _hold(self, state: SagaState, actions: list[Any]) -> bool:
-        """Change what is no state, as long as nothing was committed under the lease."""
-        model, lease = self._tables.control, state.lease
-        if lease is None:
+    def _hold(self, state: SagaState, values: Item) -> bool:
+        """Change what is no state, as long as nothing was committed under the lease (rule 1)."""
+        if state.lease is None:
             raise SagaError("only a lease that is held can be extended")
-        mine = (model.lease_owner == lease.owner) & (model.token == state.token) & (model.seq == state.seq)
+        mine = "#lease_owner = :seen_owner AND #token = :seen_token AND #seq = :seen_seq"
+        changes = "SET " + ", ".join(f"#{value[1:]} = {value}" for value in values)
         try:
-            with translated():
-                model(state.saga_id).update(actions=actions, condition=mine)
+            update = self._update(state.saga_id, mine, changes, values | _seen(state))
+            self._tables.connection.dispatch("UpdateItem", update)
         except Refused:
             return False
         return True
 
-    def _update(self, before: SagaState, after: SagaState, condition: Any, stale_after: float) -> None:
-        actions = self._actions(before, after, stale_after)
-        with translated():
-            self._tables.control(before.saga_id).update(actions=actions, condition=condition)
-
-    def _actions(self, before: SagaState, after: SagaState, stale_after: float) -> list[Any]:
-        """What an update must set and remove to get from one state to the other.
+    def _move(self, before: SagaState, after: SagaState, condition: str, stale_after: float) -> dict[str, Any]:
+        """The update that gets from one state to the other.
 
         ``due`` is always among it: claims leave it as it was, so what is stored need not be what ``before`` entails.
-        Writing the value that is there costs nothing in an index. A progress is of the execution that has ended.
+        Writing the value that is there costs nothing in an index. But where another entry follows under the same lease,
+        the index is left alone until then: to move it there and back would cost four writes. A progress is of the
+        execution that has ended.
         """
-        model = self._tables.control
-        old = attributes_of(before, self._settings, stale_after)
-        new = attributes_of(after, self._settings, stale_after)
-        actions: list[Any] = [model.progress.remove()]
-        for index, (was, is_) in enumerate(zip(old.pop("steps"), new.pop("steps"), strict=True)):
-            if was != is_:
-                actions.append(model.steps[index].set(step_of(is_)))
-        for name in (name for name, value in new.items() if value != old[name] or name == "due"):
-            attribute = getattr(model, name)
-            actions.append(attribute.remove() if new[name] is None else attribute.set(new[name]))
-        return actions
+        old, new = (item_of(state, self._settings, stale_after) for state in (before, after))
+        index = ("due", "open_shard")
+        if before.lease is not None and after.lease is not None and before.lease.owner == after.lease.owner:
+            old, new = ({k: v for k, v in item.items() if k not in index} for item in (old, new))
+            index = ()
+        steps = zip(old.pop("steps")["L"], new.pop("steps")["L"], strict=True)
+        changed = {index: is_ for index, (was, is_) in enumerate(steps) if was != is_}
+        written = {name: value for name, value in new.items() if value != old.get(name) or name == "due"}
+        removed = [name for name in dict.fromkeys(("progress", *index, *old)) if name not in new]
+        sets = [
+            *(f"#steps[{index}] = :step{index}" for index in changed),
+            *(f"#{name} = :{name}" for name in written),
+        ]
+        update = f"SET {', '.join(sets)} " if sets else ""
+        values = {f":step{index}": step for index, step in changed.items()}
+        values |= {f":{name}": value for name, value in written.items()} | _seen(before)
+        return self._update(before.saga_id, condition, f"{update}REMOVE #{', #'.join(removed)}", values)
+
+    def _update(self, saga_id: str, condition: str, update: str, values: Mapping[str, Item]) -> dict[str, Any]:
+        """An update, of whose values it takes those that it names."""
+        names, used = _placeholders(f"{condition} {update}")
+        return {
+            "TableName": self._settings.sagas_table,
+            "Key": _key(saga_id),
+            "ConditionExpression": condition,
+            "UpdateExpression": update,
+            "ExpressionAttributeNames": names,
+            "ExpressionAttributeValues": {name: values[name] for name in used},
+        }
+
+
+def _key(saga_id: str) -> Item:
+    return {"saga_id": {"S": saga_id}}
+
+
+def _seen(state: SagaState) -> Item:
+    """The values of conditions on what was read."""
+    lease = state.lease
+    return attributes_of(
+        {
+            ":known_format": FORMAT,
+            ":seen_token": state.token,
+            ":seen_seq": state.seq,
+            ":seen_owner": lease and lease.owner,
+            ":seen_expiry": lease and iso(lease.expires_at),
+        }
+    )
+
+
+@lru_cache(maxsize=512)
+def _placeholders(expressions: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """What expressions name: attributes by placeholder, and values. DynamoDB refuses a request that has others."""
+    names = {f"#{name}": name for name in re.findall(r"#(\w+)", expressions)}
+    return names, tuple(dict.fromkeys(re.findall(r":\w+", expressions)))

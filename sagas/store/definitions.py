@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.core.times import epoch, iso
-from sagas.store.outcomes import Refused, translated
+from sagas.store.mapping import time_of
+from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
 _GOOD_FOR = 5.0
@@ -63,7 +64,7 @@ class Definitions:
         self._cache: dict[str, tuple[float, Activity]] = {}
 
     def get(self, name: str, *, fresh: bool = False) -> Activity:
-        """Return a saga type's activity; active when nobody decided otherwise.
+        """Return a saga type's activity; active when no operator decided otherwise.
 
         Args:
             name: the saga type.
@@ -72,18 +73,13 @@ class Definitions:
         known = self._cache.get(name)
         if known and not fresh and self._now() - known[0] < _GOOD_FOR:
             return known[1]
-        activity = self._read(name)
+        model = self._tables.definition
+        try:
+            activity = _activity_of(model.get(_key(name), consistent_read=True))
+        except model.DoesNotExist:
+            activity = Activity()
         self._cache[name] = (self._now(), activity)
         return activity
-
-    def _read(self, name: str) -> Activity:
-        model = self._tables.definition
-        with translated():
-            try:
-                item = model.get(_key(name), consistent_read=True)
-            except model.DoesNotExist:
-                return Activity()
-        return _activity_of(item)
 
     def put(self, name: str, activity: Activity) -> None:
         """Store what an operator decided. Failures that were counted are forgotten."""
@@ -94,8 +90,7 @@ class Definitions:
             changed_by=activity.changed_by or None,
             changed_at=iso(activity.changed_at),
         )
-        with translated():
-            item.save()
+        item.save()
         self._cache.pop(name, None)
 
     def count_failure(self, name: str, failed: FailedSaga) -> Activity | None:
@@ -117,7 +112,7 @@ class Definitions:
             self._update(name, [model.failures.delete(texts)], model.saga_id.exists())
 
     def disable(self, name: str, until: float, last: FailedSaga) -> bool:
-        """Refuse starts until then, unless an operator or somebody else was faster.
+        """Refuse starts until then, unless an operator or another worker was faster.
 
         Args:
             name: the saga type.
@@ -141,8 +136,7 @@ class Definitions:
     def _update(self, name: str, actions: list[Any], condition: Any) -> Activity | None:
         item = self._tables.definition(_key(name))
         try:
-            with translated():
-                item.update(actions=actions, condition=condition)
+            item.update(actions=actions, condition=condition)
         except Refused:
             return None
         finally:
@@ -155,8 +149,8 @@ def _activity_of(item: Any) -> Activity:
         active=item.active is not False,
         reason=item.reason or "",
         changed_by=item.changed_by or "",
-        changed_at=epoch(item.changed_at) if item.changed_at else 0.0,
-        disabled_until=epoch(item.disabled_until) if item.disabled_until else 0.0,
+        changed_at=time_of(item.changed_at),
+        disabled_until=time_of(item.disabled_until),
         failures=tuple(sorted(FailedSaga.parse(text) for text in item.failures or ())),
     )
 

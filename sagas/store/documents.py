@@ -16,14 +16,19 @@ class DocumentAttribute(Attribute[dict[str, Any]]):
 
     def serialize(self, value: dict[str, Any]) -> dict[str, Any]:
         """Return DynamoDB's form of an object."""
-        return {key: _packed(member) for key, member in value.items()}
+        return {key: packed(member) for key, member in value.items()}
 
     def deserialize(self, value: dict[str, Any]) -> dict[str, Any]:
-        """Return the object again; a whole number comes back as ``int``."""
-        return {key: _unpacked(member) for key, member in value.items()}
+        """Return the object again."""
+        return {key: unpacked(member) for key, member in value.items()}
 
 
-def _packed(value: Any) -> dict[str, Any]:
+def packed(value: Any) -> dict[str, Any]:
+    """Return DynamoDB's form of a JSON builtin.
+
+    Raises:
+        TypeError: it is none.
+    """
     match value:
         case None:
             return {"NULL": True}
@@ -35,14 +40,15 @@ def _packed(value: Any) -> dict[str, Any]:
             # An exception's text may hold half a character, as file names do; DynamoDB's strings are UTF-8.
             return {"S": value.encode(errors="backslashreplace").decode()}
         case dict():
-            return {"M": {key: _packed(member) for key, member in cast("dict[str, Any]", value).items()}}
+            return {"M": {key: packed(member) for key, member in cast("dict[str, Any]", value).items()}}
         case list() | tuple():
-            return {"L": [_packed(member) for member in cast("list[Any]", value)]}
+            return {"L": [packed(member) for member in cast("list[Any]", value)]}
         case _:
             raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def _unpacked(stored: dict[str, Any]) -> Any:
+def unpacked(stored: dict[str, Any]) -> Any:
+    """Return the JSON builtin again; a whole number comes back as ``int``."""
     [(kind, value)] = stored.items()
     match kind:
         case "NULL":
@@ -50,8 +56,8 @@ def _unpacked(stored: dict[str, Any]) -> Any:
         case "N":
             return json.loads(value)
         case "M":
-            return {key: _unpacked(member) for key, member in value.items()}
+            return {key: unpacked(member) for key, member in value.items()}
         case "L":
-            return [_unpacked(member) for member in value]
+            return [unpacked(member) for member in value]
         case _:
             return value

@@ -8,6 +8,10 @@ from typing import Any
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter
 from sagas.core.times import epoch, iso
+from sagas.store.entry_hash import payload_hash
+
+ACTIONS = frozenset({"SagaStarted", *ev.FACTS})
+"""What entries of this version may record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,7 @@ class Entry:
         saga: the saga type's name.
         action: the fact's name.
         status: the saga's status after it.
-        token: the fencing token of whoever wrote it.
+        token: the fencing token of the worker that wrote it.
         step: the step it is about.
         attempt: the execution it is about.
         actor: who: ``worker``, ``supervisor``, or a person's identity.
@@ -29,6 +33,7 @@ class Entry:
         trace_id: of the invocation that wrote it.
         details: what else is to be known, as JSON builtins.
         payload: the request or the result, as JSON text.
+        salt: of the entry's hashes: 22 random characters of base64url; empty for none.
     """
 
     saga_id: str
@@ -45,6 +50,12 @@ class Entry:
     trace_id: str = ""
     details: dict[str, Any] = field(default_factory=dict[str, Any])
     payload: str | None = None
+    salt: str = ""
+
+    @property
+    def payload_hash(self) -> str:
+        """The hash of the payload; empty if there is none."""
+        return "" if self.payload is None else payload_hash(self.salt, self.payload)
 
 
 def _error(failure: ev.Failure) -> dict[str, Any]:
@@ -105,10 +116,10 @@ def fact_of(entry: Entry, index: int) -> ev.Fact:
         return ev.CompensationFailed(index, attempt, _failure(details))
     if kind in (ev.StepCompleted, ev.StepLost, ev.StepCompensated):
         return kind(index, attempt)
-    return _other_fact(kind, details, index)
+    return _fact_without_attempt(kind, details, index)
 
 
-def _other_fact(kind: type[ev.Fact], details: dict[str, Any], index: int) -> ev.Fact:
+def _fact_without_attempt(kind: type[ev.Fact], details: dict[str, Any], index: int) -> ev.Fact:
     if kind is ev.StepDeadLettered:
         known = "message_id" in details
         dead = DeadLetter(int(details["dispatch"]), int(details["hops"]), details["message_id"]) if known else None

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
+
+from pynamodb.pagination import ResultIterator
 
 from sagas.core.times import epoch, iso
-from sagas.store.entries import Entry
-from sagas.store.outcomes import Fenced, Refused, translated
+from sagas.formats import FORMAT, NewerFormat, check_format
+from sagas.store.documents import packed, unpacked
+from sagas.store.entries import ACTIONS, Entry
+from sagas.store.mapping import Item, attributes_of, number_in, text_in
+from sagas.store.outcomes import Fenced, Refused
 from sagas.store.payloads import Payloads
 from sagas.store.tables import Tables
 
@@ -16,37 +21,45 @@ from sagas.store.tables import Tables
 class Journal:
     """Entries of all sagas, in the audit table."""
 
+    vacant = "attribute_not_exists(seq)"
+    """The condition that the slot is empty (rule 2: entries are write-once)."""
+
     def __init__(self, tables: Tables, payloads: Payloads) -> None:
         self._tables = tables
         self._payloads = payloads
+        self._table: str = tables.entry.Meta.table_name
 
-    def item(self, entry: Entry) -> Any:
-        """Return ``entry`` as an item, its payload stored aside if it is large."""
+    def item(self, entry: Entry) -> Item:
+        """Return ``entry`` as an item, in DynamoDB's own JSON, its payload stored aside if it is large."""
         text, ref = entry.payload, None
         if text is not None and self._payloads.is_large(text):
             text, ref = None, self._payloads.put(entry.saga_id, entry.seq, entry.token, text)
-        return self._tables.entry(
-            saga_id=entry.saga_id,
-            seq=entry.seq,
-            at=iso(entry.at),
-            saga=entry.saga,
-            action=entry.action,
-            step=entry.step,
-            attempt=entry.attempt,
-            status=entry.status,
-            actor=entry.actor,
-            correlation_id=entry.correlation_id,
-            trace_id=entry.trace_id or None,
-            token=entry.token,
-            details=entry.details,
-            payload=text,
-            payload_ref=ref,
+        item = attributes_of(
+            {
+                "saga_id": entry.saga_id,
+                "seq": entry.seq,
+                "format": FORMAT,
+                "at": iso(entry.at),
+                "saga": entry.saga,
+                "action": entry.action,
+                "step": entry.step,
+                "attempt": entry.attempt,
+                "status": entry.status,
+                "actor": entry.actor,
+                "correlation_id": entry.correlation_id,
+                "trace_id": entry.trace_id or None,
+                "token": entry.token,
+                "payload": text,
+                "payload_ref": ref,
+                "salt": entry.salt or None,
+                "payload_hash": (entry.salt and entry.payload_hash) or None,
+            }
         )
+        return item | {"details": packed(entry.details)}
 
-    @property
-    def vacant(self) -> Any:
-        """The condition that the slot is empty."""
-        return self._tables.entry.seq.does_not_exist()
+    def put_request(self, entry: Entry) -> dict[str, Any]:
+        """Return the request that writes ``entry`` into its slot, if that is empty."""
+        return {"TableName": self._table, "Item": self.item(entry), "ConditionExpression": self.vacant}
 
     def put(self, entry: Entry) -> Entry:
         """Write ``entry`` into its slot, once.
@@ -61,14 +74,13 @@ class Journal:
             Unavailable: nothing was written.
         """
         try:
-            with translated():
-                self.item(entry).save(condition=self.vacant)
+            self._tables.connection.dispatch("PutItem", self.put_request(entry))
         except Refused:
             return self.occupant(entry)
         return entry
 
     def occupant(self, entry: Entry) -> Entry:
-        """Return what the slot of ``entry`` holds, if its holder may adopt it.
+        """Return what the slot of ``entry`` holds, if its holder may adopt it (rule 2).
 
         Raises:
             Fenced: a successor wrote there.
@@ -80,12 +92,9 @@ class Journal:
 
     def entries(self, saga_id: str, seqs: Iterable[int]) -> dict[int, Entry]:
         """Return the entries at ``seqs``, by one consistent read of just these; none is read for an empty ``seqs``."""
-        keys = [(saga_id, seq) for seq in sorted(set(seqs))]
-        if not keys:
-            return {}
-        with translated():
-            items = list(self._tables.entry.batch_get(keys, consistent_read=True))
-        return {entry.seq: entry for entry in map(self._entry, items)}
+        keys = [attributes_of({"saga_id": saga_id, "seq": seq}) for seq in sorted(set(seqs))]
+        items = self._tables.connection.get_many(self._table, keys, consistent=True)
+        return {entry.seq: self.load(entry) for entry in map(_entry_of, items)}
 
     def history(self, saga_id: str, *, after: int = 0, up_to: int, limit: int | None = None) -> list[Entry]:
         """Return committed entries in order.
@@ -99,33 +108,44 @@ class Journal:
         if up_to <= after:
             return []
         within = self._tables.entry.seq.between(after + 1, up_to)
-        with translated():
-            items = list(self._tables.entry.query(saga_id, within, consistent_read=True, limit=limit))
-        return [self._entry(item, fetch=False) for item in items]
+        options = {"range_key_condition": within, "consistent_read": True, "limit": limit}
+        query = cast("Any", self._tables.connection).query
+        return list(ResultIterator(query, (self._table, saga_id), options, map_fn=_entry_of, limit=limit))
 
     def load(self, entry: Entry) -> Entry:
         """Return ``entry`` with a payload that was stored aside fetched."""
         key = entry.details.get("payload_ref")
         return entry if entry.payload is not None or not key else replace(entry, payload=self._payloads.get(key))
 
-    def _entry(self, item: Any, *, fetch: bool = True) -> Entry:
-        details: dict[str, Any] = dict(item.details)
-        if item.payload_ref:
-            details["payload_ref"] = item.payload_ref
-        entry = Entry(
-            saga_id=item.saga_id,
-            seq=int(item.seq),
-            at=epoch(item.at),
-            saga=item.saga,
-            action=item.action,
-            step=item.step,
-            attempt=None if item.attempt is None else int(item.attempt),
-            status=item.status,
-            actor=item.actor,
-            correlation_id=item.correlation_id or "",
-            trace_id=item.trace_id or "",
-            token=int(item.token),
-            details=details,
-            payload=item.payload,
-        )
-        return self.load(entry) if fetch else entry
+
+def _entry_of(item: Item) -> Entry:
+    """The entry an item holds; a payload that was stored aside is named in its details.
+
+    Raises:
+        NewerFormat: a newer version wrote it.
+    """
+    saga_id, seq, action = item["saga_id"]["S"], int(item["seq"]["N"]), item["action"]["S"]
+    what = f"entry {seq} of saga {saga_id}"
+    check_format(number_in(item, "format"), what)
+    if action not in ACTIONS:
+        raise NewerFormat(what)
+    details: dict[str, Any] = unpacked(item["details"]) if "details" in item else {}
+    if "payload_ref" in item:
+        details["payload_ref"] = item["payload_ref"]["S"]
+    return Entry(
+        saga_id=saga_id,
+        seq=seq,
+        at=epoch(item["at"]["S"]),
+        saga=item["saga"]["S"],
+        action=action,
+        step=item["step"]["S"] if "step" in item else None,
+        attempt=int(item["attempt"]["N"]) if "attempt" in item else None,
+        status=item["status"]["S"],
+        actor=item["actor"]["S"],
+        correlation_id=text_in(item, "correlation_id"),
+        trace_id=text_in(item, "trace_id"),
+        token=int(item["token"]["N"]),
+        details=details,
+        payload=item["payload"]["S"] if "payload" in item else None,
+        salt=text_in(item, "salt"),
+    )

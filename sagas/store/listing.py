@@ -14,7 +14,6 @@ import msgspec
 from sagas.core.times import iso
 from sagas.errors import InvalidRequest, Problem
 from sagas.store.mapping import ATTENTION
-from sagas.store.outcomes import translated
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
@@ -78,21 +77,19 @@ class Listing:
         model = self._tables.control
         within = model.created_at <= start.sort if start else None
         options: dict[str, Any] = {"scan_index_forward": False, "page_size": limit + 1}
-        with translated():
-            items = model.by_name.query(key, within, **options)
-            for position in _ordered((IndexPosition(item.created_at, item.saga_id) for item in items), reverse=True):
-                if start is None or position < start:
-                    yield position
+        items = model.by_name.query(key, within, **options)
+        for position in _ordered((IndexPosition(item.created_at, item.saga_id) for item in items), reverse=True):
+            if start is None or position < start:
+                yield position
 
     def attention(self, limit: int, cursor: str | None) -> Page:
         """Return sagas that need a person, longest waiting first."""
         model = self._tables.control
         start = IndexPosition.parse(cursor) if cursor is not None else None
         within = model.due >= start.sort if start else None
-        with translated():
-            items = model.open.query(ATTENTION, within, page_size=limit + 1)
-            positions = _ordered(IndexPosition(item.due, item.saga_id) for item in items)
-            return _page((position for position in positions if start is None or position > start), limit)
+        items = model.open.query(ATTENTION, within, page_size=limit + 1)
+        positions = _ordered(IndexPosition(item.due, item.saga_id) for item in items)
+        return _page((position for position in positions if start is None or position > start), limit)
 
     def due(self, until: float, limit: int) -> list[IndexPosition]:
         """Return open sagas that are due, longest due first.
@@ -106,9 +103,8 @@ class Listing:
 
     def _due_shard(self, key: str, until: str, limit: int) -> Iterator[IndexPosition]:
         model = self._tables.control
-        with translated():
-            for item in model.open.query(key, model.due <= until, page_size=min(limit, 1000)):
-                yield IndexPosition(item.due, item.saga_id)
+        for item in model.open.query(key, model.due <= until, page_size=min(limit, 1000)):
+            yield IndexPosition(item.due, item.saga_id)
 
 
 def _ordered(positions: Iterable[IndexPosition], *, reverse: bool = False) -> Iterator[IndexPosition]:

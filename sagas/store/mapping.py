@@ -1,29 +1,28 @@
-"""Control items as states and back. Only what differs from its default is stored, and only what changed is written."""
+"""Control items as states and back, in DynamoDB's own JSON. Only what differs from its default is stored.
+
+PynamoDB's models describe the same items, for whatever asks for less than a whole one; a test holds both equal.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from sagas.core.rules import patient_until
-from sagas.core.states import OVER, DeadLetter, Lease, Progress, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import DeadLetter, Lease, Progress, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
+from sagas.formats import FORMAT, NewerFormat, check_format
+from sagas.store.documents import packed, unpacked
 from sagas.store.settings import StoreSettings
-from sagas.store.tables import DeadAttribute, StepAttribute
 
-_TIMES = ("not_before", "lost_until", "cancel_requested_at", "attention")
-_PLAIN = (
-    "rejected",
-    "failed",
-    "cause",
-    "cancelling",
-    "cancel_requested_by",
-    "recovery_attempts",
-    "recovery_exhausted",
-    "error_seq",
-    "resolution_seq",
-)
+Known = TypeVar("Known", bound=StrEnum)
+Item = dict[str, Any]
+"""An item, or a map in one: DynamoDB's JSON of its attributes, by name."""
+
 ATTENTION = "attention"
 """The shard of the index ``open`` that holds the sagas which need a person."""
 
@@ -42,139 +41,184 @@ def due_at(state: SagaState, stale_after: float) -> float:
     return math.ceil(max(patient_until(state, stale_after), lease + stale_after) / stale_after) * stale_after
 
 
-def step_of(step: StepState) -> StepAttribute:
-    """Return the stored form of one step."""
-    return StepAttribute(
-        name=step.name,
-        status=step.status.value,
-        attempts=step.attempts,
-        granted=step.attempts_at_grant or None,
-        undo_attempts=step.undo_attempts or None,
-        undo_granted=step.undo_attempts_at_grant or None,
-        seq=step.result_seq or None,
-        lost=step.outcome_unknown or None,
-        undo=step.undo or None,
+def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
+    """Return the control item that holds a state, but for its progress, which is none of the state's.
+
+    Args:
+        state: the saga.
+        settings: how many shards there are, and how long a finished saga is kept.
+        stale_after: seconds of silence that count as a stall.
+    """
+    lease, shard = state.lease, shard_of(state.saga_id, settings.shards)
+    expires = state.over and not state.attention and settings.retention and state.saga not in settings.never_expiring
+    item = attributes_of(
+        {
+            "saga_id": state.saga_id,
+            "format": FORMAT,
+            "saga": state.saga,
+            "version": state.version,
+            "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
+            "status": state.status.value,
+            "cursor": state.cursor,
+            "seq": state.seq,
+            "token": state.token,
+            "dispatch": state.dispatch,
+            "lease_owner": lease and lease.owner,
+            "lease_expires_at": lease and iso(lease.expires_at),
+            "act_until": lease and iso(lease.act_until),
+            "not_before": text_of(state.not_before),
+            "lost_until": text_of(state.lost_until),
+            "cancel_requested_at": text_of(state.cancel_requested_at),
+            "cancel_requested_by": state.cancel_requested_by or None,
+            "cancelling": state.cancelling or None,
+            "rejected": state.rejected or None,
+            "failed": state.failed or None,
+            "cause": state.cause or None,
+            "recovery_attempts": state.recovery_attempts or None,
+            "recovery_exhausted": state.recovery_exhausted or None,
+            "error_seq": state.error_seq or None,
+            "resolution_seq": state.resolution_seq or None,
+            "digest": state.digest or None,
+            "attention": text_of(state.attention),
+            "created_at": iso(state.created_at),
+            "updated_at": iso(state.updated_at),
+            "name_shard": f"{state.saga}#{shard}",
+            "expires_at": math.ceil(state.updated_at + settings.retention) if expires else None,
+        }
     )
-
-
-def _index_keys(state: SagaState, settings: StoreSettings, stale_after: float) -> dict[str, Any]:
+    item["steps"] = {"L": [{"M": _step_item(step)} for step in state.steps]}
+    if state.dead:
+        item["dead"] = packed(asdict(state.dead))
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
     if state.attention and (state.over or waiting):
-        return {"open_shard": ATTENTION, "due": iso(state.attention)}
-    if state.over:
-        return {"open_shard": None, "due": None}
-    shard = shard_of(state.saga_id, settings.shards)
-    return {"open_shard": str(shard), "due": iso(due_at(state, stale_after))}
+        item |= attributes_of({"open_shard": ATTENTION, "due": iso(state.attention)})
+    elif not state.over:
+        item |= attributes_of({"open_shard": str(shard), "due": iso(due_at(state, stale_after))})
+    return item
 
 
-def _lease(state: SagaState) -> dict[str, Any]:
-    lease = state.lease
-    if lease is None:
-        return {"lease_owner": None, "lease_expires_at": None, "act_until": None}
-    return {
-        "lease_owner": lease.owner,
-        "lease_expires_at": iso(lease.expires_at),
-        "act_until": iso(lease.act_until),
-    }
+def attributes_of(values: Mapping[str, str | int | bool | None]) -> Item:
+    """Return plain values as DynamoDB has them, by name, without those that are ``None``."""
+    item: Item = {}
+    for name, value in values.items():
+        if isinstance(value, str):
+            item[name] = {"S": value}
+        elif isinstance(value, bool):
+            item[name] = {"BOOL": value}
+        elif value is not None:
+            item[name] = {"N": str(value)}
+    return item
 
 
-def _expiry(state: SagaState, settings: StoreSettings) -> int | None:
-    finished = state.status in OVER and not state.attention and state.saga not in settings.never_expiring
-    return math.ceil(state.updated_at + settings.retention) if finished and settings.retention else None
+def text_of(seconds: float) -> str | None:
+    """Return a time as it is stored; ``None`` for never, which is 0."""
+    return iso(seconds) if seconds else None
 
 
-def attributes_of(state: SagaState, settings: StoreSettings, stale_after: float) -> dict[str, Any]:
-    """Return every attribute of a control item but its key; ``None`` for those it does not have."""
-    values: dict[str, Any] = {
-        "saga": state.saga,
-        "version": state.version,
-        "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
-        "status": state.status.value,
-        "steps": state.steps,
-        "cursor": state.cursor,
-        "seq": state.seq,
-        "token": state.token,
-        "dispatch": state.dispatch,
-        "dead": _dead_of(state.dead),
-        "created_at": iso(state.created_at),
-        "updated_at": iso(state.updated_at),
-        "name_shard": f"{state.saga}#{shard_of(state.saga_id, settings.shards)}",
-        "expires_at": _expiry(state, settings),
-    }
-    values |= {name: getattr(state, name) or None for name in _PLAIN}
-    values |= {name: iso(getattr(state, name)) if getattr(state, name) else None for name in _TIMES}
-    return values | _lease(state) | _index_keys(state, settings, stale_after)
-
-
-def _dead_of(dead: DeadLetter | None) -> DeadAttribute | None:
-    if dead is None:
-        return None
-    return DeadAttribute(dispatch=dead.dispatch, hops=dead.hops, message_id=dead.message_id)
-
-
-def _time(text: str | None) -> float:
+def time_of(text: str | None) -> float:
+    """Return the time that :func:`text_of` stored."""
     return epoch(text) if text else 0.0
 
 
-def _step_state(item: Any) -> StepState:
-    return StepState(
-        name=item.name,
-        status=StepStatus(item.status),
-        attempts=int(item.attempts or 0),
-        attempts_at_grant=int(item.granted or 0),
-        undo_attempts=int(item.undo_attempts or 0),
-        undo_attempts_at_grant=int(item.undo_granted or 0),
-        result_seq=int(item.seq or 0),
-        outcome_unknown=bool(item.lost),
-        undo=bool(item.undo),
+def _step_item(step: StepState) -> Item:
+    return attributes_of(
+        {
+            "name": step.name,
+            "status": step.status.value,
+            "attempts": step.attempts,
+            "granted": step.attempts_at_grant or None,
+            "undo_attempts": step.undo_attempts or None,
+            "undo_granted": step.undo_attempts_at_grant or None,
+            "seq": step.result_seq or None,
+            "lost": step.outcome_unknown or None,
+            "undo": step.undo or None,
+        }
     )
 
 
-def _lease_of(item: Any) -> Lease | None:
-    if not item.lease_owner:
-        return None
-    return Lease(item.lease_owner, epoch(item.lease_expires_at), epoch(item.act_until))
-
-
-def progress_of(progress: Progress) -> dict[str, Any]:
+def progress_of(progress: Progress) -> Item:
     """Return the stored form of a progress."""
-    return {"fraction": progress.fraction, "message": progress.message, "at": iso(progress.at)}
+    return packed({"fraction": progress.fraction, "message": progress.message, "at": iso(progress.at)})
 
 
-def _progress(stored: dict[str, Any] | None) -> Progress | None:
-    return Progress(float(stored["fraction"]), stored["message"], epoch(stored["at"])) if stored else None
+def text_in(item: Item, name: str) -> str:
+    """Return a string, empty if the item has none."""
+    return item[name]["S"] if name in item else ""
 
 
-def state_of(item: Any) -> SagaState:
-    """Return the state that a control item holds."""
-    dead = item.dead
+def number_in(item: Item, name: str) -> int:
+    """Return a whole number, 0 if the item has none."""
+    return int(item[name]["N"]) if name in item else 0
+
+
+def _flag_in(item: Item, name: str) -> bool:
+    return name in item and item[name]["BOOL"]
+
+
+def state_of(item: Item) -> SagaState:
+    """Return the state that a control item holds.
+
+    Raises:
+        NewerFormat: a newer version wrote it.
+    """
+    saga_id, owner = item["saga_id"]["S"], text_in(item, "lease_owner")
+    what = f"saga {saga_id}"
+    check_format(number_in(item, "format"), what)
+    noted: Item | None = unpacked(item["progress"]) if "progress" in item else None
     return SagaState(
-        saga_id=item.saga_id,
-        saga=item.saga,
-        version=item.version,
-        correlation_id=item.correlation_id or item.saga_id,
-        status=SagaStatus(item.status),
-        steps=tuple(_step_state(step) for step in item.steps),
-        cursor=int(item.cursor),
-        seq=int(item.seq),
-        token=int(item.token),
-        dispatch=int(item.dispatch),
-        lease=_lease_of(item),
-        cancelling=bool(item.cancelling),
-        cancel_requested_by=item.cancel_requested_by or "",
-        rejected=bool(item.rejected),
-        failed=bool(item.failed),
-        cause=item.cause or "",
-        recovery_attempts=int(item.recovery_attempts or 0),
-        recovery_exhausted=bool(item.recovery_exhausted),
-        dead=DeadLetter(int(dead.dispatch), int(dead.hops), dead.message_id) if dead else None,
-        error_seq=int(item.error_seq or 0),
-        resolution_seq=int(item.resolution_seq or 0),
-        created_at=epoch(item.created_at),
-        updated_at=epoch(item.updated_at),
-        not_before=_time(item.not_before),
-        lost_until=_time(item.lost_until),
-        cancel_requested_at=_time(item.cancel_requested_at),
-        attention=_time(item.attention),
-        progress=_progress(item.progress),
+        saga_id=saga_id,
+        saga=item["saga"]["S"],
+        version=item["version"]["S"],
+        correlation_id=text_in(item, "correlation_id") or saga_id,
+        status=known(SagaStatus, item["status"]["S"], what),
+        steps=tuple(_step_in(step["M"], what) for step in item["steps"]["L"]),
+        cursor=int(item["cursor"]["N"]),
+        seq=int(item["seq"]["N"]),
+        token=int(item["token"]["N"]),
+        dispatch=int(item["dispatch"]["N"]),
+        lease=Lease(owner, epoch(item["lease_expires_at"]["S"]), epoch(item["act_until"]["S"])) if owner else None,
+        cancelling=_flag_in(item, "cancelling"),
+        cancel_requested_by=text_in(item, "cancel_requested_by"),
+        rejected=_flag_in(item, "rejected"),
+        failed=_flag_in(item, "failed"),
+        cause=text_in(item, "cause"),
+        recovery_attempts=number_in(item, "recovery_attempts"),
+        recovery_exhausted=_flag_in(item, "recovery_exhausted"),
+        dead=DeadLetter(**unpacked(item["dead"])) if "dead" in item else None,
+        error_seq=number_in(item, "error_seq"),
+        resolution_seq=number_in(item, "resolution_seq"),
+        digest=text_in(item, "digest"),
+        created_at=epoch(item["created_at"]["S"]),
+        updated_at=epoch(item["updated_at"]["S"]),
+        not_before=time_of(text_in(item, "not_before")),
+        lost_until=time_of(text_in(item, "lost_until")),
+        cancel_requested_at=time_of(text_in(item, "cancel_requested_at")),
+        attention=time_of(text_in(item, "attention")),
+        progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
+    )
+
+
+def known(kind: type[Known], text: str, what: str) -> Known:
+    """Return what ``text`` names.
+
+    Raises:
+        NewerFormat: it names nothing that this version knows.
+    """
+    try:
+        return kind(text)
+    except ValueError:
+        raise NewerFormat(what) from None
+
+
+def _step_in(item: Item, what: str) -> StepState:
+    return StepState(
+        name=item["name"]["S"],
+        status=known(StepStatus, item["status"]["S"], what),
+        attempts=number_in(item, "attempts"),
+        attempts_at_grant=number_in(item, "granted"),
+        undo_attempts=number_in(item, "undo_attempts"),
+        undo_attempts_at_grant=number_in(item, "undo_granted"),
+        result_seq=number_in(item, "seq"),
+        outcome_unknown=_flag_in(item, "lost"),
+        undo=_flag_in(item, "undo"),
     )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from sagas.aws import STEPS, code_of, connect, translated
 from sagas.errors import SagaError
-from sagas.store.outcomes import translated
 from sagas.store.settings import StoreSettings
 
 PAGE = 1_000
@@ -21,7 +19,7 @@ _LARGEST_COPY = 5 * 2**30
 """Bytes S3 copies in one request at most; a larger object is copied in parts."""
 
 GONE = frozenset({"NoSuchKey", "404"})
-"""What :meth:`Objects.archive` answers when somebody else removed the object meanwhile."""
+"""What :meth:`Objects.archive` answers when another sweep removed the object meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +42,7 @@ class Page:
 
 def connect_s3(settings: StoreSettings) -> Any:
     """Return a client of S3 for the region and endpoint of the store."""
-    config = Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 4, "mode": "standard"})
-    connect = cast("Any", boto3).client
-    return connect("s3", config=config, region_name=settings.region, endpoint_url=settings.endpoint_url)
+    return connect("s3", STEPS, region=settings.region, endpoint_url=settings.endpoint_url)
 
 
 class Objects:
@@ -69,9 +65,15 @@ class Objects:
             SagaError: there is no such bucket, or it may not be listed.
         """
         more = {"StartAfter": start_after} if start_after else {}
-        with translated():
+        with translated("S3"):
             answer = self._client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=PAGE, **more)
-        return Page(tuple(_listed(item) for item in answer.get("Contents", ())), not answer.get("IsTruncated"))
+        found = (
+            Listed(
+                item["Key"], int(item["Size"]), str(item.get("ETag", "")).strip('"'), item["LastModified"].timestamp()
+            )
+            for item in answer.get("Contents", ())
+        )
+        return Page(tuple(found), not answer.get("IsTruncated"))
 
     def delete(self, keys: Sequence[str]) -> dict[str, str]:
         """Delete up to a thousand objects in one request. One that is gone already counts as deleted.
@@ -84,7 +86,7 @@ class Objects:
             SagaError: the whole request was refused.
         """
         request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
-        with translated():
+        with translated("S3"):
             answer = self._client.delete_objects(Bucket=self.bucket, Delete=request)
         return {error["Key"]: str(error.get("Code", "unknown")) for error in answer.get("Errors", ())}
 
@@ -98,31 +100,16 @@ class Objects:
             Unavailable: S3 is out of reach.
         """
         source = {"Bucket": self.bucket, "Key": listed.key}
-        copy = self._client.copy_object if listed.size <= _LARGEST_COPY else self._copy_in_parts
+        key = f"{prefix}{listed.key}"
         try:
-            with translated():
-                copy(CopySource=source, Bucket=self.bucket, Key=f"{prefix}{listed.key}")
+            with translated("S3"):
+                if listed.size <= _LARGEST_COPY:
+                    self._client.copy_object(CopySource=source, Bucket=self.bucket, Key=key)
+                else:
+                    self._client.copy(source, self.bucket, key)
         except SagaError as error:
-            code = _code(error)
-            if code is None:
+            cause = error.__cause__
+            if type(error) is not SagaError or not isinstance(cause, ClientError):
                 raise
-            return code
+            return code_of(cause)  # S3's own verdict on the object, which would be the same a moment later
         return ""
-
-    def _copy_in_parts(self, *, CopySource: dict[str, str], Bucket: str, Key: str) -> None:  # noqa: N803 - boto3's names
-        self._client.copy(CopySource, Bucket, Key)
-
-
-def _listed(item: dict[str, Any]) -> Listed:
-    return Listed(
-        item["Key"], int(item["Size"]), str(item.get("ETag", "")).strip('"'), item["LastModified"].timestamp()
-    )
-
-
-def _code(error: SagaError) -> str | None:
-    """S3's own verdict on the object; ``None`` when it gave none that would be the same a moment later."""
-    cause = error.__cause__
-    if type(error) is not SagaError or not isinstance(cause, ClientError):
-        return None
-    answer: dict[str, Any] = getattr(cause, "response", {})
-    return str(answer.get("Error", {}).get("Code", ""))

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
-import boto3
-from botocore.config import Config
-
+from sagas.aws import PAYLOADS, connect, translated
 from sagas.errors import TooLarge
-from sagas.store.outcomes import translated
 from sagas.store.settings import StoreSettings
 
 _DIGITS = 32
-"""Hexadecimal digits of SHA-256 in a key: enough that nobody finds two requests that share it."""
+"""Hexadecimal digits of SHA-256 in a key: enough that no two requests share it."""
 
 
 class Payloads:
@@ -30,10 +27,7 @@ class Payloads:
 
     @cached_property
     def _client(self) -> Any:
-        config = Config(connect_timeout=2, read_timeout=10, retries={"total_max_attempts": 4, "mode": "standard"})
-        where = {"region_name": self._settings.region, "endpoint_url": self._settings.endpoint_url}
-        connect = cast("Any", boto3).client
-        return connect("s3", config=config, **where)
+        return connect("s3", PAYLOADS, region=self._settings.region, endpoint_url=self._settings.endpoint_url)
 
     def is_large(self, payload: str) -> bool:
         """Whether ``payload`` (JSON text) goes to S3."""
@@ -50,7 +44,7 @@ class Payloads:
             raise TooLarge(f"a payload over {self._settings.payload_limit} bytes needs a payload bucket")
         body = payload.encode()
         key = f"payloads/{saga_id}/{seq}/{token}/{hashlib.sha256(body).hexdigest()[:_DIGITS]}"
-        with translated():
+        with translated("S3"):
             self._client.put_object(
                 Bucket=self._settings.payload_bucket, Key=key, Body=body, ContentType="application/json"
             )
@@ -62,6 +56,6 @@ class Payloads:
         Raises:
             Unavailable: S3 is out of reach.
         """
-        with translated():
+        with translated("S3"):
             answer = self._client.get_object(Bucket=self._settings.payload_bucket, Key=key)
             return answer["Body"].read().decode()

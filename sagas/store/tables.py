@@ -14,19 +14,12 @@ from pynamodb.attributes import (
     UnicodeAttribute,
     UnicodeSetAttribute,
 )
-from pynamodb.connection import Connection
 from pynamodb.indexes import GlobalSecondaryIndex, KeysOnlyProjection
 from pynamodb.models import Model
 
+from sagas.store.connection import SharedConnection
 from sagas.store.documents import DocumentAttribute
 from sagas.store.settings import StoreSettings
-
-CONNECT_TIMEOUT = 2.0
-"""Seconds. botocore's own default is 60, longer than most steps may take."""
-READ_TIMEOUT = 5.0
-"""Seconds until an answer counts as lost."""
-RETRIES = 3
-"""Repetitions by the client. A repeated conditional write may meet its own first success; the store recognises it."""
 
 
 class StepAttribute(MapAttribute[Any, Any]):
@@ -60,25 +53,15 @@ class Tables:
     definition: Any
     breaker: Any
     checkpoint: Any
-    connection: Connection
+    connection: SharedConnection
 
     def connect(self) -> None:
         """Make the clients that starting a saga and running a step take, which the first requests do otherwise."""
-        models = self.control, self.entry, self.definition
-        for connection in (self.connection, *(model._get_connection().connection for model in models)):
-            _ = connection.client
+        _ = self.connection.client
 
 
-def _meta(table: str, settings: StoreSettings) -> Any:
-    values: dict[str, object] = {
-        "table_name": table,
-        "region": settings.region,
-        "host": settings.endpoint_url,
-        "connect_timeout_seconds": CONNECT_TIMEOUT,
-        "read_timeout_seconds": READ_TIMEOUT,
-        "max_retry_attempts": RETRIES,
-    }
-    return type("Meta", (), values)
+def _meta(table: str) -> Any:
+    return type("Meta", (), {"table_name": table})
 
 
 def _control(settings: StoreSettings) -> type[Model]:
@@ -101,8 +84,9 @@ def _control(settings: StoreSettings) -> type[Model]:
     class Control(Model):
         """One saga."""
 
-        Meta = _meta(settings.sagas_table, settings)
+        Meta = _meta(settings.sagas_table)
         saga_id = UnicodeAttribute(hash_key=True)
+        format = NumberAttribute(null=True)
         saga = UnicodeAttribute()
         version = UnicodeAttribute()
         correlation_id = UnicodeAttribute(null=True)
@@ -125,6 +109,7 @@ def _control(settings: StoreSettings) -> type[Model]:
         cause = UnicodeAttribute(null=True)
         recovery_attempts = NumberAttribute(null=True)
         recovery_exhausted = BooleanAttribute(null=True)
+        digest = UnicodeAttribute(null=True)
         dead = DeadAttribute(null=True)
         error_seq = NumberAttribute(null=True)
         resolution_seq = NumberAttribute(null=True)
@@ -146,9 +131,10 @@ def _entry(settings: StoreSettings) -> type[Model]:
     class Entry(Model):
         """One journal entry."""
 
-        Meta = _meta(settings.audit_table, settings)
+        Meta = _meta(settings.audit_table)
         saga_id = UnicodeAttribute(hash_key=True)
         seq = NumberAttribute(range_key=True)
+        format = NumberAttribute(null=True)
         at = UnicodeAttribute()
         saga = UnicodeAttribute()
         action = UnicodeAttribute()
@@ -162,6 +148,8 @@ def _entry(settings: StoreSettings) -> type[Model]:
         details = DocumentAttribute(default=dict)
         payload = UnicodeAttribute(null=True)
         payload_ref = UnicodeAttribute(null=True)
+        payload_hash = UnicodeAttribute(null=True)
+        salt = UnicodeAttribute(null=True)
         expires_at = NumberAttribute(null=True)
 
     return Entry
@@ -172,7 +160,7 @@ def _definition(settings: StoreSettings) -> type[Model]:
         """What is known of one saga type: whether it takes new sagas. Kept beside the sagas, under a key no saga can
         have."""
 
-        Meta = _meta(settings.sagas_table, settings)
+        Meta = _meta(settings.sagas_table)
         saga_id = UnicodeAttribute(hash_key=True)
         active = BooleanAttribute(null=True)
         failures = UnicodeSetAttribute(null=True)
@@ -188,7 +176,7 @@ def _breaker(settings: StoreSettings) -> type[Model]:
     class Breaker(Model):
         """The circuit breaker of one step. Kept beside the sagas, under a key no saga can have."""
 
-        Meta = _meta(settings.sagas_table, settings)
+        Meta = _meta(settings.sagas_table)
         saga_id = UnicodeAttribute(hash_key=True)
         failures = NumberAttribute()
         open_until = UnicodeAttribute(null=True)
@@ -204,7 +192,7 @@ def _checkpoint(settings: StoreSettings) -> type[Model]:
     class Checkpoint(Model):
         """How far the sweep of one saga type got. Kept beside the sagas, under a key no saga can have."""
 
-        Meta = _meta(settings.sagas_table, settings)
+        Meta = _meta(settings.sagas_table)
         saga_id = UnicodeAttribute(hash_key=True)
         start_after = UnicodeAttribute(null=True)
         began_at = UnicodeAttribute(null=True)
@@ -215,15 +203,11 @@ def _checkpoint(settings: StoreSettings) -> type[Model]:
 
 @lru_cache(maxsize=32)
 def tables_for(settings: StoreSettings) -> Tables:
-    """Return the models of these tables; the same ones for the same settings, so that connections are kept."""
-    connection = Connection(
-        region=settings.region,
-        host=settings.endpoint_url,
-        connect_timeout_seconds=CONNECT_TIMEOUT,
-        read_timeout_seconds=READ_TIMEOUT,
-        max_retry_attempts=RETRIES,
-    )
+    """Return the models of these tables; the same ones for the same settings, since making them takes a while."""
+    connection = SharedConnection(region=settings.region, host=settings.endpoint_url)
     control, entry = _control(settings), _entry(settings)
     definition, breaker, checkpoint = _definition(settings), _breaker(settings), _checkpoint(settings)
     models: tuple[Any, Any, Any, Any, Any] = (control, entry, definition, breaker, checkpoint)
+    for model in models:
+        connection.serve(model)
     return Tables(*models, connection)

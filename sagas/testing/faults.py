@@ -35,7 +35,7 @@ Plan = tuple["Point", ...]
 
 
 class ProcessDied(BaseException):
-    """The process dies here. Not an ``Exception``: nobody may catch it but whoever starts the next process."""
+    """The process dies here. Not an ``Exception``: nobody may catch it but what starts the next process."""
 
 
 class Fault(StrEnum):
@@ -187,7 +187,9 @@ class Wire:
             raise ProcessDied
         if point.fault in (Fault.PAUSES, Fault.REPEATED):
             return send()
-        raise _connection_lost()
+        from botocore.exceptions import ReadTimeoutError  # see installed()
+
+        raise ReadTimeoutError(endpoint_url="https://aws.invalid")
 
 
 def crash_points(
@@ -237,17 +239,9 @@ def _plans(
     plans: list[Plan] = [
         points for points in combinations(single, at_once) if len({point.number for point in points}) == at_once
     ]
-    return plans if sample is None or sample >= len(plans) else _chosen(plans, sample, seed)
-
-
-def _chosen(plans: list[Plan], sample: int, seed: int) -> list[Plan]:
+    if sample is None or sample >= len(plans):
+        return plans
     return random.Random(seed).sample(plans, sample)  # noqa: S311 - which runs to make is no secret
-
-
-def _connection_lost() -> Exception:
-    from botocore.exceptions import ReadTimeoutError  # see installed()
-
-    return ReadTimeoutError(endpoint_url="https://aws.invalid")
 
 
 def _try(scenario: Callable[[Wire], None], wire: Wire, points: Plan) -> Trial:

@@ -15,6 +15,7 @@ from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation
 from sagas.engine.breaker import Breakers
+from sagas.engine.carrying import carried, digest_of
 from sagas.engine.committer import Committer
 from sagas.engine.outcome import Done, Later
 from sagas.engine.ports import NullObserver
@@ -58,6 +59,10 @@ class SkippingClock:
     def new_owner(self) -> str:
         """A claim's nonce: nothing but the time."""
         return f"{round(self._now * 1000):011x}"
+
+    def new_salt(self) -> str:
+        """No salt: nothing is kept."""
+        return ""
 
 
 class InProcessRun:
@@ -124,6 +129,20 @@ class InProcessRun:
 
     def _start(self, saga_type: SagaType, request: Any) -> None:
         now, definition = self._clock.now(), saga_type.definition
+        entry = Entry(
+            saga_id=self.saga_id,
+            seq=1,
+            at=now,
+            saga=definition.name,
+            action="SagaStarted",
+            status="PENDING",
+            token=0,
+            actor="test",
+            correlation_id=self.saga_id,
+            details={"request_hash": content_hash(request)} | saga_type.first_entry_details,
+            payload=json.dumps(request, separators=(",", ":"), ensure_ascii=False),
+        )
+        inputs = (carried(entry),)
         state = SagaState(
             saga_id=self.saga_id,
             saga=definition.name,
@@ -132,23 +151,11 @@ class InProcessRun:
             correlation_id=self.saga_id,
             created_at=now,
             updated_at=now,
-        )
-        entry = Entry(
-            saga_id=self.saga_id,
-            seq=1,
-            at=now,
-            saga=definition.name,
-            action="SagaStarted",
-            status=state.status.value,
-            token=0,
-            actor="test",
-            correlation_id=self.saga_id,
-            details={"request_hash": content_hash(request)} | saga_type.at_start,
-            payload=json.dumps(request, separators=(",", ":"), ensure_ascii=False),
+            digest=digest_of(inputs),
         )
         self._journal.put(entry)
         self._control.create(state, definition.stale_after.total_seconds())
-        self.send(Message(state.saga_id, state.saga, state.steps[0].name, 0, False, state.dispatch))
+        self.send(Message(state.saga_id, state.saga, state.steps[0].name, 0, False, state.dispatch, inputs=inputs))
 
 
 def _connecting(clients: Mapping[str, Any] | Callable[[str], Any] | None) -> Callable[[str], Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.authoring.codec import decode, encode
-from sagas.authoring.definition import SagaDefinition, StepDefinition
+from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import Saga, definition_of
 from sagas.engine.views import audit_view
 from sagas.testing.in_process import Failing, InProcessRun
@@ -94,22 +94,17 @@ def _check(definition: SagaDefinition, fail: Mapping[str, object]) -> None:
 
 
 def _outcome(played: InProcessRun) -> Outcome:
-    state = played.state
+    state, error = played.state, played.entries.get(played.state.error_seq)
+    seqs = {step.name: step.result_seq for step in state.steps if step.result_seq}
     return Outcome(
         status=state.status.value,
-        results={step.result: value for step in played.definition.steps for value in _result(played, step)},
-        error=_error(played),
+        results={
+            step.result: decode(json.loads(played.entries[seqs[step.name]].payload or "null"), step.result_type)
+            for step in played.definition.steps
+            if step.name in seqs
+        },
+        error=None if error is None else Record(step=error.step, **error.details["error"]),
         audit=[Record(audit_view(entry)) for entry in played.entries.values()],
         steps={step.name: step.status.value for step in state.steps},
         in_doubt=state.in_doubt,
     )
-
-
-def _result(played: InProcessRun, step: StepDefinition) -> list[Any]:
-    seqs = (state.result_seq for state in played.state.steps if state.name == step.name and state.result_seq)
-    return [decode(json.loads(played.entries[seq].payload or "null"), step.result_type) for seq in seqs]
-
-
-def _error(played: InProcessRun) -> Record | None:
-    entry = played.entries.get(played.state.error_seq)
-    return None if entry is None else Record(step=entry.step, **entry.details["error"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sagas.cdk.node import use_bundled_node
+from sagas.node import use_bundled_node
 
 use_bundled_node()
 

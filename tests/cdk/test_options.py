@@ -255,6 +255,12 @@ class TestService:
         with pytest.raises(DefinitionError, match=rf"Test-Shop: {option}.* must be"):
             service(**{option: value})
 
+    def test_one_that_there_is_not(self) -> None:
+        with pytest.raises(DefinitionError, match="Test-Shop: SagaService has no option retenton; is it retention\\?"):
+            service(retenton=timedelta(days=30))
+        with pytest.raises(DefinitionError, match="has no option colour; is it sagas or functions or "):
+            service(colour="blue")
+
     @pytest.mark.parametrize(("option", "value"), [("rate", 0), ("burst", 0)])
     def test_throttling_refused(self, option: str, value: int) -> None:
         with pytest.raises(DefinitionError, match=f"Throttling: {option} must be"):

@@ -17,6 +17,7 @@ from sagas.cdk.code import CodeAssets, packages_of, requirements_of
 from sagas.cdk.layer import PackagingError, build_layer, pinned_requirements
 from sagas.cdk.staging import built_once, copy_files, digest_of, source_files
 from sagas.errors import DefinitionError
+from tests.unit.test_import_budget import loaded_by
 
 LIMIT = 25 * 2**20
 
@@ -42,6 +43,10 @@ def content() -> Path:
     return build_layer("arm64", "3.13") / "python"
 
 
+def test_the_constructs_load_nothing_that_functions_need() -> None:
+    assert loaded_by("import sagas.cdk") == {"aws_cdk"}
+
+
 class TestLayer:
     def test_is_small(self, content: Path) -> None:
         assert size_of(content) < LIMIT
@@ -54,7 +59,7 @@ class TestLayer:
         assert not {"boto3", "botocore", "s3transfer", "urllib3", "dateutil", "jmespath", "six.py"} & names_in(content)
 
     def test_leaves_out_what_only_deploys(self, content: Path) -> None:
-        assert not {"cdk", "local", "cli", "testing"} & names_in(content / "sagas")
+        assert not {"cdk", "local", "cli", "testing", "node.py"} & names_in(content / "sagas")
         assert not list(content.rglob("__pycache__"))
 
     def test_is_built_for_lambda(self, content: Path) -> None:

@@ -82,8 +82,7 @@ class TestPolicies:
         functions = {Slow.work: FunctionOptions(batch_size=5)}
         found = marks(render(lambda stack: SagaService(stack, "S", sagas=[Slow], functions=functions)))
         assert found["function", "slow", "work"]["Timeout"] == 510
-        variables = found["function", "slow", "work"]["Environment"]["Variables"]
-        assert variables["SAGAS_VISIBILITY_TIMEOUT"] == "3060"
+        assert found["queue", "slow", "work"]["VisibilityTimeout"] == 3060
 
 
 class TestOptions:

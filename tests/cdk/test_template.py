@@ -126,10 +126,8 @@ class TestFunctions:
     def test_environment(self, template: Template) -> None:
         variables = dict(marked_all(template, "function"))["checkout", "capture"]["Environment"]["Variables"]
         assert variables["SAGAS_CLASSES"] == '["functions.checkout:Checkout"]'
-        assert (variables["SAGAS_SAGA"], variables["SAGAS_STEP"]) == ("checkout", "capture")
         assert variables["SAGAS_SHARDS"] == "8"
         assert variables["SAGAS_MAX_RECEIVES"] == "19"
-        assert variables["SAGAS_VISIBILITY_TIMEOUT"] == "240"
         assert variables["POWERTOOLS_METRICS_NAMESPACE"] == "Sagas"
         assert {"SAGAS_TABLE", "SAGAS_AUDIT_TABLE", "SAGAS_PAYLOAD_BUCKET", "SAGAS_QUEUES", "ZIPS_BUCKET"} <= set(
             variables

@@ -18,9 +18,9 @@ from tests.support.sagas import FAIL, LOG
 class World:
     """One engine, and the pump that delivers its messages."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, environment: dict[str, str] | None = None) -> None:
         self.stack = stack
-        self.engine: Engine = from_environment(stack.environment)
+        self.engine: Engine = from_environment(stack.environment | (environment or {}))
 
     def start(self, name: str, request: Any, **options: Any) -> str:
         return self.engine.starter.start(name, request, **options).state.saga_id
@@ -41,7 +41,7 @@ class World:
         raise AssertionError("messages keep coming")
 
     def show(self, name: str, saga_id: str) -> dict[str, Any]:
-        return self.engine.reader.show(name, saga_id)
+        return {**self.engine.reader.show(name, saga_id)}
 
     def actions(self, saga_id: str) -> list[str]:
         return [str(entry["action"]) for entry in self.stack.entries(saga_id)]
@@ -81,7 +81,7 @@ def world(monkeypatch: pytest.MonkeyPatch, credentials: None) -> Iterator[Callab
         for key, value in (stack.environment | environment).items():
             monkeypatch.setenv(key, value)
         step_handler.reset()
-        return World(stack)
+        return World(stack, environment)
 
     with mock_aws():
         yield make

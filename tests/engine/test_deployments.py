@@ -150,7 +150,7 @@ def names(b: Bench, saga_id: str) -> list[str]:
 
 
 def why(b: Bench) -> list[str]:
-    return [saga["why"] for saga in b.engine.reader.attention(None, 10, None)["sagas"]]
+    return [saga.get("why", "") for saga in b.engine.reader.attention(None, 10, None)["sagas"]]
 
 
 # Steps that changed their place.

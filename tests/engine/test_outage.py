@@ -114,7 +114,7 @@ class Unread:
 
 
 def test_a_short_outage_while_inputs_are_read_costs_no_attempt(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    b = bench(Trip)
+    b = bench(Trip, carry=False)
     saga_id = b.start("trip", REQUEST)
     Unread(b, monkeypatch, len(PAUSES))
     b.run()
@@ -124,7 +124,7 @@ def test_a_short_outage_while_inputs_are_read_costs_no_attempt(bench: Make, monk
 
 
 def test_a_longer_one_is_a_failed_attempt_in_which_nothing_ran(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    b = bench(Trip)
+    b = bench(Trip, carry=False)
     saga_id = b.start("trip", REQUEST)
     Unread(b, monkeypatch, len(PAUSES) + 1)
     b.run()
@@ -140,7 +140,7 @@ def test_inputs_are_not_waited_for_beyond_the_lease(bench: Make, monkeypatch: py
         def read(self, request: Order) -> None:
             LOG.append("read")
 
-    b = bench(Brief)
+    b = bench(Brief, carry=False)
     saga_id = b.start("brief", REQUEST)
     Unread(b, monkeypatch, len(PAUSES))
     b.run()

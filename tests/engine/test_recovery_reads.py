@@ -13,7 +13,7 @@ from sagas.engine.clock import uuid7
 from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.messaging.routes import Routes
-from sagas.store.mapping import attributes_of, step_of
+from sagas.store.mapping import item_of
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import tables_for
 from tests.support.aws import REGION, client, create_tables
@@ -47,10 +47,7 @@ def _fill(settings: StoreSettings, states: list[SagaState]) -> None:
     model = tables_for(settings).control
     with model.batch_write() as batch:
         for state in states:
-            values = attributes_of(state, settings, 120.0)
-            values["steps"] = [step_of(step) for step in state.steps]
-            present = {name: value for name, value in values.items() if value is not None}
-            batch.save(model(saga_id=state.saga_id, **present))
+            batch.save(model.from_raw_data(item_of(state, settings, 120.0)))
 
 
 def _engine(settings: StoreSettings, clock: ManualClock, url: str) -> Engine:

@@ -9,13 +9,16 @@ from typing import Any, cast
 import pytest
 from botocore.client import BaseClient
 
+from benchmarks.units import KILOBYTE, item_size
 from sagas.authoring.context import Context
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.engine.clock import SystemClock
+from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
 from tests.engine.conftest import World
-from tests.engine.metering import KILOBYTE, Meter, item_size, metered
+from tests.engine.metering import Meter, metered
+from tests.handlers.conftest import Answer, request
 from tests.support.aws import LambdaContext
 from tests.support.sagas import LOG, Order, Trip
 
@@ -137,15 +140,65 @@ def test_a_start_is_two_writes_and_one_message(world: Make, wire: Wire) -> None:
     assert wire.names() == ["PutItem", "PutItem", "SendMessage"]
 
 
-def test_a_happy_step_is_three_writes_one_read_and_one_message(world: Make, wire: Wire) -> None:
+@pytest.fixture
+def post() -> Iterator[Callable[[dict[str, Any], str], Answer]]:
+    """Start a trip by the API, with a body and an idempotency key."""
+
+    def call(body: dict[str, Any], key: str) -> Answer:
+        event = request("POST", "/sagas/trip", body, key=key)
+        return Answer(api_handler.handler(event, LambdaContext()))
+
+    api_handler.reset()
+    yield call
+    api_handler.reset()
+
+
+def test_a_start_by_the_api_is_answered_from_what_it_wrote(
+    world: Make, wire: Wire, post: Callable[[dict[str, Any], str], Answer]
+) -> None:
     w = world(Trip)
+    post({"item": "warm-up"}, "first")
+    wire.requests.clear()
+    answer = post({"item": "x" * 20_000}, "second")
+    assert wire.names() == ["PutObject", "PutItem", "PutItem", "SendMessage"]
+    assert (answer.status, answer.body["status"]) == (202, "PENDING")
+    wire.requests.clear()
+    answer = post({"item": "train"}, "third")
+    assert wire.names() == ["PutItem", "PutItem", "SendMessage"]
+    saga_id = answer.body["saga_id"]
+    assert answer.body | {"links": {}} == w.show("trip", saga_id) | {"links": {}}
+
+
+def test_a_start_that_is_repeated_shows_the_saga_as_it_is_now(
+    world: Make, wire: Wire, post: Callable[[dict[str, Any], str], Answer]
+) -> None:
+    w = world(Trip)
+    first = post({"item": "train"}, "key")
+    w.run()
+    wire.requests.clear()
+    again = post({"item": "train"}, "key")
+    assert (again.status, again.body["saga_id"]) == (200, first.body["saga_id"])
+    assert again.body["status"] == "COMPLETED"
+    assert [step["result"] for step in again.body["steps"]] == [{"number": 1}, "paid 1", None]
+    assert "SendMessage" not in wire.names()
+
+
+def test_a_happy_step_is_three_writes_and_one_message(world: Make, wire: Wire) -> None:
+    """Its inputs came with the message."""
+    w = world(Trip)
+    w.start("trip", {"item": "train"})
+    for name in ("book", "pay"):
+        requests = _handle(w, wire, "trip", name)
+        assert [name for name, _ in requests] == ["UpdateItem", "PutItem", "UpdateItem", "SendMessage"]
+
+
+def test_a_step_reads_just_what_it_names_where_messages_bring_nothing(world: Make, wire: Wire) -> None:
+    w = world(Trip, SAGAS_CARRY_INPUTS="0")
     saga_id = w.start("trip", {"item": "train"})
-    first = _handle(w, wire, "trip", "book")
-    assert [name for name, _ in first] == ["UpdateItem", "BatchGetItem", "PutItem", "UpdateItem", "SendMessage"]
-    assert _read_keys(w, first) == [(saga_id, 1)]
-    second = _handle(w, wire, "trip", "pay")
-    assert [name for name, _ in second] == ["UpdateItem", "BatchGetItem", "PutItem", "UpdateItem", "SendMessage"]
-    assert _read_keys(w, second) == [(saga_id, 2)]
+    for name, seq in (("book", 1), ("pay", 2)):
+        requests = _handle(w, wire, "trip", name)
+        assert [name for name, _ in requests] == ["UpdateItem", "BatchGetItem", "PutItem", "UpdateItem", "SendMessage"]
+        assert _read_keys(w, requests) == [(saga_id, seq)]
 
 
 def _read_keys(w: World, requests: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, int]]:

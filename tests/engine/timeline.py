@@ -45,6 +45,9 @@ class StillClock:
     def new_owner(self) -> str:
         return f"{round(self.now() * 1000):011x}{self._next():08x}"
 
+    def new_salt(self) -> str:
+        return f"{self._next():022d}"
+
     def _next(self) -> int:
         self._count += 1
         return self._count

@@ -210,7 +210,7 @@ def _insist(call: Callable[[], Any]) -> Any:
         except (Unavailable, Ambiguous):
             time.sleep(_PAUSE)
         except Conflict as error:
-            if "somebody else" not in str(error) and "may still" not in str(error):
+            if "at work" not in str(error) and "may still" not in str(error):
                 raise
             time.sleep(_PAUSE)
     raise SagaError("nobody ever answered")

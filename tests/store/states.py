@@ -86,6 +86,7 @@ def contents(steps: int = 2) -> st.SearchStrategy[Callable[[str], SagaState]]:
         "dead": st.none() | _dead,
         "error_seq": _counts,
         "resolution_seq": _counts,
+        "digest": st.text(max_size=22),
         "attention": _whens,
         "created_at": times,
         "updated_at": times,

@@ -27,6 +27,7 @@ _values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(min_size=1), inner, max_size=4),
     max_leaves=12,
 )
+documents = st.dictionaries(st.text(min_size=1), _values, max_size=4)
 
 
 def entry(saga_id: str | None = None, seq: int = 2, token: int = 1, **more: Any) -> Entry:
@@ -49,7 +50,7 @@ def test_an_entry_comes_back_equal(store: Store) -> None:
 
 
 @_LOOSE
-@given(details=st.dictionaries(st.text(min_size=1), _values, max_size=4), payload=st.none() | st.text())
+@given(details=documents, payload=st.none() | st.text())
 def test_details_and_payload_come_back_equal(store: Store, details: dict[str, Any], payload: str | None) -> None:
     written = entry(details=details, payload=payload)
     store.journal.put(written)

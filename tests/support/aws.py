@@ -111,7 +111,6 @@ class Stack:
             "SAGAS_SHARDS": "2",
             "SAGAS_CLASSES": json.dumps([f"{cls.__module__}:{cls.__qualname__}" for cls in self.classes]),
             "SAGAS_QUEUES": json.dumps(routes),
-            "SAGAS_VISIBILITY_TIMEOUT": "30",
             "POWERTOOLS_SERVICE_NAME": "test",
             "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
             "POWERTOOLS_LOG_LEVEL": "INFO",

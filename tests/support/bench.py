@@ -50,6 +50,10 @@ class ManualClock:
         self._count += 1
         return f"{round(self._now * 1000):011x}{self._count:08x}"
 
+    def new_salt(self) -> str:
+        self._count += 1
+        return f"{self._count:022d}"
+
 
 def once(monkeypatch: Any, target: Any, name: str, *, before: bool = True) -> None:
     """Have the process die at the next call of a method: before it takes effect, or after."""
@@ -65,12 +69,13 @@ def once(monkeypatch: Any, target: Any, name: str, *, before: bool = True) -> No
 
 
 class Bench:
-    """One engine. ``lifetime``: seconds a function may act."""
+    """One engine. ``lifetime``: seconds a function may act; ``carry``: whether messages bring inputs."""
 
-    def __init__(self, *classes: type[Any], lifetime: float = 40.0) -> None:
+    def __init__(self, *classes: type[Any], lifetime: float = 40.0, carry: bool = True) -> None:
         self.stack = Stack(*classes)
         self.clock = ManualClock()
         self.lifetime = lifetime
+        self.carry = carry
         self.last: Outcome | None = None
         self.engine = self.deploy(*classes)
 
@@ -79,7 +84,7 @@ class Bench:
         environment = self.stack.environment
         routes = Routes.parse(environment["SAGAS_QUEUES"])
         registry = Registry(classes or self.stack.classes)
-        return build_engine(registry, settings_from(environment), routes, clock=self.clock)
+        return build_engine(registry, settings_from(environment), routes, clock=self.clock, carry=self.carry)
 
     def start(self, name: str, request: Any) -> str:
         return self.engine.starter.start(name, request).state.saga_id
@@ -134,7 +139,7 @@ class Bench:
         return found
 
     def show(self, saga_id: str) -> dict[str, Any]:
-        return self.engine.reader.show(self.state(saga_id).saga, saga_id)
+        return {**self.engine.reader.show(self.state(saga_id).saga, saga_id)}
 
     def actions(self, saga_id: str) -> list[str]:
         return [str(entry["action"]) for entry in self.stack.entries(saga_id)]

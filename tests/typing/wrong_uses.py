@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aws_cdk import Stack
+
 from sagas import Context, Retry, Saga, step
+from sagas.cdk import SagaService
 from sagas.testing import FakeContext
 
 
@@ -61,3 +64,9 @@ def uses(trip: Trip, request: Request) -> None:
     number: int = trip.flight(request=request, ctx=FakeContext())  # pyright: ignore[reportAssignmentType] -- a str
     del number
     FakeContext(sagaid="x")  # pyright: ignore[reportCallIssue] -- an unknown attribute
+
+
+def deploy(stack: Stack) -> None:
+    SagaService(stack, "Trips", sagas=[Trip], colour="blue")  # pyright: ignore[reportCallIssue] -- an unknown option
+    SagaService(stack, "Trips", sagas=[Trip], shards="8")  # pyright: ignore[reportArgumentType] -- a number is wanted
+    SagaService(stack, "Trips")  # pyright: ignore[reportCallIssue] -- a service of no saga

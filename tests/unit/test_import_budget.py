@@ -23,6 +23,10 @@ def test_importing_the_authoring_api_loads_nothing_heavy() -> None:
     assert loaded_by("import sagas; from sagas import Saga, step; from sagas.testing import FakeContext") == set()
 
 
+def test_importing_the_client_loads_boto_and_nothing_of_the_engine_at_work() -> None:
+    assert loaded_by("import sagas.client") == {"boto3", "botocore"}
+
+
 def test_the_public_names_are_these() -> None:
     assert sagas.__all__ == [
         "AutoDisable",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sagas.cdk.node import use_bundled_node
+from sagas.node import use_bundled_node
 
 use_bundled_node()
 

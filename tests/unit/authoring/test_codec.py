@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import enum
 import re
+from collections import OrderedDict
 from dataclasses import InitVar, dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
+from enum import IntEnum
 from typing import Annotated, Any, ForwardRef, Literal, NamedTuple, NewType, TypedDict
 from uuid import UUID
 
@@ -240,6 +242,42 @@ def test_canonical_json_does_not_depend_on_order_or_spelling() -> None:
     assert content_hash({"a": 1, "b": 2}) == content_hash({"b": 2, "a": 1.0})
     assert content_hash({"a": 1}) != content_hash({"a": True})
     assert len(content_hash(None)) == 64
+
+
+HASHES: list[tuple[Any, str]] = [
+    (None, "74234e98afe7498fb5daf1f36ac2d78acc339464f950703b8c019892f982b90b"),
+    ({"item": "train", "count": 2}, "eeebf397a2faf1830e652de2b1fedb5ed0a8a97b1ba0f76c4fa61761163946e1"),
+    (
+        {"b": [True, None, 'é\u2028"\\\n\x01\x7f'], "a": {"é": 1, "z": 0, "Z": -0.0}},
+        "3551d42c82beffe4dccb1b9ec5db70600e13b95d2f10c556f2b800e286e90f6d",
+    ),
+    (
+        [1.0, -3.0, 1.5, 1e22, 1e16, 9007199254740991.0, 9007199254740992.0, 5e-324, 0.1],
+        "a21f033a9b59fbd36f738f034c2944ab46a68d8cb52148fb440f14814ce5e525",
+    ),
+    ([2**63, -(2**100)], "9adb7781c97d095db8a9dcb5b796a2ed4c0a130a2828b7759ab217ff02b83a99"),
+    ({"a": [{"b": [[]]}, {}], "": ""}, "334dd45bde2c9c4b0f4b2a08680c9f0617ae02f21406771aed6667f0ab2cf9ea"),
+    ("\U0001f600", "7a0c50b92434b015545fe93ab723db2d4b2cdd14a441405624a9ce8be29f1d5a"),
+]
+
+
+@pytest.mark.parametrize(("data", "known"), HASHES, ids=_label)
+def test_a_hash_stays_what_it_was(data: Any, known: str) -> None:
+    """Version 0.1.0 stored these: an idempotency key must find the same request in them."""
+    assert content_hash(data) == known
+
+
+def test_what_is_hashed_may_be_a_dict_of_another_class() -> None:
+    assert canonical(OrderedDict[str, Any](b=1.0, a=OrderedDict[str, Any]())) == b'{"a":{},"b":1}'
+
+
+@pytest.mark.parametrize(
+    "value", [(), {1: 2}, float("inf"), 2**4096, "\ud800", {"a": ["\udfff"]}, IntEnum("N", "one").one]
+)
+def test_what_is_not_json_has_no_hash(value: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        content_hash(value)
+    assert caught.value.problems
 
 
 def test_sets_are_written_in_a_stable_order() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from sagas import InvalidRequest
 from sagas.authoring.codec import canonical, content_hash, decode, encode, json_schema
+from sagas.authoring.shapes.containers import with_whole_numbers
 
 T = TypeVar("T")
 Text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -182,3 +183,10 @@ def test_canonical_json_reads_the_same(data: Any) -> None:
     written = canonical(data)
     assert json.loads(written) == data
     assert content_hash(json.loads(written)) == content_hash(data)
+
+
+@settings(max_examples=100, deadline=None)
+@given(Json)
+def test_canonical_json_is_what_the_walk_that_knows_places_makes(data: Any) -> None:
+    plain = with_whole_numbers(encode(data, Any))
+    assert canonical(data) == json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

@@ -113,7 +113,7 @@ class TestTask:
 
     def test_that_is_refused_is_an_error(self, stubbed: Any) -> None:
         stubbed.add_client_error("start_message_move_task", "AccessDenied", "not you")
-        with pytest.raises(SagaError, match="SQS: AccessDenied: not you"):
+        with pytest.raises(SagaError, match="SQS StartMessageMoveTask: AccessDenied: not you"):
             DeadLetterQueue(stubbed.client, "https://dead", {}).redrive()
 
     def test_that_is_throttled_may_be_tried_later(self, stubbed: Any) -> None:

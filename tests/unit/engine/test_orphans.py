@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import get_type_hints
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from sagas.authoring.context import object_key
 from sagas.core.states import SagaStatus
+from sagas.engine.answers import SweepView
 from sagas.engine.orphans import Kind, SweepReport, inspect, kind_of, saga_id_of, too_many
 from sagas.errors import InvalidRequest
 from sagas.store.checkpoints import SagaSummary
@@ -146,3 +148,7 @@ def test_a_report_shows_at_most_a_hundred_keys() -> None:
     assert sum(map(len, report.sample.values())) == 100
     assert (report.orphans, report.unknown, report.foreign, report.errors) == (1_000,) * 4
     assert report.sample["errors"][0] == "0: AccessDenied"
+
+
+def test_a_report_is_answered_as_the_client_types_it() -> None:
+    assert get_type_hints(SweepView) == get_type_hints(SweepReport)

@@ -1,11 +1,11 @@
-"""Lanes: a queue with the function behind it, and the steps that go through them. One a step, or one a saga."""
+"""Step groups: a queue with the function behind it, and the steps that go through them. One a step, or one a saga."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from sagas.authoring.definition import SagaDefinition, StepDefinition
+from sagas.authoring.definition import SagaDefinition, StepDefinition, UndoDefinition
 from sagas.cdk.options import FunctionOptions
 from sagas.errors import DefinitionError
 
@@ -17,7 +17,7 @@ _SPARE_RECEIVES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class StepGroup:
     """Some steps of a saga with one queue and one function.
 
     Args:
@@ -66,12 +66,17 @@ class Lane:
     @property
     def max_receives(self) -> int:
         """How often a message may be received before SQS gives it up. The net under the engine's count of attempts."""
-        return min(max(_executions(step) for step in self.steps) + _SPARE_RECEIVES, 1000)
+        return min(max(work.retry.executions for work in self._works) + _SPARE_RECEIVES, 1000)
 
     @property
     def longest(self) -> float:
         """Seconds a message may be on its way by its step's own policy: all attempts, and the waiting between them."""
-        return max(_all_attempts(step) for step in self.steps)
+        return max(work.timeout * work.retry.executions + work.retry.longest_wait for work in self._works)
+
+    @property
+    def _works(self) -> list[StepDefinition | UndoDefinition]:
+        """All steps, and the undos of those that have one."""
+        return [*self.steps, *(step.undo for step in self.steps if step.undo)]
 
     @property
     def _slowest(self) -> StepDefinition:
@@ -83,12 +88,3 @@ class Lane:
 
 def _longest(step: StepDefinition) -> float:
     return max(step.timeout, step.undo.timeout if step.undo else 0.0)
-
-
-def _executions(step: StepDefinition) -> int:
-    return max(step.retry.executions, step.undo.retry.executions if step.undo else 0)
-
-
-def _all_attempts(step: StepDefinition) -> float:
-    works = [(step.timeout, step.retry), *([(step.undo.timeout, step.undo.retry)] if step.undo else [])]
-    return max(timeout * retry.executions + retry.longest_wait for timeout, retry in works)

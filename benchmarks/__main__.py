@@ -1,0 +1,52 @@
+"""``python -m benchmarks``: measures this library beside other designs, and prints one table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.durable import INSTALLED
+from benchmarks.emulator import Emulator
+from benchmarks.experiment import Experiment, Plan
+from benchmarks.report import document, figures_of, text
+from benchmarks.stage import Stage
+from benchmarks.variants import DURABLE, VARIANTS
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--sagas", type=int, default=40, help="of each variant, one at a time and in each round")
+    parser.add_argument("--rounds", type=int, default=3, help="of ten at a time")
+    parser.add_argument("--processes", type=int, default=8, help="fresh ones of each variant, for cold starts")
+    parser.add_argument("--only", nargs="+", choices=[variant.name for variant in VARIANTS], help="these variants")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    options = parser.parse_args()
+    chosen = [variant for variant in VARIANTS if not options.only or variant.name in options.only]
+    plan = Plan(
+        [variant for variant in chosen if variant is not DURABLE or INSTALLED],
+        options.sagas,
+        options.rounds,
+        options.processes,
+    )
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
+        directory = Path(name)
+        with Emulator(directory) as emulator:
+            experiment = Experiment(
+                plan, Stage(directory, emulator.endpoint_url, durable=DURABLE in plan.variants), directory
+            )
+            experiment.run()
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+    results = experiment.results
+    figures = {variant.name: figures_of(variant, results[variant.name], experiment.bare) for variant in plan.variants}
+    print(text(figures))
+    if options.json:
+        options.json.write_text(json.dumps(document(plan, results, figures, experiment.bare), indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""One run: all variants deployed to one emulator, and measured in turns."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.cold_start import COLD, ColdStart, Queue, cold_start
+from benchmarks.marks import Eye
+from benchmarks.notes import Noted, noted
+from benchmarks.prices import Counts
+from benchmarks.runner import Ran, Runner
+from benchmarks.stage import Stage
+from benchmarks.variables import STEP
+from benchmarks.variants import BARE, DURABLE, ORDER, OURS, REFUSED, STEPS, Variant
+
+AT_A_TIME = 10
+_TOGETHER = 4
+_WARM_UP = 3
+"""Sagas of each variant before those that are measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured.
+
+    Args:
+        variants: which.
+        sagas: of each, one at a time; and in each round, ten at a time.
+        rounds: of ten at a time.
+        processes: fresh ones of each, for cold starts.
+    """
+
+    variants: Sequence[Variant]
+    sagas: int
+    rounds: int
+    processes: int
+
+
+@dataclass(slots=True)
+class Measured:
+    """What was measured of a variant. Times are in seconds.
+
+    Args:
+        noted: the requests of a saga that completes.
+        undone: what one takes that is undone.
+        cpu: processor time of its steps' functions, saga by saga.
+        start_cpu: that of the function behind POST.
+        latency: saga by saga.
+        rates: sagas a second, ten at a time, round by round.
+        cold: process by process.
+    """
+
+    noted: Noted
+    undone: Counts | None = None
+    cpu: list[float] = field(default_factory=list[float])
+    start_cpu: list[float] = field(default_factory=list[float])
+    latency: list[float] = field(default_factory=list[float])
+    rates: list[float] = field(default_factory=list[float])
+    cold: list[ColdStart] = field(default_factory=list[ColdStart])
+
+
+class Experiment:
+    """A run.
+
+    Args:
+        plan: how much is measured.
+        stage: on which.
+        directory: where functions leave their marks and notes.
+    """
+
+    def __init__(self, plan: Plan, stage: Stage, directory: Path) -> None:
+        self._plan = plan
+        self._stage = stage
+        self._directory = directory
+        self._runner = Runner(stage, Eye(directory))
+        self._over: list[tuple[Variant, Ran]] = []
+        self.results: dict[str, Measured] = {}
+        self.bare: list[float] = []
+        """Processor time of bare botocore for the requests of ours, saga by saga."""
+
+    def run(self) -> None:
+        """Measure everything; fail if any saga did not end as it should."""
+        for variant in self._plan.variants:
+            _say(f"{variant.title}: requests")
+            self.results[variant.name] = self._counted(variant)
+        self._stage.end_recording()
+        self._one_at_a_time()
+        self._ten_at_a_time()
+        self._cold_starts()
+        for variant, ran in self._over:
+            self._stage.require(variant.name, ran.saga_id, "COMPLETED")
+
+    def _counted(self, variant: Variant) -> Measured:
+        """Count the requests of a few sagas. Others came before them, so that what is asked only once is not among
+        them, and they start together, so that what is kept for a few seconds is kept."""
+        self._sagas(variant, _TOGETHER, _TOGETHER)
+        happy = self._sagas(variant, _TOGETHER, _TOGETHER)
+        measured = Measured(noted(self._directory, variant.name, [ran.saga_id for ran in happy]))
+        if variant.undoing is not None:
+            undone = self._runner.run(variant.name, REFUSED, variant.undoing, many=_TOGETHER, at_a_time=_TOGETHER)
+            for ran in undone:
+                self._stage.require(variant.name, ran.saga_id, "COMPENSATED")
+            measured.undone = noted(self._directory, variant.name, [ran.saga_id for ran in undone]).counts
+        return measured
+
+    def _one_at_a_time(self) -> None:
+        """The variants in turn, saga by saga; after ours, bare botocore with the requests of one of ours."""
+        functions = {one.environment[STEP]: one.name for one in self._stage.functions() if one.role == BARE}
+        sink: str = self._stage.sqs.create_queue(QueueName="sink")["QueueUrl"]
+        replays = [functions[step] for step in STEPS]
+        for number in range(_WARM_UP + self._plan.sagas):
+            _say(f"one at a time: {number + 1} of {_WARM_UP + self._plan.sagas}")
+            for variant in self._plan.variants:
+                results = self.results[variant.name]
+                [ran] = self._sagas(variant)
+                results.cpu.append(ran.cpu)
+                results.latency.append(ran.latency)
+                results.start_cpu.append(self._runner.others(variant.name, "start")[-1])
+            if OURS.name in self.results:
+                self.bare.append(self._runner.bare(self.results[OURS.name].noted.steps, replays, sink))
+        for results in self.results.values():
+            for series in (results.cpu, results.latency, results.start_cpu):
+                del series[:_WARM_UP]
+        del self.bare[:_WARM_UP]
+
+    def _ten_at_a_time(self) -> None:
+        """The variants in turn, round by round. The first round starts processes, and does not count."""
+        for number in range(1 + self._plan.rounds):
+            many = self._plan.sagas if number else 2 * AT_A_TIME
+            for variant in self._plan.variants:
+                _say(f"{AT_A_TIME} at a time: {variant.title}, round {number} of {self._plan.rounds}")
+                sagas = self._sagas(variant, many, AT_A_TIME)
+                took = max(ran.ended for ran in sagas) - min(ran.begun for ran in sagas)
+                if number:
+                    self.results[variant.name].rates.append(len(sagas) / took)
+
+    def _cold_starts(self) -> None:
+        """The variants in turn, process by process. The first compiles what it imports, and does not count."""
+        variants = [variant for variant in self._plan.variants if variant is not DURABLE]
+        functions = {one.variant: one for one in self._stage.functions() if COLD in one.name}
+        queues = {variant.name: Queue(self._stage, functions[variant.name]) for variant in variants}
+        for number in range(1 + self._plan.processes):
+            _say(f"fresh processes: {number} of {self._plan.processes}")
+            for variant in variants:
+                for _ in range(2):
+                    self._stage.start(variant.name, ORDER)
+                events = [queues[variant.name].event() for _ in range(2)]
+                taken = cold_start(self._stage, functions[variant.name], events)
+                if number:
+                    self.results[variant.name].cold.append(taken)
+
+    def _sagas(self, variant: Variant, many: int = 1, at_a_time: int = 1) -> list[Ran]:
+        ran = self._runner.run(variant.name, ORDER, variant.invocations, many=many, at_a_time=at_a_time)
+        self._over += [(variant, one) for one in ran]
+        return ran
+
+
+def _say(what: str) -> None:
+    """Tell how far the run is, on one line of a terminal."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{what}")
+        sys.stderr.flush()

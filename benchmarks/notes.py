@@ -1,0 +1,74 @@
+"""What functions note of their requests while they are told to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from operator import itemgetter
+from pathlib import Path
+
+from benchmarks.prices import Counts
+from benchmarks.recorder import Recorder, Request, counts_of
+
+_NAME = "requests.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The requests of one saga.
+
+    Args:
+        start: of the function behind POST.
+        steps: of each invocation of a step or undo.
+    """
+
+    start: list[Request]
+    steps: list[list[Request]]
+
+    @property
+    def counts(self) -> Counts:
+        """All of them, added up."""
+        return counts_of(chain(self.start, *self.steps), len(self.steps))
+
+
+class Notes:
+    """Notes the requests of this process from now on.
+
+    Args:
+        directory: of the file.
+        variant: whose function this is.
+        role: what it is for.
+    """
+
+    def __init__(self, directory: Path, variant: str, role: str) -> None:
+        self._file = directory / _NAME
+        self._about = {"variant": variant, "role": role}
+        self._recorder = Recorder()
+        self._recorder.install()
+
+    def add(self, saga_ids: Sequence[str], begun: float) -> None:
+        """Note the requests of an invocation that ends, and began at so many monotonic seconds."""
+        requests = [asdict(request) for request in self._recorder.taken()]
+        with self._file.open("a") as file:
+            file.write(json.dumps({**self._about, "saga_ids": saga_ids, "begun": begun, "requests": requests}) + "\n")
+
+
+def noted(directory: Path, variant: str, saga_ids: Iterable[str]) -> Noted:
+    """Return what was noted of the cheapest of some sagas, all of which have ended.
+
+    Sagas of one kind differ by chance, in what a clock decides: whether a saga lasts into the next of the slots that
+    its due time is rounded to, and whether its start also asks if its type is disabled.
+    """
+    starts: list[list[Request]] = []
+    steps: dict[str, list[list[Request]]] = {saga_id: [] for saga_id in saga_ids}
+    notes = map(json.loads, (directory / _NAME).read_text().splitlines())
+    for note in sorted(notes, key=itemgetter("begun")):
+        requests = [Request(**one) for one in note["requests"]]
+        if note["variant"] == variant and note["role"] == "start":
+            starts.append(requests)
+        for saga_id in steps.keys() & note["saga_ids"] if note["role"] == "step" else ():
+            steps[saga_id].append(requests)
+    start = min(starts, key=len)
+    return min((Noted(start, found) for found in steps.values()), key=lambda one: one.counts.usd)

@@ -1,0 +1,1 @@
+"""The saga as this library has it."""

@@ -1,0 +1,155 @@
+"""AWS: one session for all clients of an execution environment, their timeouts, and its errors as this library's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import lru_cache
+from threading import Lock
+from typing import Any, cast
+
+import boto3
+from botocore import exceptions as botocore
+from botocore import session as sessions
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sagas.errors import SagaError, Unavailable
+
+
+def _config(connect: float, read: float, attempts: int, **more: Any) -> Config:
+    """Timeouts in seconds: botocore's own are 60 each, longer than most steps may take."""
+    retries: Any = {"total_max_attempts": attempts, "mode": "standard"}
+    return Config(connect_timeout=connect, read_timeout=read, retries=retries, **more)
+
+
+HOT = _config(2, 5, 4, parameter_validation=False, user_agent="lambda-sagas")
+"""What a step waits for: DynamoDB and SQS. No request is checked against botocore's model, which takes longer than to
+send it, and no user agent is put together anew for each. A conditional write that is repeated may meet its own first
+success; the store recognises it."""
+PAYLOADS = _config(2, 10, 4)
+"""S3, for what is too large for DynamoDB."""
+STEPS = _config(5, 30, 4)
+"""What steps ask for by ``ctx.client``, and S3 in a sweep."""
+CALLER = _config(5, 15, 3)
+"""What a person waits for, at a shell."""
+INVOCATION = _config(5, 310, 1, tcp_keepalive=True)
+"""Lambda, called once and waited for a little longer than the supervisor may take."""
+EMULATOR = _config(2, 30, 2, s3={"addressing_style": "path"})
+"""Whatever an emulator has."""
+
+_SURROUNDINGS = (
+    "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL",
+)  # fmt: skip
+"""The variables that a session or a client reads once. A process in which they change gets others."""
+
+_NOT_NOW = (
+    "KmsThrottled", "ProvisionedThroughputExceededException", "RequestLimitExceeded", "RequestThrottled",
+    "RequestThrottledException", "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException",
+    "TooManyRequestsException", "TransactionConflictException", "TransactionInProgressException",
+)  # fmt: skip
+"""Nothing happened, and later it may."""
+_NOT_KNOWN = (
+    "InternalError", "InternalFailure", "InternalServerError", "ServiceException", "500", "502", "503", "504",
+)  # fmt: skip
+"""AWS itself cannot tell what happened."""
+_UNREACHED = (
+    botocore.ConnectionError,
+    botocore.HTTPClientError,
+    botocore.IncompleteReadError,
+    botocore.MetadataRetrievalError,
+)
+
+_one_at_a_time = Lock()
+
+
+def open_session(region: str | None, profile: str | None) -> boto3.Session:
+    """Return a session of the named profile and region; ``None`` takes the environment's.
+
+    Raises:
+        SagaError: there is no such profile.
+    """
+    with translated("AWS", quoted=True):
+        return boto3.Session(region_name=region, profile_name=profile)
+
+
+def connect(
+    service: str,
+    config: Config,
+    *,
+    region: str | None = None,
+    endpoint_url: str | None = None,
+    session: boto3.Session | None = None,
+) -> Any:
+    """Return a boto3 client.
+
+    Args:
+        service: its name.
+        config: one of this module's.
+        region: ``None`` takes the environment's.
+        endpoint_url: ``None`` takes the environment's.
+        session: whose credentials are used; by default the one session of this execution environment, whose clients
+            are made once: a session reads botocore's models, which takes longer than the requests of a whole saga.
+
+    Raises:
+        SagaError: the region is not known.
+    """
+    with translated(service, quoted=True):
+        if session is not None:
+            return cast("Any", session).client(service, region_name=region, endpoint_url=endpoint_url, config=config)
+        surroundings = tuple(map(os.environ.get, _SURROUNDINGS))
+        with _one_at_a_time:  # botocore cannot make two clients of one session at once
+            return _client(service, config, region, endpoint_url, surroundings)
+
+
+@lru_cache(maxsize=64)
+def _client(
+    service: str, config: Config, region: str | None, endpoint_url: str | None, surroundings: tuple[str | None, ...]
+) -> Any:
+    session = _session(surroundings)
+    return session.client(service, region_name=region, endpoint_url=endpoint_url, config=config)
+
+
+@lru_cache(maxsize=8)
+def _session(surroundings: tuple[str | None, ...]) -> Any:
+    return cast("Any", boto3).Session(botocore_session=cast("Any", sessions).get_session())
+
+
+def code_of(error: ClientError) -> str:
+    """Return AWS's code of an error."""
+    return _told(error).get("Code", "")
+
+
+def _told(error: ClientError) -> dict[str, str]:
+    answer: dict[str, dict[str, str]] = getattr(error, "response", {})
+    return answer.get("Error", {})
+
+
+@contextmanager
+def translated(service: str, lost: type[Unavailable] = Unavailable, *, quoted: bool = False) -> Generator[None]:
+    """Raise this library's errors for those of boto3.
+
+    Args:
+        service: how to call it.
+        lost: what to raise when no answer came, or none that tells what happened.
+        quoted: whether to give the text of AWS, or of botocore, which may quote anything: to a person at a shell it
+            says what to do, in a log or a journal it has no place.
+
+    Raises:
+        Unavailable: it is out of reach or refuses all for now: try again later.
+        SagaError: anything else, by operation and code.
+    """
+    try:
+        yield
+    except ClientError as error:
+        code, operation = code_of(error), cast("Any", error).operation_name
+        message = _told(error).get("Message") if quoted else None
+        text = f"{service} {operation}: {code}" + (f": {message}" if message else "")
+        if code in _NOT_NOW:
+            raise Unavailable(text) from error
+        raise (lost if code in _NOT_KNOWN else SagaError)(text) from error
+    except _UNREACHED as error:
+        raise lost(f"{service} is out of reach: {type(error).__name__}") from error
+    except BotoCoreError as error:
+        raise SagaError(f"{service}: {error if quoted else type(error).__name__}") from error

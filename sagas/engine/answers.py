@@ -1,0 +1,227 @@
+"""What the API and the supervisor answer, as types: what makes the answers, the client and the API's description of
+itself all take them from here.
+
+Times are ISO 8601 in UTC; ``None`` means it has not happened. Nothing here loads more than a client needs.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from sagas.authoring.policies import Exhausted
+from sagas.core.states import SagaStatus, StepStatus
+
+_Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+_Id = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
+_SagaStatus = Annotated[str, Meta(extra_json_schema={"enum": list(SagaStatus)})]
+_StepStatus = Annotated[str, Meta(extra_json_schema={"enum": list(StepStatus)})]
+_Policy = Annotated[str, Meta(extra_json_schema={"enum": list(Exhausted)})]
+_Count = Annotated[int, Meta(ge=0)]
+_Ordinal = Annotated[int, Meta(ge=1)]
+
+
+class ErrorView(TypedDict):
+    """An error by its kind and its text."""
+
+    type: str
+    message: str
+
+
+class SagaErrorView(ErrorView):
+    """The error that ended the forward way, and the step it is of."""
+
+    step: str | None
+
+
+class StepView(TypedDict):
+    """One step of a saga. ``next_attempt_at`` is known while it waits between two attempts."""
+
+    name: str
+    status: _StepStatus
+    attempts: _Count
+    undo_attempts: _Count
+    started_at: _Time | None
+    ended_at: _Time | None
+    result: Any
+    error: ErrorView | None
+    next_attempt_at: _Time | None
+
+
+class ProgressView(TypedDict):
+    """How far the current step says it is: ``fraction`` from 0 to 1, and when it said so."""
+
+    step: str
+    fraction: Annotated[float, Meta(ge=0, le=1)]
+    message: str
+    at: _Time
+
+
+class ResolutionView(TypedDict):
+    """How a saga was settled by hand: by whom, why, what was done, and the steps whose undo was done by hand."""
+
+    by: str
+    at: _Time
+    note: str
+    action: str
+    steps: list[str]
+
+
+class LinksView(TypedDict):
+    """Paths on the API's host, the stage included."""
+
+    self: str
+
+
+class Summary(TypedDict):
+    """What lists show of a saga. ``why`` is there while the saga needs a person."""
+
+    saga_id: _Id
+    name: str
+    version: str
+    status: _SagaStatus
+    in_doubt: list[str]
+    recovery_attempts: _Count
+    cancel_requested_at: _Time | None
+    created_at: _Time
+    updated_at: _Time
+    links: LinksView
+    why: NotRequired[str]
+
+
+class SagaView(Summary):
+    """A saga with its request and its steps in order. ``error`` is the one that ended the forward way."""
+
+    request: Any
+    steps: Annotated[list[StepView], Meta(min_length=1)]
+    error: SagaErrorView | None
+    progress: ProgressView | None
+    resolution: ResolutionView | None
+    correlation_id: str
+
+
+class Page(TypedDict):
+    """Part of a list; ``cursor`` asks for the next part, ``None`` ends it."""
+
+    sagas: list[Summary]
+    cursor: str | None
+
+
+class AuditEntry(TypedDict):
+    """One committed change of a saga. ``seq`` counts from 1 without gaps; ``status`` is the saga's after it."""
+
+    saga_id: _Id
+    seq: _Ordinal
+    at: _Time
+    saga: str
+    action: str
+    step: str | None
+    attempt: _Ordinal | None
+    status: _SagaStatus
+    actor: str
+    correlation_id: str
+    trace_id: str | None
+    details: dict[str, Any]
+
+
+class AuditPage(TypedDict):
+    """Part of an audit trail; ``cursor`` asks for the next part, ``None`` ends it."""
+
+    entries: list[AuditEntry]
+    cursor: str | None
+
+
+class DefinitionStepView(TypedDict):
+    """A step of a saga type: ``timeout`` in seconds; new sagas do not take one that is ``retired``."""
+
+    name: str
+    undo: str | None
+    max_retries: _Count
+    on_exhausted: _Policy
+    timeout: Annotated[float, Meta(gt=0)]
+    retired: bool
+
+
+class DefinitionView(TypedDict):
+    """A saga type: its steps, the JSON Schema of its request, and whether sagas of it may be started.
+
+    ``failures`` counts its failed sagas in a row, where that is counted; ``disabled_until`` is there while too many of
+    them have it disabled.
+    """
+
+    name: str
+    version: str
+    description: str
+    active: bool
+    reason: str | None
+    changed_by: str | None
+    changed_at: _Time | None
+    failures: _Count
+    disabled_until: _Time | None
+    request: dict[str, Any]
+    steps: list[DefinitionStepView]
+
+
+class DefinitionList(TypedDict):
+    """All saga types that are deployed."""
+
+    definitions: list[DefinitionView]
+
+
+class ProblemView(TypedDict):
+    """One thing wrong with an input: where (``$.keys[0]``), and what."""
+
+    path: str
+    message: str
+
+
+class RefusalView(TypedDict):
+    """Why a call was refused; ``details`` lists the problems of an input that does not fit."""
+
+    code: str
+    message: str
+    details: list[ProblemView] | None
+
+
+class ErrorAnswer(TypedDict):
+    """The answer to a call that was refused or failed."""
+
+    error: RefusalView
+
+
+class RecoveryView(TypedDict):
+    """What one look at stalled sagas did.
+
+    ``untouched`` were alive after all, ``failed`` could not be recovered (the log says why), for ``left`` there was no
+    time. ``saga_ids`` names the recovered ones, 100 at most.
+    """
+
+    recovered: int
+    untouched: int
+    failed: int
+    left: int
+    saga_ids: list[str]
+
+
+class SweepView(TypedDict):
+    """What a sweep of one saga type saw and did; its fields are those of ``sagas.engine.orphans.SweepReport``."""
+
+    saga: str
+    prefix: str
+    dry_run: bool
+    action: str
+    bucket: str
+    listed: int
+    orphans: int
+    deleted: int
+    archived: int
+    handled: int
+    unknown: int
+    foreign: int
+    errors: int
+    sample: dict[str, list[str]]
+    finished: bool
+    start_after: str
+    stopped: str
+    error: str

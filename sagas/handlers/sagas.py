@@ -1,0 +1,121 @@
+"""The API's routes about sagas: starting and reading them, and what operators do to them."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
+
+from sagas.core.states import SagaState, SagaStatus
+from sagas.engine.answers import AuditPage, Summary
+from sagas.engine.engine import Engine
+from sagas.engine.views import saga_view
+from sagas.errors import InvalidRequest, Problem
+from sagas.handlers.answers import answer
+from sagas.handlers.bodies import Note, Resolution, read_body
+from sagas.handlers.inputs import Request, checked_id
+from sagas.store.listing import IndexPosition
+
+_SEQ = re.compile(r"[0-9]{1,9}")
+
+SagaT = TypeVar("SagaT", bound=Summary)
+
+
+def _request(app: APIGatewayRestResolver) -> Request:
+    return Request(app.current_event.raw_event)
+
+
+def _linked(request: Request, saga: SagaT) -> SagaT:
+    """Make the links of a saga lead through the stage the request came by."""
+    saga["links"]["self"] = request.base + saga["links"]["self"]
+    return saga
+
+
+def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
+    """Add the routes that start, show and list sagas to ``app``."""
+    reader, registry = engine.reader, engine.registry
+
+    @app.post("/sagas/<name>")
+    def start(name: str) -> Response[str]:
+        request = _request(app)
+        registry.get(name)  # before the body is looked at: an unknown type is 404, whatever comes with it
+        key, actor = request.header("Idempotency-Key"), request.actor
+        started = engine.starter.start(name, request.body(), key=key, actor=actor)
+        # As it was created, from what was just written; one that had been started before, as it is now.
+        state, entry = started.state, started.entry
+        saga = saga_view(state, [entry]) if started.created else reader.show(name, state.saga_id)
+        headers = {"Location": _linked(request, saga)["links"]["self"]}
+        return answer(202 if started.created else 200, saga, headers)
+
+    @app.get("/sagas/<name>/<saga_id>/audit")
+    def audit(name: str, saga_id: str) -> Response[str]:
+        request = _request(app)
+        request.only("limit", "cursor")
+        cursor, after = request.text("cursor"), 0
+        if cursor is not None:
+            position = IndexPosition.parse(cursor)
+            if position.sort != "seq" or not _SEQ.fullmatch(position.saga_id):
+                raise InvalidRequest("the cursor is not valid", [Problem("query.cursor", "is from another list")])
+            after = int(position.saga_id)
+        entries, more = reader.audit(name, checked_id(saga_id), request.limit(), after)
+        page: AuditPage = {
+            "entries": entries,
+            "cursor": None if more is None else IndexPosition("seq", str(more)).cursor,
+        }
+        return answer(200, page)
+
+    @app.get("/sagas/<name>/<saga_id>")
+    def show(name: str, saga_id: str) -> Response[str]:
+        return answer(200, _linked(_request(app), reader.show(name, checked_id(saga_id))))
+
+    @app.get("/sagas")
+    def list_sagas() -> Response[str]:
+        request = _request(app)
+        request.only("name", "status", "limit", "cursor")
+        name = request.text("name")
+        names = [saga.definition.name for saga in registry] if name is None else [registry.get(name).definition.name]
+        page = reader.list(names, request.status(), request.limit(), request.text("cursor"))
+        return answer(200, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
+
+    @app.get("/attention")
+    def attention() -> Response[str]:
+        request = _request(app)
+        request.only("name", "limit", "cursor")
+        if (name := request.text("name")) is not None:
+            registry.get(name)
+        page = reader.attention(name, request.limit(), request.text("cursor"))
+        return answer(200, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
+
+    _ = start, audit, show, list_sagas, attention
+
+
+def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
+    """Add the routes that cancel, retry, compensate and resolve sagas to ``app``."""
+    reader, operations = engine.reader, engine.operations
+
+    def shown(state: SagaState, status: int) -> Response[str]:
+        return answer(status, _linked(_request(app), reader.show(state.saga, state.saga_id)))
+
+    @app.delete("/sagas/<name>/<saga_id>")
+    def cancel(name: str, saga_id: str) -> Response[str]:
+        state = operations.cancel(name, checked_id(saga_id), _request(app).actor)
+        return shown(state, 200 if state.status is SagaStatus.CANCELLED else 202)
+
+    @app.post("/sagas/<name>/<saga_id>/retry")
+    def retry(name: str, saga_id: str) -> Response[str]:
+        note = read_body(_request(app), Note).note
+        return shown(operations.retry(name, checked_id(saga_id), note, _request(app).actor), 202)
+
+    @app.post("/sagas/<name>/<saga_id>/compensate")
+    def compensate(name: str, saga_id: str) -> Response[str]:
+        note = read_body(_request(app), Note).note
+        return shown(operations.compensate(name, checked_id(saga_id), note, _request(app).actor), 202)
+
+    @app.post("/sagas/<name>/<saga_id>/resolve")
+    def resolve(name: str, saga_id: str) -> Response[str]:
+        body, actor = read_body(_request(app), Resolution), _request(app).actor
+        steps = tuple(dict.fromkeys(body.steps))
+        return shown(operations.resolve(name, checked_id(saga_id), body.note, body.action, steps, actor), 200)
+
+    _ = cancel, retry, compensate, resolve

@@ -1,0 +1,83 @@
+"""The one connection to DynamoDB that all models share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from botocore.exceptions import ClientError
+from pynamodb.connection import Connection
+
+from sagas.aws import HOT, code_of, connect, translated
+from sagas.errors import Ambiguous, Unavailable
+from sagas.store.outcomes import Refused
+
+_PAGE = 100
+"""Items that one BatchGetItem asks for at most."""
+
+
+class SharedConnection(Connection):
+    """PynamoDB's connection, on the execution environment's one session. Whatever asks, errors are this library's."""
+
+    @property
+    def client(self) -> Any:
+        """The client of DynamoDB."""
+        if self._client is None:
+            self._client = connect("dynamodb", HOT, region=self.region, endpoint_url=self.host)
+        return self._client
+
+    def serve(self, model: Any) -> None:
+        """Have a model ask over this connection instead of one of its own."""
+        own = model._get_connection()
+        if own.table_name not in self._tables:
+            self.add_meta_table(own.get_meta_table())
+        own.connection = self
+
+    def dispatch(self, operation_name: str, operation_kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Make a request and return the answer.
+
+        Args:
+            operation_name: DynamoDB's, such as ``UpdateItem``.
+            operation_kwargs: its parameters; values are in DynamoDB's own JSON.
+
+        Raises:
+            Refused: a condition failed.
+            Ambiguous: no answer came, so a write may have happened.
+            Unavailable: try again later.
+            SagaError: anything else, by AWS's error code.
+        """
+        with translated("DynamoDB", lost=Ambiguous):
+            try:
+                return cast("Any", super()).dispatch(operation_name, operation_kwargs)
+            except ClientError as error:
+                code = code_of(error)
+                if code == "ConditionalCheckFailedException":
+                    raise Refused("the condition failed") from error
+                if code == "TransactionCanceledException":
+                    reasons = cast("Any", error).cancellation_reasons
+                    if any(reason is not None and reason.code == "ConditionalCheckFailed" for reason in reasons):
+                        raise Refused("the transaction's condition failed") from error
+                    raise Unavailable("DynamoDB TransactWriteItems: conflict") from error
+                raise
+
+    def get_many(
+        self, table: str, keys: Sequence[dict[str, Any]], *, consistent: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the items with these keys that exist, in any order, asking for up to 100 at a time.
+
+        What DynamoDB leaves unprocessed is asked for again.
+
+        Args:
+            table: its name.
+            keys: in DynamoDB's own JSON, none twice.
+            consistent: whether to read what was just written; at twice the price.
+
+        Raises:
+            Ambiguous, Unavailable, SagaError: as :meth:`dispatch`.
+        """
+        left = list(keys)
+        while left:
+            asked = {"Keys": left[:_PAGE]} | ({"ConsistentRead": True} if consistent else {})
+            answer = self.dispatch("BatchGetItem", {"RequestItems": {table: asked}})
+            yield from answer["Responses"].get(table, ())
+            left = answer.get("UnprocessedKeys", {}).get(table, {}).get("Keys", []) + left[_PAGE:]

@@ -1,0 +1,89 @@
+"""The hash of an entry, defined once.
+
+An entry's payload and its details have a hash each, salted with the entry's own random salt: the first 128 bits of
+SHA-256 over domain, salt and text, each told apart by its length, in base64url without padding. The domain keeps the
+one from passing for the other. What proves that nothing was changed covers these hashes, never the texts:
+
+- the rolling digest in the control item, over the results so far (:func:`chained`), which tells whether a payload that
+  came with a message is the one that was journaled;
+- the chain of a saga's audit trail, to come, over each entry's fields and both its hashes. A purge stores the hashes it
+  takes, and removes payload, details and salt: the chain stays verifiable, and without the salt a hash does not tell
+  what was there.
+
+An entry stores its salt, and the hash of its payload if it has one, since that may be kept elsewhere; the hash of its
+details can be taken whenever they are read.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from decimal import Context
+from typing import Any, cast
+
+_EXACT = Context(prec=400)
+"""Decimal digits, more than any double needs: nothing is rounded."""
+
+
+def payload_hash(salt: str, payload: str) -> str:
+    """Return the hash of an entry's payload: 22 characters.
+
+    Args:
+        salt: of the entry.
+        payload: JSON text, exactly as it was journaled.
+    """
+    return _hash("payload", salt, payload)
+
+
+def details_hash(salt: str, details: dict[str, Any]) -> str:
+    """Return the hash of an entry's details: 22 characters.
+
+    Args:
+        salt: of the entry.
+        details: JSON builtins, before they were journaled or since, which changes no hash; without ``payload_ref``,
+            which reading adds.
+    """
+    return _hash("details", salt, canonical(details))
+
+
+def chained(digest: str, seq: int, payload_hash: str) -> str:
+    """Return the digest of all results up to one: 22 characters.
+
+    Args:
+        digest: of the results before it; empty for none.
+        seq: the journal entry that holds the result.
+        payload_hash: of that entry.
+    """
+    return _hash("results", digest, str(seq), payload_hash)
+
+
+def canonical(value: Any) -> str:
+    """Return the one JSON text of what reads as the same JSON: no spaces, members by name, numbers in the shortest
+    decimal form, since DynamoDB keeps decimals and returns them in another form than they came in.
+
+    Args:
+        value: JSON builtins.
+    """
+    match value:
+        case None | bool():
+            return json.dumps(value)
+        case int() | float():
+            number = _EXACT.create_decimal(json.dumps(value)).normalize(_EXACT)
+            return str(number if number else 0)  # there is no negative zero in DynamoDB
+        case str():
+            # Half a character is journaled as an escape, see ``sagas.store.documents``.
+            return json.dumps(value.encode(errors="backslashreplace").decode(), ensure_ascii=False)
+        case dict():
+            members = cast("dict[str, Any]", value)
+            return "{" + ",".join(f"{canonical(name)}:{canonical(members[name])}" for name in sorted(members)) + "}"
+        case _:
+            return "[" + ",".join(map(canonical, value)) + "]"
+
+
+def _hash(domain: str, *parts: str) -> str:
+    found = hashlib.sha256()
+    for part in (f"lambda-sagas/{domain}", *parts):
+        text = part.encode()
+        found.update(len(text).to_bytes(8, "big") + text)
+    return base64.urlsafe_b64encode(found.digest()[:16]).decode().rstrip("=")

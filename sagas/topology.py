@@ -1,0 +1,102 @@
+"""The parts of a service in a deployed stack: how its template names them, and where they are.
+
+The constructs write a tag into the metadata of each resource that is such a part; the client and the local stack find
+the parts by it. Neither the CDK nor boto3 is needed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sagas.errors import SagaError
+
+_METADATA_KEY = "sagas"
+
+Part = Literal["sagas_table", "audit_table", "queue", "dead_letter_queue", "function", "supervisor", "api"]
+ByStep = dict[str, dict[str, str]]
+
+
+def tag(part: Part, **names: str) -> tuple[str, dict[str, str]]:
+    """Return the key and the value of the metadata that say which part of a service a resource is.
+
+    Args:
+        part: which.
+        names: ``saga`` and ``step`` it belongs to, several steps separated by commas; an API's ``path`` if it has one.
+    """
+    return _METADATA_KEY, {"part": part, **names}
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """An API of API Gateway.
+
+    Args:
+        id: of the REST API.
+        stage: its name.
+        path: what precedes the service's own paths, from a slash on; empty if nothing does.
+    """
+
+    id: str
+    stage: str
+    path: str
+
+
+@dataclass(slots=True)
+class Topology:
+    """Physical ids of the parts of a service; that of a queue is its URL.
+
+    Args:
+        tables: ``sagas`` and ``audit``.
+        queues: by saga and step.
+        dead_letter_queues: by saga.
+        functions: by saga and step.
+        supervisor: name of its function; empty if there is none.
+        api: ``None`` if there is none.
+    """
+
+    tables: dict[str, str] = field(default_factory=dict[str, str])
+    queues: ByStep = field(default_factory=dict[str, dict[str, str]])
+    dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
+    functions: ByStep = field(default_factory=dict[str, dict[str, str]])
+    supervisor: str = ""
+    api: Api | None = None
+
+    def add_stack(self, resources: Mapping[str, Any], physical_ids: Mapping[str, str]) -> None:
+        """Add the parts that one stack holds.
+
+        Args:
+            resources: of its template, by logical id.
+            physical_ids: by logical id; a resource without one is left out.
+
+        Raises:
+            SagaError: an API has no stage.
+        """
+        for logical_id, resource in resources.items():
+            names = resource.get("Metadata", {}).get(_METADATA_KEY, {})
+            physical_id = physical_ids.get(logical_id)
+            if physical_id is None:
+                continue
+            match names.get("part"):
+                case "sagas_table" | "audit_table" as part:
+                    self.tables[part.removesuffix("_table")] = physical_id
+                case "queue" | "function" as part:
+                    # Several steps may share a queue and a function.
+                    found = self.queues if part == "queue" else self.functions
+                    found.setdefault(names["saga"], {}).update(dict.fromkeys(names["step"].split(","), physical_id))
+                case "dead_letter_queue":
+                    self.dead_letter_queues[names["saga"]] = physical_id
+                case "supervisor":
+                    self.supervisor = physical_id
+                case "api":
+                    self.api = Api(physical_id, _stage_of(resources, logical_id), names.get("path", ""))
+                case _:
+                    pass
+
+
+def _stage_of(resources: Mapping[str, Any], api: str) -> str:
+    for resource in resources.values():
+        if resource["Type"] == "AWS::ApiGateway::Stage" and resource["Properties"]["RestApiId"] == {"Ref": api}:
+            return str(resource["Properties"]["StageName"])
+    raise SagaError("the API has no stage")

@@ -1,0 +1,73 @@
+"""What the benchmark's dollars are computed from, against what is metered when the same saga runs here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from benchmarks.ours.saga import Purchase
+from benchmarks.prices import Counts
+from benchmarks.recorder import Recorder, counts_of
+from benchmarks.variants import ORDER, OURS, REFUSED
+from sagas.engine.clock import SystemClock
+from tests.engine.conftest import World
+from tests.engine.metering import Meter, metered
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a saga took, by the benchmark's recorder, and another of the same request, by the tests' own meter."""
+
+    counts: Counts
+    meter: Meter
+
+
+@pytest.fixture
+def run(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any]], Run]:
+    """Run a saga twice. Neither looks while the other does: both ask DynamoDB what is in its tables."""
+
+    def now(self: SystemClock) -> float:
+        return 1_795_250_010.0
+
+    monkeypatch.setattr(SystemClock, "now", now)
+
+    def running(order: dict[str, Any]) -> Run:
+        w = world(Purchase)
+        w.start("purchase", ORDER)
+        w.run()
+        recorder, delivered = Recorder(), 0
+        recorder.install()
+        try:
+            w.start("purchase", order)
+            while handed := sum(w.deliver(saga, step) for saga, step in w.stack.steps()):
+                delivered += handed
+        finally:
+            recorder.remove()
+        # What plays Lambda's part is not the functions' own.
+        requests = [one for one in recorder.taken() if one.operation not in ("ReceiveMessage", "DeleteMessage")]
+        meter = metered(w, monkeypatch)
+        w.start("purchase", order)
+        w.run()
+        return Run(counts_of(requests, delivered), meter)
+
+    return running
+
+
+@pytest.mark.parametrize(("order", "works"), [(ORDER, OURS.invocations), (REFUSED, OURS.undoing)])
+def test_the_recorder_counts_what_is_metered(
+    run: Callable[[dict[str, Any]], Run], order: dict[str, Any], works: int
+) -> None:
+    seen = run(order)
+    assert seen.counts.write_units == seen.meter.units + seen.meter.index_units
+    assert seen.counts.read_units == seen.meter.read_units
+    assert seen.counts.messages == seen.meter.messages == seen.counts.invocations == works
+
+
+@pytest.mark.parametrize(("order", "usd"), [(ORDER, 21.27), (REFUSED, 33.91)])
+def test_a_million_sagas_cost_no_more_than_they_did(
+    run: Callable[[dict[str, Any]], Run], order: dict[str, Any], usd: float
+) -> None:
+    assert round(run(order).counts.usd, 2) <= usd

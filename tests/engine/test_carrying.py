@@ -1,0 +1,136 @@
+"""What messages bring, and what of it is believed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sagas.engine.carrying import brought, digest_of, onward
+from sagas.messaging.carried import CARRY_LIMIT, CarriedInput
+from sagas.messaging.message import parse_record
+from sagas.store.entries import Entry
+from sagas.store.entry_hash import payload_hash
+from tests.engine.conftest import World
+from tests.engine.test_requests import Wire, wire
+from tests.support.aws import Stack
+from tests.support.bench import Bench
+from tests.support.sagas import LOG, Trip
+
+__all__ = ["wire"]
+
+Make = Callable[..., Bench]
+REQUEST = {"item": "train"}
+
+
+def result(seq: int, payload: str, salt: str = "salt") -> CarriedInput:
+    return CarriedInput(seq, payload_hash(salt, payload), salt, payload)
+
+
+def committed(seq: int, payload: str | None, action: str = "StepCompleted") -> Entry:
+    return Entry("id", seq, 0.0, "trip", action, "RUNNING", 1, payload=payload, salt="salt")
+
+
+def test_what_adds_up_is_believed() -> None:
+    inputs = (result(1, '"a"'), result(2, '"b"'))
+    assert brought(inputs, digest_of(inputs)) == {1: '"a"', 2: '"b"'}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        (result(1, '"a"'), result(2, '"forged"')),
+        (result(1, '"a"'),),
+        (result(1, '"a"'), result(3, '"b"')),
+        (result(1, '"a"'), result(2, '"b"', "another salt")),
+        (),
+    ],
+)
+def test_what_does_not_add_up_is_not(forged: tuple[CarriedInput, ...]) -> None:
+    assert brought(forged, digest_of((result(1, '"a"'), result(2, '"b"')))) == {}
+
+
+def test_a_payload_under_anothers_hash_is_not_believed() -> None:
+    right = (result(1, '"a"'), result(2, '"b"'))
+    forged = (right[0], CarriedInput(2, right[1].hash, "salt", '"forged"'))
+    assert brought(forged, digest_of(right)) == {1: '"a"'}
+
+
+def test_without_a_digest_nothing_is_believed() -> None:
+    """A saga that version 0.1.0 started."""
+    assert brought((result(1, '"a"'),), "") == {}
+
+
+def test_the_next_message_brings_what_came_and_what_was_committed() -> None:
+    known = (result(1, '"a"'),)
+    after = (*known, result(2, '"b"'))
+    assert onward(known, committed(2, '"b"'), digest_of(after)) == after
+    assert onward(after, committed(3, None, "StepCompensated"), digest_of(after)) == after
+    assert onward((), committed(2, '"b"'), digest_of(after)) == (), "what a recovery sent brought nothing"
+
+
+def test_what_is_large_goes_by_its_hash() -> None:
+    large = result(2, json.dumps("x" * CARRY_LIMIT))
+    known = (result(1, '"a"'), large)
+    assert onward(known, None, digest_of(known)) == (known[0], CarriedInput(2, large.hash))
+
+
+# In a saga.
+
+
+def letter(stack: Stack, step: str) -> Any:
+    """The message of a step, which stays in its queue."""
+    [record] = stack.receive("trip", step)
+    receipt = {"QueueUrl": stack.queues["trip"][step], "ReceiptHandle": record["receiptHandle"]}
+    stack.sqs.change_message_visibility(**receipt, VisibilityTimeout=0)
+    return record
+
+
+def test_a_saga_reads_nothing(world: Callable[..., World], wire: Wire) -> None:
+    LOG.clear()
+    w = world(Trip)
+    wire.requests.clear()
+    saga_id = w.start("trip", REQUEST)
+    w.run()
+    reads = [name for name in wire.names() if name in ("BatchGetItem", "Query")]
+    assert reads == []
+    assert w.show("trip", saga_id)["status"] == "COMPLETED"
+
+
+def test_a_forged_input_is_read_from_the_journal(bench: Make) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    b.deliver("trip", "book")
+    [record] = b.stack.receive("trip", "pay")
+    body = json.loads(record["body"])
+    brought_seat = body["inputs"][1]
+    brought_seat[3] = '{"number":666}'
+    b.handle("trip", "pay", record | {"body": json.dumps(body)})
+    assert b.show(saga_id)["steps"][1]["status"] == "COMPLETED"
+    assert ("pay", 666) not in LOG
+    assert b.show(saga_id)["steps"][0]["result"] == {"number": 1}
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+
+
+def test_a_message_that_was_lost_is_sent_anew_without_inputs_and_the_step_reads(bench: Make) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    b.deliver("trip", "book")
+    b.lose_messages()
+    b.clock.advance(300)
+    assert b.recover() == [saga_id]
+    assert parse_record(letter(b.stack, "pay")).inputs == ()
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"
+
+
+def test_switched_off_no_payload_is_in_a_queue(bench: Make) -> None:
+    b = bench(Trip, carry=False)
+    saga_id = b.start("trip", REQUEST)
+    b.deliver("trip", "book")
+    assert parse_record(letter(b.stack, "pay")).inputs == ()
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"

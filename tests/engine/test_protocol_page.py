@@ -1,0 +1,70 @@
+"""What docs/protocol.md says each operation takes, against what it takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sagas.engine.clock import SystemClock
+from sagas.errors import Rejected
+from sagas.handlers import step as step_handler
+from tests.engine.conftest import World
+from tests.engine.metering import metered
+from tests.engine.test_requests import Wire, wire
+from tests.support.aws import LambdaContext
+from tests.support.sagas import FAIL, Trip
+
+__all__ = ["wire"]
+
+PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+ROWS = re.findall(r"^\| ([a-z][^|]+) \| ((?:[A-Z]\w+(?:, )?)+) \| (\d+) \|$", PAGE, re.MULTILINE)
+
+
+def test_what_it_says_is_what_it_takes(
+    world: Callable[..., World], wire: Wire, monkeypatch: pytest.MonkeyPatch, clean: None
+) -> None:
+    def now(self: SystemClock) -> float:
+        return 1_795_250_010.0
+
+    monkeypatch.setattr(SystemClock, "now", now)
+    w, taken = world(Trip), dict[str, tuple[str, str]]()
+    w.start("trip", {"item": "warm-up"})  # clients are made, and what is known of the type is read
+    w.run()
+    meter = metered(w, monkeypatch)
+
+    def start(what: str) -> None:
+        before = meter.units
+        wire.requests.clear()
+        w.start("trip", {"item": "train"})
+        note(what, before)
+
+    def handle(what: str, step: str) -> None:
+        records = w.stack.receive("trip", step)
+        assert len(records) == 1, what
+        before = meter.units
+        wire.requests.clear()
+        answer = step_handler.handler({"Records": records}, LambdaContext())
+        note(what, before)
+        w.stack.settle("trip", step, records, answer)
+
+    def note(what: str, before: int) -> None:
+        # The meter reads the control item after each write, without a consistent read.
+        names = [name for name, asked in wire.requests if name != "GetItem" or asked.get("ConsistentRead")]
+        found = (", ".join(names), str(meter.units - before))
+        assert taken.setdefault(what, found) == found, what
+
+    start("start")
+    handle("a step", "book")
+    handle("a step", "pay")
+    handle("the last step", "tell")
+    start("start")
+    handle("a step", "book")
+    handle("a step", "pay")
+    FAIL["tell"] = Rejected("no")
+    handle("a step that fails for good, something to undo", "tell")
+    handle("an undo", "pay")
+    handle("the last undo", "book")
+    assert {what: (names, units) for what, names, units in ROWS} == taken

@@ -1,0 +1,270 @@
+"""The requests of a step's hot path as PynamoDB's models put them together: what ours are held against."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pynamodb.expressions.update import Update
+
+from sagas.core.states import DeadLetter, Lease, Progress, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.times import epoch, iso
+from sagas.formats import FORMAT
+from sagas.store.entries import Entry
+from sagas.store.mapping import ATTENTION, due_at, shard_of
+from sagas.store.settings import StoreSettings
+from sagas.store.tables import DeadAttribute, StepAttribute, Tables
+
+_FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
+_READY = (StepStatus.PENDING.value, StepStatus.RETRYING.value)
+_TIMES = ("not_before", "lost_until", "cancel_requested_at", "attention")
+_PLAIN = (
+    "rejected",
+    "failed",
+    "cause",
+    "cancelling",
+    "cancel_requested_by",
+    "recovery_attempts",
+    "recovery_exhausted",
+    "error_seq",
+    "resolution_seq",
+    "digest",
+)
+
+# States and entries as items, and back.
+
+
+def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stale_after: float) -> dict[str, Any]:
+    """A state as DynamoDB has it, without what only the store adds: when it is due, and when it expires."""
+    dead = state.dead
+    values: dict[str, Any] = {
+        "format": FORMAT,
+        "saga": state.saga,
+        "version": state.version,
+        "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
+        "status": state.status.value,
+        "steps": [_step_attribute(step) for step in state.steps],
+        "cursor": state.cursor,
+        "seq": state.seq,
+        "token": state.token,
+        "dispatch": state.dispatch,
+        "dead": dead and DeadAttribute(dispatch=dead.dispatch, hops=dead.hops, message_id=dead.message_id),
+        "lease_owner": state.lease and state.lease.owner,
+        "lease_expires_at": state.lease and iso(state.lease.expires_at),
+        "act_until": state.lease and iso(state.lease.act_until),
+        "created_at": iso(state.created_at),
+        "updated_at": iso(state.updated_at),
+        "name_shard": f"{state.saga}#{shard_of(state.saga_id, settings.shards)}",
+    }
+    values |= {name: getattr(state, name) or None for name in _PLAIN}
+    values |= {name: iso(getattr(state, name)) if getattr(state, name) else None for name in _TIMES}
+    waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
+    if state.attention and (state.over or waiting):
+        values |= {"open_shard": ATTENTION, "due": iso(state.attention)}
+    elif not state.over:
+        shard = shard_of(state.saga_id, settings.shards)
+        values |= {"open_shard": str(shard), "due": iso(due_at(state, stale_after))}
+    return tables.control(saga_id=state.saga_id, **values).to_dynamodb_dict()
+
+
+def _step_attribute(step: StepState) -> StepAttribute:
+    return StepAttribute(
+        name=step.name,
+        status=step.status.value,
+        attempts=step.attempts,
+        granted=step.attempts_at_grant or None,
+        undo_attempts=step.undo_attempts or None,
+        undo_granted=step.undo_attempts_at_grant or None,
+        seq=step.result_seq or None,
+        lost=step.outcome_unknown or None,
+        undo=step.undo or None,
+    )
+
+
+def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
+    """The state an item holds."""
+    item = tables.control.from_raw_data(stored)
+    dead, noted, owner = item.dead, item.progress, item.lease_owner
+    return SagaState(
+        saga_id=item.saga_id,
+        saga=item.saga,
+        version=item.version,
+        correlation_id=item.correlation_id or item.saga_id,
+        status=SagaStatus(item.status),
+        steps=tuple(_step_state(step) for step in item.steps),
+        cursor=int(item.cursor),
+        seq=int(item.seq),
+        token=int(item.token),
+        dispatch=int(item.dispatch),
+        lease=Lease(owner, epoch(item.lease_expires_at), epoch(item.act_until)) if owner else None,
+        cancelling=bool(item.cancelling),
+        cancel_requested_by=item.cancel_requested_by or "",
+        rejected=bool(item.rejected),
+        failed=bool(item.failed),
+        cause=item.cause or "",
+        recovery_attempts=int(item.recovery_attempts or 0),
+        recovery_exhausted=bool(item.recovery_exhausted),
+        dead=DeadLetter(int(dead.dispatch), int(dead.hops), dead.message_id) if dead else None,
+        error_seq=int(item.error_seq or 0),
+        resolution_seq=int(item.resolution_seq or 0),
+        digest=item.digest or "",
+        created_at=epoch(item.created_at),
+        updated_at=epoch(item.updated_at),
+        progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
+        **{name: epoch(text) for name in _TIMES if (text := getattr(item, name))},
+    )
+
+
+def _step_state(item: Any) -> StepState:
+    return StepState(
+        name=item.name,
+        status=StepStatus(item.status),
+        attempts=int(item.attempts or 0),
+        attempts_at_grant=int(item.granted or 0),
+        undo_attempts=int(item.undo_attempts or 0),
+        undo_attempts_at_grant=int(item.undo_granted or 0),
+        result_seq=int(item.seq or 0),
+        outcome_unknown=bool(item.lost),
+        undo=bool(item.undo),
+    )
+
+
+def entry_item(tables: Tables, entry: Entry) -> dict[str, Any]:
+    """An entry as DynamoDB has it, its payload beside it."""
+    return tables.entry(
+        saga_id=entry.saga_id,
+        seq=entry.seq,
+        format=FORMAT,
+        at=iso(entry.at),
+        saga=entry.saga,
+        action=entry.action,
+        step=entry.step,
+        attempt=entry.attempt,
+        status=entry.status,
+        actor=entry.actor,
+        correlation_id=entry.correlation_id,
+        trace_id=entry.trace_id or None,
+        token=entry.token,
+        details=entry.details,
+        payload=entry.payload,
+        payload_hash=entry.payload_hash if entry.salt and entry.payload is not None else None,
+        salt=entry.salt or None,
+    ).to_dynamodb_dict()
+
+
+def entry_of(tables: Tables, stored: dict[str, Any]) -> Entry:
+    """The entry an item holds."""
+    item = tables.entry.from_raw_data(stored)
+    return Entry(
+        saga_id=item.saga_id,
+        seq=int(item.seq),
+        at=epoch(item.at),
+        saga=item.saga,
+        action=item.action,
+        step=item.step,
+        attempt=None if item.attempt is None else int(item.attempt),
+        status=item.status,
+        actor=item.actor,
+        correlation_id=item.correlation_id or "",
+        trace_id=item.trace_id or "",
+        token=int(item.token),
+        details=dict(item.details),
+        payload=item.payload,
+        salt=item.salt or "",
+    )
+
+
+# Conditions and updates.
+
+
+def claim_step(
+    tables: Tables, index: int, dispatch: int, lease: Lease, now: float, name: str | None
+) -> tuple[Any, Any]:
+    """Condition and update of a step's claim."""
+    model = tables.control
+    step = model.steps[index]
+    condition = (
+        _free(tables, index, dispatch, now, name)
+        & model.status.is_in(*_FORWARD)
+        & step.status.is_in(*_READY)
+        & model.cancel_requested_at.does_not_exist()
+        & model.recovery_exhausted.does_not_exist()
+    )
+    running = [
+        step.status.set(StepStatus.RUNNING.value),
+        step.attempts.set(step.attempts + 1),
+        model.status.set(SagaStatus.RUNNING.value),
+    ]
+    return condition, Update(*running, *_held(tables, lease))
+
+
+def claim_undo(
+    tables: Tables, index: int, dispatch: int, lease: Lease, now: float, name: str | None
+) -> tuple[Any, Any]:
+    """Condition and update of an undo's claim."""
+    model = tables.control
+    step = model.steps[index]
+    condition = (
+        _free(tables, index, dispatch, now, name)
+        & (model.status == SagaStatus.COMPENSATING.value)
+        & _passed(model.lost_until, now)
+    )
+    undoing = [
+        step.status.set(StepStatus.COMPENSATING.value),
+        step.undo_attempts.set((step.undo_attempts | 0) + 1),
+    ]
+    return condition, Update(*undoing, *_held(tables, lease))
+
+
+def _free(tables: Tables, index: int, dispatch: int, now: float, name: str | None) -> Any:
+    model = tables.control
+    condition = (
+        model.lease_owner.does_not_exist()
+        & (model.cursor == index)
+        & (model.dispatch == dispatch)
+        & _passed(model.not_before, now)
+        & _readable(tables)
+    )
+    return condition if name is None else condition & (model.steps[index].name == name)
+
+
+def _passed(attribute: Any, now: float) -> Any:
+    return attribute.does_not_exist() | (attribute <= iso(now))
+
+
+def _readable(tables: Tables) -> Any:
+    model = tables.control
+    return model.format.does_not_exist() | (model.format <= FORMAT)
+
+
+def _held(tables: Tables, lease: Lease) -> list[Any]:
+    model = tables.control
+    return [
+        model.token.set(model.token + 1),
+        model.lease_owner.set(lease.owner),
+        model.lease_expires_at.set(iso(lease.expires_at)),
+        model.act_until.set(iso(lease.act_until)),
+    ]
+
+
+def claim(tables: Tables, before: SagaState) -> Any:
+    """Condition of a claim of what was read."""
+    model, lease = tables.control, before.lease
+    condition = (model.token == before.token) & (model.seq == before.seq) & _readable(tables)
+    if lease is None:
+        return condition & model.lease_owner.does_not_exist()
+    return condition & (model.lease_owner == lease.owner) & (model.lease_expires_at == iso(lease.expires_at))
+
+
+def commit(tables: Tables, before: SagaState, after: SagaState) -> Any:
+    """Condition of a commit."""
+    model = tables.control
+    condition = (model.token == before.token) & (model.seq == before.seq)
+    ignoring = before.status.value in _FORWARD and not before.cancel_requested_at and not after.undoing
+    return condition & model.cancel_requested_at.does_not_exist() if ignoring else condition
+
+
+def extend(tables: Tables, state: SagaState, lease: Lease, expires_at: float) -> tuple[Any, Any]:
+    """Condition and update of a heartbeat."""
+    model = tables.control
+    condition = (model.lease_owner == lease.owner) & (model.token == state.token) & (model.seq == state.seq)
+    return condition, Update(model.lease_expires_at.set(iso(expires_at)))

@@ -1,0 +1,240 @@
+"""What is put together by hand for the hot path is what PynamoDB's models would: items, conditions, updates."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sagas.core.states import Progress, SagaState, SagaStatus
+from sagas.store.control import ControlItems
+from sagas.store.entries import ACTIONS, Entry
+from sagas.store.journal import Journal
+from sagas.store.mapping import item_of, progress_of, state_of
+from sagas.store.outcomes import Fenced, Refused
+from sagas.store.payloads import Payloads
+from sagas.store.settings import StoreSettings
+from sagas.store.tables import Tables, tables_for
+from tests.store import by_models
+from tests.store.conftest import STALE_AFTER
+from tests.store.states import NOW, contents, lease, new_id, saga, times
+from tests.store.test_journal import documents
+
+_SETTINGS = StoreSettings("mapped-sagas", "mapped-audit", shards=3, region="eu-central-1")
+_MANY = settings(max_examples=60, deadline=None)
+
+_names = st.text(min_size=1, max_size=20)
+_numbers = st.integers(0, 10**6)
+_progress = st.builds(Progress, st.floats(0, 1), st.text(max_size=20), times)
+_entries = st.builds(
+    Entry,
+    saga_id=_names,
+    seq=_numbers,
+    at=times,
+    saga=_names,
+    action=st.sampled_from(sorted(ACTIONS)),
+    status=_names,
+    token=_numbers,
+    step=st.none() | _names,
+    attempt=st.none() | _numbers,
+    actor=st.text(max_size=20),
+    correlation_id=st.text(max_size=20),
+    trace_id=st.text(max_size=20),
+    details=documents,
+    payload=st.none() | st.text(max_size=50),
+    salt=st.text(max_size=22),
+)
+
+
+@pytest.fixture(scope="module")
+def tables() -> Tables:
+    return tables_for(_SETTINGS)
+
+
+# Items.
+
+
+@_MANY
+@given(content=contents())
+def test_a_state_is_the_item_that_the_model_makes_of_it(tables: Tables, content: Callable[[str], SagaState]) -> None:
+    state = content(new_id())
+    assert item_of(state, _SETTINGS, STALE_AFTER) == by_models.control_item(tables, state, _SETTINGS, STALE_AFTER)
+
+
+@_MANY
+@given(content=contents(), progress=st.none() | _progress)
+def test_an_item_is_the_state_that_the_model_reads_in_it(
+    tables: Tables, content: Callable[[str], SagaState], progress: Progress | None
+) -> None:
+    state = replace(content(new_id()), progress=progress)
+    item = by_models.control_item(tables, state, _SETTINGS, STALE_AFTER)
+    item |= {"progress": progress_of(progress)} if progress else {}
+    assert state_of(item) == by_models.control_state(tables, item) == state
+
+
+@_MANY
+@given(entry=_entries)
+def test_an_entry_is_the_item_that_the_model_makes_of_it(tables: Tables, entry: Entry) -> None:
+    journal = Journal(tables, Payloads(_SETTINGS))
+    assert journal.item(entry) == by_models.entry_item(tables, entry)
+
+
+@_MANY
+@given(entry=_entries)
+def test_an_item_is_the_entry_that_the_model_reads_in_it(tables: Tables, entry: Entry) -> None:
+    item = by_models.entry_item(tables, entry)
+    journal = Journal(_answering(tables, {"Responses": {"mapped-audit": [item]}}), Payloads(_SETTINGS))
+    assert journal.entries("any", [entry.seq]) == {entry.seq: by_models.entry_of(tables, item)} == {entry.seq: entry}
+
+
+# Conditions and updates.
+
+
+class _Asked(type(tables_for(_SETTINGS).connection)):
+    """A connection that writes down what it is asked for, and gives one answer; without any, it refuses."""
+
+    def __init__(self, answer: dict[str, Any] | None = None) -> None:
+        cast("Any", super()).__init__()
+        self.requests: list[dict[str, Any]] = []
+        self._answer = answer
+
+    def dispatch(self, operation_name: str, operation_kwargs: dict[str, Any]) -> dict[str, Any]:
+        self.requests.append(operation_kwargs)
+        if operation_name in ("UpdateItem", "TransactWriteItems"):
+            raise Refused("not now")
+        return self._answer or {}
+
+
+def _answering(tables: Tables, answer: dict[str, Any] | None = None) -> Tables:
+    return replace(tables, connection=_Asked(answer))
+
+
+def _control(tables: Tables) -> tuple[ControlItems, list[dict[str, Any]]]:
+    asking = _Asked()
+    return ControlItems(replace(tables, connection=asking), _SETTINGS), asking.requests
+
+
+def _spelt_out(expression: str, names: dict[str, str], values: dict[str, Any]) -> str:
+    """An expression without placeholders."""
+    known = names | {name: json.dumps(value, sort_keys=True) for name, value in values.items()}
+    text = re.sub(r"[#:]\w+", lambda found: known[found[0]], expression)
+    return re.sub(r"\s*([(),])\s*", r"\1", text)
+
+
+def _split(text: str, mark: str) -> list[str]:
+    """The parts of an expression between marks that are in no parentheses."""
+    parts, depth, rest = [""], 0, text
+    while rest:
+        if not depth and rest.startswith(mark):
+            parts.append("")
+            rest = rest[len(mark) :]
+            continue
+        depth += {"(": 1, ")": -1}.get(rest[0], 0)
+        parts[-1] += rest[0]
+        rest = rest[1:]
+    return parts
+
+
+def _terms(text: str) -> set[str]:
+    """What a condition asks for, whatever the order and the parentheses around."""
+    text = re.sub(r"\)\s*(AND|OR)\b", r") \1", re.sub(r"\b(AND|OR)\s*\(", r"\1 (", text))
+    parts = _split(text, " AND ")
+    if len(parts) > 1:
+        return set[str]().union(*map(_terms, parts))
+    return _terms(text[1:-1]) if text.startswith("(") else {text}
+
+
+def _asked(request: dict[str, Any]) -> tuple[set[str], set[str]]:
+    names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
+    condition, update = request["ConditionExpression"], request["UpdateExpression"]
+    mentioned = set(re.findall(r"[#:]\w+", f"{condition} {update}"))
+    assert mentioned == {*names, *values}
+    changes = set(_split(_spelt_out(update, names, values), ","))
+    return _terms(_spelt_out(condition, names, values)), changes
+
+
+def _of_models(condition: Any, update: Any = None) -> tuple[set[str], set[str]]:
+    names: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    texts = [part.serialize(names, values) if part is not None else "" for part in (condition, update)]
+    placeholders = {placeholder: name for name, placeholder in names.items()}
+    asked, changes = (_spelt_out(text, placeholders, values) for text in texts)
+    return _terms(asked), set(_split(changes, ","))
+
+
+@pytest.mark.parametrize("index", [0, 7])
+@pytest.mark.parametrize("name", [None, "book"])
+@pytest.mark.parametrize("undo", [False, True])
+def test_a_claim_asks_and_changes_what_the_models_would(
+    tables: Tables, index: int, name: str | None, undo: bool
+) -> None:
+    control, requests = _control(tables)
+    taken = lease()
+    claim = control.claim_undo if undo else control.claim_step
+    assert claim("any", index, 3, taken, NOW, name) is None
+    models = by_models.claim_undo if undo else by_models.claim_step
+    assert _asked(requests[0]) == _of_models(*models(tables, index, 3, taken, NOW, name))
+    assert requests[0]["ReturnValues"] == "ALL_NEW"
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_takeover_asks_what_the_models_would(tables: Tables, held: bool) -> None:
+    control, requests = _control(tables)
+    before = saga(SagaStatus.RUNNING, lease=lease() if held else None, token=4)
+    assert not control.claim(before, replace(before, lease=lease(), token=5), STALE_AFTER)
+    assert _asked(requests[0])[0] == _of_models(by_models.claim(tables, before))[0]
+
+
+@pytest.mark.parametrize("status", SagaStatus)
+@pytest.mark.parametrize("cancelled", [0.0, NOW])
+@pytest.mark.parametrize("undoing", [False, True])
+def test_a_commit_asks_what_the_models_would(
+    tables: Tables, status: SagaStatus, cancelled: float, undoing: bool
+) -> None:
+    control, requests = _control(tables)
+    before = saga(status, lease=lease(), token=4, cancel_requested_at=cancelled)
+    after = replace(before, seq=before.seq + 1, status=SagaStatus.COMPENSATING if undoing else SagaStatus.RUNNING)
+    with pytest.raises(Fenced):
+        control.commit(before, after, STALE_AFTER)
+    assert _asked(requests[0])[0] == _of_models(by_models.commit(tables, before, after))[0]
+    assert "ReturnValues" not in requests[0]
+
+
+def test_a_heartbeat_asks_and_changes_what_the_models_would(tables: Tables) -> None:
+    control, requests = _control(tables)
+    held = lease()
+    state = saga(SagaStatus.RUNNING, lease=held, token=4)
+    assert not control.extend(state, NOW + 60)
+    assert _asked(requests[0]) == _of_models(*by_models.extend(tables, state, held, NOW + 60))
+
+
+@_MANY
+@given(first=contents(), second=contents())
+def test_a_commit_writes_what_differs_and_no_more(
+    tables: Tables, first: Callable[[str], SagaState], second: Callable[[str], SagaState]
+) -> None:
+    """Applied to the item of the one state it makes the item of the other."""
+    control, requests = _control(tables)
+    saga_id = new_id()
+    before, after = first(saga_id), second(saga_id)
+    with pytest.raises(Fenced):
+        control.commit(before, after, STALE_AFTER)
+    request = requests[0]
+    _asked(request)
+    update, values = request["UpdateExpression"], request["ExpressionAttributeValues"]
+    old, new = (by_models.control_item(tables, state, _SETTINGS, STALE_AFTER) for state in (before, after))
+    for name, value in re.findall(r"#(\w+) = (:\w+)", update):
+        assert old.get(name) != values[value] or name == "due"
+        old[name] = values[value]
+    for index, value in re.findall(r"#steps\[(\d)\] = (:\w+)", update):
+        assert old["steps"]["L"][int(index)] != values[value]
+        old["steps"]["L"][int(index)] = values[value]
+    for name in update.partition("REMOVE ")[2].split(", "):
+        assert old.pop(name[1:], None) is not None or name in ("#progress", "#due")
+    assert old == new

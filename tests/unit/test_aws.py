@@ -1,0 +1,128 @@
+"""Clients of one session, and errors of AWS as this library's."""
+
+from __future__ import annotations
+
+from threading import Thread
+from typing import Any, cast
+
+import pytest
+from botocore import exceptions as botocore
+
+from sagas.aws import HOT, STEPS, connect, translated
+from sagas.errors import Ambiguous, SagaError, Unavailable
+
+REGION = "eu-central-1"
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_PROFILE", "AWS_REGION", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "first")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+
+
+def _key(client: Any) -> str:
+    return client._request_signer._credentials.access_key
+
+
+def test_a_client_is_made_once() -> None:
+    assert connect("sqs", HOT) is connect("sqs", HOT)
+    assert connect("sqs", HOT) is not connect("sqs", STEPS)
+    assert connect("sqs", HOT, region="eu-west-1").meta.region_name == "eu-west-1"
+
+
+def test_others_credentials_have_clients_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = connect("sqs", HOT)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "second")
+    assert (_key(first), _key(connect("sqs", HOT))) == ("first", "second")
+
+
+def test_several_threads_may_ask_for_clients() -> None:
+    made: list[Any] = []
+    threads = [Thread(target=lambda: made.append(connect("s3", HOT, region="eu-west-3"))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 8
+    assert len(set(map(id, made))) == 1
+
+
+def test_a_hot_client_sends_its_user_agent_as_it_is() -> None:
+    sent: list[Any] = []
+
+    def stop(request: Any, **_: Any) -> None:
+        sent.append(request.headers["User-Agent"])
+        raise LookupError
+
+    client = connect("sqs", HOT, region="eu-west-2")
+    client.meta.events.register("before-send.sqs.ListQueues", stop)
+    with pytest.raises(LookupError):
+        client.list_queues()
+    assert sent[0].startswith(b"lambda-sagas ")
+    assert b"lang/python" not in sent[0]
+
+
+def test_without_a_region_there_is_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    with pytest.raises(SagaError, match="sqs: You must specify a region"):
+        connect("sqs", HOT)
+
+
+def _refused(code: str, message: str = "") -> Exception:
+    answer: Any = {"Error": {"Code": code, "Message": message}}
+    return cast("Any", botocore.ClientError)(answer, "UpdateItem")
+
+
+def _raised(error: Exception, **options: Any) -> SagaError:
+    with pytest.raises(SagaError) as caught, translated("DynamoDB", **options):
+        raise error
+    assert caught.value.__cause__ is error
+    return caught.value
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "SlowDown", "RequestThrottled", "ServiceUnavailable"])
+def test_what_is_refused_for_now_may_be_tried_later(code: str) -> None:
+    found = _raised(_refused(code), lost=Ambiguous)
+    assert type(found) is Unavailable
+    assert str(found) == f"DynamoDB UpdateItem: {code}"
+
+
+@pytest.mark.parametrize("code", ["InternalServerError", "InternalError", "500", "503"])
+def test_what_aws_cannot_tell_is_lost(code: str) -> None:
+    assert type(_raised(_refused(code))) is Unavailable
+    assert type(_raised(_refused(code), lost=Ambiguous)) is Ambiguous
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ValidationException", "ResourceNotFoundException"])
+def test_what_will_be_refused_again_is_not_unavailable(code: str) -> None:
+    found = _raised(_refused(code, "not you"))
+    assert not isinstance(found, Unavailable)
+    assert str(found) == f"DynamoDB UpdateItem: {code}"
+    assert str(_raised(_refused(code, "not you"), quoted=True)) == f"DynamoDB UpdateItem: {code}: not you"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        cast("Any", botocore.ConnectTimeoutError)(endpoint_url="https://aws"),
+        cast("Any", botocore.ReadTimeoutError)(endpoint_url="https://aws"),
+        cast("Any", botocore.EndpointConnectionError)(endpoint_url="https://aws"),
+        cast("Any", botocore.ConnectionClosedError)(endpoint_url="https://aws"),
+    ],
+)
+def test_nobody_answers(error: Exception) -> None:
+    assert type(_raised(error)) is Unavailable
+    found = _raised(error, lost=Ambiguous)
+    assert type(found) is Ambiguous
+    assert str(found) == f"DynamoDB is out of reach: {type(error).__name__}"
+
+
+@pytest.mark.parametrize("error", [botocore.NoCredentialsError(), botocore.NoRegionError()])
+def test_what_was_never_asked_is_not_unavailable(error: Exception) -> None:
+    found = _raised(error, lost=Ambiguous)
+    assert not isinstance(found, Unavailable)
+    assert str(found) == f"DynamoDB: {type(error).__name__}"
+    assert str(_raised(error, quoted=True)) == f"DynamoDB: {error}"
