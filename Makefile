@@ -6,7 +6,7 @@ READY := $(VENV)/.installed
 # A test file stays in one process, so that the stack or engine it starts is started once.
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
 # What proves breadth and takes its time; the other tests of tests/unit are what one runs after each change.
-MODEL := tests/unit/core/test_exploration.py tests/unit/core/test_properties.py tests/unit/authoring/test_schema_agrees.py \
+MODEL := tests/unit/core/test_properties.py tests/unit/authoring/test_schema_agrees.py \
 	tests/unit/functions/test_balance.py tests/unit/cli/test_init.py tests/handlers/test_hostile_events.py
 # The CDK CLI that reads what this aws-cdk-lib writes, on the Node that comes with the packages; ARGS are passed on to it
 # and to the benchmark: make deploy ARGS="--profile test"
