@@ -14,8 +14,6 @@ from unittest.mock import patch
 from sagas.client import SagaClient
 from sagas.core.states import SagaState
 from sagas.store.mapping import state_of
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import tables_for
 from tests.e2e.stack import REPOSITORY, Running, launch
 from tests.faults.mailbox import Letter
 from tests.soak.faults import CALM, Settings
@@ -41,15 +39,11 @@ class Harbour:
     description: dict[str, Any] = field(init=False)
     _dynamodb: Any = field(init=False)
     _sqs: Any = field(init=False)
-    _model: Any = field(init=False)
 
     def __post_init__(self) -> None:
         self.description = self.stack.description
         self.client = SagaClient.local(self.stack.project)
         self._dynamodb, self._sqs = self.stack.client("dynamodb"), self.stack.client("sqs")
-        tables = self.description["tables"]
-        settings = StoreSettings(tables["sagas"], tables["audit"], region=self.description["region"])
-        self._model = tables_for(settings).control
 
     def disturb(self) -> None:
         """From now on, faults strike."""
@@ -69,7 +63,7 @@ class Harbour:
             asked, keys = keys[:_AT_ONCE], keys[_AT_ONCE:]
             answer = self._dynamodb.batch_get_item(RequestItems={table: {"Keys": asked, "ConsistentRead": True}})
             keys += answer.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
-            states = (state_of(self._model.from_raw_data(item)) for item in answer["Responses"][table])
+            states = (state_of(item) for item in answer["Responses"][table])
             found |= {state.saga_id: state for state in states}
         return found
 
