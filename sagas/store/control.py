@@ -308,18 +308,19 @@ class ControlItems:
 
         ``due`` is always among it: claims leave it as it was, so what is stored need not be what ``before`` entails.
         Writing the value that is there costs nothing in an index. But where another entry follows under the same lease,
-        the index is left alone until then: to move it there and back would cost four writes. A progress is of the
-        execution that has ended.
+        in the same shard, it is left alone until then: to move it there and back would cost four writes. A progress is
+        of the execution that has ended.
         """
         old, new = (item_of(state, self._settings, stale_after) for state in (before, after))
-        index = ("due", "open_shard")
-        if before.lease is not None and after.lease is not None and before.lease.owner == after.lease.owner:
-            old, new = ({k: v for k, v in item.items() if k not in index} for item in (old, new))
-            index = ()
+        keys = ("due", "open_shard")
+        held = before.lease is not None and after.lease is not None and before.lease.owner == after.lease.owner
+        if held and old.get("open_shard") == new.get("open_shard"):
+            old, new = ({k: v for k, v in item.items() if k not in keys} for item in (old, new))
+            keys = ()
         steps = zip(old.pop("steps")["L"], new.pop("steps")["L"], strict=True)
         changed = {index: is_ for index, (was, is_) in enumerate(steps) if was != is_}
         written = {name: value for name, value in new.items() if value != old.get(name) or name == "due"}
-        removed = [name for name in dict.fromkeys(("progress", *index, *old)) if name not in new]
+        removed = [name for name in dict.fromkeys(("progress", *keys, *old)) if name not in new]
         sets = [
             *(f"#steps[{index}] = :step{index}" for index in changed),
             *(f"#{name} = :{name}" for name in written),
