@@ -10,8 +10,12 @@ from sagas.cdk.options import FunctionOptions
 from sagas.errors import DefinitionError
 
 _LAMBDA_MAX = 900
-_SPARE = 10
+_SPARE = 6
 """Seconds a function has beyond its step's timeout, to record the outcome."""
+_AFTER_FUNCTION = 2
+"""Seconds a message stays hidden beyond its function's time: a worker that died is noticed by its queue."""
+_OUTAGE = 3_600
+"""Seconds for which a message may be received in vain, because Lambda throttles its function, and is not given up."""
 _SPARE_RECEIVES = 10
 """Receives that ran no attempt: throttling, a lost lease, an outage of the store."""
 
@@ -60,13 +64,18 @@ class StepGroup:
 
     @property
     def visibility_timeout(self) -> int:
-        """Seconds a received message stays hidden: six function timeouts, as AWS advises."""
-        return 6 * self.timeout
+        """Seconds a received message stays hidden.
+
+        What an invocation can last and little more, not the six times that AWS advises: the claim makes an early
+        delivery harmless, and a late one is what a worker's death would have to wait for.
+        """
+        return self.timeout + _AFTER_FUNCTION
 
     @property
     def max_receives(self) -> int:
         """How often a message may be received before SQS gives it up. The net under the engine's count of attempts."""
-        return min(max(work.retry.executions for work in self._works) + _SPARE_RECEIVES, 1000)
+        executions = max(work.retry.executions for work in self._works)
+        return min(max(executions + _SPARE_RECEIVES, math.ceil(_OUTAGE / self.visibility_timeout)), 1000)
 
     @property
     def longest(self) -> float:

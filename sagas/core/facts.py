@@ -8,6 +8,7 @@ from sagas.core import events as ev
 from sagas.core.commands import Decision, Send, Write
 from sagas.core.plan import Plan
 from sagas.core.rules import (
+    SHORT_WAIT,
     code_missing,
     forward,
     next_fact,
@@ -87,6 +88,12 @@ def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: fl
     return _proceed(plan, after, now)
 
 
+def _again(state: SagaState, retry_at: float, now: float) -> SagaState:
+    """Try again later: by the message at hand, or by a new one where the wait would use up this one's receipts."""
+    dispatch = state.dispatch + (1 if retry_at - now > SHORT_WAIT else 0)
+    return replace(state, not_before=retry_at, dispatch=dispatch)
+
+
 def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -> Decision:
     """Retry later, or mark the step FAILED when no attempt is left or makes sense."""
     step = _running(state, fact)
@@ -98,7 +105,7 @@ def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -
         failed = replace(failed, rejected=fact.rejected, error_seq=after.seq, not_before=0.0)
         return _proceed(plan, failed, now)
     again = after.with_step(fact.index, replace(step, status=StepStatus.RETRYING))
-    return _proceed(plan, replace(again, not_before=fact.retry_at), now)
+    return _proceed(plan, _again(again, fact.retry_at, now), now)
 
 
 def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> Decision:
@@ -183,7 +190,7 @@ def undo_attempt_failed(plan: Plan, state: SagaState, fact: ev.CompensationAttem
     if undo_out_of_budget(plan, state):
         return undo_failed(plan, state, ev.CompensationFailed(fact.index, fact.attempt, fact.failure), now)
     again = _committed(state).with_step(fact.index, replace(step, status=_undo_pending(step)))
-    return _proceed(plan, replace(again, not_before=fact.retry_at), now)
+    return _proceed(plan, _again(again, fact.retry_at, now), now)
 
 
 def _undo_pending(step: StepState) -> StepStatus:

@@ -21,6 +21,9 @@ from sagas.core.events import (
 from sagas.core.plan import Plan
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 
+SHORT_WAIT = 5.0
+"""Seconds up to which a message is hidden; who waits longer is a new message, or a copy: SQS counts each receipt, and
+only so many hidden messages are allowed."""
 _FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING)
 _LONGEST_PATIENCE = 10
 """Doublings at most."""

@@ -20,7 +20,7 @@ from sagas.engine.ports import ControlStore, JournalStore
 from sagas.engine.progress import ProgressReport
 from sagas.engine.registry import SagaType, plan_for
 from sagas.engine.runner import Runner, inputs_needed
-from sagas.errors import Unavailable
+from sagas.errors import SagaError, Unavailable
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
 from sagas.store.entries import details_of
@@ -33,11 +33,18 @@ PAUSES = (0.2, 1.0)
 """Seconds between the tries to read inputs or commit an outcome."""
 COMMIT_RESERVE = 5.0
 """Seconds kept back to send an outcome to its queue, should it not be committed."""
+_AFTER_LEASE = 5.0
+"""Seconds after the end of a lease at which its message comes back, should its holder have died."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptServices:
-    """What an attempt works with. ``connect`` makes the clients of ``ctx.client``."""
+    """What an attempt works with.
+
+    Args:
+        hide: has a message come back in so many seconds, should its worker die.
+        connect: makes the clients of ``ctx.client``.
+    """
 
     control: ControlStore
     journal: JournalStore
@@ -46,6 +53,7 @@ class AttemptServices:
     runner: Runner
     clock: Clock
     logger: logging.Logger
+    hide: Callable[[Message, float], None] = lambda message, seconds: None
     connect: Callable[[str], Any] | None = None
 
 
@@ -135,7 +143,18 @@ class Attempt:
             return None
         claim = control.claim_undo if message.undo else control.claim_step
         lease = lease_for(self._type, clock, self._invocation.deadline)
-        return claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
+        held = claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
+        if held is not None and lease.expires_at + _AFTER_LEASE < self._invocation.deadline:
+            self._hide_until_after(lease.expires_at)
+        return held
+
+    def _hide_until_after(self, lease_end: float) -> None:
+        """Have the message come back soon after the lease, which ends before the queue's visibility timeout would."""
+        try:
+            self._services.hide(self._message, lease_end + _AFTER_LEASE - self._services.clock.now())
+        except SagaError:
+            fields = {"saga_id": self._message.saga_id, "step": self._message.step}
+            self._services.logger.warning("the message comes back with its visibility timeout only", extra=fields)
 
     def execute(self, held: SagaState) -> str | None:
         """Run the code on the inputs it names; return the result as JSON text.
@@ -172,7 +191,10 @@ class Attempt:
             context.connect = services.connect
         progress = ProgressReport(services.control, held, clock, context.tell_lost)
         context.report = progress.tell
-        with progress, Heartbeat(services.control, held, lock_expiry, clock, context.tell_lost, progress.take):
+        beat = Heartbeat(
+            services.control, held, lock_expiry, clock, context.tell_lost, progress.take, self._hide_until_after
+        )
+        with progress, beat:
             return services.runner.run(definition, self._type.step(message.step), message.undo, payloads, context)
 
     def _cancel_accepted(self) -> bool:

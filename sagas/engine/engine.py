@@ -99,7 +99,7 @@ def build_engine(
     auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, observer)
     breakers = Breakers(BreakerItems(tables), registry, clock, logger, observer)
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler))
-    services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, connect)
+    services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
     advancer = Advancer(services, registry, queues, IdempotentAttempt, carry)
     reader = Reader(registry, control, journal, listing, breakers)
     return Engine(

@@ -34,6 +34,7 @@ class Heartbeat:
         clock: tells the time.
         lost: called once when the lease was taken over.
         news: what the step told of its progress, if it is to be written; it goes with the extension.
+        extended: called with the epoch seconds at which the lease expires from now on.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Heartbeat:
         clock: Clock,
         lost: Callable[[], None],
         news: Callable[[], Progress | None] = lambda: None,
+        extended: Callable[[float], None] = lambda expires_at: None,
     ) -> None:
         self._leases = leases
         self._state = state
@@ -51,6 +53,7 @@ class Heartbeat:
         self._clock = clock
         self._lost = lost
         self._news = news
+        self._extended = extended
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -79,7 +82,9 @@ class Heartbeat:
                 held = self._leases.extend(self._state, round(expires_at, 3), self._news())
             except SagaError:
                 continue  # no answer is no loss yet: the next beat tries again
-            if not held:
+            if held:
+                self._extended(expires_at)
+            else:
                 self._lost()
             if not held or expires_at == lease.act_until:
                 return

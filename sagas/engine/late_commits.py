@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from sagas.core import events as ev
 from sagas.core.states import SagaState
+from sagas.engine.clock import Clock
 from sagas.engine.outcome import Later
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
@@ -27,10 +28,10 @@ def with_pending(message: Message, pending: PendingCommit) -> Message | None:
     return copy if len(copy.body) <= LARGEST_BODY else None
 
 
-def comes_back(message: Message, now: float) -> Later:
-    """Have a message with a pending commit come back, the later the more often it came."""
+def comes_back(message: Message, clock: Clock) -> Later:
+    """Have a message with a pending commit come back, the later the more often it came; not all at the same time."""
     doublings = min(message.receives + message.hops - 1, 10)
-    return Later(now + min(2.0**doublings, _LONGEST_PAUSE))
+    return Later(clock.now() + min(2.0**doublings, _LONGEST_PAUSE) * (1 + clock.chance()) / 2)
 
 
 def pending_fact(state: SagaState, message: Message, pending: PendingCommit) -> ev.Fact | None:

@@ -54,7 +54,7 @@ class Worker:
             except Unavailable:
                 if message.pending_commit is None:
                     raise
-                return comes_back(message, services.clock.now())
+                return comes_back(message, services.clock)
             if outcome is not None:
                 return outcome
         return Later(services.clock.now() + _RACE)

@@ -32,7 +32,7 @@ class _Records:
 
     def __init__(self, engine: Engine, context: Any) -> None:
         self._engine = engine
-        self._postponing = Postponing(engine.queues, os.environ, telemetry().plain_logger)
+        self._postponing = Postponing(engine.queues, os.environ, telemetry().plain_logger, engine.clock.chance)
         deadline = engine.clock.now() + context.get_remaining_time_in_millis() / 1000
         self._invocation = Invocation(round(deadline, 3), telemetry().trace_id(), context)
         self._begun = False
@@ -50,6 +50,10 @@ class _Records:
                 self._engine.queues.make_visible_now(record["eventSourceARN"], record["receiptHandle"])
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one record must not harm those beside it
             telemetry().logger.error("record failed", error=type(error).__name__, at=frames(error), **known)
+            with suppress(SagaError):  # where SQS is away, too, it comes back with its visibility timeout
+                message = parse_record(record)
+                telemetry().record_failed(message.saga)
+                return self._postponing.after_failure(message)
         return False
 
     def _handle(self, record: dict[str, Any]) -> bool:

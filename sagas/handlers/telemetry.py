@@ -70,6 +70,10 @@ class Telemetry:
         self.logger.warning("message postponed", reason=str(error), message_id=message_id)
         self.measure("NewerFormat", 1)
 
+    def record_failed(self, saga: str) -> None:
+        """Count that a message could not be handled; Lambda itself sees no error in that."""
+        self.count("RecordFailed", saga)
+
     def count(self, metric: str, saga: str) -> None:
         """Add one to a metric of a saga type, in CloudWatch's embedded metric format.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from sagas.messaging.limits import LONGEST_DELAY, LONGEST_HIDING
+from sagas.core.rules import SHORT_WAIT
+from sagas.messaging.limits import LONGEST_DELAY
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 
@@ -18,17 +19,30 @@ to 15 minutes, so this many take more than 16 days: longer than all retries of a
 keeps any message. What gets there is caught in a loop, or its circuit breaker will not close by itself."""
 
 
+_RECEIVES_PER_COPY = 3
+"""Tries of a failing message before its wait is too long to hide it, so that its copies go on where it stopped."""
+_LONGEST_BACKOFF = 60.0
+"""Seconds between two tries of a message that could not be handled, at most."""
+
+
 class Postponing:
-    """Postpones messages: by their visibility, or by copies when that would wear them out.
+    """Postpones messages: for seconds by their visibility, for longer by copies.
+
+    A hidden message is one of the 120,000 that SQS allows to be in flight, and its next delivery one of the receives
+    that it is given up after; a delayed copy is neither.
 
     Args:
         queues: where the messages are.
         environment: the function's; ``SAGAS_MAX_RECEIVES`` is after how many receives its queue gives a message up.
         logger: told when a message is given up.
+        chance: a random number from 0 to 1, so that what failed together does not come back together.
     """
 
-    def __init__(self, queues: Queues, environment: Mapping[str, str], logger: logging.Logger) -> None:
+    def __init__(
+        self, queues: Queues, environment: Mapping[str, str], logger: logging.Logger, chance: Callable[[], float]
+    ) -> None:
         self._queues = queues
+        self._chance = chance
         self._most_receives = int(environment.get("SAGAS_MAX_RECEIVES", "1000"))
         self._logger = logger
 
@@ -42,7 +56,7 @@ class Postponing:
             NotFound: no queue for its step is deployed.
             Unavailable: SQS is out of reach.
         """
-        if seconds <= LONGEST_HIDING and message.receives + _SPARE_RECEIVES < self._most_receives:
+        if seconds <= SHORT_WAIT and message.receives + _SPARE_RECEIVES < self._most_receives:
             self._queues.delay(message, seconds)
             return False
         if message.hops >= _MOST_HOPS:
@@ -53,3 +67,16 @@ class Postponing:
         delay = min(max(seconds, message.hops), LONGEST_DELAY)
         self._queues.send(replace(message, hops=message.hops + 1), delay)
         return True
+
+    def after_failure(self, message: Message) -> bool:
+        """Have a message come back that could not be handled: in about a second, then in twice as long, up to a minute.
+
+        Returns:
+            Whether a copy was sent, so that the message at hand may be deleted.
+
+        Raises:
+            NotFound, Unavailable: as :meth:`postpone`.
+        """
+        doublings = min(message.receives - 1 + _RECEIVES_PER_COPY * message.hops, 10)
+        longest = min(2.0**doublings, _LONGEST_BACKOFF)
+        return self.postpone(message, longest * (1 + self._chance()) / 2)

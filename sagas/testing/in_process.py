@@ -96,7 +96,14 @@ class InProcessRun:
         breakers = Breakers(MemoryBreakers(), registry, self._clock, logger, quiet)
         committer = Committer(self._control, self._journal, self._clock)
         services = AttemptServices(
-            self._control, self._journal, committer, breakers, Runner(), self._clock, logger, _connecting(clients)
+            self._control,
+            self._journal,
+            committer,
+            breakers,
+            Runner(),
+            self._clock,
+            logger,
+            connect=_connecting(clients),
         )
         self._worker = Worker(Advancer(services, registry, self, Attempt))
         self._start(SagaType(definition), request)

@@ -70,9 +70,9 @@ def marks(template: Template) -> dict[tuple[str, ...], Template]:
 class TestPolicies:
     def test_an_undo_counts_too(self) -> None:
         found = marks(render(lambda stack: SagaService(stack, "S", sagas=[Slow])))
-        assert found["function", "slow", "work"]["Timeout"] == 110
-        assert found["queue", "slow", "work"]["VisibilityTimeout"] == 660
-        assert found["queue", "slow", "work"]["RedrivePolicy"]["maxReceiveCount"] == 18
+        assert found["function", "slow", "work"]["Timeout"] == 106
+        assert found["queue", "slow", "work"]["VisibilityTimeout"] == 108
+        assert found["queue", "slow", "work"]["RedrivePolicy"]["maxReceiveCount"] == 34
 
     def test_a_retired_step_keeps_function_and_queue(self) -> None:
         found = marks(render(lambda stack: SagaService(stack, "S", sagas=[Slow])))
@@ -81,8 +81,8 @@ class TestPolicies:
     def test_a_batch_is_processed_one_by_one(self) -> None:
         functions = {Slow.work: FunctionOptions(batch_size=5)}
         found = marks(render(lambda stack: SagaService(stack, "S", sagas=[Slow], functions=functions)))
-        assert found["function", "slow", "work"]["Timeout"] == 510
-        assert found["queue", "slow", "work"]["VisibilityTimeout"] == 3060
+        assert found["function", "slow", "work"]["Timeout"] == 506
+        assert found["queue", "slow", "work"]["VisibilityTimeout"] == 508
 
 
 class TestOptions:
@@ -213,7 +213,7 @@ class TestRefused:
     def test_a_batch_that_takes_too_long(self) -> None:
         functions = {CreateZip.upload: FunctionOptions(batch_size=2)}
         message = refused(lambda stack: SagaService(stack, "Shop", sagas=[CreateZip], functions=functions))
-        assert "step upload: a batch of 2 with a timeout of 840 s each needs 1690 s" in message
+        assert "step upload: a batch of 2 with a timeout of 840 s each needs 1686 s" in message
 
     def test_variables_beyond_what_lambda_takes(self) -> None:
         environment = {"LONG": "x" * 3900}

@@ -120,14 +120,14 @@ class TestFunctions:
 
     def test_timeouts_leave_time_to_record_the_outcome(self, template: Template) -> None:
         found = dict(marked_all(template, "function"))
-        assert found["create-zip", "upload"]["Timeout"] == 850
-        assert found["checkout", "ship"]["Timeout"] == 40
+        assert found["create-zip", "upload"]["Timeout"] == 846
+        assert found["checkout", "ship"]["Timeout"] == 36
 
     def test_environment(self, template: Template) -> None:
         variables = dict(marked_all(template, "function"))["checkout", "capture"]["Environment"]["Variables"]
         assert variables["SAGAS_CLASSES"] == '["functions.checkout:Checkout"]'
         assert variables["SAGAS_SHARDS"] == "8"
-        assert variables["SAGAS_MAX_RECEIVES"] == "19"
+        assert variables["SAGAS_MAX_RECEIVES"] == "95"
         assert variables["POWERTOOLS_METRICS_NAMESPACE"] == "Sagas"
         assert {"SAGAS_TABLE", "SAGAS_AUDIT_TABLE", "SAGAS_PAYLOAD_BUCKET", "SAGAS_QUEUES", "ZIPS_BUCKET"} <= set(
             variables
@@ -142,7 +142,7 @@ class TestQueues:
     def test_step_queues(self, template: Template) -> None:
         functions = dict(marked_all(template, "function"))
         for step, queue in marked_all(template, "queue"):
-            assert queue["VisibilityTimeout"] == 6 * functions[step]["Timeout"]
+            assert queue["VisibilityTimeout"] == functions[step]["Timeout"] + 2
             assert 0 < queue["RedrivePolicy"]["maxReceiveCount"] <= 1000
 
     def test_one_dead_letter_queue_a_saga(self, template: Template) -> None:

@@ -104,7 +104,7 @@ def test_opens_postpones_and_closes(timeline: Make) -> None:
     journal = t.world.actions(saga_id)
     t.clock.time += 2
     t.world.deliver("shaky", "call")
-    assert t.hidden[-1] == 28, "it comes back at the end of the open period"
+    assert t.delayed[-1] == (28, 1), "it comes back at the end of the open period"
     assert t.step("shaky", saga_id, 1)["attempts"] == 3
     assert t.world.actions(saga_id) == journal
     t.clock.time += 28
@@ -214,7 +214,7 @@ def test_environments_share_it(timeline: Make) -> None:
     t.world.stack.sqs.purge_queue(QueueUrl=t.world.stack.queues["shaky"]["call"])
     t.engine.queues.send(Message(other, "shaky", "call", 1, False, 2))
     t.world.deliver("shaky", "call")
-    assert t.hidden[-1] == 30
+    assert t.delayed[-1] == (30, 1)
     assert t.step("shaky", other, 1)["attempts"] == 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.times import iso
 from sagas.engine.attempt import lease_for
-from sagas.errors import PermanentError, Rejected
+from sagas.errors import PermanentError, Rejected, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.messaging.message import Message
 from tests.engine.timeline import Timeline, emulated, timeline
@@ -109,7 +110,8 @@ def test_delays_are_those_of_the_formula(timeline: Make, saga: type[Any], delays
     saga_id = t.start(name)
     t.run()
     assert t.clock.slept == [delay for delay in delays if delay < 1]
-    assert t.hidden == [delay for delay in delays if delay >= 1]
+    assert t.hidden == [delay for delay in delays if 1 <= delay <= 5]
+    assert t.delayed == [(delay, 0) for delay in delays if delay > 5], "a new message, which no receive has worn"
     expected = [iso(begun + sum(delays[: n + 1])) for n in range(len(delays))]
     failed = _entries(t, saga_id, "StepFailed")
     assert [entry["details"].get("next_attempt_at") for entry in failed] == [*expected, None]
@@ -165,13 +167,13 @@ def test_rejected_is_never_retried(timeline: Make) -> None:
     assert t.step("constant", saga_id)["attempts"] == 1
 
 
-def test_a_wait_beyond_what_sqs_can_hide_goes_by_copies(timeline: Make) -> None:
+def test_a_wait_beyond_what_sqs_can_delay_goes_by_copies(timeline: Make) -> None:
     FAIL["call"] = 1
     t = timeline(Slow)
     saga_id = t.start("slow")
     t.run()
-    assert t.delayed == [(900, 1), (900, 2), (900, 3)]
-    assert t.hidden == [43_000 - 3 * 900]
+    assert t.delayed == [*((900, hops) for hops in range(47)), (700, 47)]
+    assert t.hidden == []
     assert t.status("slow", saga_id) == "COMPLETED"
     assert t.step("slow", saga_id)["attempts"] == 2
 
@@ -183,7 +185,7 @@ def test_a_held_lease_postpones_to_its_expiry(timeline: Make) -> None:
     lease = lease_for(saga_type, clock, clock.now() + 60)
     assert t.engine.control.claim_step(saga_id, 0, 1, lease, clock.now())
     t.world.deliver("constant", "call")
-    assert t.hidden == [61]
+    assert (t.hidden, t.delayed) == ([], [(61, 1)])
     assert t.step("constant", saga_id)["attempts"] == 1
     assert LOG == []
 
@@ -194,7 +196,7 @@ def _waiting(t: Timeline, hops: int = 0) -> str:
     saga_id = t.start("constant")
     t.world.deliver("constant", "call")
     t.world.stack.sqs.purge_queue(QueueUrl=t.world.stack.queues["constant"]["call"])
-    message = Message(saga_id, "constant", "call", 0, False, 1)
+    message = Message(saga_id, "constant", "call", 0, False, 2)
     t.engine.queues.send(replace(message, hops=hops))
     t.hidden.clear()
     t.delayed.clear()
@@ -204,10 +206,11 @@ def _waiting(t: Timeline, hops: int = 0) -> str:
 def test_a_message_near_its_last_receive_goes_on_as_a_copy(timeline: Make) -> None:
     t = timeline(Constant, SAGAS_MAX_RECEIVES="6")
     saga_id = _waiting(t)
+    t.clock.time += 3
     for _ in range(9):
         t.world.deliver("constant", "call")
-    assert t.hidden == [7] * 6
-    assert t.delayed == [(7, 1), (7, 2), (7, 3)]
+    assert t.hidden == [4] * 6
+    assert t.delayed == [(4, 1), (4, 2), (4, 3)]
     assert t.step("constant", saga_id)["attempts"] == 1
 
 
@@ -217,6 +220,42 @@ def test_copies_come_back_the_later_the_more_there_were(timeline: Make, hops: in
     _waiting(t, hops)
     t.world.deliver("constant", "call")
     assert t.delayed == [(delay, hops + 1)]
+
+
+def test_a_longer_wait_wears_no_message(timeline: Make) -> None:
+    """Hidden it would be one of those in flight, of which SQS allows 120,000."""
+    t = timeline(Constant, SAGAS_MAX_RECEIVES="6")
+    _waiting(t)
+    t.world.deliver("constant", "call")
+    assert (t.hidden, t.delayed) == ([], [(7, 1)])
+
+
+@pytest.mark.parametrize(
+    ("receives", "hops", "most"), [(1, 0, 1), (2, 0, 2), (3, 0, 4), (4, 0, 8), (1, 1, 8), (1, 2, 60), (900, 0, 60)]
+)
+def test_what_could_not_be_handled_is_back_in_seconds(
+    timeline: Make, monkeypatch: pytest.MonkeyPatch, receives: int, hops: int, most: int
+) -> None:
+    """Not when its visibility timeout is over; the later the more often it failed, and not all at once."""
+    t = timeline(Constant)
+    message = Message(t.start("constant"), "constant", "call", 0, False, 1, hops)
+    [record] = t.world.stack.receive("constant", "call")
+    record["attributes"]["ApproximateReceiveCount"] = str(receives)
+    record["body"] = message.body
+
+    def throttled(*_: Any) -> Any:
+        raise Unavailable("throttled")
+
+    monkeypatch.setattr("sagas.store.control.ControlItems.claim_step", throttled)
+    for dice in (0.0, 0.5, 1.0):
+        t.clock.dice = dice
+        answer = step_handler.handler({"Records": [record]}, LambdaContext(20))
+        seconds = math.ceil(most * (1 + dice) / 2)
+        hidden = seconds <= 5 and receives < 900
+        assert (t.hidden, t.delayed) == (([seconds], []) if hidden else ([], [(seconds, hops + 1)]))
+        assert bool(answer["batchItemFailures"]) is hidden
+        t.hidden.clear()
+        t.delayed.clear()
 
 
 @pytest.mark.parametrize("where", ["timeline", "emulated"])

@@ -13,6 +13,7 @@ import pytest
 from sagas.engine.clock import uuid7
 from sagas.engine.engine import Engine
 from sagas.handlers import step as step_handler
+from sagas.messaging.limits import LONGEST_DELAY
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from tests.engine.conftest import World
@@ -106,7 +107,7 @@ def _noting(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], Timeline]:
 
     def send_noting(queues: Queues, message: Message, delay: float = 0.0) -> None:
         if delay > 0:
-            made[0].delayed.append((math.ceil(delay), message.hops))
+            made[0].delayed.append((min(math.ceil(delay), LONGEST_DELAY), message.hops))
         send(queues, message)
 
     def make(world: World) -> Timeline:

@@ -239,9 +239,10 @@ def test_a_defect_is_logged_without_its_text(
     monkeypatch.setattr("sagas.engine.worker.Worker.handle", broken)
     capsys.readouterr()
     assert _handle([record]) == [record["messageId"]]
-    [line] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    line, metric = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (line["level"], line["message"], line["error"]) == ("ERROR", "record failed", "KeyError")
     assert "secret" not in json.dumps(line)
+    assert (metric["RecordFailed"], metric["saga"]) == ([1.0], "trip")
 
 
 def test_the_log_holds_no_payload_and_no_trace(site: Make, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,10 +66,13 @@ def test_a_cancel_before_the_last_step_completed_wins() -> None:
     assert (over.status, over.cursor) == (S.COMPENSATING, 1)
 
 
-def test_a_failed_step_is_tried_again_at_its_time() -> None:
-    decision = apply(RUNNING, ev.StepFailed(0, 1, BOOM, retry_at=NOW + 7))
+@pytest.mark.parametrize(("seconds", "dispatch"), [(0.2, 1), (5, 1), (5.1, 2), (7, 2)])
+def test_a_failed_step_is_tried_again_at_its_time(seconds: float, dispatch: int) -> None:
+    """Soon by the message at hand, later by a new one."""
+    decision = apply(RUNNING, ev.StepFailed(0, 1, BOOM, retry_at=NOW + seconds))
     assert decision.state.steps[0].status is T.RETRYING
-    assert commands(decision) == (Send(0, False, 1, NOW + 7),)
+    assert decision.state.dispatch == dispatch
+    assert commands(decision) == (Send(0, False, dispatch, NOW + seconds),)
 
 
 @pytest.mark.parametrize(
