@@ -21,7 +21,5 @@ class Later:
 class Failed:
     """Report it failed; its queue's redrive policy will move it to the dead-letter queue in the end."""
 
-    reason: str
-
 
 Outcome = Done | Later | Failed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sagas.core.commands import Die, Discard, Postpone, Run
 from sagas.core.states import SagaStatus
@@ -24,11 +24,19 @@ _RACE = 1.0
 """Seconds after which a message comes back that lost a race with another delivery."""
 
 
+_KNOWN_DYING = 60.0
+"""Seconds for which a message that was found dying is let die without another look at its saga. It is received hundreds
+of times on its way, most of them by this environment; an operator's retry has the saga go on by another message."""
+_MOST_DYING = 1_000
+
+
 @dataclass(frozen=True, slots=True)
 class Worker:
     """Handles messages of all saga types of this service."""
 
     advancer: Advancer
+    _dying: dict[str, float] = field(default_factory=dict[str, float])
+    """Message ids, and until when they are known to be dying (epoch seconds)."""
 
     def handle(self, message: Message, invocation: Invocation) -> Outcome:
         """Do what the message asks for, or find out why not.
@@ -42,6 +50,8 @@ class Worker:
             Unavailable: the store or a queue is out of reach: the message must come back.
         """
         services = self.advancer.services
+        if self._dying.get(message.message_id, 0.0) > services.clock.now():
+            return Failed()
         for _ in range(_ROUNDS):
             try:
                 outcome = self._outcome(self.advancer.message(message, invocation), message, invocation)
@@ -77,7 +87,7 @@ class Worker:
             case Postpone(until):
                 return Later(until)
             case Die():
-                return Failed("the saga is DEAD_LETTERED: this message goes to the dead-letter queue")
+                return self._let_die(message)
             case Run():
                 # The claim was refused and would hold now: the saga has changed, or a circuit breaker was in the way.
                 lease = lease_for(registry.get(message.saga), services.clock, invocation.deadline)
@@ -97,7 +107,13 @@ class Worker:
         dead = advanced.state.dead
         if dead is None or dead.message_id != message.message_id:
             return None
-        return Failed("the step is exhausted: this message goes to the dead-letter queue")
+        return self._let_die(message)
+
+    def _let_die(self, message: Message) -> Failed:
+        if len(self._dying) >= _MOST_DYING:
+            self._dying.clear()
+        self._dying[message.message_id] = self.advancer.services.clock.now() + _KNOWN_DYING
+        return Failed()
 
     def _wait(self, until: float, message: Message, invocation: Invocation) -> Later | None:
         """Wait a short delay out in the function; have the message come back after a longer one."""

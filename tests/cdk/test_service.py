@@ -72,7 +72,7 @@ class TestPolicies:
         found = marks(render(lambda stack: SagaService(stack, "S", sagas=[Slow])))
         assert found["function", "slow", "work"]["Timeout"] == 106
         assert found["queue", "slow", "work"]["VisibilityTimeout"] == 108
-        assert found["queue", "slow", "work"]["RedrivePolicy"]["maxReceiveCount"] == 34
+        assert found["queue", "slow", "work"]["RedrivePolicy"]["maxReceiveCount"] == 18
 
     def test_a_retired_step_keeps_function_and_queue(self) -> None:
         found = marks(render(lambda stack: SagaService(stack, "S", sagas=[Slow])))

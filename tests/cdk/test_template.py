@@ -127,7 +127,7 @@ class TestFunctions:
         variables = dict(marked_all(template, "function"))["checkout", "capture"]["Environment"]["Variables"]
         assert variables["SAGAS_CLASSES"] == '["functions.checkout:Checkout"]'
         assert variables["SAGAS_SHARDS"] == "8"
-        assert variables["SAGAS_MAX_RECEIVES"] == "95"
+        assert variables["SAGAS_MAX_RECEIVES"] == "19"
         assert variables["POWERTOOLS_METRICS_NAMESPACE"] == "Sagas"
         assert {"SAGAS_TABLE", "SAGAS_AUDIT_TABLE", "SAGAS_PAYLOAD_BUCKET", "SAGAS_QUEUES", "ZIPS_BUCKET"} <= set(
             variables
