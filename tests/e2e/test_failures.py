@@ -240,6 +240,23 @@ def test_a_killed_worker_is_noticed_as_soon_as_its_lease_is_over(on: Trials) -> 
     assert "StepLost" in on.api.actions(saga)
 
 
+@pytest.mark.embedded("it kills a function's process, which must run on this machine")
+@pytest.mark.parametrize("name", ["brief", "holding"])
+def test_a_killed_worker_is_noticed_by_its_queue(on: Trials, name: str) -> None:
+    """Without the supervisor: when the function's time is over, or its lease if that is shorter."""
+    sagas = [on.api.start(name, {"executions": 1}) for _ in range(3)]
+    killed: dict[str, float] = {}
+    for saga in sagas:
+        os.kill(worker_of(on, saga, 1), signal.SIGKILL)
+        killed[saga["saga_id"]] = time.monotonic()
+    for saga in sagas:
+        worker_of(on, saga, 2)
+        assert time.monotonic() - killed[saga["saga_id"]] < 15 * PACE
+    for saga in sagas:
+        assert on.api.wait(saga, "COMPLETED")["steps"][1]["attempts"] == 2
+        assert "StepLost" in on.api.actions(saga)
+
+
 def test_a_step_of_many_lease_lengths_keeps_its_lease_and_hears_of_a_cancel(on: Trials) -> None:
     saga = on.api.start("holding", {})
     worker_of(on, saga, 1)

@@ -101,6 +101,18 @@ class Holding(Base, name="holding", lock_expiry=timedelta(seconds=2)):
         return "done"
 
 
+class Brief(Base, name="brief"):
+    """Takes four seconds."""
+
+    @step(retry=Retry.constant(max_retries=2, delay=0.0), timeout=5)
+    def act(self, request: Trial, ctx: Context) -> str:
+        """Work for four seconds, on the first executions; say which process it is."""
+        self.note(ctx, f"act by {os.getpid()}")
+        if ctx.attempt <= request.executions:
+            time.sleep(4)
+        return "done"
+
+
 class Waiting(Base, name="waiting"):
     """Exhaustion waits for an operator."""
 
