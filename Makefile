@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
-# A test file stays in one process, so that the stack or engine it starts is started once.
-PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
+# A test file stays in one process, so that the stack or engine it starts is started once. Files are handed out in the
+# order of tests/conftest.py, which begins with the slowest; without the option, in the order of their numbers of tests.
+PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 # What proves breadth and takes its time; the other tests of tests/unit are what one runs after each change.
 MODEL := tests/unit/core/test_properties.py tests/unit/authoring/test_schema_agrees.py \
-	tests/unit/functions/test_balance.py tests/unit/cli/test_init.py tests/handlers/test_hostile_events.py
+	tests/unit/authoring/test_codec_properties.py tests/unit/functions/test_balance.py tests/unit/testing/test_parity.py \
+	tests/unit/cli/test_init.py tests/handlers/test_hostile_events.py
 # The CDK CLI that reads what this aws-cdk-lib writes, on the Node that comes with the packages; ARGS are passed on to it
 # and to the benchmark: make deploy ARGS="--profile test"
 ARGS ?=
@@ -52,10 +54,11 @@ types: $(READY)
 imports: $(READY)
 	@$(BIN)/lint-imports --no-logo
 
+# Without a plugin that they do not need and that every process would load.
 unit: $(READY)  ## tests that need nothing, in seconds
-	@$(PYTEST) tests/unit tests/typing $(MODEL:%=--ignore=%)
+	@$(PYTEST) -p no:schemathesis tests/unit tests/typing $(MODEL:%=--ignore=%)
 
-model: $(READY)  ## the automaton explored, generated inputs, hostile events
+model: $(READY)  ## the automaton explored, generated inputs, hostile events, both ways to run
 	@$(PYTEST) $(MODEL)
 
 aws: $(READY)  ## tests of handlers, store, engine and template

@@ -1,11 +1,13 @@
-"""A stub of the API, and a client of it."""
+"""A stub of the API, a client of it, and SQS in process."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Any, cast
 
 import boto3
 import pytest
+from moto import mock_aws
 
 from sagas import SagaClient
 from tests.unit.client.stub import StubApi, serving
@@ -28,3 +30,11 @@ def session() -> boto3.Session:
 def client(api: StubApi, session: boto3.Session) -> SagaClient:
     """A client of the stub."""
     return SagaClient(api.url, session=session)
+
+
+@pytest.fixture
+def sqs(session: boto3.Session, monkeypatch: pytest.MonkeyPatch) -> Generator[Any]:
+    """A client of SQS in process. Receives do not wait: it has one server, which knows all messages."""
+    monkeypatch.setattr("sagas.client.dead_letters._WAIT", 0)
+    with mock_aws():
+        yield cast("Any", session).client("sqs")

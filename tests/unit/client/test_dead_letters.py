@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, cast
 
-import boto3
 import pytest
 from botocore.stub import Stubber
-from moto import mock_aws
 
 from sagas.client.dead_letters import DeadLetterQueue, Redrive
 from sagas.errors import SagaError, Unavailable
-
-
-@pytest.fixture
-def sqs(session: boto3.Session) -> Generator[Any]:
-    with mock_aws():
-        yield cast("Any", session).client("sqs")
 
 
 class Queues:

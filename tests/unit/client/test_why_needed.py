@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from sagas.client import AuditEntry, SagaView
 from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, why_needed
@@ -103,8 +101,8 @@ def test_what_belongs_to_no_saga_stays() -> None:
 class Queue:
     """A dead-letter queue with a message of each kind."""
 
-    def __init__(self, session: boto3.Session) -> None:
-        self._sqs = cast("Any", session).client("sqs")
+    def __init__(self, sqs: Any) -> None:
+        self._sqs = sqs
         self.url: str = self._sqs.create_queue(QueueName="dead")["QueueUrl"]
         self.queue = DeadLetterQueue(self._sqs, self.url, {})
 
@@ -119,12 +117,11 @@ class Queue:
 
 
 @pytest.fixture
-def queue(session: boto3.Session) -> Iterator[Queue]:
-    with mock_aws():
-        made = Queue(session)
-        for saga_id in ("over", "waits", "settled"):
-            made.send(saga_id, 3)
-        yield made
+def queue(sqs: Any) -> Queue:
+    made = Queue(sqs)
+    for saga_id in ("over", "waits", "settled"):
+        made.send(saga_id, 3)
+    return made
 
 
 def _why_of(letter: DeadLetter) -> str:

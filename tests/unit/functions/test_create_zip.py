@@ -8,6 +8,7 @@ import json
 import tracemalloc
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -25,8 +26,13 @@ MIB = 2**20
 FILES = {"a.txt": b"alpha" * 1000, "dir/b.bin": bytes(range(256)) * 100, "empty": b"", "été.txt": b"summer"}
 
 
+@cache
+def shared_client(service: str) -> Any:
+    return cast(Any, boto3).client(service)
+
+
 def context(step: str, **attributes: Any) -> FakeContext:
-    given: dict[str, Any] = {"client": cast(Any, boto3).client} | attributes
+    given: dict[str, Any] = {"client": shared_client} | attributes
     return FakeContext(saga="create-zip", step=step, **given)
 
 
