@@ -43,12 +43,19 @@ def allow_listing(role: iam.Role, tables: Tables) -> None:
     _allow(role, ["dynamodb:Query"], [tables.index_arn(BY_NAME_INDEX)])
 
 
-def allow_sending(role: iam.Role, queues: Iterable[SagaQueues]) -> None:
-    """Let a function send to the queues of all steps of these sagas. To dead-letter queues only SQS itself sends."""
+def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: bool = False) -> None:
+    """Let a function send to the queues of all steps of these sagas. To dead-letter queues only SQS itself sends.
+
+    Args:
+        role: the function's.
+        queues: of the sagas.
+        counting: whether it may also ask how many messages they hold.
+    """
+    actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] if counting else ["sqs:SendMessage"]
     arns = [arn for own in queues for arn in own.arns(role)]
     # The CDK moves whole statements to further policies when one grows beyond what IAM takes.
     for start in range(0, len(arns), _STATEMENT):
-        _allow(role, ["sqs:SendMessage"], arns[start : start + _STATEMENT])
+        _allow(role, actions, arns[start : start + _STATEMENT])
 
 
 def allow_network(role: iam.Role) -> None:

@@ -15,9 +15,9 @@ _SPARE = 6
 _AFTER_FUNCTION = 2
 """Seconds a message stays hidden beyond its function's time: a worker that died is noticed by its queue."""
 _SPARE_RECEIVES = 10
-"""Receives that ran no attempt, such as those while Lambda throttles the function. Not more: a dying message is received
-this often in a row, and where 500 sagas a second die, 20 receives each are all the 10,000 invocations a second that an
-account has. What is given up for throttling alone is sent anew by the supervisor."""
+"""Receives that ran no attempt, such as those while Lambda throttles the function. Not more: a dying message is
+received this often in a row, and where 500 sagas a second die, 20 receives each are all the 10,000 invocations a second
+that an account has. What is given up for throttling alone is sent anew by the supervisor."""
 
 
 @dataclass(frozen=True, slots=True)

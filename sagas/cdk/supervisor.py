@@ -46,7 +46,7 @@ class Supervisor(SagaFunction):
         )
         tag_part(self.function, "supervisor")
         allow_all_sagas(self.role, shared.tables)
-        allow_sending(self.role, queues)
+        allow_sending(self.role, queues, counting=True)
         # The next tick is the retry; a late one would only do the same work twice.
         self.function.configure_async_invoke(retry_attempts=0, max_event_age=_RECOVER_EVERY)
         self._call("recover", _RECOVER_EVERY)

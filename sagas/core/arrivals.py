@@ -47,7 +47,9 @@ def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now:
     if _dying(state, event):
         return Decision(state, Die())
     if state.lease is not None and _held(state, now):
-        return Decision(state, Postpone(state.lease.expires_at))
+        # No copy: the holder may be another delivery of this message, which is then to die, or it is a dead letter
+        # that was redriven, which only its own id tells.
+        return Decision(state, Postpone(state.lease.expires_at, itself=True))
     if _interrupted(state):
         return _taken_over(plan, state, event.lease, now)
     if state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at:
@@ -131,9 +133,11 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
         return Decision(_claimed(state, event.lease), Write(fact))
     stale_after = plan.stale_after if event.stale_after is None else event.stale_after
     postponed = event.postponed_until + stale_after if event.postponed_until else 0.0
-    if max(patient_until(state, stale_after), postponed) > now:
+    if max(patient_until(state, stale_after), postponed) > now or event.backlog is ev.Backlog.WAITING:
         return Decision(state)
-    return Decision(_claimed(state, event.lease), Write(fact if code_missing(fact) else ev.Recovered(stall=True)))
+    # Where a line may be long, what was lost in it is sent anew, but never used up for that.
+    anew = ev.Recovered(stall=event.backlog is ev.Backlog.NONE)
+    return Decision(_claimed(state, event.lease), Write(fact if code_missing(fact) else anew))
 
 
 def cancel_asked(plan: Plan, state: SagaState, event: ev.CancelAsked, now: float) -> Decision:

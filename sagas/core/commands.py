@@ -36,9 +36,10 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Postpone:
-    """Have this same message come back at ``until`` (epoch seconds)."""
+    """Have the message come back at ``until`` (epoch seconds); ``itself``: no copy of it may take its place."""
 
     until: float
+    itself: bool = False
 
 
 @dataclass(frozen=True, slots=True)

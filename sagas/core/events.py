@@ -7,6 +7,7 @@ there was an arrival (a message, the supervisor, an operator, a caller), and the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
 
 from sagas.core.states import DeadLetter, Lease
@@ -177,6 +178,17 @@ class MessageArrived:
     sent_at: float = 0.0
 
 
+class Backlog(StrEnum):
+    """What the queue of its step says of a message that no worker has claimed."""
+
+    NONE = "NONE"
+    """Nothing waits there: the message is lost."""
+    PASSED_BY = "PASSED_BY"
+    """Others wait there, but messages sent a good while later were handled: the message is lost."""
+    WAITING = "WAITING"
+    """Others wait there, and this one may be among them."""
+
+
 @dataclass(frozen=True, slots=True)
 class StallNoticed:
     """The supervisor looked at the saga, or the caller who cancels it did.
@@ -185,11 +197,13 @@ class StallNoticed:
         lease: what would be taken.
         stale_after: seconds of silence after which the message counts as lost; the type's by default.
         postponed_until: epoch seconds until which an open circuit breaker explains the silence; 0 if it does not.
+        backlog: whether the line it waits in explains it.
     """
 
     lease: Lease
     stale_after: float | None = None
     postponed_until: float = 0.0
+    backlog: Backlog = Backlog.NONE
 
 
 @dataclass(frozen=True, slots=True)

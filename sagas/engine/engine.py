@@ -14,6 +14,7 @@ from sagas.engine.breaker import Breakers
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
 from sagas.engine.idempotency import IdempotentAttempt
+from sagas.engine.lanes import LaneNotes
 from sagas.engine.operations import Operations
 from sagas.engine.ports import EngineObserver, NullObserver
 from sagas.engine.reader import Reader
@@ -29,6 +30,7 @@ from sagas.store.breakers import BreakerItems
 from sagas.store.control import ControlItems
 from sagas.store.definitions import Definitions
 from sagas.store.journal import Journal
+from sagas.store.lanes import Watermarks
 from sagas.store.listing import Listing
 from sagas.store.payloads import Payloads
 from sagas.store.settings import StoreSettings
@@ -52,6 +54,7 @@ class Engine:
     definitions: Definitions
     auto_disabler: AutoDisabler
     breakers: Breakers
+    lanes: LaneNotes
     clock: Clock
     tables: Tables
 
@@ -101,6 +104,7 @@ def build_engine(
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler))
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
     advancer = Advancer(services, registry, queues, IdempotentAttempt, carry)
+    watermarks = Watermarks(tables)
     reader = Reader(registry, control, journal, listing, breakers)
     return Engine(
         registry=registry,
@@ -112,10 +116,11 @@ def build_engine(
         starter=Starter(registry, control, journal, queues, clock, definitions, carry=carry),
         reader=reader,
         operations=Operations(reader, control, advancer),
-        recovery=Recovery(advancer, control, listing),
+        recovery=Recovery(advancer, control, listing, queues, watermarks),
         definitions=definitions,
         auto_disabler=auto_disabler,
         breakers=breakers,
+        lanes=LaneNotes(watermarks, clock),
         clock=clock,
         tables=tables,
     )

@@ -12,9 +12,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Have it come back at ``until`` (epoch seconds)."""
+    """Have it come back at ``until`` (epoch seconds); ``itself``: no copy of it may take its place."""
 
     until: float
+    itself: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,12 @@ class MessageSender(Protocol):
     def send(self, message: Message, delay: float = 0.0) -> None: ...
 
 
+class LaneQueues(Protocol):
+    """The queues, as the supervisor counts their messages; see ``sagas.messaging.queues.Queues``."""
+
+    def waiting(self, saga: str, step: str) -> int: ...
+
+
 class CommitObserver(Protocol):
     """Told of every fact once it is committed."""
 

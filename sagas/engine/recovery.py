@@ -5,18 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sagas.core import events as ev
-from sagas.core.states import SagaState
+from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import epoch, iso
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
+from sagas.engine.lanes import Lanes
+from sagas.engine.ports import LaneQueues
 from sagas.errors import NotFound, SagaError
 from sagas.store.control import ControlItems
+from sagas.store.lanes import Watermarks
 from sagas.store.listing import IndexPosition, Listing
 from sagas.store.mapping import due_at
 from sagas.store.outcomes import Fenced
 
 SUPERVISOR = "supervisor"
 _LONGEST_LIST = 10_000
+_LONGEST_PAUSE = 900.0
+"""Seconds after which a saga is looked at again that may still wait in line."""
 _UNKNOWN_PAUSE = 600.0
 """Seconds after which a saga is looked at again whose type is not deployed: until then it is in nobody's way."""
 
@@ -49,6 +54,8 @@ class Recovery:
     advancer: Advancer
     control: ControlItems
     listing: Listing
+    queues: LaneQueues
+    watermarks: Watermarks
 
     def get_sagas_for_recovery(
         self,
@@ -100,6 +107,7 @@ class Recovery:
             limit: how many sagas at most.
         """
         clock, report = self.advancer.services.clock, RecoveryReport()
+        lanes = Lanes(self.queues, self.watermarks, clock)
         end = clock.now() + budget
         due = self._due(limit, stale_after)
         report.overdue = max(0.0, clock.now() - epoch(due[0].sort)) if due else 0.0
@@ -108,7 +116,7 @@ class Recovery:
                 report.left = len(due) - position
                 break
             try:
-                self._recover(found, stale_after, report)
+                self._recover(found, stale_after, lanes, report)
             except Fenced:
                 report.untouched += 1
             except Exception as error:  # noqa: BLE001 - one bad saga must not stop the others, whatever is wrong with it
@@ -125,7 +133,7 @@ class Recovery:
             ahead = 2 * max(types, default=0.0)
         return self.listing.due(self.advancer.services.clock.now() + ahead, limit)
 
-    def _recover(self, found: IndexPosition, stale_after: float | None, report: RecoveryReport) -> None:
+    def _recover(self, found: IndexPosition, stale_after: float | None, lanes: Lanes, report: RecoveryReport) -> None:
         """Take over, send anew or give up; a saga that lives is looked at again later."""
         clock, logger = self.advancer.services.clock, self.advancer.services.logger
         state = self.control.get(found.saga_id)
@@ -140,16 +148,22 @@ class Recovery:
             report.undeployed += 1
             report.failed.append(found.saga_id)
             return
-        postponed_until, step = 0.0, state.current
+        postponed_until, step, backlog = 0.0, state.current, ev.Backlog.NONE
         if state.lease is None and step is not None and not state.undoing:
             postponed_until = self.advancer.services.breakers.postponed_until(state.saga, step.name, state.updated_at)
-        stall = ev.StallNoticed(self.advancer.lease(), stale_after, postponed_until)
+        patience = self.advancer.plan(state).stale_after
+        silent = state.lease is None and state.status is not SagaStatus.DEAD_LETTERED and not state.over
+        quiet_for = clock.now() - max(state.updated_at, state.not_before)
+        if silent and quiet_for >= (patience if stale_after is None else stale_after):
+            backlog = lanes.backlog(state)
+        stall = ev.StallNoticed(self.advancer.lease(), stale_after, postponed_until, backlog)
         advanced = self.advancer.advance(state, stall, EntryContext(actor=SUPERVISOR))
         if advanced.state is not state:
             report.recovered.append(found.saga_id)
             return
         report.untouched += 1
-        patience = self.advancer.plan(state).stale_after
         due = max(due_at(state, patience), postponed_until + patience)
+        if backlog is ev.Backlog.WAITING:  # the longer it waits already, the longer it may yet
+            due = max(due, clock.now() + min(max(patience, quiet_for), _LONGEST_PAUSE))
         if found.sort <= iso(clock.now()) and due > clock.now() and not state.over:
             self.control.push_due(found.saga_id, found.sort, due)  # on condition that it still is what was seen

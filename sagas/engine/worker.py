@@ -84,8 +84,8 @@ class Worker:
         """What becomes of the message; ``None`` to look at it again."""
         services, registry = self.advancer.services, self.advancer.registry
         match advanced.then:
-            case Postpone(until):
-                return Later(until)
+            case Postpone(until, itself):
+                return Later(until, itself)
             case Die():
                 return self._let_die(message)
             case Run():

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, cast
 
+from sagas.authoring.policies import Exhausted
 from sagas.engine.attempt import Invocation
 from sagas.engine.engine import Engine, from_environment
 from sagas.engine.outcome import Done, Failed, Later
@@ -53,7 +54,8 @@ class _Records:
             with suppress(SagaError):  # where SQS is away, too, it comes back with its visibility timeout
                 message = parse_record(record)
                 telemetry().record_failed(message.saga)
-                return self._postponing.after_failure(message)
+                self._engine.lanes.failed(message)
+                return self._postponing.after_failure(message, copies=not self._may_die(message))
         return False
 
     def _handle(self, record: dict[str, Any]) -> bool:
@@ -69,15 +71,23 @@ class _Records:
             telemetry().newer_format(newer, record["messageId"])
             self._engine.queues.send_copy(record, newer.retry_after)
             return True
+        self._engine.lanes.handled(message)
         match outcome:
             case Done():
                 return True
-            case Later(until):
-                return self._postponing.postpone(message, until - self._engine.clock.now())
+            case Later(until, itself):
+                return self._postponing.postpone(message, until - self._engine.clock.now(), copies=not itself)
             case Failed():
                 # Back at once: the queue's redrive policy has to find it soon.
                 self._engine.queues.delay(message, 0)
                 return False
+
+    def _may_die(self, message: Message) -> bool:
+        """Whether the step's exhaustion takes this very message to the dead-letter queue."""
+        saga_type = self._engine.registry.get(message.saga)
+        if message.undo or not saga_type.has_code(message.step, undo=False):
+            return not message.undo
+        return saga_type.step(message.step).retry.on_exhausted is Exhausted.DEAD_LETTER
 
     def _time_for(self, message: Message) -> bool:
         saga_type = self._engine.registry.get(message.saga)

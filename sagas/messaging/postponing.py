@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sagas.core.rules import SHORT_WAIT
-from sagas.messaging.limits import LONGEST_DELAY
+from sagas.messaging.limits import LONGEST_BACKOFF, LONGEST_DELAY
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 
@@ -21,8 +21,6 @@ keeps any message. What gets there is caught in a loop, or its circuit breaker w
 
 _RECEIVES_PER_COPY = 3
 """Tries of a failing message before its wait is too long to hide it, so that its copies go on where it stopped."""
-_LONGEST_BACKOFF = 60.0
-"""Seconds between two tries of a message that could not be handled, at most."""
 
 
 class Postponing:
@@ -46,8 +44,14 @@ class Postponing:
         self._most_receives = int(environment.get("SAGAS_MAX_RECEIVES", "1000"))
         self._logger = logger
 
-    def postpone(self, message: Message, seconds: float) -> bool:
+    def postpone(self, message: Message, seconds: float, *, copies: bool = True) -> bool:
         """Have ``message`` come back in ``seconds``, or a copy in its stead, the later the more copies there were.
+
+        Args:
+            message: the message at hand.
+            seconds: how long it is to wait.
+            copies: whether a copy may take its place. Not where the message itself may be about to die, or be a dead
+                letter that was redriven: SQS's id tells, and a copy has another.
 
         Returns:
             Whether a copy was sent, so that the message at hand may be deleted.
@@ -56,7 +60,7 @@ class Postponing:
             NotFound: no queue for its step is deployed.
             Unavailable: SQS is out of reach.
         """
-        if seconds <= SHORT_WAIT and message.receives + _SPARE_RECEIVES < self._most_receives:
+        if not copies or (seconds <= SHORT_WAIT and message.receives + _SPARE_RECEIVES < self._most_receives):
             self._queues.delay(message, seconds)
             return False
         if message.hops >= _MOST_HOPS:
@@ -68,8 +72,12 @@ class Postponing:
         self._queues.send(replace(message, hops=message.hops + 1), delay)
         return True
 
-    def after_failure(self, message: Message) -> bool:
+    def after_failure(self, message: Message, *, copies: bool) -> bool:
         """Have a message come back that could not be handled: in about a second, then in twice as long, up to a minute.
+
+        Args:
+            message: the message at hand.
+            copies: as for :meth:`postpone`.
 
         Returns:
             Whether a copy was sent, so that the message at hand may be deleted.
@@ -78,5 +86,5 @@ class Postponing:
             NotFound, Unavailable: as :meth:`postpone`.
         """
         doublings = min(message.receives - 1 + _RECEIVES_PER_COPY * message.hops, 10)
-        longest = min(2.0**doublings, _LONGEST_BACKOFF)
-        return self.postpone(message, longest * (1 + self._chance()) / 2)
+        longest = min(2.0**doublings, LONGEST_BACKOFF)
+        return self.postpone(message, longest * (1 + self._chance()) / 2, copies=copies)

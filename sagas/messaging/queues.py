@@ -13,6 +13,8 @@ from sagas.messaging.limits import LONGEST_DELAY, LONGEST_HIDING
 from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
 
+_COUNTS = [f"ApproximateNumberOfMessages{which}" for which in ("", "NotVisible", "Delayed")]
+
 
 class Queues:
     """The queues of the sagas.
@@ -84,6 +86,17 @@ class Queues:
             NotFound, Unavailable: as :meth:`send`.
         """
         self._change_visibility(self._routes.queue(message.saga, message.step), message.receipt, seconds)
+
+    def waiting(self, saga: str, step: str) -> int:
+        """Return about how many messages a step's queue holds: to be received, in flight, and delayed.
+
+        Raises:
+            NotFound, Unavailable: as :meth:`send`.
+        """
+        url = self._routes.queue(saga, step)
+        with translated("SQS"):
+            answer = self._client.get_queue_attributes(QueueUrl=url, AttributeNames=_COUNTS)
+        return sum(int(answer["Attributes"].get(name, 0)) for name in _COUNTS)
 
     def make_visible_now(self, source_arn: str, receipt: str) -> None:
         """Have a message that will never succeed come back at once, so that its redrive policy gets it soon.

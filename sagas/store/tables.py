@@ -53,6 +53,7 @@ class Tables:
     definition: Any
     breaker: Any
     checkpoint: Any
+    lane: Any
     connection: SharedConnection
 
     def connect(self) -> None:
@@ -201,13 +202,25 @@ def _checkpoint(settings: StoreSettings) -> type[Model]:
     return Checkpoint
 
 
+def _lane(settings: StoreSettings) -> type[Model]:
+    class Lane(Model):
+        """How far the queue of one step got. Kept beside the sagas, under a key no saga can have."""
+
+        Meta = _meta(settings.sagas_table)
+        saga_id = UnicodeAttribute(hash_key=True)
+        passed = UnicodeAttribute(null=True)
+        resumed_at = UnicodeAttribute(null=True)
+
+    return Lane
+
+
 @lru_cache(maxsize=32)
 def tables_for(settings: StoreSettings) -> Tables:
     """Return the models of these tables; the same ones for the same settings, since making them takes a while."""
     connection = SharedConnection(region=settings.region, host=settings.endpoint_url)
     control, entry = _control(settings), _entry(settings)
     definition, breaker, checkpoint = _definition(settings), _breaker(settings), _checkpoint(settings)
-    models: tuple[Any, Any, Any, Any, Any] = (control, entry, definition, breaker, checkpoint)
+    models: tuple[Any, Any, Any, Any, Any, Any] = control, entry, definition, breaker, checkpoint, _lane(settings)
     for model in models:
         connection.serve(model)
     return Tables(*models, connection)

@@ -185,7 +185,7 @@ def test_a_held_lease_postpones_to_its_expiry(timeline: Make) -> None:
     lease = lease_for(saga_type, clock, clock.now() + 60)
     assert t.engine.control.claim_step(saga_id, 0, 1, lease, clock.now())
     t.world.deliver("constant", "call")
-    assert (t.hidden, t.delayed) == ([], [(61, 1)])
+    assert (t.hidden, t.delayed) == ([61], []), "no copy: the holder may be another delivery of this very message"
     assert t.step("constant", saga_id)["attempts"] == 1
     assert LOG == []
 

@@ -31,7 +31,7 @@ def test_redelivery_after_a_death_waits_for_the_lease_and_then_tries_again(bench
     outcome = b.deliver("trip", "pay")
     lease = b.state(saga_id).lease
     assert lease is not None
-    assert outcome == Later(lease.expires_at)
+    assert outcome == Later(lease.expires_at, itself=True)
     assert LOG == ["book:1", "pay:1"]
     b.run()
     assert b.show(saga_id)["status"] == "COMPLETED"

@@ -64,6 +64,9 @@ class Mailbox:
         if operation == "SendMessage":
             letter = self._put(queue, request["MessageBody"], request.get("DelaySeconds", 0))
             return {"MessageId": letter.message_id}
+        if operation == "GetQueueAttributes":
+            here = sum(letter.queue == queue for letter in self.letters)
+            return {"Attributes": {"ApproximateNumberOfMessages": str(here)}}
         assert operation == "ChangeMessageVisibility", operation
         for letter in self.letters:
             if letter.receipt == request["ReceiptHandle"]:

@@ -82,8 +82,11 @@ class Mail:
             return self.without(asked["message_id"]), Answer()
         if request.name == "ChangeMessageVisibility":
             return self.delay(asked["ReceiptHandle"], now + asked["VisibilityTimeout"]), Answer("{}")
-        assert request.name == "SendMessage", request.name
         queue = str(asked["QueueUrl"]).rsplit("/", 1)[1]
+        if request.name == "GetQueueAttributes":
+            here = sum(letter.queue == queue for letter in self.opened)
+            return self, Answer(json.dumps({"Attributes": {"ApproximateNumberOfMessages": str(here)}}))
+        assert request.name == "SendMessage", request.name
         mail, message_id = self.send(queue, asked["MessageBody"], asked.get("DelaySeconds", 0), now)
         return mail, Answer(json.dumps({"MessageId": message_id}))
 

@@ -187,7 +187,7 @@ def test_a_first_message_is_claimed() -> None:
 @pytest.mark.parametrize(
     ("state", "given", "expected"),
     [
-        (RUNNING, {}, (Postpone(HELD.expires_at),)),
+        (RUNNING, {}, (Postpone(HELD.expires_at, itself=True),)),
         (saga(S.RUNNING, T.RETRYING, not_before=NOW + 5), {}, (Postpone(NOW + 5),)),
         (
             saga(S.RUNNING, T.RETRYING, dispatch=3),

@@ -1,0 +1,123 @@
+"""Lanes: a step's queue with what works it off. Whether the silence of a saga is explained by the line it waits in.
+
+A message that no worker has claimed yet is lost, or it waits. The queue's counts tell when nothing at all waits in it.
+When something does, SQS does not tell what; but its queues are worked off roughly in order: once messages were handled
+that had been sent a good while after this one, this one is not among those that wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sagas.core.events import Backlog
+from sagas.core.states import SagaState
+from sagas.engine.clock import Clock
+from sagas.engine.ports import LaneQueues
+from sagas.errors import NotFound, SagaError
+from sagas.messaging.limits import LONGEST_BACKOFF, LONGEST_DELAY
+from sagas.messaging.message import Message
+from sagas.store.lanes import Watermark, Watermarks
+
+_BETWEEN_NOTES = 30.0
+"""Seconds between two notes of one environment about one lane."""
+_GOOD_WHILE = LONGEST_DELAY + LONGEST_BACKOFF
+"""Seconds by which a message may be handled later than another that was sent at the same time: as the longest delayed
+copy, after the longest backoff."""
+_SETTLING = 300.0
+"""Seconds after an outage of the store in which messages come back that its failures had put off."""
+_SHARE = 10
+"""One in so many messages of a lane may be sent anew by a run of the supervisor: it must not crowd out the others."""
+_AT_LEAST = 100
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What one environment has seen of a lane. Times in epoch seconds."""
+
+    noted_at: float
+    passed: float = 0.0
+    failing: bool = False
+
+
+class LaneNotes:
+    """Notes how far this environment sees each lane to be: at most every 30 seconds, first when 30 are over.
+
+    Args:
+        watermarks: where it is noted.
+        clock: tells the time.
+    """
+
+    def __init__(self, watermarks: Watermarks, clock: Clock) -> None:
+        self._watermarks = watermarks
+        self._clock = clock
+        self._seen: dict[tuple[str, str], _Seen] = {}
+
+    def handled(self, message: Message) -> None:
+        """Take notice that a message was handled, whatever became of it."""
+        now = self._clock.now()
+        seen = self._seen.setdefault((message.saga, message.step), _Seen(now))
+        seen.passed = max(seen.passed, message.sent_at)
+        if not seen.passed or (not seen.failing and now - seen.noted_at < _BETWEEN_NOTES):
+            return
+        seen.noted_at = now
+        try:
+            self._watermarks.note(message.saga, message.step, seen.passed, now if seen.failing else 0.0)
+        except SagaError:
+            return  # the next one, or another environment, will tell
+        seen.failing = False
+
+    def failed(self, message: Message) -> None:
+        """Take notice that a message could not be handled."""
+        self._seen.setdefault((message.saga, message.step), _Seen(self._clock.now())).failing = True
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What a run of the supervisor knows of a lane. ``waiting``: messages in its queue; ``left``: to be sent anew."""
+
+    waiting: int
+    watermark: Watermark
+    left: int
+
+
+@dataclass(slots=True)
+class Lanes:
+    """What one run of the supervisor asks about lanes, each of them once.
+
+    Args:
+        queues: counts their messages.
+        watermarks: how far they got.
+        clock: tells the time.
+    """
+
+    queues: LaneQueues
+    watermarks: Watermarks
+    clock: Clock
+    _known: dict[tuple[str, str], _Lane] = field(default_factory=dict[tuple[str, str], _Lane])
+
+    def backlog(self, state: SagaState) -> Backlog:
+        """Return what the current step's lane says of a saga whose message no worker has claimed.
+
+        Raises:
+            Unavailable: SQS or the store is out of reach.
+        """
+        step = state.current or state.steps[-1]
+        lane = self._lane(state.saga, step.name)
+        if not lane.waiting:
+            return Backlog.NONE
+        if lane.watermark.resumed_at + _SETTLING > self.clock.now():
+            return Backlog.WAITING
+        if lane.watermark.passed <= max(state.updated_at, state.not_before) + _GOOD_WHILE or not lane.left:
+            return Backlog.WAITING
+        lane.left -= 1
+        return Backlog.PASSED_BY
+
+    def _lane(self, saga: str, step: str) -> _Lane:
+        if (saga, step) not in self._known:
+            try:
+                waiting = self.queues.waiting(saga, step)
+            except NotFound:
+                waiting = 0
+            watermark = self.watermarks.get(saga, step) if waiting else Watermark()
+            self._known[saga, step] = _Lane(waiting, watermark, max(waiting // _SHARE, _AT_LEAST))
+        return self._known[saga, step]

@@ -1,0 +1,64 @@
+"""How far the queue of each step got: one item for each, beside the sagas, under a key no saga can have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sagas.core.times import iso
+from sagas.store.mapping import time_of
+from sagas.store.tables import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """How far a queue got. Times in epoch seconds, 0 for never.
+
+    Args:
+        passed: a message that was sent then has been handled; another environment may know of a later one.
+        resumed_at: when messages could be handled again after failures of the store.
+    """
+
+    passed: float = 0.0
+    resumed_at: float = 0.0
+
+
+class Watermarks:
+    """Reads and writes the watermarks of queues, by saga type and step."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def get(self, saga: str, step: str) -> Watermark:
+        """Return a step's watermark, by a consistent read; an empty one if it was never written.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        model = self._tables.lane
+        try:
+            item = model.get(_key(saga, step), consistent_read=True)
+        except model.DoesNotExist:
+            return Watermark()
+        return Watermark(time_of(item.passed), time_of(item.resumed_at))
+
+    def note(self, saga: str, step: str, passed: float, resumed_at: float = 0.0) -> None:
+        """Write how far an environment has seen the queue to be; the last one to write wins.
+
+        Args:
+            saga: the saga type.
+            step: the step.
+            passed: as in :class:`Watermark`.
+            resumed_at: likewise; 0 leaves it as it is.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        model = self._tables.lane
+        actions = [model.passed.set(iso(passed))]
+        if resumed_at:
+            actions.append(model.resumed_at.set(iso(resumed_at)))
+        model(_key(saga, step)).update(actions=actions)
+
+
+def _key(saga: str, step: str) -> str:
+    return f"lane#{saga}#{step}"
