@@ -104,6 +104,18 @@ class Advancer:
         )
         return self.advance(state, arrival, EntryContext(trace_id=invocation.trace_id, message=dying), message)
 
+    def refuse(self, message: Message, invocation: Invocation, error: Exception) -> Advanced | None:
+        """Have the attempt that a message is for fail, without its code being run.
+
+        Returns:
+            What that led to; ``None`` when it may not be claimed.
+
+        Raises: as :meth:`message`.
+        """
+        saga_type = self.registry.get(message.saga)
+        committed = self.attempt(self.services, saga_type, message, invocation).refuse(error)
+        return None if committed is None else self._follow(committed, message)
+
     def advance(
         self, state: SagaState, arrival: ev.Arrival, context: EntryContext, message: Message | None = None
     ) -> Advanced:

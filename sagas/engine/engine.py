@@ -97,7 +97,7 @@ def build_engine(
     queues = Queues(routes, settings.region, settings.endpoint_url)
     definitions = Definitions(tables, clock.now)
     auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, observer)
-    breakers = Breakers(BreakerItems(tables), registry, clock, logger, observer)
+    breakers = Breakers(BreakerItems(tables, settings), registry, clock, logger, observer)
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler))
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
     advancer = Advancer(services, registry, queues, IdempotentAttempt, carry)
