@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -51,10 +52,12 @@ class BreakerStore(Protocol):
     """The stored breakers; see ``sagas.store.breakers.BreakerItems``."""
 
     def get(self, saga: str, step: str) -> BreakerState: ...
+    def get_many(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BreakerState]: ...
     def count(self, saga: str, step: str, failures: int, revision: str) -> BreakerState: ...
     def forget(self, saga: str, step: str, revision: str) -> BreakerState | None: ...
     def open(self, saga: str, step: str, threshold: int, opened: BreakerState) -> BreakerState | None: ...
     def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> BreakerState: ...
+    def close(self, saga: str, step: str, now: float, revision: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -178,6 +181,31 @@ class Breakers:
         limits = self._waiting_limits(saga, step)
         state = self._recent(saga, step, limits) if limits else BreakerState()
         return None if state.closed else state
+
+    def states(self) -> dict[tuple[str, str], BreakerState]:
+        """Return the breakers of all steps that declare one, by saga type and step, as they are stored.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        declared = ((saga.definition.name, step) for saga in self._registry for step in saga.definition.steps)
+        return self._store.get_many([(saga, step.name) for saga, step in declared if step.circuit_breaker])
+
+    def close(self, saga: str, step: str) -> BreakerState:
+        """Close a breaker, whatever it is; return what it was.
+
+        Raises:
+            NotFound: there is no such type or step, or the step has no breaker.
+            Unavailable: the store is out of reach.
+        """
+        if self._registry.get(saga).step(step).circuit_breaker is None:
+            raise NotFound(f"step {step!r} of saga {saga!r} has no circuit breaker")
+        before = self._store.get(saga, step)
+        self._store.close(saga, step, self._clock.now(), self._clock.new_owner())
+        self._learn(saga, step, None)
+        if not before.closed:
+            self._observer.breaker_closed(saga)
+        return before
 
     def postponed_until(self, saga: str, step: str, since: float) -> float:
         """Until when (epoch seconds) the silence of a message at that step may be this breaker's doing; 0 for never.

@@ -11,6 +11,7 @@ from sagas.engine.advance import Advancer
 from sagas.engine.attempt import AttemptServices
 from sagas.engine.auto_disable import AutoDisabler
 from sagas.engine.breaker import Breakers
+from sagas.engine.breaker_operations import BreakerOperations
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
 from sagas.engine.idempotency import IdempotentAttempt
@@ -52,6 +53,7 @@ class Engine:
     definitions: Definitions
     auto_disabler: AutoDisabler
     breakers: Breakers
+    breaker_operations: BreakerOperations
     clock: Clock
     tables: Tables
 
@@ -116,6 +118,7 @@ def build_engine(
         definitions=definitions,
         auto_disabler=auto_disabler,
         breakers=breakers,
+        breaker_operations=BreakerOperations(breakers, control, listing, advancer, logger),
         clock=clock,
         tables=tables,
     )

@@ -137,6 +137,10 @@ class MemoryBreakers:
         """Return a closed breaker."""
         return BreakerState()
 
+    def get_many(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BreakerState]:
+        """Return closed breakers."""
+        return dict.fromkeys(places, BreakerState())
+
     def count(self, saga: str, step: str, failures: int, revision: str) -> BreakerState:
         """Forget the failures."""
         return BreakerState()
@@ -152,3 +156,6 @@ class MemoryBreakers:
     def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> BreakerState:
         """Forget what became of it."""
         return BreakerState()
+
+    def close(self, saga: str, step: str, now: float, revision: str) -> None:
+        """It is closed."""

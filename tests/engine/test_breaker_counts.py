@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
-from botocore.client import BaseClient
 
 from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Retry
@@ -23,10 +22,10 @@ from sagas.messaging.message import parse_record
 from sagas.store.breakers import BreakerItems
 from sagas.store.journal import Journal
 from sagas.store.tables import tables_for
-from tests.engine.timeline import Timeline, timeline
+from tests.engine.timeline import Timeline, asked, timeline
 from tests.support.sagas import FAIL, LOG, Order, act
 
-__all__ = ["timeline"]
+__all__ = ["asked", "timeline"]
 
 pytestmark = pytest.mark.usefixtures("clean", "quiet")
 Make = Callable[..., Timeline]
@@ -52,23 +51,6 @@ def quiet() -> Iterator[None]:
     DURING.clear()
     yield
     DURING.clear()
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The operations that DynamoDB is asked for: of breakers after ``breaker``, of others alone."""
-    seen: list[str] = []
-    send = cast("Any", BaseClient)._make_api_call
-
-    def listening(self: Any, operation: str, parameters: dict[str, Any]) -> Any:
-        if self.meta.service_model.service_name == "dynamodb":
-            key = parameters.get("Key") or parameters.get("Item") or {}
-            ours = str(key.get("saga_id", {}).get("S", "")).startswith("breaker#")
-            seen.append(f"breaker {operation}" if ours else operation)
-        return send(self, operation, parameters)
-
-    monkeypatch.setattr(BaseClient, "_make_api_call", listening)
-    return seen
 
 
 def _stored() -> BreakerState:
