@@ -28,6 +28,8 @@ HOT = _config(2, 5, 4, parameter_validation=False, user_agent="lambda-sagas")
 """What a step waits for: DynamoDB and SQS. No request is checked against botocore's model, which takes longer than to
 send it, and no user agent is put together anew for each. A conditional write that is repeated may meet its own first
 success; the store recognises it."""
+IMPATIENT = _config(1, 1, 1, parameter_validation=False, user_agent="lambda-sagas")
+"""What helps others, and is not worth waiting for: reporting to a circuit breaker."""
 PAYLOADS = _config(2, 10, 4)
 """S3, for what is too large for DynamoDB."""
 STEPS = _config(5, 30, 4)

@@ -3,7 +3,8 @@
     SagaError
     ├── DefinitionError           the saga class is wrong; raised when the class is created
     ├── PermanentError            raise it in a step: retrying is pointless, the step is exhausted at once
-    │   └── Rejected              raise it in a step: the business said no; undo at once
+    │   ├── Rejected              raise it in a step: the business said no; undo at once
+    │   └── BreakerOpen           a step was not tried: its circuit breaker is open, and it is not to wait
     ├── Cancelled                 raised by ``ctx.raise_if_cancelled()``
     ├── InvalidRequest            the caller's input does not fit; ``problems`` lists the paths
     ├── NotFound                  no such saga type or saga
@@ -37,6 +38,10 @@ class PermanentError(SagaError):
 class Rejected(PermanentError):
     """Raised by a step: the business said no (a declined card). The saga is undone at once, whatever the step's
     ``on_exhausted`` says, and neither the circuit breaker nor auto-disable counts it."""
+
+
+class BreakerOpen(PermanentError):
+    """A step with ``CircuitBreaker(when_open="fail")`` was not tried, because its circuit breaker is open."""
 
 
 class Cancelled(SagaError):

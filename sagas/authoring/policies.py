@@ -11,6 +11,7 @@ from typing import Literal, cast
 from sagas.errors import DefinitionError, PermanentError
 
 Jitter = Literal["none", "full"]
+WhenOpen = Literal["wait", "fail"]
 _ErrorTypes = tuple[type[BaseException], ...]
 
 MAX_RETRIES = 1_000
@@ -172,17 +173,26 @@ DEFAULT_RETRY = Retry.exponential(max_retries=3, base_delay=1.0, jitter="full")
 class CircuitBreaker:
     """Stop calling a dependency that keeps failing. One breaker a step, shared by all execution environments.
 
+    Only the dependency's failures count: not what is permanent (``PermanentError``, ``Rejected``, ``give_up_on``), no
+    attempt that was told of a cancel, whose inputs could not be read, or whose worker died. Undos always pass.
+
     Args:
         failure_threshold: consecutive failures that open the circuit.
         open_for: seconds it stays open before one attempt may try.
+        when_open: what becomes of a saga that meets it open: ``"wait"``, however long, without using up an attempt; or
+            ``"fail"``: the step fails for good with ``BreakerOpen``, without its code having run. That is one attempt
+            and the last: what ``on_exhausted`` says follows at once.
     """
 
     failure_threshold: int = 5
     open_for: float = 30.0
+    when_open: WhenOpen = "wait"
 
     def __post_init__(self) -> None:
         _check_count("CircuitBreaker", "failure_threshold", self.failure_threshold, least=1, most=10_000)
         _check_number("CircuitBreaker", "open_for", self.open_for, least=0.001)
+        known = self.when_open in ("wait", "fail")
+        _require(known, f'CircuitBreaker: when_open must be "wait" or "fail", not {self.when_open!r}')
 
 
 @dataclass(frozen=True, slots=True)

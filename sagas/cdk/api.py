@@ -33,6 +33,8 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
     "attention": ("GET",),
     "definitions": ("GET",),
     "definitions/{name}": ("GET", "PUT"),
+    "breakers": ("GET",),
+    "breakers/{saga}/{step}/close": ("POST",),
     "openapi.json": ("GET",),
 }
 

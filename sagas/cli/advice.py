@@ -34,7 +34,11 @@ def advice(saga: SagaView, now: float) -> list[str]:
         now: epoch seconds.
     """
     who = {"name": saga["name"], "saga_id": saga["saga_id"]}
-    said = [*_errors(saga), *(_next_attempt(step, now) for step in saga["steps"] if step["next_attempt_at"])]
+    said = [
+        *_errors(saga),
+        *_breaker(saga, now),
+        *(_next_attempt(step, now) for step in saga["steps"] if step["next_attempt_at"]),
+    ]
     settled = saga["resolution"]
     if settled is not None:
         done = f" ({settled['action']})" if settled.get("action") else ""
@@ -70,6 +74,18 @@ def _attempt(saga: SagaView, step: StepView, *, undo: bool = False) -> str:
 
 def _error(error: ErrorView) -> str:
     return f"{error['type']}: {error['message']}" if error["message"] else error["type"]
+
+
+def _breaker(saga: SagaView, now: float) -> Iterator[str]:
+    """What the saga waits behind, if it does; an older service does not say."""
+    waits = saga.get("breaker")
+    if waits is None:
+        return
+    until, place = waits["open_until"], f"the breaker of step {waits['step']}"
+    yield f"It waits for {place}, " + (
+        f"open until {moment(until)}." if epoch(until) > now else f"which lets one saga try since {moment(until)}."
+    )
+    yield f"`sagas breakers close {saga['name']} {waits['step']}` lets all go on."
 
 
 def _next_attempt(step: StepView, now: float) -> str:

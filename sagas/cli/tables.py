@@ -12,7 +12,7 @@ from rich.text import Text
 from sagas.cli.advice import advice
 from sagas.cli.output import plain
 from sagas.cli.times import between, clock_time, moment
-from sagas.client import AuditEntry, DeadLetter, DefinitionView, SagaView, Summary
+from sagas.client import AuditEntry, BreakerView, DeadLetter, DefinitionView, SagaView, Summary
 
 _STYLES = {
     "COMPLETED": "green",
@@ -117,6 +117,17 @@ def definition_table(definitions: Iterable[DefinitionView]) -> Table:
         starts = Text("enabled", style="green") if saga["active"] else Text("disabled", style="red")
         steps = " -> ".join(step["name"] for step in saga["steps"])
         table.add_row(saga["name"], saga["version"], starts, steps, plain(saga["reason"] or ""))
+    return table
+
+
+def breaker_table(breakers: Iterable[BreakerView]) -> Table:
+    """Return circuit breakers as a table."""
+    table = _table("saga", "step", "breaker", "failures in a row", "open until", "waiting")
+    for breaker in breakers:
+        state = Text(breaker["state"], style="green" if breaker["state"] == "closed" else "red")
+        until = moment(breaker["open_until"]) if breaker["open_until"] else ""
+        waiting = f"{breaker['waiting']} or more" if breaker["more_waiting"] else _count(breaker["waiting"])
+        table.add_row(breaker["saga"], breaker["step"], state, _count(breaker["failures"]), until, waiting)
     return table
 
 

@@ -6,6 +6,7 @@ from sagas.client.client import SagaClient
 from sagas.client.dead_letters import DeadLetter, Kept, Pruned, Redrive
 from sagas.engine.answers import (
     AuditEntry,
+    BreakerView,
     DefinitionView,
     ErrorView,
     Page,
@@ -19,6 +20,7 @@ from sagas.engine.answers import (
 
 __all__ = [
     "AuditEntry",
+    "BreakerView",
     "DeadLetter",
     "DefinitionView",
     "ErrorView",

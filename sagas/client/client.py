@@ -20,7 +20,7 @@ from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
 from sagas.client.waiting import Wait
 from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
-from sagas.engine.answers import AuditEntry, DefinitionView, Page, RecoveryView, SagaView, SweepView
+from sagas.engine.answers import AuditEntry, BreakerView, DefinitionView, Page, RecoveryView, SagaView, SweepView
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 
 RequestT = TypeVar("RequestT")
@@ -259,6 +259,25 @@ class SagaClient:
             NotFound: there is no such type.
         """
         return self._change(name, reason, active=False)
+
+    def breakers(self) -> builtins.list[BreakerView]:
+        """Return the circuit breakers of all steps that declare one: their state, and how many sagas wait."""
+        return self._transport.call("GET", "/breakers")["breakers"]
+
+    def close_breaker(self, saga: str, step: str) -> BreakerView:
+        """Close a step's circuit breaker. Sagas that wait behind it are sent anew, spread over time.
+
+        Args:
+            saga: the name of the type.
+            step: the name of the step.
+
+        Returns:
+            The breaker; ``waiting`` counts those that were sent anew.
+
+        Raises:
+            NotFound: there is no such type or step, or the step has no breaker.
+        """
+        return self._transport.call("POST", path_of("breakers", saga, step, "close"))
 
     def _change(self, name: str, reason: str, *, active: bool) -> DefinitionView:
         return self._transport.call("PUT", path_of("definitions", name), body={"active": active, "reason": reason})

@@ -4,10 +4,15 @@
     open       --open_for seconds-->                half-open
     half-open  --one saga is let through-->         half-open, probed
     probed     --success-->  closed    --failure-->  open    --no outcome, or nothing heard-->  half-open
+    any        --an operator-->                     closed
 
 The time alone makes an open breaker half-open, so nothing has to be written for that. The probe is known by its saga,
 which has one execution at a time: what reports that saga's outcome, its function or the one that finds it dead,
 reports the probe's. Outcomes of other sagas, begun before the breaker opened, change nothing while it is not closed.
+
+What may not pass comes back at a random time whose range grows with the age of the outage: as many sagas as may wait
+behind a breaker, they look at it ever more rarely, and once it is closed they return within about the time that it had
+been open, not all at once.
 """
 
 from __future__ import annotations
@@ -16,7 +21,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 PROBE_POLL = 5.0
-"""Seconds after which a message that met another saga's probe looks again."""
+"""Seconds for which a message that met another saga's probe stays away at least, if the breaker opens for as long."""
+LONGEST_SPREAD = 840.0
+"""Seconds over which returns are spread at most: with some open period before it, a wait fits one delay of SQS."""
 
 
 class AttemptOutcome(StrEnum):
@@ -25,8 +32,9 @@ class AttemptOutcome(StrEnum):
     SUCCESS = "SUCCESS"
     FAILURE = "FAILURE"
     NONE = "NONE"
-    """The attempt ended for a reason of its own: the business said no, or trying again is pointless. It may never have
-    got as far as the dependency, so it neither closes a breaker nor counts against it."""
+    """The attempt ended for a reason of its own: the business said no, trying again is pointless, it was cancelled, its
+    code never began, or its worker died. It may never have got as far as the dependency, so it neither closes a breaker
+    nor counts against it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +50,12 @@ class BreakerState:
     """One breaker. Times are epoch seconds; 0 means never.
 
     Args:
-        failures: consecutive failures, while closed.
+        failures: consecutive failures; while it is not closed, those that opened it.
         open_until: end of the open period; 0 when closed.
         probe: the saga that was let through.
         probe_until: when the probe counts as dead if nothing was heard.
         closed_at: when it was closed last.
+        opened_at: when it left the closed state last.
         revision: stamp of the write that made this state; empty if it was never written.
     """
 
@@ -55,6 +64,7 @@ class BreakerState:
     probe: str = ""
     probe_until: float = 0.0
     closed_at: float = 0.0
+    opened_at: float = 0.0
     revision: str = ""
 
     @property
@@ -75,28 +85,52 @@ class Admission:
     wait_until: float = 0.0
 
 
-def admit(state: BreakerState, saga_id: str, now: float, probe_until: float) -> Admission:
+def spread(limits: Limits, state: BreakerState, now: float) -> float:
+    """Return over how many seconds those that wait behind a breaker spread their return.
+
+    As long as it is not closed for, at least one open period, and no longer than a message can be delayed.
+    """
+    return min(max(limits.open_for, now - state.opened_at if state.opened_at else 0.0), LONGEST_SPREAD)
+
+
+def admit(
+    limits: Limits, state: BreakerState, saga_id: str, now: float, probe_until: float, chance: float
+) -> Admission:
     """Let a saga through a closed breaker, or as the one probe of a half-open one.
 
     Args:
+        limits: the step's policy.
         state: the breaker.
         saga_id: who asks; asking twice is the same as asking once.
         now: epoch seconds.
         probe_until: epoch seconds by which the asker will have reported, or be dead.
+        chance: a number in [0, 1), different for each that waits.
     """
     if state.closed or state.probed_by(saga_id, now):
         return Admission(state)
+    later = spread(limits, state, now) * chance
     if now < state.open_until:
-        return Admission(state, state.open_until)
+        return Admission(state, state.open_until + later)
     if now < state.probe_until:
-        return Admission(state, min(state.probe_until, now + PROBE_POLL))
+        return Admission(state, min(state.probe_until, now + min(PROBE_POLL, limits.open_for)) + later)
     return Admission(replace(state, probe=saga_id, probe_until=probe_until))
 
 
-def record_outcome(
-    limits: Limits, state: BreakerState, saga_id: str, outcome: AttemptOutcome, now: float
-) -> BreakerState:
-    """Return the breaker after an attempt of that saga ended; the same object when it changes nothing.
+def opened(limits: Limits, state: BreakerState, now: float) -> BreakerState:
+    """Return a closed breaker opened, if there were as many failures in a row as its threshold; else the same object.
+
+    Args:
+        limits: the step's policy.
+        state: the breaker, failures counted.
+        now: epoch seconds.
+    """
+    if not state.closed or state.failures < limits.threshold:
+        return state
+    return replace(state, open_until=now + limits.open_for, opened_at=now)
+
+
+def probe_ended(limits: Limits, state: BreakerState, saga_id: str, outcome: AttemptOutcome, now: float) -> BreakerState:
+    """Return a breaker after an attempt of that saga ended; the same object unless it was the probe.
 
     Args:
         limits: the step's policy.
@@ -105,21 +139,27 @@ def record_outcome(
         outcome: what its end says.
         now: epoch seconds.
     """
-    if state.closed:
-        return _counted(limits, state, outcome, now)
-    if state.probe != saga_id:
+    if state.closed or state.probe != saga_id:
         return state
     free = replace(state, probe="", probe_until=0.0)
     if outcome is AttemptOutcome.SUCCESS:
-        return replace(free, failures=0, open_until=0.0, closed_at=now)
+        return closed(free, now)
     return free if outcome is AttemptOutcome.NONE else replace(free, open_until=now + limits.open_for)
 
 
-def _counted(limits: Limits, state: BreakerState, outcome: AttemptOutcome, now: float) -> BreakerState:
-    if outcome is AttemptOutcome.SUCCESS and state.failures:
-        return replace(state, failures=0)
-    if outcome is not AttemptOutcome.FAILURE:
-        return state
-    failures = state.failures + 1
-    opens = failures >= limits.threshold
-    return replace(state, failures=failures, open_until=now + limits.open_for if opens else 0.0)
+def closed(state: BreakerState, now: float) -> BreakerState:
+    """Return a breaker closed, whatever it was. ``now``: epoch seconds."""
+    return replace(state, failures=0, open_until=0.0, probe="", probe_until=0.0, closed_at=now)
+
+
+def silent_until(limits: Limits, state: BreakerState) -> float:
+    """Return until when (epoch seconds) a message may still stay away because of this breaker; 0 for never.
+
+    One that looked just before the breaker closed, by hand perhaps and well before its open period would have ended,
+    stays away to the end of that period and then for as long as returns were spread over.
+    """
+    if state.closed:
+        last = state.closed_at and state.closed_at + limits.open_for
+    else:
+        last = max(state.open_until, state.probe_until)
+    return last and last + PROBE_POLL + spread(limits, state, last)

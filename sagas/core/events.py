@@ -63,12 +63,14 @@ class StepFailed(StepFact):
         permanent: no further attempt makes sense.
         rejected: the business said no.
         retry_at: epoch seconds of the next attempt, if there is one.
+        excused: it says nothing of what the step depends on: it was told of a cancel, or its code never began.
     """
 
     failure: Failure
     permanent: bool = False
     rejected: bool = False
     retry_at: float = 0.0
+    excused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,12 @@ automaton; what it decides is carried out in one order, which ``docs/protocol.md
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Refuse, Send, Then, Write
+from sagas.core.facts import send_current
 from sagas.core.plan import Plan
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation, lease_for
@@ -104,6 +105,18 @@ class Advancer:
         )
         return self.advance(state, arrival, EntryContext(trace_id=invocation.trace_id, message=dying), message)
 
+    def refuse(self, message: Message, invocation: Invocation, error: Exception) -> Advanced | None:
+        """Have the attempt that a message is for fail, without its code being run.
+
+        Returns:
+            What that led to; ``None`` when it may not be claimed.
+
+        Raises: as :meth:`message`.
+        """
+        saga_type = self.registry.get(message.saga)
+        committed = self.attempt(self.services, saga_type, message, invocation).refuse(error)
+        return None if committed is None else self._follow(committed, message)
+
     def advance(
         self, state: SagaState, arrival: ev.Arrival, context: EntryContext, message: Message | None = None
     ) -> Advanced:
@@ -134,6 +147,19 @@ class Advancer:
                 if decision.send is not None:
                     self._send(state, decision.send)
                 return Advanced(state, decision.then)
+
+    def send_again(self, state: SagaState, delay: float) -> None:
+        """Send a saga's current message once more: whichever arrives first, the others find nothing to do.
+
+        Args:
+            state: the saga, by a read; nobody holds its lease.
+            delay: seconds after which it is to arrive at the earliest.
+
+        Raises:
+            Unavailable: the queue is out of reach.
+        """
+        send = send_current(state)
+        self._send(state, replace(send, not_before=max(send.not_before, self.services.clock.now() + delay)))
 
     def plan(self, state: SagaState) -> Plan:
         """Return the saga's plan.

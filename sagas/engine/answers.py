@@ -17,6 +17,7 @@ _Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 _Id = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 _SagaStatus = Annotated[str, Meta(extra_json_schema={"enum": list(SagaStatus)})]
 _StepStatus = Annotated[str, Meta(extra_json_schema={"enum": list(StepStatus)})]
+_BreakerState = Annotated[str, Meta(extra_json_schema={"enum": ["closed", "open", "half-open"]})]
 _Policy = Annotated[str, Meta(extra_json_schema={"enum": list(Exhausted)})]
 _Count = Annotated[int, Meta(ge=0)]
 _Ordinal = Annotated[int, Meta(ge=1)]
@@ -68,6 +69,15 @@ class ResolutionView(TypedDict):
     steps: list[str]
 
 
+class WaitingBehindView(TypedDict):
+    """The circuit breaker that a saga waits for: the step's, and when its open period ends or has ended. From then on
+    one saga after the other is let through, until one succeeds.
+    """
+
+    step: str
+    open_until: _Time
+
+
 class LinksView(TypedDict):
     """Paths on the API's host, the stage included."""
 
@@ -91,12 +101,14 @@ class Summary(TypedDict):
 
 
 class SagaView(Summary):
-    """A saga with its request and its steps in order. ``error`` is the one that ended the forward way."""
+    """A saga with its request and its steps in order. ``error`` is the one that ended the forward way; ``breaker`` is
+    there while it waits behind one."""
 
     request: Any
     steps: Annotated[list[StepView], Meta(min_length=1)]
     error: SagaErrorView | None
     progress: ProgressView | None
+    breaker: WaitingBehindView | None
     resolution: ResolutionView | None
     correlation_id: str
 
@@ -167,6 +179,29 @@ class DefinitionList(TypedDict):
     """All saga types that are deployed."""
 
     definitions: list[DefinitionView]
+
+
+class BreakerView(TypedDict):
+    """The circuit breaker of a step.
+
+    ``failures`` counts those in a row; while it is not closed, those that opened it. ``waiting`` counts the sagas that
+    wait behind it. Only the thousand sagas in flight that the supervisor would look at first are looked through:
+    ``more_waiting`` says that there may be more.
+    """
+
+    saga: str
+    step: str
+    state: _BreakerState
+    failures: _Count
+    open_until: _Time | None
+    waiting: _Count
+    more_waiting: bool
+
+
+class BreakerList(TypedDict):
+    """The circuit breakers of all steps that declare one."""
+
+    breakers: list[BreakerView]
 
 
 class ProblemView(TypedDict):

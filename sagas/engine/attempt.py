@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -115,6 +116,8 @@ class Attempt:
         self._message = message
         self._invocation = invocation
         self._code = saga_type.step(message.step).code(undo=message.undo)
+        self._context: StepContext | None = None
+        self._began = False
 
     def run(self) -> Committed | None:
         """Claim, run, journal, commit.
@@ -138,15 +141,27 @@ class Attempt:
 
     def claim(self) -> SagaState | None:
         """Lock the saga and count the attempt, without reading first. Not while the step's circuit breaker is open."""
-        message, clock, control = self._message, self._services.clock, self._services.control
-        if not self._services.breakers.passes(message):
+        if not self._services.breakers.passes(self._message):
             return None
+        held = self._take()
+        lease_end = held.lease.expires_at if held is not None and held.lease is not None else math.inf
+        if lease_end + _AFTER_LEASE < self._invocation.deadline:
+            self._hide_until_after(lease_end)
+        return held
+
+    def refuse(self, error: Exception) -> Committed | None:
+        """Have the attempt fail without running its code.
+
+        Returns, raises: as :meth:`run`.
+        """
+        held = self._take()
+        return None if held is None else self.fail(held, error)
+
+    def _take(self) -> SagaState | None:
+        message, clock, control = self._message, self._services.clock, self._services.control
         claim = control.claim_undo if message.undo else control.claim_step
         lease = lease_for(self._type, clock, self._invocation.deadline)
-        held = claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
-        if held is not None and lease.expires_at + _AFTER_LEASE < self._invocation.deadline:
-            self._hide_until_after(lease.expires_at)
-        return held
+        return claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
 
     def _hide_until_after(self, lease_end: float) -> None:
         """Have the message come back soon after the lease, which ends before the queue's visibility timeout would."""
@@ -175,7 +190,7 @@ class Attempt:
         payloads = {name: known[seq] for name, seq in needed.items()}
 
         step = held.steps[message.index]
-        context = StepContext(
+        context = self._context = StepContext(
             saga_id=message.saga_id,
             saga=message.saga,
             step=message.step,
@@ -195,7 +210,11 @@ class Attempt:
             services.control, held, lock_expiry, clock, context.tell_lost, progress.take, self._hide_until_after
         )
         with progress, beat:
-            return services.runner.run(definition, self._type.step(message.step), message.undo, payloads, context)
+            step_definition = self._type.step(message.step)
+            return services.runner.run(definition, step_definition, message.undo, payloads, context, self._code_began)
+
+    def _code_began(self) -> None:
+        self._began = True
 
     def _cancel_accepted(self) -> bool:
         """While the store is out of reach nobody knows of a cancel."""
@@ -218,7 +237,10 @@ class Attempt:
         if self._message.undo:
             fact, details = undo_failure(retry, step, index, error, self._services.clock, self._invocation.trace_id)
         else:
-            fact, details = step_failure(retry, step, index, error, self._services.clock)
+            cancelled = self._context is not None and self._context.knows_of_cancel
+            fact, details = step_failure(
+                retry, step, index, error, self._services.clock, cancelled=cancelled, began=self._began
+            )
         # The error itself goes to the journal. The log has its kind, not its text, which may quote payloads.
         fields = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
         self._services.logger.warning("the attempt failed", extra=fields)

@@ -79,6 +79,11 @@ class StepContext:
             self._cancelled, self._checked_at = self.check_cancelled(), now
         return self._cancelled or self._lost
 
+    @property
+    def knows_of_cancel(self) -> bool:
+        """Whether the code has been told of an accepted cancel; asks nobody."""
+        return self._cancelled
+
     def raise_if_cancelled(self) -> None:
         """Raise ``Cancelled`` once a cancel was accepted, or the lease was lost."""
         if self.cancelled:

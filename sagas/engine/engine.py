@@ -11,6 +11,7 @@ from sagas.engine.advance import Advancer
 from sagas.engine.attempt import AttemptServices
 from sagas.engine.auto_disable import AutoDisabler
 from sagas.engine.breaker import Breakers
+from sagas.engine.breaker_operations import BreakerOperations
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
 from sagas.engine.idempotency import IdempotentAttempt
@@ -55,6 +56,7 @@ class Engine:
     auto_disabler: AutoDisabler
     breakers: Breakers
     lanes: LaneNotes
+    breaker_operations: BreakerOperations
     clock: Clock
     tables: Tables
 
@@ -100,7 +102,7 @@ def build_engine(
     queues = Queues(routes, settings.region, settings.endpoint_url)
     definitions = Definitions(tables, clock.now)
     auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, observer)
-    breakers = Breakers(BreakerItems(tables), registry, clock, logger, observer)
+    breakers = Breakers(BreakerItems(tables, settings), registry, clock, logger, observer)
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler))
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
     advancer = Advancer(services, registry, queues, IdempotentAttempt, carry)
@@ -121,6 +123,7 @@ def build_engine(
         auto_disabler=auto_disabler,
         breakers=breakers,
         lanes=LaneNotes(watermarks, clock),
+        breaker_operations=BreakerOperations(breakers, control, listing, advancer, logger),
         clock=clock,
         tables=tables,
     )

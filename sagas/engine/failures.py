@@ -18,7 +18,14 @@ _NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.")
 
 
 def step_failure(
-    retry: Retry, step: StepState, index: int, error: Exception, clock: Clock
+    retry: Retry,
+    step: StepState,
+    index: int,
+    error: Exception,
+    clock: Clock,
+    *,
+    cancelled: bool = False,
+    began: bool = True,
 ) -> tuple[ev.StepFailed, dict[str, Any]]:
     """Return the fact that a step raised, and what its entry keeps besides.
 
@@ -28,13 +35,22 @@ def step_failure(
         index: its position.
         error: what it raised.
         clock: tells the time, and the chance of a jitter.
+        cancelled: it had been told of an accepted cancel: no attempt follows.
+        began: whether its code ran at all.
     """
     used = step.attempts - step.attempts_at_grant
     permanent = retry.gives_up(error)
-    again = not permanent and used < retry.executions
-    retry_at = _retry_at(retry, used, clock) if again else 0.0
-    fact = ev.StepFailed(index, step.attempts, _failure(error), permanent, isinstance(error, Rejected), retry_at)
-    return fact, {} if again else {"stack_trace": _stack_trace(error)}
+    again = not permanent and not cancelled and used < retry.executions
+    fact = ev.StepFailed(
+        index,
+        step.attempts,
+        _failure(error),
+        permanent,
+        isinstance(error, Rejected),
+        retry_at=_retry_at(retry, used, clock) if again else 0.0,
+        excused=cancelled or not began,
+    )
+    return fact, {} if again or cancelled else {"stack_trace": _stack_trace(error)}
 
 
 def undo_failure(

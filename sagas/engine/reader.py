@@ -84,9 +84,10 @@ class Reader:
         view, step = saga_view(state, entries), state.current
         if step is not None and forward(state) and state.lease is None:
             # An open circuit breaker puts the next attempt off.
-            until = self.breakers.open_until(state.saga, step.name)
-            if until:
-                view["steps"][state.cursor]["next_attempt_at"] = iso(max(until, state.not_before))
+            breaker = self.breakers.waits_behind(state.saga, step.name)
+            if breaker is not None:
+                view["breaker"] = {"step": step.name, "open_until": iso(breaker.open_until)}
+                view["steps"][state.cursor]["next_attempt_at"] = iso(max(breaker.open_until, state.not_before))
         return view
 
     def audit(self, name: str, saga_id: str, limit: int, after: int) -> tuple[list[AuditEntry], int | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sagas.authoring.codec import decode, encode
@@ -55,6 +55,7 @@ class Runner:
         undo: bool,
         payloads: Mapping[str, str | None],
         context: Context,
+        began: Callable[[], None] = lambda: None,
     ) -> str | None:
         """Run a step, or its undo.
 
@@ -64,6 +65,7 @@ class Runner:
             undo: whether its undo is meant.
             payloads: JSON text by parameter; ``None`` where a result is absent.
             context: what the code is told.
+            began: called when the inputs have been read, just before the code is.
 
         Returns:
             The result as JSON text; ``None`` for an undo.
@@ -84,6 +86,7 @@ class Runner:
             arguments[parameter.name] = None if text is None else decode(json.loads(text), produced)
         if definition.saga_class not in self._instances:
             self._instances[definition.saga_class] = definition.saga_class.create()
+        began()
         try:
             result = awaited(code.function(self._instances[definition.saga_class], **arguments))
         except SystemExit as exit_:

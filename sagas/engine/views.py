@@ -130,6 +130,7 @@ def saga_view(state: SagaState, entries: Sequence[Entry]) -> SagaView:
         "steps": [_step_view(state, index, entries) for index in range(len(state.steps))],
         "error": None,
         "progress": None,
+        "breaker": None,
         "resolution": None,
         "correlation_id": state.correlation_id,
     }

@@ -10,7 +10,7 @@ from sagas.engine.advance import Advanced, Advancer
 from sagas.engine.attempt import Invocation, NotCommitted, lease_for
 from sagas.engine.late_commits import comes_back, with_pending
 from sagas.engine.outcome import Done, Failed, Later, Outcome
-from sagas.errors import Unavailable
+from sagas.errors import BreakerOpen, Unavailable
 from sagas.formats import NewerFormat
 from sagas.messaging.message import Message
 from sagas.store.outcomes import Fenced
@@ -52,6 +52,9 @@ class Worker:
         services = self.advancer.services
         if self._dying.get(message.message_id, 0.0) > services.clock.now():
             return Failed()
+        until = services.breakers.held_back(message)
+        if until:
+            return Later(until)
         for _ in range(_ROUNDS):
             try:
                 outcome = self._outcome(self.advancer.message(message, invocation), message, invocation)
@@ -92,7 +95,11 @@ class Worker:
                 # The claim was refused and would hold now: the saga has changed, or a circuit breaker was in the way.
                 lease = lease_for(registry.get(message.saga), services.clock, invocation.deadline)
                 until = services.breakers.admit(message, lease.act_until)
-                return Later(until) if until else None
+                if not until or not services.breakers.fails_fast(message):
+                    return Later(until) if until else None
+                error = BreakerOpen(f"the circuit breaker of step {message.step!r} is open")
+                refused = self.advancer.refuse(message, invocation, error)
+                return None if refused is None else self._outcome(refused, message, invocation)
             case Discard(reason):
                 services.logger.info("message dropped", extra={"saga_id": message.saga_id, "reason": reason})
                 return Done()

@@ -12,6 +12,7 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from sagas.engine.engine import Engine, from_environment
 from sagas.errors import SagaError
 from sagas.handlers.answers import answer_error, answer_unexpected
+from sagas.handlers.breakers import add_breaker_routes
 from sagas.handlers.definitions import add_definition_routes
 from sagas.handlers.sagas import add_operation_routes, add_saga_routes
 from sagas.handlers.telemetry import frames, telemetry
@@ -50,6 +51,7 @@ def _app() -> APIGatewayRestResolver:
     add_saga_routes(app, engine)
     add_operation_routes(app, engine)
     add_definition_routes(app, engine)
+    add_breaker_routes(app, engine)
     return app
 
 

@@ -137,6 +137,14 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
             "get": _operation("show_definition", "One saga type", one, _READ),
             "put": _with_body(change, describe_body(Change)),
         },
+        "/breakers": {"get": _operation("list_breakers", "The circuit breakers", {"200": ref("Breakers")}, "")},
+        "/breakers/{saga}/{step}/close": {
+            "parameters": [
+                {"name": "saga", "in": "path", "required": True, "schema": name},
+                {"name": "step", "in": "path", "required": True, "schema": {"type": "string"}},
+            ],
+            "post": _operation("close_breaker", "Close a circuit breaker", {"200": ref("Breaker")}, _READ),
+        },
         "/openapi.json": {"get": _operation("openapi", "This description", itself, "")},
     }
     schemas = answer_schemas()

@@ -19,11 +19,13 @@ _NAMED: dict[str, Any] = {
     "Saga": answers.SagaView,
     "Entry": answers.AuditEntry,
     "Definition": answers.DefinitionView,
+    "Breaker": answers.BreakerView,
     "Problem": answers.ProblemView,
     "Error": answers.ErrorAnswer,
     "Sagas": answers.Page,
     "Entries": answers.AuditPage,
     "Definitions": answers.DefinitionList,
+    "Breakers": answers.BreakerList,
 }
 """The schemas that others refer to. All other types stand where they are used."""
 

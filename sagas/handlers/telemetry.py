@@ -31,7 +31,10 @@ class Telemetry:
         return logging.getLogger(self.logger.service)
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
-        """Log the fact; count the saga when it has ended or waits for a person, and each attempt that is repeated."""
+        """Log the fact; count the saga when it has ended or waits for a person, and each attempt that is repeated.
+
+        After a cancel none is.
+        """
         index: int | None = getattr(fact, "index", None)
         fields = {
             "saga_id": after.saga_id,
@@ -49,7 +52,7 @@ class Telemetry:
             self.count("SagaNeedsAttention", after.saga)
         another = fact.action == "CompensationAttemptFailed" and after.undoing
         if fact.action in ("StepFailed", "StepLost") and index is not None:
-            another = after.steps[index].status is StepStatus.RETRYING
+            another = after.steps[index].status is StepStatus.RETRYING and not after.cancel_requested_at
         if another:
             self.count("StepRetried", after.saga)
 

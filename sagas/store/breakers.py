@@ -1,18 +1,34 @@
-"""Circuit breakers: one item for each step that has one, beside the sagas, under a key no saga can have."""
+"""Circuit breakers: one item for each step that has one, beside the sagas, under a key no saga can have.
+
+Failures in a row are added to, never swapped, so that many environments can count at once and none has to try again.
+What follows from them, opening, is one conditional update: one environment makes it, whoever else tries it is refused.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
 from sagas.core.breaker import BreakerState
-from sagas.store.mapping import text_of, time_of
+from sagas.store.mapping import Item, attributes_of, number_in, text_in, text_of, time_of
 from sagas.store.outcomes import Refused
+from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
+
+_CLOSED = "attribute_not_exists(#open_until)"
 
 
 class BreakerItems:
-    """Reads breakers, and replaces one if no other did meanwhile."""
+    """Reads and writes breakers. A write is asked for once: who reports to a breaker has no time to wait for it.
 
-    def __init__(self, tables: Tables) -> None:
+    Args:
+        tables: the connections.
+        settings: where the table is.
+    """
+
+    def __init__(self, tables: Tables, settings: StoreSettings) -> None:
         self._tables = tables
+        self._settings = settings
 
     def get(self, saga: str, step: str) -> BreakerState:
         """Return a step's breaker, by a consistent read; a closed one if it was never written.
@@ -20,49 +36,187 @@ class BreakerItems:
         Raises:
             Unavailable: the store is out of reach.
         """
-        model = self._tables.breaker
-        try:
-            item = model.get(_key(saga, step), consistent_read=True)
-        except model.DoesNotExist:
-            return BreakerState()
-        return BreakerState(
-            failures=int(item.failures),
-            open_until=time_of(item.open_until),
-            probe=item.probe or "",
-            probe_until=time_of(item.probe_until),
-            closed_at=time_of(item.closed_at),
-            revision=item.revision,
-        )
+        request = {"TableName": self._settings.sagas_table, "Key": _key(saga, step), "ConsistentRead": True}
+        return _state_of(self._tables.connection.dispatch("GetItem", request).get("Item", {}))
 
-    def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> bool:
+    def get_many(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BreakerState]:
+        """Return the breakers of these steps, each given as saga type and step, by consistent reads.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        by_key = {_text(saga, step): (saga, step) for saga, step in places}
+        keys = [attributes_of({"saga_id": key}) for key in by_key]
+        items = self._tables.connection.get_many(self._settings.sagas_table, keys, consistent=True)
+        found = dict.fromkeys(by_key.values(), BreakerState())
+        return found | {by_key[text_in(item, "saga_id")]: _state_of(item) for item in items}
+
+    def count(self, saga: str, step: str, failures: int, revision: str) -> BreakerState:
+        """Add failures in a row to a closed breaker; once, however often the same request arrives.
+
+        Args:
+            saga: the saga type.
+            step: the step.
+            failures: how many more there were.
+            revision: the stamp of this write.
+
+        Returns:
+            The breaker after it; or as it is, when it is not closed and nothing was counted.
+
+        Raises:
+            Ambiguous: no answer came.
+            Unavailable: the store is out of reach.
+        """
+        changes = ["#failures = if_not_exists(#failures, :zero) + :failures", "#revision = :revision"]
+        values = {"zero": 0, "failures": failures, "revision": revision}
+        once = "(attribute_not_exists(#revision) OR #revision <> :revision)"
+        return self._update(saga, step, changes, [_CLOSED, once], values) or self.get(saga, step)
+
+    def forget(self, saga: str, step: str, revision: str) -> BreakerState | None:
+        """Begin to count a closed breaker's failures anew: there was a success.
+
+        Returns:
+            The breaker after it; ``None`` when it is not closed.
+
+        Raises:
+            Ambiguous: no answer came.
+            Unavailable: the store is out of reach.
+        """
+        changes = ["#failures = :failures", "#revision = :revision"]
+        return self._update(saga, step, changes, [_CLOSED], {"failures": 0, "revision": revision})
+
+    def open(self, saga: str, step: str, threshold: int, opened: BreakerState) -> BreakerState | None:
+        """Open a closed breaker which has counted that many failures.
+
+        Args:
+            saga: the saga type.
+            step: the step.
+            threshold: failures that it must have still: a success may have come in between.
+            opened: what it becomes; its count stays what it is.
+
+        Returns:
+            The breaker after it; ``None`` when another was faster, or a success.
+
+        Raises:
+            Ambiguous: no answer came.
+            Unavailable: the store is out of reach.
+        """
+        values = {
+            "open_until": text_of(opened.open_until),
+            "opened_at": text_of(opened.opened_at),
+            "revision": opened.revision,
+        }
+        changes = [f"#{name} = :{name}" for name in values]
+        counted = [_CLOSED, "#failures >= :failures"]
+        return self._update(saga, step, changes, counted, values | {"failures": threshold})
+
+    def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> BreakerState:
         """Write ``after``, whose revision is new, in place of ``before``.
 
         Returns:
-            Whether it was written; ``False`` when another wrote first. A write whose answer was lost, and which
-            was repeated, counts as written.
+            The breaker as it is then: ``after``, or what another made of it first.
 
         Raises:
             Unavailable: the store is out of reach.
             Ambiguous: no answer came.
         """
-        model = self._tables.breaker
-        unseen = model.saga_id.does_not_exist()
-        condition = model.revision == before.revision if before.revision else unseen
-        item = model(
-            saga_id=_key(saga, step),
-            failures=after.failures,
-            open_until=text_of(after.open_until),
-            probe=after.probe or None,
-            probe_until=text_of(after.probe_until),
-            closed_at=text_of(after.closed_at),
-            revision=after.revision,
-        )
+        unseen = "attribute_not_exists(saga_id)"
+        request: dict[str, Any] = {
+            "TableName": self._settings.sagas_table,
+            "Item": _key(saga, step) | _item_of(after),
+            "ConditionExpression": "#revision = :before" if before.revision else unseen,
+        }
+        if before.revision:
+            request["ExpressionAttributeNames"] = {"#revision": "revision"}
+            request["ExpressionAttributeValues"] = attributes_of({":before": before.revision})
         try:
-            item.save(condition=condition)
+            self._tables.impatient.dispatch("PutItem", request)
         except Refused:
-            return self.get(saga, step).revision == after.revision
-        return True
+            return self.get(saga, step)
+        return after
+
+    def close(self, saga: str, step: str, now: float, revision: str) -> None:
+        """Close a breaker, whatever it is.
+
+        Args:
+            saga: the saga type.
+            step: the step.
+            now: epoch seconds.
+            revision: the stamp of this write.
+
+        Raises:
+            Unavailable: the store is out of reach.
+            Ambiguous: no answer came; it may be asked for again.
+        """
+        request = {
+            "TableName": self._settings.sagas_table,
+            "Key": _key(saga, step),
+            "UpdateExpression": "SET #failures = :failures, #closed_at = :closed_at, #revision = :revision "
+            "REMOVE #open_until, #probe, #probe_until",
+            "ExpressionAttributeNames": {
+                f"#{name}": name for name in ("failures", "closed_at", "revision", "open_until", "probe", "probe_until")
+            },
+            "ExpressionAttributeValues": attributes_of(
+                {":failures": 0, ":closed_at": text_of(now), ":revision": revision}
+            ),
+        }
+        self._tables.connection.dispatch("UpdateItem", request)
+
+    def _update(
+        self,
+        saga: str,
+        step: str,
+        changes: Sequence[str],
+        conditions: Sequence[str],
+        values: Mapping[str, str | int | None],
+    ) -> BreakerState | None:
+        """Change a closed breaker in place; ``None`` if a condition does not hold. ``values``: by placeholder."""
+        expressions = " ".join([*changes, *conditions])
+        names = ("failures", "open_until", "opened_at", "revision")
+        request = {
+            "TableName": self._settings.sagas_table,
+            "Key": _key(saga, step),
+            "UpdateExpression": "SET " + ", ".join(changes),
+            "ConditionExpression": " AND ".join(conditions),
+            "ExpressionAttributeNames": {f"#{name}": name for name in names if f"#{name}" in expressions},
+            "ExpressionAttributeValues": attributes_of({f":{name}": value for name, value in values.items()}),
+            "ReturnValues": "ALL_NEW",
+        }
+        try:
+            return _state_of(self._tables.impatient.dispatch("UpdateItem", request)["Attributes"])
+        except Refused:
+            return None
 
 
-def _key(saga: str, step: str) -> str:
+def _text(saga: str, step: str) -> str:
     return f"breaker#{saga}#{step}"
+
+
+def _key(saga: str, step: str) -> Item:
+    return attributes_of({"saga_id": _text(saga, step)})
+
+
+def _item_of(state: BreakerState) -> Item:
+    return attributes_of(
+        {
+            "failures": state.failures,
+            "open_until": text_of(state.open_until),
+            "probe": state.probe or None,
+            "probe_until": text_of(state.probe_until),
+            "closed_at": text_of(state.closed_at),
+            "opened_at": text_of(state.opened_at),
+            "revision": state.revision,
+        }
+    )
+
+
+def _state_of(item: Item) -> BreakerState:
+    return BreakerState(
+        failures=number_in(item, "failures"),
+        open_until=time_of(text_in(item, "open_until")),
+        probe=text_in(item, "probe"),
+        probe_until=time_of(text_in(item, "probe_until")),
+        closed_at=time_of(text_in(item, "closed_at")),
+        opened_at=time_of(text_in(item, "opened_at")),
+        revision=text_in(item, "revision"),
+    )

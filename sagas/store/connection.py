@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+from botocore.config import Config
 from botocore.exceptions import ClientError
 from pynamodb.connection import Connection
 
@@ -19,11 +20,14 @@ _PAGE = 100
 class SharedConnection(Connection):
     """PynamoDB's connection, on the execution environment's one session. Whatever asks, errors are this library's."""
 
+    config: Config = HOT
+    """Timeouts and retries of its client; to be set before the first request."""
+
     @property
     def client(self) -> Any:
         """The client of DynamoDB."""
         if self._client is None:
-            self._client = connect("dynamodb", HOT, region=self.region, endpoint_url=self.host)
+            self._client = connect("dynamodb", self.config, region=self.region, endpoint_url=self.host)
         return self._client
 
     def serve(self, model: Any) -> None:

@@ -17,6 +17,7 @@ from pynamodb.attributes import (
 from pynamodb.indexes import GlobalSecondaryIndex, KeysOnlyProjection
 from pynamodb.models import Model
 
+from sagas.aws import IMPATIENT
 from sagas.store.connection import SharedConnection
 from sagas.store.documents import DocumentAttribute
 from sagas.store.settings import StoreSettings
@@ -46,15 +47,21 @@ class DeadAttribute(MapAttribute[Any, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The models and the connection of one pair of tables. Models are PynamoDB's, whose attributes are dynamic."""
+    """The models and the connections of one pair of tables. Models are PynamoDB's, whose attributes are dynamic.
+
+    Args:
+        control, entry, definition, checkpoint: the models.
+        connection: what they, and all others, ask by.
+        impatient: asks once and waits a second at most: for writes that nobody should wait for.
+    """
 
     control: Any
     entry: Any
     definition: Any
-    breaker: Any
     checkpoint: Any
     lane: Any
     connection: SharedConnection
+    impatient: SharedConnection
 
     def connect(self) -> None:
         """Make the clients that starting a saga and running a step take, which the first requests do otherwise."""
@@ -173,22 +180,6 @@ def _definition(settings: StoreSettings) -> type[Model]:
     return Definition
 
 
-def _breaker(settings: StoreSettings) -> type[Model]:
-    class Breaker(Model):
-        """The circuit breaker of one step. Kept beside the sagas, under a key no saga can have."""
-
-        Meta = _meta(settings.sagas_table)
-        saga_id = UnicodeAttribute(hash_key=True)
-        failures = NumberAttribute()
-        open_until = UnicodeAttribute(null=True)
-        probe = UnicodeAttribute(null=True)
-        probe_until = UnicodeAttribute(null=True)
-        closed_at = UnicodeAttribute(null=True)
-        revision = UnicodeAttribute()
-
-    return Breaker
-
-
 def _checkpoint(settings: StoreSettings) -> type[Model]:
     class Checkpoint(Model):
         """How far the sweep of one saga type got. Kept beside the sagas, under a key no saga can have."""
@@ -219,8 +210,10 @@ def tables_for(settings: StoreSettings) -> Tables:
     """Return the models of these tables; the same ones for the same settings, since making them takes a while."""
     connection = SharedConnection(region=settings.region, host=settings.endpoint_url)
     control, entry = _control(settings), _entry(settings)
-    definition, breaker, checkpoint = _definition(settings), _breaker(settings), _checkpoint(settings)
-    models: tuple[Any, Any, Any, Any, Any, Any] = control, entry, definition, breaker, checkpoint, _lane(settings)
+    definition, checkpoint = _definition(settings), _checkpoint(settings)
+    models: tuple[Any, Any, Any, Any, Any] = control, entry, definition, checkpoint, _lane(settings)
     for model in models:
         connection.serve(model)
-    return Tables(*models, connection)
+    impatient = SharedConnection(region=settings.region, host=settings.endpoint_url)
+    impatient.config = IMPATIENT
+    return Tables(*models, connection, impatient)

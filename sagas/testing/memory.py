@@ -137,6 +137,25 @@ class MemoryBreakers:
         """Return a closed breaker."""
         return BreakerState()
 
-    def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> bool:
+    def get_many(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BreakerState]:
+        """Return closed breakers."""
+        return dict.fromkeys(places, BreakerState())
+
+    def count(self, saga: str, step: str, failures: int, revision: str) -> BreakerState:
+        """Forget the failures."""
+        return BreakerState()
+
+    def forget(self, saga: str, step: str, revision: str) -> BreakerState | None:
+        """There is nothing to forget."""
+        return BreakerState()
+
+    def open(self, saga: str, step: str, threshold: int, opened: BreakerState) -> BreakerState | None:
+        """Leave it closed."""
+        return None
+
+    def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> BreakerState:
         """Forget what became of it."""
-        return True
+        return BreakerState()
+
+    def close(self, saga: str, step: str, now: float, revision: str) -> None:
+        """It is closed."""

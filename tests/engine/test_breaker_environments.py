@@ -67,6 +67,10 @@ def environments(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
     return [build_engine(Registry([Probed]), each, routes, clock=clock, logger=logger) for each in settings]
 
 
+def _items(engine: Engine) -> BreakerItems:
+    return BreakerItems(engine.tables, engine.control._settings)  # pyright: ignore[reportPrivateUsage]
+
+
 def _start(engine: Engine) -> Message:
     d = engine
     starter = Starter(d.registry, d.control, d.journal, _Mail(), d.clock, d.definitions)
@@ -90,16 +94,16 @@ def test_failures_of_many_environments_add_up(environments: list[Engine]) -> Non
     with ThreadPoolExecutor(3) as pool:
         outcomes = list(pool.map(_handle, environments, messages))
     assert outcomes == [Done()] * 3, "the retry is a new message"
-    store = BreakerItems(environments[0].control._tables)  # pyright: ignore[reportPrivateUsage]
+    store = _items(environments[0])
     assert store.get("probed", "call").failures == 3
     assert not store.get("probed", "call").closed
 
 
 def test_half_open_lets_one_of_many_environments_try(environments: list[Engine]) -> None:
     clock: Any = environments[0].clock
-    store = BreakerItems(environments[0].control._tables)  # pyright: ignore[reportPrivateUsage]
+    store = _items(environments[0])
     opened = BreakerState(failures=3, open_until=clock.now() + 30, revision="opened")
-    assert store.swap("probed", "call", BreakerState(), opened)
+    assert store.swap("probed", "call", BreakerState(), opened) is opened
     clock.time += 30
     messages = [_start(environment) for environment in environments]
     with ThreadPoolExecutor(8) as pool:
@@ -109,7 +113,7 @@ def test_half_open_lets_one_of_many_environments_try(environments: list[Engine])
         finally:
             GATE.set()
         outcomes = [future.result(30) for future in waiting]
-    assert all(isinstance(outcome, Later) and outcome.until == clock.now() + 5 for outcome in postponed)
+    assert all(isinstance(outcome, Later) and outcome.until == clock.now() + 5 + 15 for outcome in postponed)
     assert LOG == ["call:1"]
     assert [type(outcome) for outcome in outcomes].count(Done) == 1
     assert store.get("probed", "call").closed

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
+from botocore.client import BaseClient
 
 from sagas.engine.clock import uuid7
 from sagas.engine.engine import Engine
@@ -118,6 +119,23 @@ def _noting(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], Timeline]:
     monkeypatch.setattr(Queues, "delay", hide_noting)
     monkeypatch.setattr(Queues, "send", send_noting)
     return make
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The operations that DynamoDB is asked for, as they are: of circuit breakers after ``breaker``."""
+    seen: list[str] = []
+    send = cast("Any", BaseClient)._make_api_call
+
+    def listening(self: Any, operation: str, parameters: dict[str, Any]) -> Any:
+        if self.meta.service_model.service_name == "dynamodb":
+            key: dict[str, Any] = parameters.get("Key") or parameters.get("Item") or {}
+            ours = str(key.get("saga_id", {}).get("S", "")).startswith("breaker#")
+            seen.append(f"breaker {operation}" if ours else operation)
+        return send(self, operation, parameters)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", listening)
+    return seen
 
 
 @pytest.fixture

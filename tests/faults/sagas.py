@@ -269,4 +269,26 @@ class Guarded(Saga[Order], name="guarded"):
         STAGE.act("undo_first", ctx)
 
 
-CLASSES: tuple[type[Saga[Order]], ...] = (Pair, Short, Halting, Parked, Started, Bulky, Guarded)
+class Hasty(Saga[Order], name="hasty"):
+    """A step that does not wait behind its circuit breaker."""
+
+    @step(retry=_NOW, timeout=5)
+    def first(self, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return "done"
+
+    @first.compensate(retry=_NOW)
+    def undo_first(self, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+    @step(
+        retry=Retry.constant(max_retries=4, delay=0.0),
+        timeout=5,
+        circuit_breaker=CircuitBreaker(failure_threshold=2, open_for=30, when_open="fail"),
+    )
+    def second(self, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        return "done"
+
+
+CLASSES: tuple[type[Saga[Order]], ...] = (Pair, Short, Halting, Parked, Started, Bulky, Guarded, Hasty)

@@ -231,6 +231,13 @@ def _circuit_breaker(world: World) -> None:
     _life(world, "guarded")
 
 
+@_scenario("COMPENSATED", "COMPLETED")
+def _circuit_breaker_not_waited_for(world: World) -> None:
+    """COMPLETED if the breaker does not hear of the failures."""
+    STAGE.fail = {"second": 3}
+    _life(world, "hasty")
+
+
 @_scenario("COMPENSATED")
 def _undo_when_started(world: World) -> None:
     STAGE.fail = {"second": _ALWAYS}

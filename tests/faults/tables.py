@@ -163,7 +163,7 @@ class _Parser:
         return self._comparison(self.operand())
 
     def _comparison(self, left: Operand) -> Test:
-        sign = self._take("=", "<", "<=", ">", ">=", "IN", "BETWEEN")
+        sign = self._take("=", "<>", "<", "<=", ">", ">=", "IN", "BETWEEN")
         if sign == "IN":
             self._take("(")
             options = self._listed(self.operand)
@@ -210,7 +210,7 @@ def _compare(sign: str, left: Any, right: Any) -> bool:
     if one is None or other is None or one[0] != other[0]:
         return False
     order = (one[1] > other[1]) - (one[1] < other[1])
-    return {"=": order == 0, "<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[sign]
+    return {"=": order == 0, "<>": order != 0, "<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[sign]
 
 
 @lru_cache(maxsize=4096)

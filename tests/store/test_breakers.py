@@ -13,12 +13,14 @@ from sagas.core.breaker import BreakerState
 from sagas.store.breakers import BreakerItems
 from tests.store.conftest import Store
 
-STATE = BreakerState(4, 1_800_000_030.125, "saga", 1_800_000_090.5, 1_799_999_999.001, "one")
+NOW = 1_800_000_000.25
+STATE = BreakerState(4, 1_800_000_030.125, "saga", 1_800_000_090.5, 1_799_999_999.001, 1_799_999_999.5, "one")
+OPENED = BreakerState(open_until=NOW + 30, opened_at=NOW, revision="opened")
 
 
 @pytest.fixture
 def items(store: Store) -> BreakerItems:
-    return BreakerItems(store.tables)
+    return BreakerItems(store.tables, store.settings)
 
 
 @pytest.fixture
@@ -31,21 +33,28 @@ def test_is_closed_before_it_was_written(items: BreakerItems, step: str) -> None
 
 
 def test_comes_back_as_it_was_written(items: BreakerItems, step: str) -> None:
-    assert items.swap("trip", step, BreakerState(), STATE)
+    assert items.swap("trip", step, BreakerState(), STATE) is STATE
     assert items.get("trip", step) == STATE
     closed = BreakerState(closed_at=STATE.closed_at, revision="two")
-    assert items.swap("trip", step, STATE, closed)
+    assert items.swap("trip", step, STATE, closed) is closed
     assert items.get("trip", step) == closed
 
 
 def test_breakers_are_apart(items: BreakerItems, step: str) -> None:
-    assert items.swap("trip", step, BreakerState(), STATE)
+    items.swap("trip", step, BreakerState(), STATE)
     assert items.get("other", step) == BreakerState()
     assert items.get("trip", f"{step}x") == BreakerState()
 
 
+def test_many_are_read_together(items: BreakerItems, step: str) -> None:
+    items.swap("trip", step, BreakerState(), STATE)
+    places = [("trip", step), ("trip", f"{step}x"), ("other", step)]
+    assert items.get_many(places) == dict.fromkeys(places, BreakerState()) | {("trip", step): STATE}
+    assert items.get_many([]) == {}
+
+
 def test_is_under_a_key_of_its_own_and_in_no_index(store: Store, items: BreakerItems, step: str) -> None:
-    assert items.swap("trip", step, BreakerState(), STATE)
+    items.swap("trip", step, BreakerState(), STATE)
     item = store.item(f"breaker#trip#{step}")
     assert item is not None
     assert not {"open_shard", "name_shard", "due", "expires_at"} & item.keys()
@@ -53,17 +62,47 @@ def test_is_under_a_key_of_its_own_and_in_no_index(store: Store, items: BreakerI
 
 def test_refuses_what_was_changed_meanwhile(items: BreakerItems, step: str) -> None:
     first = replace(STATE, revision="one")
-    assert items.swap("trip", step, BreakerState(), first)
-    assert not items.swap("trip", step, BreakerState(), replace(STATE, revision="late"))
+    items.swap("trip", step, BreakerState(), first)
+    assert items.swap("trip", step, BreakerState(), replace(STATE, revision="late")) == first
     opened = replace(first, open_until=1_800_000_500.0, revision="two")
-    assert items.swap("trip", step, first, opened)
-    assert not items.swap("trip", step, first, replace(first, open_until=0.0, revision="three"))
+    items.swap("trip", step, first, opened)
+    assert items.swap("trip", step, first, replace(first, open_until=0.0, revision="three")) == opened
     assert items.get("trip", step) == opened, "an opening is never lost"
 
 
-def test_recognises_its_own_write_whose_answer_was_lost(items: BreakerItems, step: str) -> None:
-    assert items.swap("trip", step, BreakerState(), STATE)
-    assert items.swap("trip", step, BreakerState(), STATE)
+def test_failures_are_added_while_it_is_closed(items: BreakerItems, step: str) -> None:
+    assert items.count("trip", step, 2, "a") == BreakerState(failures=2, revision="a")
+    assert items.count("trip", step, 1, "b") == items.get("trip", step) == BreakerState(failures=3, revision="b")
+    assert items.count("trip", step, 1, "b").failures == 3, "the same request once more"
+    assert items.forget("trip", step, "c") == BreakerState(revision="c")
+    assert items.count("trip", step, 1, "d") == BreakerState(failures=1, revision="d")
+
+
+def test_nothing_is_counted_or_forgotten_while_it_is_open(items: BreakerItems, step: str) -> None:
+    items.swap("trip", step, BreakerState(), STATE)
+    assert items.count("trip", step, 1, "a") == STATE
+    assert items.forget("trip", step, "b") is None
+    assert items.get("trip", step) == STATE
+
+
+def test_is_opened_once_and_by_enough_failures_only(items: BreakerItems, step: str) -> None:
+    assert items.open("trip", step, 3, OPENED) is None
+    items.count("trip", step, 2, "a")
+    assert items.open("trip", step, 3, OPENED) is None
+    items.count("trip", step, 2, "b")
+    assert items.open("trip", step, 3, OPENED) == replace(OPENED, failures=4) == items.get("trip", step)
+    assert items.open("trip", step, 3, replace(OPENED, open_until=NOW + 60, revision="late")) is None
+    assert items.get("trip", step).open_until == NOW + 30
+
+
+@pytest.mark.parametrize("state", [None, STATE, replace(OPENED, failures=4), BreakerState(failures=2, revision="x")])
+def test_is_closed_by_hand_whatever_it_is(items: BreakerItems, step: str, state: BreakerState | None) -> None:
+    if state is not None:
+        items.swap("trip", step, BreakerState(), state)
+    items.close("trip", step, NOW, "closed")
+    opened_at = state.opened_at if state else 0.0
+    assert items.get("trip", step) == BreakerState(closed_at=NOW, opened_at=opened_at, revision="closed")
+    assert items.count("trip", step, 1, "a").failures == 1
 
 
 @pytest.mark.parametrize("where", ["emulator", "dynamodb_local"], indirect=True)
@@ -72,9 +111,29 @@ def test_has_one_winner(items: BreakerItems, step: str) -> None:
 
     def write(number: int) -> bool:
         barrier.wait(10)
-        return items.swap("trip", step, BreakerState(), replace(STATE, revision=f"r{number}"))
+        mine = replace(STATE, revision=f"r{number}")
+        return items.swap("trip", step, BreakerState(), mine) is mine
 
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(write, range(8)))
     assert won.count(True) == 1
     assert items.get("trip", step).revision == f"r{won.index(True)}"
+
+
+@pytest.mark.parametrize("where", ["emulator", "dynamodb_local"], indirect=True)
+def test_counts_of_many_at_once_add_up_and_one_opens_it(items: BreakerItems, step: str) -> None:
+    barrier = threading.Barrier(8)
+
+    def count(number: int) -> bool:
+        barrier.wait(10)
+        after = items.count("trip", step, 1, f"r{number}")
+        return (
+            after.closed
+            and after.failures >= 5
+            and items.open("trip", step, 5, replace(OPENED, revision=f"o{number}")) is not None
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        opened = list(pool.map(count, range(8)))
+    assert opened.count(True) == 1
+    assert items.get("trip", step).failures >= 5

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, assert_type
 
-from sagas import Context, Saga, step
+from sagas import CircuitBreaker, Context, Saga, step
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import definition_of
 from sagas.authoring.steps import Step
@@ -33,7 +33,7 @@ class Trip(Saga[Request], name="trip"):
     @flight.compensate
     def cancel_flight(self, flight: str, ctx: Context) -> None: ...
 
-    @step(timeout=5)
+    @step(timeout=5, circuit_breaker=CircuitBreaker(failure_threshold=3, open_for=60, when_open="fail"))
     async def hotel(self, *, flight: str) -> int:
         return len(flight)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from aws_cdk import Stack
 
-from sagas import Context, Retry, Saga, step
+from sagas import CircuitBreaker, Context, Retry, Saga, step
 from sagas.cdk import SagaService
 from sagas.testing import FakeContext
 
@@ -39,6 +39,9 @@ class Trip(Saga[Request]):
 
     @step(undo_when="never")  # pyright: ignore[reportArgumentType] -- not a choice
     def wrong_choice(self) -> int: ...
+
+    @step(circuit_breaker=CircuitBreaker(when_open="explode"))  # pyright: ignore[reportArgumentType] -- not a choice
+    def wrong_breaker(self) -> int: ...
 
     @step(Retry.constant())  # pyright: ignore[reportArgumentType, reportUntypedFunctionDecorator] -- no method
     def wrong_position(self) -> int: ...

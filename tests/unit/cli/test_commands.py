@@ -185,6 +185,67 @@ class TestLists:
         assert run("list", *arguments).exit_code == 2
 
 
+BREAKER: dict[str, Any] = {
+    "saga": "create-zip", "step": "announce", "state": "open", "failures": 5, "open_until": BEGAN, "waiting": 12,
+    "more_waiting": False,
+}  # fmt: skip
+
+
+class TestBreakers:
+    def test_lists(self, api: StubApi, run: Run) -> None:
+        calm = BREAKER | {"step": "upload", "state": "closed", "failures": 0, "open_until": None, "waiting": 0}
+        api.will(200, {"breakers": [BREAKER, calm, BREAKER | {"state": "half-open", "more_waiting": True}]})
+        result = run("breakers")
+        assert result.exit_code == 0, result.output
+        _, first, second, third = [" ".join(line.split()) for line in result.stdout.splitlines()]
+        assert first == "create-zip announce open 5 2026-11-21 09:48:50 UTC 12"
+        assert second == "create-zip upload closed"
+        assert third == "create-zip announce half-open 5 2026-11-21 09:48:50 UTC 12 or more"
+        assert json.loads(run("breakers", "--json").stdout)["breakers"][0] == BREAKER
+        assert [(one.method, one.path) for one in api.asked] == [("GET", "/v1/breakers")] * 2
+
+    def test_says_so_when_there_are_none(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"breakers": []})
+        assert run("breakers").stdout == "No step declares a circuit breaker.\n"
+
+    def test_closes(self, api: StubApi, run: Run) -> None:
+        closed = BREAKER | {"state": "closed", "failures": 0, "open_until": None, "more_waiting": True}
+        api.will(200, closed)
+        told = run("breakers", "close", "create-zip", "announce").stdout.splitlines()
+        assert told[0].endswith("is closed. Waiting sagas that were sent on their way: 12.")
+        assert "by themselves" in told[1]
+        assert json.loads(run("breakers", "close", "create-zip", "announce", "--json").stdout) == closed
+        [one, _] = api.asked
+        assert (one.method, one.path, one.body) == ("POST", "/v1/breakers/create-zip/announce/close", None)
+
+    def test_options_in_the_wrong_place_are_refused(self, api: StubApi, run: Run) -> None:
+        result = run("breakers", "--stack", "Shop", "close", "create-zip", "announce")
+        assert result.exit_code == 2
+        assert "goes after close" in " ".join(result.stderr.replace("│", " ").split())
+        assert api.asked == []
+
+    def test_an_unknown_one(self, api: StubApi, run: Run) -> None:
+        api.will(404, an_error("not_found", "step 'x' of saga 'create-zip' has no circuit breaker"))
+        result = run("breakers", "close", "create-zip", "x")
+        assert (result.exit_code, result.stderr) == (1, "sagas: step 'x' of saga 'create-zip' has no circuit breaker\n")
+
+    def test_show_says_that_a_saga_waits_behind_one(self, api: StubApi, run: Run) -> None:
+        waiting = a_saga("RUNNING", breaker={"step": "announce", "open_until": "2126-11-21T09:48:50.216Z"})
+        api.will(200, waiting)
+        told = run("show", "create-zip", SAGA_ID).stdout
+        assert "It waits for the breaker of step announce, open until 2126-11-21 09:48:50 UTC." in told
+        assert "`sagas breakers close create-zip announce`" in told
+        api.answers.clear()
+        api.will(200, a_saga("RUNNING", breaker={"step": "announce", "open_until": BEGAN}))
+        assert "announce, which lets one saga try since 2026-11-21" in run("show", "create-zip", SAGA_ID).stdout
+
+    def test_a_service_that_does_not_tell_is_shown_all_the_same(self, api: StubApi, run: Run) -> None:
+        older = a_saga("RUNNING")
+        del older["breaker"]
+        api.will(200, older)
+        assert "breaker" not in run("show", "create-zip", SAGA_ID).stdout
+
+
 class TestOperating:
     @pytest.mark.parametrize(
         ("arguments", "method", "path", "body"),

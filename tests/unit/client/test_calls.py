@@ -112,8 +112,18 @@ class TestReading:
         api.will(200, {"definitions": [{"name": "pay"}]})
         assert client.definitions() == [{"name": "pay"}]
 
+    def test_breakers(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, {"breakers": [{"saga": "pay", "step": "call"}]})
+        assert client.breakers() == [{"saga": "pay", "step": "call"}]
+        assert asked(api) == ("GET", "/v1/breakers", None)
+
 
 class TestOperating:
+    def test_close_breaker(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, {"saga": "pay", "step": "call now", "state": "closed"})
+        assert client.close_breaker("pay", "call now")["state"] == "closed"
+        assert asked(api) == ("POST", "/v1/breakers/pay/call%20now/close", None)
+
     def test_cancel(self, api: StubApi, client: SagaClient) -> None:
         api.will(202, a_saga("COMPENSATING"))
         assert client.cancel("create-zip", SAGA_ID)["status"] == "COMPENSATING"

@@ -1,0 +1,122 @@
+"""Circuit breakers by hand: seeing them all, and closing one."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Set
+from dataclasses import dataclass
+
+from sagas.core.breaker import BreakerState
+from sagas.core.rules import forward
+from sagas.core.states import SagaState
+from sagas.core.times import iso
+from sagas.engine.advance import Advancer
+from sagas.engine.answers import BreakerView
+from sagas.engine.breaker import BELIEVED_OPEN, Breakers
+from sagas.engine.reader import readable
+from sagas.errors import Unavailable
+from sagas.store.control import ControlItems
+from sagas.store.listing import Listing
+
+MOST_LOOKED_AT = 1_000
+"""Sagas in flight that are looked through for those that wait: their items are all read."""
+_EVER = 10 * 365 * 86_400.0
+"""Seconds ahead within which every saga in flight is due."""
+_A_SECOND = 20
+"""Sagas that are sent anew for each second."""
+_BUDGET = 8.0
+"""Seconds for sending: the caller waits. Who is not sent anew returns by itself."""
+
+Place = tuple[str, str]
+"""A saga type and its step."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerOperations:
+    """What operators see of circuit breakers, and do about them."""
+
+    breakers: Breakers
+    control: ControlItems
+    listing: Listing
+    advancer: Advancer
+    logger: logging.Logger
+
+    def list(self) -> list[BreakerView]:
+        """Return the breakers of all steps that declare one, in order of saga types and steps.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        states = self.breakers.states()
+        held = {place for place, state in states.items() if not state.closed}
+        waiting, more = self._waiting(held)
+        return [
+            self._view(place, state, len(waiting[place]), more_waiting=more and place in held)
+            for place, state in states.items()
+        ]
+
+    def close(self, saga: str, step: str, actor: str) -> BreakerView:
+        """Close a breaker: from now on everybody passes.
+
+        Those that wait behind it are sent anew, twenty a second, from the moment on at which no environment believes
+        any more that it is open. Beyond the thousand that are looked at, and after eight seconds of sending, they come
+        back by themselves as after any other closing: within the time that the breaker had not been closed for, and in
+        a quarter of an hour at most.
+
+        Args:
+            saga: the saga type.
+            step: the step.
+            actor: who does it.
+
+        Returns:
+            The breaker; ``waiting`` are those that were sent anew.
+
+        Raises:
+            NotFound: there is no such type or step, or the step has no breaker.
+            Unavailable: the store is out of reach.
+        """
+        before = self.breakers.close(saga, step)
+        waiting, more = self._waiting(set() if before.closed else {(saga, step)})
+        clock = self.advancer.services.clock
+        end, sent = clock.now() + _BUDGET, 0
+        for state in waiting[saga, step]:
+            if clock.now() >= end:
+                break
+            try:
+                self.advancer.send_again(state, BELIEVED_OPEN + 1 + sent / _A_SECOND)
+            except Unavailable:
+                break
+            sent += 1
+        fields = {"saga": saga, "step": step, "actor": actor, "was_closed": before.closed, "sent": sent}
+        self.logger.info("the circuit breaker was closed by hand", extra=fields)
+        more = more or sent < len(waiting[saga, step])
+        return self._view((saga, step), BreakerState(), sent, more_waiting=more)
+
+    def _waiting(self, held: Set[Place]) -> tuple[dict[Place, list[SagaState]], bool]:
+        """The sagas that wait at these places, and whether there may be more."""
+        found: defaultdict[Place, list[SagaState]] = defaultdict(list)
+        if not held:
+            return found, False
+        clock = self.advancer.services.clock
+        due = self.listing.due(clock.now() + _EVER, MOST_LOOKED_AT)
+        for state in readable(self.control, [position.saga_id for position in due]):
+            step = state.current
+            place = state.saga, step.name if step is not None else ""
+            if place in held and forward(state) and state.lease is None and not state.cancel_requested_at:
+                found[place].append(state)
+        return found, len(due) == MOST_LOOKED_AT
+
+    def _view(self, place: Place, state: BreakerState, waiting: int, *, more_waiting: bool) -> BreakerView:
+        saga, step = place
+        now = self.advancer.services.clock.now()
+        kind = "closed" if state.closed else "open" if now < state.open_until else "half-open"
+        return {
+            "saga": saga,
+            "step": step,
+            "state": kind,
+            "failures": state.failures,
+            "open_until": None if state.closed else iso(state.open_until),
+            "waiting": waiting,
+            "more_waiting": more_waiting,
+        }
