@@ -193,7 +193,7 @@ def test_a_cancel_is_seen_within_five_seconds(bench: Make) -> None:
     assert LOG == ["act:1"]
 
 
-class Site:
+class TwoWorkers:
     """Two workers and a supervisor on the emulator, under the machine's own clock."""
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ class Site:
 
 def test_a_step_of_three_lease_lengths_runs_once(credentials: None) -> None:
     LOG.clear()
-    site = Site()
+    site = TwoWorkers()
     running, enough = threading.Event(), threading.Event()
     outcomes: list[Outcome] = []
 

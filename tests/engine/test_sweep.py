@@ -10,9 +10,7 @@ import pytest
 from botocore.client import BaseClient
 
 from sagas.engine.sweep import SweepRequest
-from tests.engine.sweeping import MIN_AGE, Desk, checkpoint, clean, desk
-
-__all__ = ["clean", "desk"]
+from tests.engine.sweeping import DAY, MIN_AGE, Desk, checkpoint
 
 IN_FLIGHT = ("PENDING", "RUNNING", "WAITING", "COMPENSATING", "DEAD_LETTERED")
 
@@ -36,9 +34,9 @@ def test_what_undone_sagas_left_is_deleted(desk: Callable[..., Desk], status: st
 
 def test_a_whole_saga_that_fails_and_leaves_its_file(desk: Callable[..., Desk]) -> None:
     d = desk()
-    good, bad = (d.world.start("zip", {"item": "x", "count": count}) for count in (1, 0))
-    d.world.run()
-    assert d.world.show("zip", bad)["status"] == "COMPENSATED"
+    good, bad = (d.bench.start("zip", {"item": "x", "count": count}) for count in (1, 0))
+    d.bench.run()
+    assert d.bench.show(bad)["status"] == "COMPENSATED"
     assert len(d.keys()) == 2
     assert d.sweep().deleted == 1
     assert d.keys() == [f"zips/{good}/file"]
@@ -69,7 +67,7 @@ def test_an_empty_table_empties_no_bucket(desk: Callable[..., Desk]) -> None:
     ids = [d.saga(status) for status in ("COMPENSATED", "COMPLETED", "CANCELLED")]
     keys = sorted(d.object_of(saga_id) for saga_id in ids)
     for saga_id in ids:
-        d.world.stack.dynamodb.delete_item(TableName=d.world.stack.sagas_table, Key={"saga_id": {"S": saga_id}})
+        d.bench.stack.dynamodb.delete_item(TableName=d.bench.stack.sagas_table, Key={"saga_id": {"S": saga_id}})
     report = d.sweep(SweepRequest(now=True, force=True))
     assert d.keys() == keys
     assert (report.unknown, report.orphans, report.deleted) == (3, 0, 0)
@@ -79,7 +77,7 @@ def test_an_empty_table_empties_no_bucket(desk: Callable[..., Desk]) -> None:
 def test_a_table_that_is_gone_empties_no_bucket(desk: Callable[..., Desk]) -> None:
     d = desk()
     keys = d.orphans(2)
-    d.world.stack.dynamodb.delete_table(TableName=d.world.stack.sagas_table)
+    d.bench.stack.dynamodb.delete_table(TableName=d.bench.stack.sagas_table)
     (report,) = d.sweeper.run(SweepRequest(now=True), d.clock.now() + 60)
     assert report.error
     assert d.keys() == keys
@@ -101,7 +99,7 @@ def test_what_cannot_be_attributed_stays(desk: Callable[..., Desk]) -> None:
 def test_nothing_younger_than_min_age_goes(desk: Callable[..., Desk]) -> None:
     d = desk()
     keys = d.orphans(2)
-    d.clock.ahead = MIN_AGE.total_seconds() - 60
+    d.clock.advance(MIN_AGE.total_seconds() - 60 - 3 * DAY)
     report = d.sweep(SweepRequest(now=True, force=True))
     assert d.keys() == keys
     assert (report.listed, report.orphans) == (2, 0)
@@ -145,7 +143,7 @@ def test_the_schedule_tries_the_stopping_page_again(desk: Callable[..., Desk]) -
     keys = d.orphans(20)
     (report,) = d.ticks()
     assert report.stopped
-    d.clock.ahead += 3600
+    d.clock.advance(3600)
     (report,) = d.ticks()
     assert report.stopped
     assert d.keys() == keys
@@ -194,13 +192,13 @@ def test_a_tick_costs_two_more(desk: Callable[..., Desk], monkeypatch: pytest.Mo
 
 def _store_many(d: Desk, ids: list[str]) -> None:
     """Store sagas as copies of one, half of them undone, and an object for each."""
-    items = [d.world.stack.control(d.saga(status)) for status in ("COMPLETED", "COMPENSATED")]
-    table = d.world.stack.sagas_table
+    items = [d.bench.stack.control(d.saga(status)) for status in ("COMPLETED", "COMPENSATED")]
+    table = d.bench.stack.sagas_table
     for start in range(0, len(ids), 25):
         puts = [
             {"PutRequest": {"Item": items[(start + n) % 2] | {"saga_id": {"S": saga_id}}}}
             for n, saga_id in enumerate(ids[start : start + 25])
         ]
-        d.world.stack.dynamodb.batch_write_item(RequestItems={table: puts})
+        d.bench.stack.dynamodb.batch_write_item(RequestItems={table: puts})
     for saga_id in ids:
         d.object_of(saga_id)

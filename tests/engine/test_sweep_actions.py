@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from sagas.engine.sweep import SweepRequest
-from tests.engine.sweeping import BUCKET, Desk, Look, Loop, Own, Proxy, Shelf, Slow, clean, desk, taking
-
-__all__ = ["clean", "desk"]
+from tests.engine.sweeping import BUCKET, Desk, Look, Loop, Own, Proxy, Shelf, Slow, taking
 
 
 def test_archived_before_deleted(desk: Callable[..., Desk]) -> None:

@@ -16,11 +16,9 @@ from sagas.cli.main import app
 from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.handlers.sweeping import sweep
 from sagas.store.objects import Objects, Page
-from tests.engine.sweeping import Desk, Gone, Look, Zip, clean, desk
+from tests.engine.sweeping import Desk, Gone, Look, Zip
 from tests.support.aws import REGION, LambdaContext
 from tests.support.sagas import Trip
-
-__all__ = ["clean", "desk"]
 
 Run = Callable[..., Result]
 
@@ -147,7 +145,7 @@ def test_the_command_goes_on_until_the_end(
     page = Objects.page
 
     def take_time(self: Objects, prefix: str, start_after: str = "") -> Page:
-        d.clock.ahead += 16
+        d.clock.advance(16)
         return page(self, prefix, start_after)
 
     monkeypatch.setattr(Objects, "page", take_time)

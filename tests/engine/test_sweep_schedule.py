@@ -11,9 +11,7 @@ import pytest
 from sagas.core.times import epoch
 from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import SweepRequest
-from tests.engine.sweeping import Astray, Desk, Gone, Look, Proxy, Shelf, Zip, checkpoint, clean, desk, taking
-
-__all__ = ["clean", "desk"]
+from tests.engine.sweeping import Astray, Desk, Gone, Look, Proxy, Shelf, Zip, checkpoint, taking
 
 NO_BUCKET = "S3 ListObjectsV2: NoSuchBucket"
 
@@ -75,9 +73,9 @@ def test_each_type_at_its_own_time(desk: Callable[..., Desk]) -> None:
     d = desk()
     assert d.ticks()[0].finished
     assert d.ticks() == []
-    d.clock.ahead += 5 * 3600
+    d.clock.advance(5 * 3600)
     assert d.ticks() == []
-    d.clock.ahead += 3600 - 60
+    d.clock.advance(3600 - 60)
     assert d.ticks()[0].finished
     assert d.ticks() == []
 
@@ -91,7 +89,7 @@ def test_the_next_run_goes_on_where_the_time_was_up(desk: Callable[..., Desk], m
 
     def note(**arguments: Any) -> None:
         listed.append(arguments.get("StartAfter", ""))
-        d.clock.ahead += 40
+        d.clock.advance(40)
 
     slow = replace(d.sweeper, s3=Proxy(d.s3, list_objects_v2=note))
     (first,) = d.ticks(slow)
