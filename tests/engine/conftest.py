@@ -13,8 +13,8 @@ from moto import mock_aws
 from sagas.errors import Unavailable
 from tests.engine.metering import Wire
 from tests.engine.outages import Outage
-from tests.engine.sweeping import BUCKET, DAY, ENVIRONMENT, Desk, Own, Slow, Zip
-from tests.support.aws import REGION, Stack
+from tests.engine.sweeping import BUCKET, DAY, ENVIRONMENT, Own, Slow, SweepDesk, Zip
+from tests.support.aws import REGION, HandmadeStack
 from tests.support.bench import Bench, deploy_functions
 from tests.support.databases import emulator
 from tests.support.sagas import FAIL, LOG
@@ -50,7 +50,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch, credentials: None) -> Iterator[Cal
     """Make a bench for some saga classes, which invokes the step function; keywords go into its environment."""
 
     def make(*classes: type[Any], **environment: str) -> Bench:
-        return deploy_functions(monkeypatch, Stack(*classes), Bench, **environment)
+        return deploy_functions(monkeypatch, HandmadeStack(*classes), Bench, **environment)
 
     with mock_aws():
         yield make
@@ -63,7 +63,7 @@ def emulated(monkeypatch: pytest.MonkeyPatch, credentials: None) -> Callable[...
     assert url is not None
 
     def make(*classes: type[Any], **environment: str) -> Bench:
-        stack = Stack(*classes, prefix=f"t{uuid4().hex[:8]}", endpoint_url=url)
+        stack = HandmadeStack(*classes, prefix=f"t{uuid4().hex[:8]}", endpoint_url=url)
         return deploy_functions(monkeypatch, stack, Bench, AWS_ENDPOINT_URL=url, **environment)
 
     return make
@@ -98,14 +98,14 @@ def outage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outage]:
 
 
 @pytest.fixture
-def desk(deployed: Callable[..., Bench]) -> Callable[..., Desk]:
+def desk(deployed: Callable[..., Bench]) -> Callable[..., SweepDesk]:
     """Make a desk for some saga classes; :class:`Zip` by default."""
     Own.seen.clear()
     Slow.seen.clear()
     Own.error = None
 
-    def make(*classes: type[Any]) -> Desk:
-        made = Desk(deployed(*(classes or (Zip,)), **ENVIRONMENT))
+    def make(*classes: type[Any]) -> SweepDesk:
+        made = SweepDesk(deployed(*(classes or (Zip,)), **ENVIRONMENT))
         made.s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
         made.clock.advance(3 * DAY)  # what is stored now is old
         return made

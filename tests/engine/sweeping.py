@@ -88,7 +88,7 @@ class Loop(Saga[Request], name="loop", orphans=OrphanSweep("ZIPS_BUCKET", "archi
 
 
 @dataclass
-class Desk:
+class SweepDesk:
     """A bench and its bucket, seen three days later."""
 
     bench: Bench
@@ -165,7 +165,7 @@ class Proxy:
         return call
 
 
-def taking(d: Desk, seconds: float) -> Callable[..., None]:
+def taking(d: SweepDesk, seconds: float) -> Callable[..., None]:
     """A call that takes so long."""
 
     def pass_time(**_: Any) -> None:
@@ -174,7 +174,7 @@ def taking(d: Desk, seconds: float) -> Callable[..., None]:
     return pass_time
 
 
-def checkpoint(d: Desk, attribute: str = "saga_id") -> Any:
+def checkpoint(d: SweepDesk, attribute: str = "saga_id") -> Any:
     key = {"saga_id": {"S": "sweep#zip"}}
     item = d.bench.stack.dynamodb.get_item(TableName=d.bench.stack.sagas_table, Key=key).get("Item")
     return item[attribute]["S"] if item else None

@@ -14,7 +14,7 @@ from sagas.messaging.message import parse_record
 from sagas.store.entries import Entry
 from sagas.store.entry_hash import payload_hash
 from tests.engine.metering import Wire
-from tests.support.aws import Stack
+from tests.support.aws import HandmadeStack
 from tests.support.bench import Bench
 from tests.support.sagas import LOG, Trip
 
@@ -77,7 +77,7 @@ def test_what_is_large_goes_by_its_hash() -> None:
 # In a saga.
 
 
-def letter(stack: Stack, step: str) -> Any:
+def letter(stack: HandmadeStack, step: str) -> Any:
     """The message of a step, which stays in its queue."""
     [record] = stack.receive("trip", step)
     receipt = {"QueueUrl": stack.queues["trip"][step], "ReceiptHandle": record["receiptHandle"]}

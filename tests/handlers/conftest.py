@@ -13,7 +13,7 @@ from moto import mock_aws
 
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
-from tests.support.aws import REGION, LambdaContext, Stack
+from tests.support.aws import REGION, HandmadeStack, LambdaContext
 from tests.support.bench import Bench, deploy_functions
 from tests.support.described import Description
 from tests.support.sagas import FAIL, LOG
@@ -129,7 +129,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
     def make(*classes: type[Any], **environment: str) -> Site:
         api_handler.reset()
-        return deploy_functions(monkeypatch, Stack(*classes), Site, **environment)
+        return deploy_functions(monkeypatch, HandmadeStack(*classes), Site, **environment)
 
     LOG.clear()
     FAIL.clear()

@@ -21,7 +21,7 @@ from sagas.messaging.limits import LONGEST_DELAY
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
-from tests.support.aws import LambdaContext, Stack
+from tests.support.aws import HandmadeStack, LambdaContext
 
 
 class Death(BaseException):
@@ -103,11 +103,11 @@ class Bench:
         *classes: type[Any],
         lifetime: float = 40.0,
         carry: bool = True,
-        stack: Stack | None = None,
+        stack: HandmadeStack | None = None,
         clock: ManualClock | None = None,
         engine: Engine | None = None,
     ) -> None:
-        self.stack = stack or Stack(*classes)
+        self.stack = stack or HandmadeStack(*classes)
         self.clock = clock or ManualClock()
         self.lifetime = lifetime
         self.carry = carry
@@ -234,7 +234,7 @@ class Bench:
 B = TypeVar("B", bound=Bench)
 
 
-def deploy_functions(monkeypatch: pytest.MonkeyPatch, stack: Stack, kind: type[B], **environment: str) -> B:
+def deploy_functions(monkeypatch: pytest.MonkeyPatch, stack: HandmadeStack, kind: type[B], **environment: str) -> B:
     """Make a bench of that kind whose messages go through the step function, under a clock that stands still.
 
     It begins at the real time, which moto and the emulator stamp messages with. What SQS is asked to delay is noted

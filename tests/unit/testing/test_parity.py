@@ -11,7 +11,7 @@ from moto import mock_aws
 from sagas.authoring.codec import encode
 from sagas.engine.engine import from_environment
 from sagas.testing import run
-from tests.support.aws import Stack
+from tests.support.aws import HandmadeStack
 from tests.support.bench import Bench, deploy_functions
 from tests.support.sagas import FAIL, LOG, REJECTED, Fatal, Order, Stubborn, Trip
 
@@ -52,7 +52,7 @@ def test_both_write_the_same_trail(
 ) -> None:
     request = Order("train", 2)
     rehearsed = run(saga_class, request, fail=fail)
-    stack = Stack(saga_class)
+    stack = HandmadeStack(saga_class)
     bench, name = deploy_functions(monkeypatch, stack, Bench), saga_class.__name__.lower()
     FAIL.update(fail)
     saga_id = bench.start(name, encode(request, Order))
