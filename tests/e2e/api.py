@@ -18,6 +18,7 @@ class Api:
     """The stack's API, as a stranger calls it: with what AWS publishes of signing, and nothing of ours."""
 
     def __init__(self, stack: Stack) -> None:
+        self.stack = stack
         self.url: str = stack.description["api_url"]
         self._session = stack.session
         self._region: str = stack.description["region"]

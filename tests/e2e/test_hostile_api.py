@@ -14,6 +14,10 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +25,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.e2e.api import Api
-from tests.e2e.stack import REPOSITORY, Running
+from tests.e2e.stack import REPOSITORY, Running, poll
 from tests.support.hostile import FULL
 
 pytestmark = [
@@ -31,6 +35,10 @@ pytestmark = [
 
 _OWN = "positive_data_acceptance,not_a_server_error,unsupported_method,use_after_free"
 """Checks for which ``tests.e2e.hostile_checks`` has its own, which say why."""
+
+_REMEMBERED = 5.5
+"""Seconds, longer than a function remembers of saga types."""
+ZIP: dict[str, Any] = {"bucket": "nobodys-bucket", "keys": ["nothing"]}
 
 
 def _schemathesis(api: Api, directory: Path, description: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -63,7 +71,8 @@ def _schemathesis(api: Api, directory: Path, description: str, *options: str) ->
 
 def _prove(api: Api, directory: Path, phases: str, gate: int, full: int) -> None:
     options = ("--phases", phases, "--max-examples", str(full if FULL else gate))
-    run = _schemathesis(api, directory, f"{api.url}/openapi.json", *options)
+    with _definitions_kept(api):
+        run = _schemathesis(api, directory, f"{api.url}/openapi.json", *options)
     assert run.returncode == 0, run.stdout[-20_000:] + run.stderr
     assert "19/19" in run.stdout
 
@@ -72,6 +81,59 @@ def _prove(api: Api, directory: Path, phases: str, gate: int, full: int) -> None
 def api(hostile_stack: Running) -> Api:
     """Its API."""
     return Api(hostile_stack)
+
+
+def _definitions(api: Api) -> dict[str, tuple[Any, ...]]:
+    """What calls may change of each saga type, and when they did."""
+    status, body, _ = api.call("GET", "/definitions")
+    assert status == 200, body
+    return {one["name"]: (one["active"], one["reason"], one["changed_at"]) for one in body["definitions"]}
+
+
+@contextmanager
+def _definitions_kept(api: Api) -> Generator[None]:
+    """Put back what is changed of saga types, and wait until no function remembers anything else.
+
+    The tests share their stack, and what one disables would refuse the sagas of the next ones.
+    """
+    before = _definitions(api)
+    try:
+        yield
+    finally:
+        _put_back(api, before)
+
+
+def _put_back(api: Api, before: dict[str, tuple[Any, ...]]) -> None:
+    changed = [name for name, now in _definitions(api).items() if now != before[name]]
+    for name in changed:
+        active, reason, _ = before[name]
+        status, body, _ = api.call("PUT", f"/definitions/{name}", {"active": active, "reason": reason or ""})
+        assert status == 200, body
+    # One that answers now says nothing of the others, which remember for a few seconds: until then it must not change.
+    since = time.monotonic()
+
+    def as_before() -> bool:
+        nonlocal since
+        for name in changed:
+            # A type that is disabled says so before it looks at the request, which starts nothing.
+            refused = api.call("POST", f"/sagas/{name}", {})[0] == 503
+            if refused == before[name][0]:
+                since = time.monotonic()
+        return not changed or time.monotonic() - since > _REMEMBERED
+
+    poll("saga types as they were", as_before)
+
+
+def test_what_was_disabled_takes_sagas_again(api: Api) -> None:
+    with _definitions_kept(api):
+        assert api.call("PUT", "/definitions/create-zip", {"active": False, "reason": "a test"})[0] == 200
+        poll("refused starts", lambda: api.call("POST", "/sagas/create-zip", ZIP)[0] == 503)
+
+    def start(_: int) -> int:
+        return Api(api.stack).call("POST", "/sagas/create-zip", ZIP)[0]
+
+    with ThreadPoolExecutor(8) as callers:
+        assert list(callers.map(start, range(16))) == [202] * 16
 
 
 def test_every_answer_is_one_that_is_described(api: Api, tmp_path: Path) -> None:
@@ -139,9 +201,6 @@ def test_odd_paths_and_queries(api: Api, path: str, status: int) -> None:
     found, body, _ = api.call("GET", path)
     assert found == status, body
     assert _error_of(found, body)
-
-
-ZIP: dict[str, Any] = {"bucket": "nobodys-bucket", "keys": ["nothing"]}
 
 
 @pytest.mark.parametrize(

@@ -1,50 +1,23 @@
-"""The handlers on moto, single-threaded: deliver until the queues are empty."""
+"""Deployments on moto and on the emulator, single-threaded, under a clock that only the test moves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
+from uuid import uuid4
 
 import pytest
+from botocore.client import BaseClient
 from moto import mock_aws
 
-from sagas.engine.engine import Engine, from_environment
-from sagas.handlers import step as step_handler
-from tests.support.aws import LambdaContext, Stack
-from tests.support.bench import Bench
+from sagas.errors import Unavailable
+from tests.engine.metering import Wire
+from tests.engine.outages import Outage
+from tests.engine.sweeping import BUCKET, DAY, ENVIRONMENT, Own, Slow, SweepDesk, Zip
+from tests.support.aws import REGION, HandmadeStack
+from tests.support.bench import Bench, deploy_functions
+from tests.support.databases import emulator
 from tests.support.sagas import FAIL, LOG
-
-
-class World:
-    """One engine, and the pump that delivers its messages."""
-
-    def __init__(self, stack: Stack, environment: dict[str, str] | None = None) -> None:
-        self.stack = stack
-        self.engine: Engine = from_environment(stack.environment | (environment or {}))
-
-    def start(self, name: str, request: Any, **options: Any) -> str:
-        return self.engine.starter.start(name, request, **options).state.saga_id
-
-    def deliver(self, saga: str, step: str, *, remaining: float = 60.0, most: int = 1) -> int:
-        """Deliver what one queue has; return how many records there were."""
-        records = self.stack.receive(saga, step, most)
-        if records:
-            answer = step_handler.handler({"Records": records}, LambdaContext(remaining))
-            self.stack.settle(saga, step, records, answer)
-        return len(records)
-
-    def run(self, rounds: int = 200) -> None:
-        """Deliver until nothing is visible any more."""
-        for _ in range(rounds):
-            if not sum(self.deliver(saga, step) for saga, step in self.stack.steps()):
-                return
-        raise AssertionError("messages keep coming")
-
-    def show(self, name: str, saga_id: str) -> dict[str, Any]:
-        return {**self.engine.reader.show(name, saga_id)}
-
-    def actions(self, saga_id: str) -> list[str]:
-        return [str(entry["action"]) for entry in self.stack.entries(saga_id)]
 
 
 @pytest.fixture
@@ -52,7 +25,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Credentials and a region that lead nowhere."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
 
 
 @pytest.fixture
@@ -67,21 +40,91 @@ def clean() -> Iterator[None]:
 
 @pytest.fixture
 def bench(credentials: None, clean: None) -> Iterator[Callable[..., Bench]]:
-    """Make a bench for some saga classes."""
+    """Make a bench for some saga classes, which hands messages to the worker."""
     with mock_aws():
         yield Bench
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch, credentials: None) -> Iterator[Callable[..., World]]:
-    """Make a world for some saga classes."""
+def deployed(monkeypatch: pytest.MonkeyPatch, credentials: None) -> Iterator[Callable[..., Bench]]:
+    """Make a bench for some saga classes, which invokes the step function; keywords go into its environment."""
 
-    def make(*classes: type[Any], **environment: str) -> World:
-        stack = Stack(*classes)
-        for key, value in (stack.environment | environment).items():
-            monkeypatch.setenv(key, value)
-        step_handler.reset()
-        return World(stack, environment)
+    def make(*classes: type[Any], **environment: str) -> Bench:
+        return deploy_functions(monkeypatch, HandmadeStack(*classes), Bench, **environment)
 
     with mock_aws():
         yield make
+
+
+@pytest.fixture
+def emulated(monkeypatch: pytest.MonkeyPatch, credentials: None) -> Callable[..., Bench]:
+    """The same on the emulator, which counts receives as SQS does."""
+    url = emulator().endpoint_url
+    assert url is not None
+
+    def make(*classes: type[Any], **environment: str) -> Bench:
+        stack = HandmadeStack(*classes, prefix=f"t{uuid4().hex[:8]}", endpoint_url=url)
+        return deploy_functions(monkeypatch, stack, Bench, AWS_ENDPOINT_URL=url, **environment)
+
+    return make
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The operations that DynamoDB is asked for, as they are: of circuit breakers after ``breaker``."""
+    seen: list[str] = []
+    send = cast("Any", BaseClient)._make_api_call
+
+    def listening(self: Any, operation: str, parameters: dict[str, Any]) -> Any:
+        if self.meta.service_model.service_name == "dynamodb":
+            key: dict[str, Any] = parameters.get("Key") or parameters.get("Item") or {}
+            ours = str(key.get("saga_id", {}).get("S", "")).startswith("breaker#")
+            seen.append(f"breaker {operation}" if ours else operation)
+        return send(self, operation, parameters)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", listening)
+    return seen
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+    """Listen at botocore, through which PynamoDB and boto3 both go."""
+    seen = Wire()
+    send = cast("Any", BaseClient)._make_api_call
+
+    def listening(self: Any, operation: str, parameters: dict[str, Any]) -> Any:
+        seen.requests.append((operation, parameters))
+        return send(self, operation, parameters)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", listening)
+    return seen
+
+
+@pytest.fixture
+def outage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outage]:
+    """Have a bench's store fail once user code has run, so many times from now on."""
+
+    def make(bench: Bench, runs: int = 1, *, error: Unavailable | None = None, after: bool = False) -> Outage:
+        found = Outage(monkeypatch, bench, error or Unavailable("DynamoDB is out of reach"), after)
+        found.of(bench.engine.control, "get", "claim", "claim_step", "claim_undo", "commit", "finish")
+        found.of(bench.engine.journal, "put", "entries")
+        found.begins_after(bench.engine.services.runner, "run", runs)
+        return found
+
+    return make
+
+
+@pytest.fixture
+def desk(deployed: Callable[..., Bench]) -> Callable[..., SweepDesk]:
+    """Make a desk for some saga classes; :class:`Zip` by default."""
+    Own.seen.clear()
+    Slow.seen.clear()
+    Own.error = None
+
+    def make(*classes: type[Any]) -> SweepDesk:
+        made = SweepDesk(deployed(*(classes or (Zip,)), **ENVIRONMENT))
+        made.s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+        made.clock.advance(3 * DAY)  # what is stored now is old
+        return made
+
+    return make

@@ -9,9 +9,19 @@ import pytest
 from botocore.client import BaseClient
 
 from benchmarks.units import index_units, item_size, write_units
-from tests.engine.conftest import World
+from tests.support.bench import Bench
 
 _INDEXES = (("open_shard", "due"), ("name_shard", "created_at"))
+
+
+@dataclass
+class Wire:
+    """The requests that left, in order, each with its parameters."""
+
+    requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.requests]
 
 
 @dataclass
@@ -46,8 +56,8 @@ class Meter:
         self.entry_units += write_units({}, item, transaction=transaction)
 
 
-def metered(w: World, monkeypatch: pytest.MonkeyPatch) -> Meter:
-    """Watch what a world's tables hold after each write, from now on."""
+def metered(w: Bench, monkeypatch: pytest.MonkeyPatch) -> Meter:
+    """Watch what a bench's tables hold after each write, from now on."""
     seen, send = Meter(), cast("Any", BaseClient)._make_api_call
 
     def written(request: dict[str, Any], *, transaction: bool) -> None:

@@ -63,20 +63,6 @@ class Outage:
 Begin = Callable[..., Outage]
 
 
-@pytest.fixture
-def outage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outage]:
-    """Have a bench's store fail once user code has run, so many times from now on."""
-
-    def make(bench: Bench, runs: int = 1, *, error: Unavailable | None = None, after: bool = False) -> Outage:
-        found = Outage(monkeypatch, bench, error or Unavailable("DynamoDB is out of reach"), after)
-        found.of(bench.engine.control, "get", "claim", "claim_step", "claim_undo", "commit", "finish")
-        found.of(bench.engine.journal, "put", "entries")
-        found.begins_after(bench.engine.services.runner, "run", runs)
-        return found
-
-    return make
-
-
 def carried(bench: Bench, saga: str, name: str) -> Message:
     """The message that waits in a step's queue; it stays there."""
     (record,) = bench.stack.receive(saga, name)

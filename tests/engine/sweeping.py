@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from sagas import Context, OrphanSweep, Retry, S3Object, Saga, step
 from sagas.core.states import SagaState, SagaStatus, StepState
-from sagas.engine.clock import SystemClock
 from sagas.engine.engine import Engine
 from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import Sweeper, SweepRequest, sweeper_of
-from tests.engine.conftest import World
-from tests.support.aws import REGION
+from tests.support.bench import Bench, ManualClock
 from tests.support.sagas import Order as Request
 
-Make = Callable[..., World]
 BUCKET = "zips"
 MIN_AGE = timedelta(hours=48)
 DAY = 24 * 3600.0
@@ -93,29 +88,22 @@ class Loop(Saga[Request], name="loop", orphans=OrphanSweep("ZIPS_BUCKET", "archi
 
 
 @dataclass
-class Later(SystemClock):
-    """A clock that is ahead by so many seconds, so that what was stored just now is old."""
+class SweepDesk:
+    """A bench and its bucket, seen three days later."""
 
-    ahead: float = 3 * DAY
+    bench: Bench
 
-    def now(self) -> float:
-        return super().now() + self.ahead
-
-
-@dataclass
-class Desk:
-    """A engine, its bucket and a clock three days ahead."""
-
-    world: World
-    clock: Later = field(default_factory=Later)
+    @property
+    def clock(self) -> ManualClock:
+        return self.bench.clock
 
     @property
     def engine(self) -> Engine:
-        return replace(self.world.engine, clock=self.clock)
+        return self.bench.engine
 
     @property
     def s3(self) -> Any:
-        return self.world.stack.s3
+        return self.bench.stack.s3
 
     def saga(self, status: str = "COMPENSATED", name: str = "zip", *, attention: float = 0.0) -> str:
         """Store a saga in that state; return its id."""
@@ -144,7 +132,7 @@ class Desk:
 
     @property
     def sweeper(self) -> Sweeper:
-        return sweeper_of(self.engine, {**self.world.stack.environment, **ENVIRONMENT})
+        return sweeper_of(self.engine, {**self.bench.stack.environment, **ENVIRONMENT})
 
     def sweep(self, request: SweepRequest | None = None, *, seconds: float = 60.0, **changes: Any) -> SweepReport:
         """Sweep the one type there is, by hand unless ``request`` says otherwise."""
@@ -158,25 +146,6 @@ class Desk:
 
 
 ENVIRONMENT = {"ZIPS_BUCKET": BUCKET, "GONE_BUCKET": "no-such-bucket"}
-
-
-@pytest.fixture
-def desk(world: Make) -> Callable[..., Desk]:
-    """Make a desk for some saga classes; :class:`Zip` by default."""
-
-    def make(*classes: type[Any]) -> Desk:
-        made = Desk(world(*(classes or (Zip,)), **ENVIRONMENT))
-        made.s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
-        return made
-
-    return make
-
-
-@pytest.fixture(autouse=True)
-def clean() -> None:
-    Own.seen.clear()
-    Slow.seen.clear()
-    Own.error = None
 
 
 class Proxy:
@@ -196,16 +165,16 @@ class Proxy:
         return call
 
 
-def taking(d: Desk, seconds: float) -> Callable[..., None]:
+def taking(d: SweepDesk, seconds: float) -> Callable[..., None]:
     """A call that takes so long."""
 
     def pass_time(**_: Any) -> None:
-        d.clock.ahead += seconds
+        d.clock.advance(seconds)
 
     return pass_time
 
 
-def checkpoint(d: Desk, attribute: str = "saga_id") -> Any:
+def checkpoint(d: SweepDesk, attribute: str = "saga_id") -> Any:
     key = {"saga_id": {"S": "sweep#zip"}}
-    item = d.world.stack.dynamodb.get_item(TableName=d.world.stack.sagas_table, Key=key).get("Item")
+    item = d.bench.stack.dynamodb.get_item(TableName=d.bench.stack.sagas_table, Key=key).get("Item")
     return item[attribute]["S"] if item else None

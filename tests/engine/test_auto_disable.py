@@ -19,7 +19,6 @@ from sagas.errors import Rejected, Unavailable
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
 from sagas.store.definitions import Activity
-from tests.engine.conftest import World
 from tests.handlers.conftest import Answer, request
 from tests.support.aws import LambdaContext
 from tests.support.bench import Bench
@@ -290,9 +289,9 @@ def _about_definitions(requests: list[tuple[str, str]]) -> list[str]:
 
 
 def test_the_api_refuses_says_why_and_enables(
-    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    w = world(Risky)
+    w = deployed(Risky)
     api_handler.reset()
     FAIL["pay"] = RuntimeError()
 
@@ -302,7 +301,7 @@ def test_the_api_refuses_says_why_and_enables(
     for _ in range(3):
         w.start("risky", REQUEST)
         for queue in ("book", "pay", "book"):
-            w.deliver("risky", queue)
+            w.invoke("risky", queue)
     metrics = [line for line in capsys.readouterr().out.splitlines() if '"SagaTypeDisabled"' in line]
     assert len(metrics) == 1
     answer = call("POST", "/sagas/risky", REQUEST)

@@ -12,9 +12,8 @@ from benchmarks.ours.saga import Purchase
 from benchmarks.prices import Counts
 from benchmarks.recorder import Recorder, counts_of
 from benchmarks.variants import ORDER, OURS, REFUSED
-from sagas.engine.clock import SystemClock
-from tests.engine.conftest import World
 from tests.engine.metering import Meter, metered
+from tests.support.bench import Bench
 
 
 @dataclass(frozen=True)
@@ -26,23 +25,18 @@ class Run:
 
 
 @pytest.fixture
-def run(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any]], Run]:
+def run(deployed: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any]], Run]:
     """Run a saga twice. Neither looks while the other does: both ask DynamoDB what is in its tables."""
 
-    def now(self: SystemClock) -> float:
-        return 1_795_250_010.0
-
-    monkeypatch.setattr(SystemClock, "now", now)
-
     def running(order: dict[str, Any]) -> Run:
-        w = world(Purchase)
+        w = deployed(Purchase)
         w.start("purchase", ORDER)
         w.run()
         recorder, delivered = Recorder(), 0
         recorder.install()
         try:
             w.start("purchase", order)
-            while handed := sum(w.deliver(saga, step) for saga, step in w.stack.steps()):
+            while handed := sum(w.invoke(saga, step) for saga, step in w.stack.steps()):
                 delivered += handed
         finally:
             recorder.remove()

@@ -14,13 +14,11 @@ from sagas.engine import breaker_operations
 from sagas.errors import NotFound, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.messaging.queues import Queues
-from tests.engine.timeline import Timeline, asked, timeline
+from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, Booked, Trip, act
 
-__all__ = ["asked", "timeline"]
-
 pytestmark = pytest.mark.usefixtures("clean")
-Make = Callable[..., Timeline]
+Make = Callable[..., Bench]
 
 
 class Shaky(Booked, name="shaky"):
@@ -35,36 +33,36 @@ class Shaky(Booked, name="shaky"):
         act("tell", ctx)
 
 
-def _opened(t: Timeline) -> str:
+def _opened(t: Bench) -> str:
     FAIL["call"] = 2
     saga_id = t.start("shaky")
-    t.world.deliver("shaky", "book")
+    t.invoke("shaky", "book")
     for _ in range(2):
         t.clock.time += 2
-        t.world.deliver("shaky", "call")
+        t.invoke("shaky", "call")
     return saga_id
 
 
-def _lost(t: Timeline) -> None:
+def _lost(t: Bench) -> None:
     """All messages of the step are on their way for a long time."""
-    t.world.stack.sqs.purge_queue(QueueUrl=t.world.stack.queues["shaky"]["call"])
+    t.stack.sqs.purge_queue(QueueUrl=t.stack.queues["shaky"]["call"])
     t.delayed.clear()
 
 
-def test_all_that_are_declared_are_listed(timeline: Make) -> None:
-    t = timeline(Shaky, Trip)
+def test_all_that_are_declared_are_listed(deployed: Make) -> None:
+    t = deployed(Shaky, Trip)
     assert [(one["saga"], one["step"], one["state"]) for one in t.engine.breaker_operations.list()] == [
         ("shaky", "call", "closed"), ("shaky", "tell", "closed"),
     ]  # fmt: skip
 
 
-def test_an_open_one_says_until_when_and_how_many_wait(timeline: Make) -> None:
-    t = timeline(Shaky, Trip)
+def test_an_open_one_says_until_when_and_how_many_wait(deployed: Make) -> None:
+    t = deployed(Shaky, Trip)
     first = _opened(t)
     opened_at = t.clock.now()
     for _ in range(3):
         t.start("shaky")
-    t.world.deliver("shaky", "book")
+    t.invoke("shaky", "book")
     t.start("trip")
     call, tell = t.engine.breaker_operations.list()
     assert call == {
@@ -74,14 +72,14 @@ def test_an_open_one_says_until_when_and_how_many_wait(timeline: Make) -> None:
     assert (tell["state"], tell["open_until"], tell["waiting"]) == ("closed", None, 0)
     t.clock.time += 30
     assert t.engine.breaker_operations.list()[0]["state"] == "half-open"
-    assert t.world.show("shaky", first)["breaker"] == {"step": "call", "open_until": iso(opened_at + 30)}
+    assert t.show(first)["breaker"] == {"step": "call", "open_until": iso(opened_at + 30)}
     t.run()
     assert [one["state"] for one in t.engine.breaker_operations.list()] == ["closed", "closed"]
-    assert t.world.show("shaky", first)["breaker"] is None
+    assert t.show(first)["breaker"] is None
 
 
-def test_listing_costs_one_read_while_all_are_closed(timeline: Make, asked: list[str]) -> None:
-    t = timeline(Shaky)
+def test_listing_costs_one_read_while_all_are_closed(deployed: Make, asked: list[str]) -> None:
+    t = deployed(Shaky)
     t.start("shaky")
     asked.clear()
     t.engine.breaker_operations.list()
@@ -89,29 +87,29 @@ def test_listing_costs_one_read_while_all_are_closed(timeline: Make, asked: list
 
 
 def test_those_that_wait_are_counted_up_to_a_limit_and_it_says_so(
-    timeline: Make, monkeypatch: pytest.MonkeyPatch
+    deployed: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(breaker_operations, "MOST_LOOKED_AT", 2)
-    t = timeline(Shaky)
+    t = deployed(Shaky)
     _opened(t)
     for _ in range(2):
         t.start("shaky")
-        t.world.deliver("shaky", "book")
+        t.invoke("shaky", "book")
     call, tell = t.engine.breaker_operations.list()
     assert (call["waiting"], call["more_waiting"]) == (2, True)
     assert tell["more_waiting"] is False
 
 
 def test_closing_sends_those_that_wait_anew_spread(
-    timeline: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    deployed: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(breaker_operations, "_A_SECOND", 0.25)
     caplog.set_level("INFO", "sagas")
-    t = timeline(Shaky)
+    t = deployed(Shaky)
     ids = [_opened(t)]
     for _ in range(3):
         ids.append(t.start("shaky"))
-        t.world.deliver("shaky", "book")
+        t.invoke("shaky", "book")
     _lost(t)
     after = t.engine.breaker_operations.close("shaky", "call", "arn:ann")
     assert (after["state"], after["open_until"], after["waiting"], after["more_waiting"]) == ("closed", None, 4, False)
@@ -119,40 +117,40 @@ def test_closing_sends_those_that_wait_anew_spread(
     [told] = [one for one in caplog.records if one.message == "the circuit breaker was closed by hand"]
     known = ("saga", "step", "actor", "was_closed", "sent")
     assert [getattr(told, name) for name in known] == ["shaky", "call", "arn:ann", False, 4]
-    assert t.world.show("shaky", ids[0])["breaker"] is None
+    assert t.show(ids[0])["breaker"] is None
     t.clock.time += 6
     t.run()
-    assert [t.status("shaky", saga_id) for saga_id in ids] == ["COMPLETED"] * 4
+    assert [t.status(saga_id) for saga_id in ids] == ["COMPLETED"] * 4
     assert [LOG.count(f"call:{attempt}") for attempt in (1, 2, 3)] == [4, 1, 1]
 
 
-def test_a_message_that_comes_by_itself_as_well_does_no_harm(timeline: Make) -> None:
-    t = timeline(Shaky)
+def test_a_message_that_comes_by_itself_as_well_does_no_harm(deployed: Make) -> None:
+    t = deployed(Shaky)
     saga_id = _opened(t)
     t.engine.breaker_operations.close("shaky", "call", "ann")
     step_handler.reset()
     t.run()
-    assert t.status("shaky", saga_id) == "COMPLETED"
+    assert t.status(saga_id) == "COMPLETED"
     assert LOG.count("call:3") == 1
-    assert t.world.actions(saga_id).count("StepCompleted") == 3
+    assert t.actions(saga_id).count("StepCompleted") == 3
 
 
-def test_running_and_cancelled_sagas_are_left_alone(timeline: Make) -> None:
-    t = timeline(Shaky)
+def test_running_and_cancelled_sagas_are_left_alone(deployed: Make) -> None:
+    t = deployed(Shaky)
     _opened(t)
     other = t.start("shaky")
-    t.world.deliver("shaky", "book")
+    t.invoke("shaky", "book")
     t.engine.operations.cancel("shaky", other, "ann")
     _lost(t)
     assert t.engine.breaker_operations.close("shaky", "call", "ann")["waiting"] == 1
 
 
-def test_closing_one_that_is_closed_sends_nothing_and_counts_anew(timeline: Make) -> None:
-    t = timeline(Shaky)
+def test_closing_one_that_is_closed_sends_nothing_and_counts_anew(deployed: Make) -> None:
+    t = deployed(Shaky)
     FAIL["call"] = 1
     t.start("shaky")
-    t.world.deliver("shaky", "book")
-    t.world.deliver("shaky", "call")
+    t.invoke("shaky", "book")
+    t.invoke("shaky", "call")
     assert t.engine.breaker_operations.list()[0]["failures"] == 1
     _lost(t)
     assert t.engine.breaker_operations.close("shaky", "call", "ann")["failures"] == 0
@@ -160,11 +158,11 @@ def test_closing_one_that_is_closed_sends_nothing_and_counts_anew(timeline: Make
     assert t.engine.breaker_operations.list()[0]["failures"] == 0
 
 
-def test_a_queue_out_of_reach_leaves_it_closed(timeline: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_out_of_reach_leaves_it_closed(deployed: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise Unavailable("SQS: no")
 
-    t = timeline(Shaky)
+    t = deployed(Shaky)
     _opened(t)
     with monkeypatch.context() as patched:
         patched.setattr(Queues, "send", refuse)
@@ -174,7 +172,7 @@ def test_a_queue_out_of_reach_leaves_it_closed(timeline: Make, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("saga", "step"), [("nobody", "call"), ("shaky", "nothing"), ("shaky", "book")])
-def test_only_what_has_one_can_be_closed(timeline: Make, saga: str, step: str) -> None:
-    t = timeline(Shaky)
+def test_only_what_has_one_can_be_closed(deployed: Make, saga: str, step: str) -> None:
+    t = deployed(Shaky)
     with pytest.raises(NotFound):
         t.engine.breaker_operations.close(saga, step, "ann")

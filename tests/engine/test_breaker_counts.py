@@ -22,13 +22,11 @@ from sagas.messaging.message import parse_record
 from sagas.store.breakers import BreakerItems
 from sagas.store.journal import Journal
 from sagas.store.tables import tables_for
-from tests.engine.timeline import Timeline, asked, timeline
+from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, Order, act
 
-__all__ = ["asked", "timeline"]
-
 pytestmark = pytest.mark.usefixtures("clean", "quiet")
-Make = Callable[..., Timeline]
+Make = Callable[..., Bench]
 DURING: list[Callable[[Context], None]] = []
 """What happens while the step runs."""
 FAILED = StepFailed(0, 1, Failure("RuntimeError"))
@@ -58,130 +56,130 @@ def _stored() -> BreakerState:
     return BreakerItems(tables_for(settings), settings).get("cautious", "call")
 
 
-def _cancel(t: Timeline) -> None:
+def _cancel(t: Bench) -> None:
     """Have the saga cancelled while its step runs."""
     DURING.append(lambda ctx: cast("None", t.engine.operations.cancel("cautious", cast("Any", ctx).saga_id, "ada")))
 
 
-def _opened(t: Timeline) -> str:
+def _opened(t: Bench) -> str:
     FAIL["call"] = 3
     saga_id = t.start("cautious")
     for _ in range(3):
         t.clock.time += 2
-        t.world.deliver("cautious", "call")
+        t.invoke("cautious", "call")
     assert not _stored().closed
     return saga_id
 
 
-def test_cancels_do_not_count(timeline: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    t = timeline(Cautious)
+def test_cancels_do_not_count(deployed: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    t = deployed(Cautious)
     _cancel(t)
     ids = [t.start("cautious") for _ in range(3)]
     t.run()
-    assert [t.status("cautious", saga_id) for saga_id in ids] == ["CANCELLED"] * 3
+    assert [t.status(saga_id) for saga_id in ids] == ["CANCELLED"] * 3
     assert _stored() == BreakerState()
     for saga_id in ids:
-        entry = next(one for one in t.world.stack.entries(saga_id) if one["action"] == "StepFailed")
+        entry = next(one for one in t.stack.entries(saga_id) if one["action"] == "StepFailed")
         assert "next_attempt_at" not in entry["details"], "no attempt follows"
         assert entry["details"]["excused"]
     assert "StepRetried" not in capsys.readouterr().out
 
 
-def test_a_cancel_raised_by_hand_is_a_failure_as_any_other(timeline: Make) -> None:
-    t = timeline(Cautious)
+def test_a_cancel_raised_by_hand_is_a_failure_as_any_other(deployed: Make) -> None:
+    t = deployed(Cautious)
     FAIL["call"] = Cancelled("so it says")
     t.start("cautious")
-    t.world.deliver("cautious", "call")
+    t.invoke("cautious", "call")
     assert _stored().failures == 1
     assert t.hidden == [2]
 
 
-def test_a_cancelled_probe_gives_its_place_back(timeline: Make) -> None:
-    t = timeline(Cautious)
+def test_a_cancelled_probe_gives_its_place_back(deployed: Make) -> None:
+    t = deployed(Cautious)
     saga_id = _opened(t)
     until = _stored().open_until
     t.clock.time += 30
     _cancel(t)
-    t.world.deliver("cautious", "call")
-    assert t.status("cautious", saga_id) == "CANCELLED"
+    t.invoke("cautious", "call")
+    assert t.status(saga_id) == "CANCELLED"
     assert LOG[-1] == "call:4"
     after = _stored()
     assert (after.open_until, after.probe) == (until, "")
     DURING.clear()
     other = t.start("cautious")
-    t.world.deliver("cautious", "call")
-    assert t.status("cautious", other) == "COMPLETED"
+    t.invoke("cautious", "call")
+    assert t.status(other) == "COMPLETED"
     assert _stored().closed
 
 
-def test_inputs_out_of_reach_do_not_count(timeline: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_out_of_reach_do_not_count(deployed: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> dict[int, object]:
         raise Unavailable("DynamoDB: throttled")
 
-    t = timeline(Cautious, SAGAS_CARRY_INPUTS="0")
+    t = deployed(Cautious, SAGAS_CARRY_INPUTS="0")
     saga_id = t.start("cautious")
     monkeypatch.setattr(Journal, "entries", refuse)
     for _ in range(3):
-        t.world.deliver("cautious", "call")
+        t.invoke("cautious", "call")
         t.clock.time += 2
     assert LOG == []
-    assert t.world.stack.entries(saga_id)[-1]["details"]["error"]["type"] == "Unavailable"
+    assert t.stack.entries(saga_id)[-1]["details"]["error"]["type"] == "Unavailable"
     assert _stored() == BreakerState()
 
 
-def test_what_the_code_raises_counts_whatever_it_is(timeline: Make) -> None:
-    t = timeline(Cautious)
+def test_what_the_code_raises_counts_whatever_it_is(deployed: Make) -> None:
+    t = deployed(Cautious)
     FAIL["call"] = Unavailable("another service, by the same client library")
     t.start("cautious")
-    t.world.deliver("cautious", "call")
+    t.invoke("cautious", "call")
     assert _stored().failures == 1
 
 
-def test_a_probe_whose_worker_died_gives_its_place_back(timeline: Make) -> None:
-    t = timeline(Cautious)
+def test_a_probe_whose_worker_died_gives_its_place_back(deployed: Make) -> None:
+    t = deployed(Cautious)
     saga_id = _opened(t)
     t.clock.time += 30
-    record = t.world.stack.receive("cautious", "call")[0]
+    record = t.stack.receive("cautious", "call")[0]
     message = parse_record(record)
     lease = lease_for(t.engine.registry.get("cautious"), t.clock, t.clock.now() + 3_000)
     assert t.engine.breakers.admit(message, lease.act_until) == 0.0
     assert t.engine.control.claim_step(saga_id, 0, message.dispatch, lease, t.clock.now())
     t.clock.time += 300
     assert t.engine.recovery.run(10).recovered == [saga_id]
-    assert "StepLost" in t.world.actions(saga_id)
+    assert "StepLost" in t.actions(saga_id)
     assert _stored().probe == ""
     assert not _stored().closed
 
 
-def test_a_success_costs_nothing_but_the_look_before_it(timeline: Make, asked: list[str]) -> None:
-    t = timeline(Cautious)
+def test_a_success_costs_nothing_but_the_look_before_it(deployed: Make, asked: list[str]) -> None:
+    t = deployed(Cautious)
     t.start("cautious")
     asked.clear()
     t.run()
     assert [one for one in asked if one.startswith("breaker")] == ["breaker GetItem"]
 
 
-def test_a_failure_costs_one_request_and_the_last_one_two(timeline: Make, asked: list[str]) -> None:
-    t = timeline(Cautious)
+def test_a_failure_costs_one_request_and_the_last_one_two(deployed: Make, asked: list[str]) -> None:
+    t = deployed(Cautious)
     FAIL["call"] = 3
     t.start("cautious")
     of_each: list[list[str]] = []
     for _ in range(3):
         asked.clear()
-        t.world.deliver("cautious", "call")
+        t.invoke("cautious", "call")
         of_each.append([one for one in asked if one == "breaker UpdateItem"])
         t.clock.time += 2
     assert [len(one) for one in of_each] == [1, 1, 2]
 
 
-def _state(t: Timeline) -> SagaState:
+def _state(t: Bench) -> SagaState:
     state = t.engine.control.get(t.start("cautious"))
     assert state is not None
     return state
 
 
-def test_failures_of_one_second_are_counted_together_unless_they_open_it(timeline: Make, asked: list[str]) -> None:
-    t = timeline(Cautious)
+def test_failures_of_one_second_are_counted_together_unless_they_open_it(deployed: Make, asked: list[str]) -> None:
+    t = deployed(Cautious)
     state = _state(t)
     counted: list[int] = []
     for _ in range(3):
@@ -193,8 +191,8 @@ def test_failures_of_one_second_are_counted_together_unless_they_open_it(timelin
     assert not _stored().closed
 
 
-def test_a_success_ends_what_was_gathered(timeline: Make, asked: list[str]) -> None:
-    t = timeline(Cautious)
+def test_a_success_ends_what_was_gathered(deployed: Make, asked: list[str]) -> None:
+    t = deployed(Cautious)
     state = _state(t)
     for fact in (FAILED, FAILED, StepCompleted(0, 1), FAILED, FAILED):
         t.engine.breakers.committed(state, state, fact)
@@ -202,25 +200,25 @@ def test_a_success_ends_what_was_gathered(timeline: Make, asked: list[str]) -> N
     assert _stored().failures == 0, "the later two are gathered, and end with the next success or count in a second"
 
 
-def test_a_message_that_arrives_while_it_is_open_costs_no_request(timeline: Make, asked: list[str]) -> None:
-    t = timeline(Cautious)
+def test_a_message_that_arrives_while_it_is_open_costs_no_request(deployed: Make, asked: list[str]) -> None:
+    t = deployed(Cautious)
     _opened(t)
     ids = [t.start("cautious") for _ in range(5)]
-    t.world.stack.receive("cautious", "call")  # the message of the saga that opened it
+    t.stack.receive("cautious", "call")  # the message of the saga that opened it
     asked.clear()
     for _ in ids:
-        assert t.world.deliver("cautious", "call") == 1
+        assert t.invoke("cautious", "call") == 1
     assert asked == []
     assert t.delayed == [(45, 1)] * 5
     t.clock.time += 6
-    t.world.deliver("cautious", "call")
+    t.invoke("cautious", "call")
     assert asked.count("breaker GetItem") == 1, "once in some seconds somebody looks"
 
 
 def test_counting_that_is_refused_is_tried_ever_more_rarely(
-    timeline: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    deployed: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    t = timeline(Cautious)
+    t = deployed(Cautious)
     tries: list[tuple[float, int]] = []
 
     def refuse(self: BreakerItems, saga: str, step: str, failures: int, revision: str) -> BreakerState:

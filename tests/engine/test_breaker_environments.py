@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from typing import Any
@@ -26,8 +27,8 @@ from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
 from sagas.store.breakers import BreakerItems
 from sagas.store.settings import StoreSettings
-from tests.engine.timeline import StillClock
 from tests.support.aws import REGION, LambdaContext, client, create_tables
+from tests.support.bench import ManualClock
 from tests.support.databases import emulator
 from tests.support.sagas import FAIL, LOG, Order, act
 
@@ -59,7 +60,7 @@ def environments(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
     GATE.clear()
     url = emulator().endpoint_url
     sagas, audit = create_tables(client("dynamodb", url), f"breaker-{uuid4().hex[:8]}")
-    clock = StillClock()
+    clock = ManualClock(round(time.time(), 3))
     # A shard count of its own for each keeps the cache of models from giving all the same connection.
     settings = [StoreSettings(sagas, audit, shards=n, region=REGION, endpoint_url=url) for n in range(1, 9)]
     routes = Routes("http://queues", {"probed": {"call": "call"}})

@@ -16,13 +16,11 @@ from sagas.engine.engine import settings_from
 from sagas.messaging.message import parse_record
 from sagas.store.breakers import BreakerItems
 from sagas.store.tables import tables_for
-from tests.engine.timeline import Timeline, timeline
+from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, Booked, Order, act
 
-__all__ = ["timeline"]
-
 pytestmark = pytest.mark.usefixtures("clean")
-Make = Callable[..., Timeline]
+Make = Callable[..., Bench]
 _BREAKER = CircuitBreaker(failure_threshold=2, open_for=30, when_open="fail")
 
 
@@ -58,95 +56,95 @@ def _stored(saga: str = "hasty") -> BreakerState:
     return BreakerItems(tables_for(settings), settings).get(saga, "call")
 
 
-def _opened(t: Timeline) -> str:
+def _opened(t: Bench) -> str:
     """A saga whose second failure opened the breaker."""
     FAIL["call"] = 2
     saga_id = t.start("hasty")
-    t.world.deliver("hasty", "book")
+    t.invoke("hasty", "book")
     for _ in range(2):
-        t.world.deliver("hasty", "call")
+        t.invoke("hasty", "call")
         t.clock.time += 2
     assert not _stored().closed
     return saga_id
 
 
-def test_the_step_fails_at_once_and_its_code_does_not_run(timeline: Make) -> None:
-    t = timeline(Hasty)
+def test_the_step_fails_at_once_and_its_code_does_not_run(deployed: Make) -> None:
+    t = deployed(Hasty)
     first = _opened(t)
     before = _stored()
     t.run()
-    assert t.status("hasty", first) == "COMPENSATED", "the one that was to try again has failed, too"
+    assert t.status(first) == "COMPENSATED", "the one that was to try again has failed, too"
     second = t.start("hasty")
     t.run()
-    assert t.status("hasty", second) == "COMPENSATED"
+    assert t.status(second) == "COMPENSATED"
     assert LOG == ["book", "call:1", "call:2", "unbook", "book", "unbook"]
-    step = t.step("hasty", second, 1)
+    step = t.step(second, 1)
     assert step["error"] == {"type": "BreakerOpen", "message": "the circuit breaker of step 'call' is open"}
     assert step["attempts"] == 1, "it is an attempt, and the last one"
-    [entry] = [one for one in t.world.stack.entries(second) if one["action"] == "StepFailed"]
+    [entry] = [one for one in t.stack.entries(second) if one["action"] == "StepFailed"]
     assert entry["details"]["permanent"]
     assert entry["details"]["excused"]
     assert "next_attempt_at" not in entry["details"]
     assert _stored() == before, "it never counts at the breaker itself"
 
 
-def test_one_is_let_through_when_the_open_period_is_over(timeline: Make) -> None:
-    t = timeline(Hasty)
+def test_one_is_let_through_when_the_open_period_is_over(deployed: Make) -> None:
+    t = deployed(Hasty)
     _opened(t)
-    t.world.deliver("hasty", "call")
+    t.invoke("hasty", "call")
     t.clock.time += 30
     saga_id = t.start("hasty")
     t.run()
-    assert t.status("hasty", saga_id) == "COMPLETED"
+    assert t.status(saga_id) == "COMPLETED"
     assert _stored().closed
 
 
-def test_others_fail_while_one_tries(timeline: Make) -> None:
-    t = timeline(Hasty)
+def test_others_fail_while_one_tries(deployed: Make) -> None:
+    t = deployed(Hasty)
     _opened(t)
     t.clock.time += 30
     other = t.start("hasty")
-    t.world.deliver("hasty", "book")
-    [record] = t.world.stack.receive("hasty", "call")
+    t.invoke("hasty", "book")
+    [record] = t.stack.receive("hasty", "call")
     assert t.engine.breakers.admit(parse_record(record), t.clock.now() + 600) == 0.0, "the one that opened it"
     t.run()
-    assert t.status("hasty", other) == "COMPENSATED"
+    assert t.status(other) == "COMPENSATED"
 
 
-def test_what_follows_is_the_policy_of_exhaustion(timeline: Make) -> None:
-    t = timeline(Parking)
+def test_what_follows_is_the_policy_of_exhaustion(deployed: Make) -> None:
+    t = deployed(Parking)
     FAIL["call"] = RuntimeError("no")
     first = t.start("parking")
     t.run()
-    assert t.status("parking", first) == "DEAD_LETTERED"
+    assert t.status(first) == "DEAD_LETTERED"
     second = t.start("parking")
     t.run()
-    assert t.status("parking", second) == "DEAD_LETTERED"
+    assert t.status(second) == "DEAD_LETTERED"
     assert t.dead_letters("parking") == 2
     assert LOG == ["call:1", "call:2"]
     FAIL.clear()
     t.clock.time += 60
     t.engine.operations.retry("parking", second, "it is back", "ada")
     t.run()
-    assert t.status("parking", second) == "COMPLETED"
+    assert t.status(second) == "COMPLETED"
 
 
-def test_an_undo_passes(timeline: Make) -> None:
-    t = timeline(Hasty)
+def test_an_undo_passes(deployed: Make) -> None:
+    t = deployed(Hasty)
     done = t.start("hasty")
     FAIL["tell"] = ValueError("no")
     for name in ("book", "call"):
-        t.world.deliver("hasty", name)
+        t.invoke("hasty", name)
     _opened(t)
     for name in ("tell", "call", "book"):
-        t.world.deliver("hasty", name, most=10)
-    assert t.status("hasty", done) == "COMPENSATED"
+        t.invoke("hasty", name, most=10)
+    assert t.status(done) == "COMPENSATED"
     assert "uncall:1" in LOG
 
 
-def test_it_explains_no_silence(timeline: Make) -> None:
-    t = timeline(Hasty)
+def test_it_explains_no_silence(deployed: Make) -> None:
+    t = deployed(Hasty)
     sent = t.clock.now()
     saga_id = _opened(t)
     assert t.engine.breakers.postponed_until("hasty", "call", sent) == 0.0
-    assert t.world.show("hasty", saga_id)["breaker"] is None
+    assert t.show(saga_id)["breaker"] is None

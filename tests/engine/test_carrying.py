@@ -13,13 +13,10 @@ from sagas.messaging.carried import CARRY_LIMIT, CarriedInput
 from sagas.messaging.message import parse_record
 from sagas.store.entries import Entry
 from sagas.store.entry_hash import payload_hash
-from tests.engine.conftest import World
-from tests.engine.test_requests import Wire, wire
-from tests.support.aws import Stack
+from tests.engine.metering import Wire
+from tests.support.aws import HandmadeStack
 from tests.support.bench import Bench
 from tests.support.sagas import LOG, Trip
-
-__all__ = ["wire"]
 
 Make = Callable[..., Bench]
 REQUEST = {"item": "train"}
@@ -80,7 +77,7 @@ def test_what_is_large_goes_by_its_hash() -> None:
 # In a saga.
 
 
-def letter(stack: Stack, step: str) -> Any:
+def letter(stack: HandmadeStack, step: str) -> Any:
     """The message of a step, which stays in its queue."""
     [record] = stack.receive("trip", step)
     receipt = {"QueueUrl": stack.queues["trip"][step], "ReceiptHandle": record["receiptHandle"]}
@@ -88,15 +85,15 @@ def letter(stack: Stack, step: str) -> Any:
     return record
 
 
-def test_a_saga_reads_nothing(world: Callable[..., World], wire: Wire) -> None:
+def test_a_saga_reads_nothing(deployed: Callable[..., Bench], wire: Wire) -> None:
     LOG.clear()
-    w = world(Trip)
+    w = deployed(Trip)
     wire.requests.clear()
     saga_id = w.start("trip", REQUEST)
     w.run()
     reads = [name for name in wire.names() if name in ("BatchGetItem", "Query")]
     assert reads == []
-    assert w.show("trip", saga_id)["status"] == "COMPLETED"
+    assert w.show(saga_id)["status"] == "COMPLETED"
 
 
 def test_a_forged_input_is_read_from_the_journal(bench: Make) -> None:

@@ -13,9 +13,8 @@ import pytest
 from benchmarks import prices
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.engine.clock import SystemClock
-from tests.engine.conftest import World
 from tests.engine.metering import metered
+from tests.support.bench import Bench
 from tests.support.sagas import Order
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text()
@@ -95,16 +94,11 @@ class Counted:
 
 
 @pytest.fixture
-def count(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Any]], Counted]:
-    """Run a saga to its end and count. A clock that stands still leaves no bucket of due times to chance."""
-
-    def now(self: SystemClock) -> float:
-        return 1_795_250_010.0
-
-    monkeypatch.setattr(SystemClock, "now", now)
+def count(deployed: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Any]], Counted]:
+    """Run a saga to its end and count. The clock stands still, which leaves no bucket of due times to chance."""
 
     def run(saga_class: type[Any]) -> Counted:
-        w = world(saga_class)
+        w = deployed(saga_class)
         name = saga_class.__name__.lower()
         w.start(name, {"item": "warm-up"})
         w.run()
@@ -112,8 +106,8 @@ def count(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Calla
         saga_id = w.start(name, {"item": "x"})
         w.run()
         counted = replace(meter)
-        assert w.show(name, saga_id)["status"] == "COMPLETED"
-        steps = len(w.show(name, saga_id)["steps"])
+        assert w.show(saga_id)["status"] == "COMPLETED"
+        steps = len(w.show(saga_id)["steps"])
         written = (counted.control_units, counted.entry_units, counted.index_units)
         return Counted(steps, *written, counted.read_units, counted.messages)
 

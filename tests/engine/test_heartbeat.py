@@ -22,7 +22,7 @@ from sagas.errors import Cancelled, Unavailable
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.routes import Routes
 from tests.engine.acting import ACT, LEASE, Acting, Brief, helpers, until
-from tests.support.aws import LambdaContext, Stack
+from tests.support.aws import HandmadeStack, LambdaContext
 from tests.support.bench import Bench, ManualClock
 from tests.support.databases import emulator
 from tests.support.sagas import LOG
@@ -193,11 +193,11 @@ def test_a_cancel_is_seen_within_five_seconds(bench: Make) -> None:
     assert LOG == ["act:1"]
 
 
-class Site:
+class TwoWorkers:
     """Two workers and a supervisor on the emulator, under the machine's own clock."""
 
     def __init__(self) -> None:
-        self.stack = Stack(Brief, prefix=f"beat-{secrets.token_hex(4)}", endpoint_url=emulator().endpoint_url)
+        self.stack = HandmadeStack(Brief, prefix=f"beat-{secrets.token_hex(4)}", endpoint_url=emulator().endpoint_url)
         self.first, self.second = self._deploy(), self._deploy()
 
     def _deploy(self) -> Engine:
@@ -213,7 +213,7 @@ class Site:
 
 def test_a_step_of_three_lease_lengths_runs_once(credentials: None) -> None:
     LOG.clear()
-    site = Site()
+    site = TwoWorkers()
     running, enough = threading.Event(), threading.Event()
     outcomes: list[Outcome] = []
 

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.engine.outages import DONE, REQUEST, Begin, lost_at, outage
+from tests.engine.outages import DONE, REQUEST, Begin, lost_at
 from tests.support.bench import Bench, Death
 from tests.support.sagas import LOG, Trip
-
-__all__ = ["outage"]
 
 Make = Callable[..., Bench]
 

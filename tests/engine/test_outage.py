@@ -15,11 +15,9 @@ from sagas.authoring.steps import step
 from sagas.engine.attempt import COMMIT_RESERVE, PAUSES
 from sagas.engine.outcome import Done, Failed, Later
 from sagas.errors import Ambiguous, Unavailable
-from tests.engine.outages import DONE, REQUEST, Begin, Outage, carried, lost_at, outage
+from tests.engine.outages import DONE, REQUEST, Begin, Outage, carried, lost_at
 from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, Order, Stubborn, Trip
-
-__all__ = ["outage"]
 
 Make = Callable[..., Bench]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +19,12 @@ from sagas.engine.attempt import lease_for
 from sagas.errors import PermanentError, Rejected, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.messaging.message import Message
-from tests.engine.timeline import Timeline, emulated, timeline
 from tests.support.aws import LambdaContext
+from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, Order
 
-__all__ = ["emulated", "timeline"]
-
-Make = Callable[..., Timeline]
+pytestmark = pytest.mark.usefixtures("clean")
+Make = Callable[..., Bench]
 
 
 def _act(ctx: Context) -> None:
@@ -79,17 +78,8 @@ class Choosy(Saga[Order], name="choosy"):
         _act(ctx)
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    LOG.clear()
-    FAIL.clear()
-    yield
-    LOG.clear()
-    FAIL.clear()
-
-
-def _entries(t: Timeline, saga_id: str, action: str) -> list[dict[str, Any]]:
-    return [entry for entry in t.world.stack.entries(saga_id) if entry["action"] == action]
+def _entries(t: Bench, saga_id: str, action: str) -> list[dict[str, Any]]:
+    return [entry for entry in t.stack.entries(saga_id) if entry["action"] == action]
 
 
 DELAYS: list[tuple[type[Any], list[float]]] = [
@@ -102,9 +92,9 @@ DELAYS: list[tuple[type[Any], list[float]]] = [
 
 
 @pytest.mark.parametrize(("saga", "delays"), DELAYS)
-def test_delays_are_those_of_the_formula(timeline: Make, saga: type[Any], delays: list[float]) -> None:
+def test_delays_are_those_of_the_formula(deployed: Make, saga: type[Any], delays: list[float]) -> None:
     FAIL["call"] = RuntimeError("no")
-    t = timeline(saga)
+    t = deployed(saga)
     name = saga.__name__.lower()
     begun = t.clock.now()
     saga_id = t.start(name)
@@ -115,33 +105,33 @@ def test_delays_are_those_of_the_formula(timeline: Make, saga: type[Any], delays
     expected = [iso(begun + sum(delays[: n + 1])) for n in range(len(delays))]
     failed = _entries(t, saga_id, "StepFailed")
     assert [entry["details"].get("next_attempt_at") for entry in failed] == [*expected, None]
-    assert t.step(name, saga_id)["attempts"] == len(delays) + 1 == len(LOG)
-    assert t.status(name, saga_id) == "COMPENSATED"
+    assert t.step(saga_id)["attempts"] == len(delays) + 1 == len(LOG)
+    assert t.status(saga_id) == "COMPENSATED"
 
 
-def test_shows_the_next_attempt_and_the_error_while_it_waits(timeline: Make) -> None:
+def test_shows_the_next_attempt_and_the_error_while_it_waits(deployed: Make) -> None:
     FAIL["call"] = 1
-    t = timeline(Constant)
+    t = deployed(Constant)
     saga_id = t.start("constant")
-    t.world.deliver("constant", "call")
-    waiting = t.step("constant", saga_id)
+    t.invoke("constant", "call")
+    waiting = t.step(saga_id)
     assert waiting["status"] == "RETRYING"
     assert waiting["attempts"] == 1
     assert waiting["next_attempt_at"] == iso(t.clock.now() + 7)
     assert waiting["error"] == {"type": "RuntimeError", "message": "call fails"}
-    t.world.deliver("constant", "call")
+    t.invoke("constant", "call")
     assert LOG == ["call:1"], "a message that comes early changes nothing"
     t.clock.time += 7
     t.run()
-    assert t.status("constant", saga_id) == "COMPLETED"
+    assert t.status(saga_id) == "COMPLETED"
     assert LOG == ["call:1", "call:2"]
 
 
-def test_a_short_wait_that_would_outlast_the_function_is_left_to_sqs(timeline: Make) -> None:
+def test_a_short_wait_that_would_outlast_the_function_is_left_to_sqs(deployed: Make) -> None:
     FAIL["call"] = 1
-    t = timeline(Exponential)
+    t = deployed(Exponential)
     t.start("exponential")
-    t.world.deliver("exponential", "call", remaining=30.1)
+    t.invoke("exponential", "call", remaining=30.1)
     assert t.clock.slept == []
     assert t.hidden == [1]
 
@@ -150,52 +140,52 @@ def test_a_short_wait_that_would_outlast_the_function_is_left_to_sqs(timeline: M
     ("error", "attempts"),
     [(TimeoutError("again"), 3), (FileNotFoundError("gone"), 1), (ValueError("never"), 1), (PermanentError("no"), 1)],
 )
-def test_retry_on_and_give_up_on(timeline: Make, error: Exception, attempts: int) -> None:
+def test_retry_on_and_give_up_on(deployed: Make, error: Exception, attempts: int) -> None:
     FAIL["call"] = error
-    t = timeline(Choosy)
+    t = deployed(Choosy)
     saga_id = t.start("choosy")
     t.run()
-    assert t.step("choosy", saga_id)["attempts"] == attempts
-    assert t.status("choosy", saga_id) == "COMPENSATED"
+    assert t.step(saga_id)["attempts"] == attempts
+    assert t.status(saga_id) == "COMPENSATED"
 
 
-def test_rejected_is_never_retried(timeline: Make) -> None:
+def test_rejected_is_never_retried(deployed: Make) -> None:
     FAIL["call"] = Rejected("declined")
-    t = timeline(Constant)
+    t = deployed(Constant)
     saga_id = t.start("constant")
     t.run()
-    assert t.step("constant", saga_id)["attempts"] == 1
+    assert t.step(saga_id)["attempts"] == 1
 
 
-def test_a_wait_beyond_what_sqs_can_delay_goes_by_copies(timeline: Make) -> None:
+def test_a_wait_beyond_what_sqs_can_delay_goes_by_copies(deployed: Make) -> None:
     FAIL["call"] = 1
-    t = timeline(Slow)
+    t = deployed(Slow)
     saga_id = t.start("slow")
     t.run()
     assert t.delayed == [*((900, hops) for hops in range(47)), (700, 47)]
     assert t.hidden == []
-    assert t.status("slow", saga_id) == "COMPLETED"
-    assert t.step("slow", saga_id)["attempts"] == 2
+    assert t.status(saga_id) == "COMPLETED"
+    assert t.step(saga_id)["attempts"] == 2
 
 
-def test_a_held_lease_postpones_to_its_expiry(timeline: Make) -> None:
-    t = timeline(Constant)
+def test_a_held_lease_postpones_to_its_expiry(deployed: Make) -> None:
+    t = deployed(Constant)
     saga_id = t.start("constant")
     saga_type, clock = t.engine.registry.get("constant"), t.clock
     lease = lease_for(saga_type, clock, clock.now() + 60)
     assert t.engine.control.claim_step(saga_id, 0, 1, lease, clock.now())
-    t.world.deliver("constant", "call")
+    t.invoke("constant", "call")
     assert (t.hidden, t.delayed) == ([61], []), "no copy: the holder may be another delivery of this very message"
-    assert t.step("constant", saga_id)["attempts"] == 1
+    assert t.step(saga_id)["attempts"] == 1
     assert LOG == []
 
 
-def _waiting(t: Timeline, hops: int = 0) -> str:
+def _waiting(t: Bench, hops: int = 0) -> str:
     """A saga whose step waits for its second attempt, its message having been copied ``hops`` times."""
     FAIL["call"] = 1
     saga_id = t.start("constant")
-    t.world.deliver("constant", "call")
-    t.world.stack.sqs.purge_queue(QueueUrl=t.world.stack.queues["constant"]["call"])
+    t.invoke("constant", "call")
+    t.stack.sqs.purge_queue(QueueUrl=t.stack.queues["constant"]["call"])
     message = Message(saga_id, "constant", "call", 0, False, 2)
     t.engine.queues.send(replace(message, hops=hops))
     t.hidden.clear()
@@ -203,30 +193,30 @@ def _waiting(t: Timeline, hops: int = 0) -> str:
     return saga_id
 
 
-def test_a_message_near_its_last_receive_goes_on_as_a_copy(timeline: Make) -> None:
-    t = timeline(Constant, SAGAS_MAX_RECEIVES="6")
+def test_a_message_near_its_last_receive_goes_on_as_a_copy(deployed: Make) -> None:
+    t = deployed(Constant, SAGAS_MAX_RECEIVES="6")
     saga_id = _waiting(t)
     t.clock.time += 3
     for _ in range(9):
-        t.world.deliver("constant", "call")
+        t.invoke("constant", "call")
     assert t.hidden == [4] * 6
     assert t.delayed == [(4, 1), (4, 2), (4, 3)]
-    assert t.step("constant", saga_id)["attempts"] == 1
+    assert t.step(saga_id)["attempts"] == 1
 
 
 @pytest.mark.parametrize(("hops", "delay"), [(3, 7), (100, 100), (1_500, 900)])
-def test_copies_come_back_the_later_the_more_there_were(timeline: Make, hops: int, delay: int) -> None:
-    t = timeline(Constant, SAGAS_MAX_RECEIVES="4")
+def test_copies_come_back_the_later_the_more_there_were(deployed: Make, hops: int, delay: int) -> None:
+    t = deployed(Constant, SAGAS_MAX_RECEIVES="4")
     _waiting(t, hops)
-    t.world.deliver("constant", "call")
+    t.invoke("constant", "call")
     assert t.delayed == [(delay, hops + 1)]
 
 
-def test_a_longer_wait_wears_no_message(timeline: Make) -> None:
+def test_a_longer_wait_wears_no_message(deployed: Make) -> None:
     """Hidden it would be one of those in flight, of which SQS allows 120,000."""
-    t = timeline(Constant, SAGAS_MAX_RECEIVES="6")
+    t = deployed(Constant, SAGAS_MAX_RECEIVES="6")
     _waiting(t)
-    t.world.deliver("constant", "call")
+    t.invoke("constant", "call")
     assert (t.hidden, t.delayed) == ([], [(7, 1)])
 
 
@@ -234,12 +224,12 @@ def test_a_longer_wait_wears_no_message(timeline: Make) -> None:
     ("receives", "hops", "most"), [(1, 0, 1), (2, 0, 2), (3, 0, 4), (4, 0, 8), (1, 1, 8), (1, 2, 60), (900, 0, 60)]
 )
 def test_what_could_not_be_handled_is_back_in_seconds(
-    timeline: Make, monkeypatch: pytest.MonkeyPatch, receives: int, hops: int, most: int
+    deployed: Make, monkeypatch: pytest.MonkeyPatch, receives: int, hops: int, most: int
 ) -> None:
     """Not when its visibility timeout is over; the later the more often it failed, and not all at once."""
-    t = timeline(Constant)
+    t = deployed(Constant)
     message = Message(t.start("constant"), "constant", "call", 0, False, 1, hops)
-    [record] = t.world.stack.receive("constant", "call")
+    [record] = t.stack.receive("constant", "call")
     record["attributes"]["ApproximateReceiveCount"] = str(receives)
     record["body"] = message.body
 
@@ -258,34 +248,34 @@ def test_what_could_not_be_handled_is_back_in_seconds(
         t.delayed.clear()
 
 
-@pytest.mark.parametrize("where", ["timeline", "emulated"])
+@pytest.mark.parametrize("where", ["deployed", "emulated"])
 def test_too_many_copies_end_in_the_dead_letter_queue_and_can_be_redriven(
     where: str, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    t: Timeline = request.getfixturevalue(where)(Constant, SAGAS_MAX_RECEIVES="4")
+    t: Bench = request.getfixturevalue(where)(Constant, SAGAS_MAX_RECEIVES="4")
     saga_id = _waiting(t, 2_000)
-    for _ in range(t.world.stack.max_receives["constant/call"] + 1):
-        t.world.deliver("constant", "call")
+    for _ in range(t.stack.max_receives["constant/call"] + 1):
+        t.invoke("constant", "call")
     assert t.delayed == []
     assert t.dead_letters("constant") == 1
     assert "message given up" in caplog.messages
-    assert t.step("constant", saga_id)["attempts"] == 1
-    stack = t.world.stack
+    assert t.step(saga_id)["attempts"] == 1
+    stack = t.stack
     [letter] = stack.sqs.receive_message(QueueUrl=stack.dead["constant"])["Messages"]
     stack.sqs.send_message(QueueUrl=stack.queues["constant"]["call"], MessageBody=letter["Body"])
     t.clock.time += 7
     t.run()
-    assert t.status("constant", saga_id) == "COMPLETED"
+    assert t.status(saga_id) == "COMPLETED"
 
 
-def test_what_a_batch_has_no_time_for_is_handed_back_but_not_worn_out(timeline: Make) -> None:
-    t = timeline(Constant, SAGAS_MAX_RECEIVES="4")
+def test_what_a_batch_has_no_time_for_is_handed_back_but_not_worn_out(deployed: Make) -> None:
+    t = deployed(Constant, SAGAS_MAX_RECEIVES="4")
     ids = [t.start("constant") for _ in range(3)]
-    records = t.world.stack.receive("constant", "call", 10)
+    records = t.stack.receive("constant", "call", 10)
     answer = step_handler.handler({"Records": records}, LambdaContext(20))
     assert answer == {"batchItemFailures": []}, json.dumps(answer)
-    t.world.stack.settle("constant", "call", records, answer)
+    t.stack.settle("constant", "call", records, answer)
     assert len(LOG) == 1
     t.run()
-    assert [t.status("constant", saga_id) for saga_id in ids] == ["COMPLETED"] * 3
+    assert [t.status(saga_id) for saga_id in ids] == ["COMPLETED"] * 3
     assert len(LOG) == 3

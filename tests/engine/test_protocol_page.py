@@ -8,29 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from sagas.engine.clock import SystemClock
 from sagas.errors import Rejected
 from sagas.handlers import step as step_handler
-from tests.engine.conftest import World
-from tests.engine.metering import metered
-from tests.engine.test_requests import Wire, wire
+from tests.engine.metering import Wire, metered
 from tests.support.aws import LambdaContext
+from tests.support.bench import Bench
 from tests.support.sagas import FAIL, Trip
-
-__all__ = ["wire"]
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
 ROWS = re.findall(r"^\| ([a-z][^|]+) \| ((?:[A-Z]\w+(?:, )?)+) \| (\d+) \|$", PAGE, re.MULTILINE)
 
 
 def test_what_it_says_is_what_it_takes(
-    world: Callable[..., World], wire: Wire, monkeypatch: pytest.MonkeyPatch, clean: None
+    deployed: Callable[..., Bench], wire: Wire, monkeypatch: pytest.MonkeyPatch, clean: None
 ) -> None:
-    def now(self: SystemClock) -> float:
-        return 1_795_250_010.0
-
-    monkeypatch.setattr(SystemClock, "now", now)
-    w, taken = world(Trip), dict[str, tuple[str, str]]()
+    w, taken = deployed(Trip), dict[str, tuple[str, str]]()
     w.start("trip", {"item": "warm-up"})  # clients are made, and what is known of the type is read
     w.run()
     meter = metered(w, monkeypatch)

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from botocore.client import BaseClient
 
 from benchmarks.units import KILOBYTE, item_size
 from sagas.authoring.context import Context
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.engine.clock import SystemClock
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
-from tests.engine.conftest import World
-from tests.engine.metering import Meter, metered
+from tests.engine.metering import Meter, Wire, metered
 from tests.handlers.conftest import Answer, request
 from tests.support.aws import LambdaContext
-from tests.support.sagas import LOG, Order, Trip
+from tests.support.bench import Bench
+from tests.support.sagas import Order, Trip
 
-Make = Callable[..., World]
+pytestmark = pytest.mark.usefixtures("clean")
+Make = Callable[..., Bench]
 _WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"})
 
 
@@ -80,44 +78,7 @@ def _next(letter: str, came: str) -> str:
     return _large(chr(ord(letter) + 1))
 
 
-@dataclass
-class Wire:
-    """The requests that left, in order, each with its parameters."""
-
-    requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
-
-    def names(self) -> list[str]:
-        return [name for name, _ in self.requests]
-
-
-@pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
-    """Listen at botocore, through which PynamoDB and boto3 both go."""
-    seen = Wire()
-    send = cast("Any", BaseClient)._make_api_call
-
-    def listening(self: Any, operation: str, parameters: dict[str, Any]) -> Any:
-        seen.requests.append((operation, parameters))
-        return send(self, operation, parameters)
-
-    monkeypatch.setattr(BaseClient, "_make_api_call", listening)
-    return seen
-
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A clock that stands still: whether a bucket of due times ends during the test is not left to chance."""
-
-    def now(self: SystemClock) -> float:
-        return 1_795_250_010.0
-
-    monkeypatch.setattr(SystemClock, "now", now)
-    LOG.clear()
-    yield
-    LOG.clear()
-
-
-def _handle(w: World, wire: Wire, name: str, step_name: str) -> list[tuple[str, dict[str, Any]]]:
+def _handle(w: Bench, wire: Wire, name: str, step_name: str) -> list[tuple[str, dict[str, Any]]]:
     """Deliver one message; return the requests of the handler alone."""
     records = w.stack.receive(name, step_name)
     assert len(records) == 1
@@ -132,8 +93,8 @@ def _handle(w: World, wire: Wire, name: str, step_name: str) -> list[tuple[str, 
 # Requests.
 
 
-def test_a_start_is_two_writes_and_one_message(world: Make, wire: Wire) -> None:
-    w = world(Trip)
+def test_a_start_is_two_writes_and_one_message(deployed: Make, wire: Wire) -> None:
+    w = deployed(Trip)
     w.start("trip", {"item": "warm-up"})
     wire.requests.clear()
     w.start("trip", {"item": "train"})
@@ -154,9 +115,9 @@ def post() -> Iterator[Callable[[dict[str, Any], str], Answer]]:
 
 
 def test_a_start_by_the_api_is_answered_from_what_it_wrote(
-    world: Make, wire: Wire, post: Callable[[dict[str, Any], str], Answer]
+    deployed: Make, wire: Wire, post: Callable[[dict[str, Any], str], Answer]
 ) -> None:
-    w = world(Trip)
+    w = deployed(Trip)
     post({"item": "warm-up"}, "first")
     wire.requests.clear()
     answer = post({"item": "x" * 20_000}, "second")
@@ -166,13 +127,13 @@ def test_a_start_by_the_api_is_answered_from_what_it_wrote(
     answer = post({"item": "train"}, "third")
     assert wire.names() == ["PutItem", "PutItem", "SendMessage"]
     saga_id = answer.body["saga_id"]
-    assert answer.body | {"links": {}} == w.show("trip", saga_id) | {"links": {}}
+    assert answer.body | {"links": {}} == w.show(saga_id) | {"links": {}}
 
 
 def test_a_start_that_is_repeated_shows_the_saga_as_it_is_now(
-    world: Make, wire: Wire, post: Callable[[dict[str, Any], str], Answer]
+    deployed: Make, wire: Wire, post: Callable[[dict[str, Any], str], Answer]
 ) -> None:
-    w = world(Trip)
+    w = deployed(Trip)
     first = post({"item": "train"}, "key")
     w.run()
     wire.requests.clear()
@@ -183,17 +144,17 @@ def test_a_start_that_is_repeated_shows_the_saga_as_it_is_now(
     assert "SendMessage" not in wire.names()
 
 
-def test_a_happy_step_is_three_writes_and_one_message(world: Make, wire: Wire) -> None:
+def test_a_happy_step_is_three_writes_and_one_message(deployed: Make, wire: Wire) -> None:
     """Its inputs came with the message."""
-    w = world(Trip)
+    w = deployed(Trip)
     w.start("trip", {"item": "train"})
     for name in ("book", "pay"):
         requests = _handle(w, wire, "trip", name)
         assert [name for name, _ in requests] == ["UpdateItem", "PutItem", "UpdateItem", "SendMessage"]
 
 
-def test_a_step_reads_just_what_it_names_where_messages_bring_nothing(world: Make, wire: Wire) -> None:
-    w = world(Trip, SAGAS_CARRY_INPUTS="0")
+def test_a_step_reads_just_what_it_names_where_messages_bring_nothing(deployed: Make, wire: Wire) -> None:
+    w = deployed(Trip, SAGAS_CARRY_INPUTS="0")
     saga_id = w.start("trip", {"item": "train"})
     for name, seq in (("book", 1), ("pay", 2)):
         requests = _handle(w, wire, "trip", name)
@@ -201,7 +162,7 @@ def test_a_step_reads_just_what_it_names_where_messages_bring_nothing(world: Mak
         assert _read_keys(w, requests) == [(saga_id, seq)]
 
 
-def _read_keys(w: World, requests: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, int]]:
+def _read_keys(w: Bench, requests: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, int]]:
     [asked] = [parameters for name, parameters in requests if name == "BatchGetItem"]
     [table] = asked["RequestItems"]
     assert table == w.stack.audit_table
@@ -210,8 +171,8 @@ def _read_keys(w: World, requests: list[tuple[str, dict[str, Any]]]) -> list[tup
     return [(key["saga_id"]["S"], int(key["seq"]["N"])) for key in keys["Keys"]]
 
 
-def test_the_tables_of_a_step_are_claim_journal_commit(world: Make, wire: Wire) -> None:
-    w = world(Trip)
+def test_the_tables_of_a_step_are_claim_journal_commit(deployed: Make, wire: Wire) -> None:
+    w = deployed(Trip)
     w.start("trip", {"item": "train"})
     requests = _handle(w, wire, "trip", "book")
     tables = [parameters["TableName"] for name, parameters in requests if name in _WRITES]
@@ -219,9 +180,9 @@ def test_the_tables_of_a_step_are_claim_journal_commit(world: Make, wire: Wire) 
     assert all("ConditionExpression" in parameters for name, parameters in requests if name in _WRITES)
 
 
-def test_the_last_step_ends_in_one_transaction_and_reads_nothing(world: Make, wire: Wire) -> None:
+def test_the_last_step_ends_in_one_transaction_and_reads_nothing(deployed: Make, wire: Wire) -> None:
     """It names no input, so nothing is read; nothing follows, so nothing is sent."""
-    w = world(Trip)
+    w = deployed(Trip)
     w.start("trip", {"item": "train"})
     for name in ("book", "pay"):
         _handle(w, wire, "trip", name)
@@ -231,11 +192,11 @@ def test_the_last_step_ends_in_one_transaction_and_reads_nothing(world: Make, wi
     assert sorted(kind for item in items for kind in item) == ["Put", "Update"]
 
 
-def test_no_request_of_a_whole_saga_is_a_scan(world: Make, wire: Wire) -> None:
-    w = world(TenSteps)
+def test_no_request_of_a_whole_saga_is_a_scan(deployed: Make, wire: Wire) -> None:
+    w = deployed(TenSteps)
     saga_id = w.start("create-report", {"item": "x"})
     w.run()
-    w.show("create-report", saga_id)
+    w.show(saga_id)
     w.engine.reader.list(["create-report"], None, 10, None)
     w.engine.reader.attention(None, 10, None)
     assert "Scan" not in wire.names()
@@ -245,21 +206,21 @@ def test_no_request_of_a_whole_saga_is_a_scan(world: Make, wire: Wire) -> None:
 
 
 @pytest.fixture
-def meter(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], Meter]:
-    """Watch what a world's tables hold after each write."""
+def meter(monkeypatch: pytest.MonkeyPatch) -> Callable[[Bench], Meter]:
+    """Watch what a bench's tables hold after each write."""
 
-    def watch(w: World) -> Meter:
+    def watch(w: Bench) -> Meter:
         return metered(w, monkeypatch)
 
     return watch
 
 
-def test_large_results_come_back_equal_to_the_step_that_takes_them(world: Make, wire: Wire) -> None:
+def test_large_results_come_back_equal_to_the_step_that_takes_them(deployed: Make, wire: Wire) -> None:
     """The steps themselves compare what they get."""
-    w = world(TenSteps)
+    w = deployed(TenSteps)
     saga_id = w.start("create-report", {"item": "x"})
     w.run()
-    saga = w.show("create-report", saga_id)
+    saga = w.show(saga_id)
     assert saga["status"] == "COMPLETED"
     assert [step["result"] for step in saga["steps"]] == [*(_large(letter) for letter in "abcdefghi"), None]
     assert wire.names().count("PutObject") == 9
@@ -267,14 +228,14 @@ def test_large_results_come_back_equal_to_the_step_that_takes_them(world: Make, 
 
 
 def test_the_control_item_of_ten_steps_stays_under_a_kilobyte(
-    world: Make, meter: Callable[[World], Meter], capsys: pytest.CaptureFixture[str]
+    deployed: Make, meter: Callable[[Bench], Meter], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """At every moment: the lease held, the lease released, over."""
-    w = world(TenSteps)
+    w = deployed(TenSteps)
     seen = meter(w)
     saga_id = w.start("create-report", {"item": "x"})
     w.run()
-    assert w.show("create-report", saga_id)["status"] == "COMPLETED"
+    assert w.show(saga_id)["status"] == "COMPLETED"
     assert len(seen.sizes) == 1 + 2 * 10
     with capsys.disabled():
         print(f"\ncontrol item of ten steps: at most {max(seen.sizes)} bytes, {seen.sizes[-1]} at the end")
@@ -282,8 +243,8 @@ def test_the_control_item_of_ten_steps_stays_under_a_kilobyte(
     assert item_size(w.stack.control(saga_id)) == seen.sizes[-1]
 
 
-def test_the_index_is_written_at_start_and_end_only(world: Make, meter: Callable[[World], Meter]) -> None:
-    w = world(TenSteps)
+def test_the_index_is_written_at_start_and_end_only(deployed: Make, meter: Callable[[Bench], Meter]) -> None:
+    w = deployed(TenSteps)
     seen = meter(w)
     w.start("create-report", {"item": "x"})
     w.run()
@@ -292,14 +253,14 @@ def test_the_index_is_written_at_start_and_end_only(world: Make, meter: Callable
     assert seen.index_units == 3
 
 
-def test_write_units(world: Make, meter: Callable[[World], Meter], capsys: pytest.CaptureFixture[str]) -> None:
-    w = world(Trip)
+def test_write_units(deployed: Make, meter: Callable[[Bench], Meter], capsys: pytest.CaptureFixture[str]) -> None:
+    w = deployed(Trip)
     seen = meter(w)
     w.start("trip", {"item": "train"})
     costs = {"start": seen.units}
     for name in ("book", "pay", "tell"):
         before = seen.units
-        w.deliver("trip", name)
+        w.invoke("trip", name)
         costs[name] = seen.units - before
     with capsys.disabled():
         print(f"\nwrite units of a saga of three steps: {costs}, indexes {seen.index_units}")

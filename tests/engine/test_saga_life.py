@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.engine.conftest import World
+from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, REJECTED, Fatal, Stubborn, Trip
 
-Make = Callable[..., World]
-
-
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    LOG.clear()
-    FAIL.clear()
-    yield
-    LOG.clear()
-    FAIL.clear()
+pytestmark = pytest.mark.usefixtures("clean")
+Make = Callable[..., Bench]
 
 
 def _statuses(saga: dict[str, Any]) -> list[str]:
     return [step["status"] for step in saga["steps"]]
 
 
-def test_completes(world: Make) -> None:
-    w = world(Trip)
+def test_completes(deployed: Make) -> None:
+    w = deployed(Trip)
     saga_id = w.start("trip", {"item": "train", "count": 2})
     w.run()
-    saga = w.show("trip", saga_id)
+    saga = w.show(saga_id)
     assert saga["status"] == "COMPLETED"
     assert LOG == ["book:1", "pay:1", "tell:1"]
     assert [s["result"] for s in saga["steps"]] == [{"number": 2}, "paid 2", None]
@@ -41,12 +33,12 @@ def test_completes(world: Make) -> None:
     assert w.stack.entries(saga_id)[-1]["status"] == "COMPLETED"
 
 
-def test_failure_is_undone_in_reverse(world: Make) -> None:
+def test_failure_is_undone_in_reverse(deployed: Make) -> None:
     FAIL["tell"] = ValueError("nobody listens")
-    w = world(Trip)
+    w = deployed(Trip)
     saga_id = w.start("trip", {"item": "train"})
     w.run()
-    saga = w.show("trip", saga_id)
+    saga = w.show(saga_id)
     assert saga["status"] == "COMPENSATED"
     assert LOG == ["book:1", "pay:1", "tell:1", "tell:2", "tell:3", "refund:1", "unbook:1"]
     assert _statuses(saga) == ["COMPENSATED", "COMPENSATED", "FAILED"]
@@ -54,31 +46,31 @@ def test_failure_is_undone_in_reverse(world: Make) -> None:
     assert saga["steps"][2]["attempts"] == 3
 
 
-def test_retries_then_succeeds(world: Make) -> None:
+def test_retries_then_succeeds(deployed: Make) -> None:
     FAIL["pay"] = 2
-    w = world(Trip)
+    w = deployed(Trip)
     saga_id = w.start("trip", {"item": "train"})
     w.run()
-    assert w.show("trip", saga_id)["status"] == "COMPLETED"
+    assert w.show(saga_id)["status"] == "COMPLETED"
     assert w.actions(saga_id).count("StepFailed") == 2
 
 
-def test_rejected_undoes_at_once(world: Make) -> None:
+def test_rejected_undoes_at_once(deployed: Make) -> None:
     FAIL["pay"] = REJECTED
-    w = world(Trip)
+    w = deployed(Trip)
     saga_id = w.start("trip", {"item": "train"})
     w.run()
-    assert w.show("trip", saga_id)["status"] == "COMPENSATED"
+    assert w.show(saga_id)["status"] == "COMPENSATED"
     assert LOG == ["book:1", "pay:1", "unbook:1"]
 
 
-def test_failing_undo_stops_no_other(world: Make) -> None:
+def test_failing_undo_stops_no_other(deployed: Make) -> None:
     FAIL["tell"] = ValueError("no")
     FAIL["refund"] = ValueError("never")
-    w = world(Trip)
+    w = deployed(Trip)
     saga_id = w.start("trip", {"item": "train"})
     w.run()
-    saga = w.show("trip", saga_id)
+    saga = w.show(saga_id)
     assert saga["status"] == "COMPENSATION_FAILED"
     assert LOG[-4:] == ["refund:1", "refund:2", "refund:3", "unbook:1"]
     failed = next(e for e in w.stack.entries(saga_id) if e["action"] == "CompensationFailed")
@@ -88,21 +80,21 @@ def test_failing_undo_stops_no_other(world: Make) -> None:
     assert saga["error"]["step"] == "tell"
 
 
-def test_exhausted_with_fail_undoes_nothing(world: Make) -> None:
+def test_exhausted_with_fail_undoes_nothing(deployed: Make) -> None:
     FAIL["second"] = ValueError("no")
-    w = world(Fatal)
+    w = deployed(Fatal)
     saga_id = w.start("fatal", {"item": "x"})
     w.run()
-    assert w.show("fatal", saga_id)["status"] == "FAILED"
+    assert w.show(saga_id)["status"] == "FAILED"
     assert LOG == ["first:1", "second:1"]
 
 
-def test_dead_letter_waits_and_is_redriven(world: Make) -> None:
+def test_dead_letter_waits_and_is_redriven(deployed: Make) -> None:
     FAIL["second"] = ValueError("no")
-    w = world(Stubborn)
+    w = deployed(Stubborn)
     saga_id = w.start("stubborn", {"item": "x"})
     w.run()
-    assert w.show("stubborn", saga_id)["status"] == "DEAD_LETTERED"
+    assert w.show(saga_id)["status"] == "DEAD_LETTERED"
     assert LOG == ["first:1", "second:1", "second:2"]
     sqs, dead = w.stack.sqs, w.stack.dead["stubborn"]
     letters = sqs.receive_message(QueueUrl=dead, MessageAttributeNames=["All"])["Messages"]
@@ -112,23 +104,23 @@ def test_dead_letter_waits_and_is_redriven(world: Make) -> None:
     source = w.stack.queues["stubborn"]["second"]
     sqs.send_message(QueueUrl=source, MessageBody=letters[0]["Body"])
     w.run()
-    assert w.show("stubborn", saga_id)["status"] == "COMPLETED"
+    assert w.show(saga_id)["status"] == "COMPLETED"
     assert LOG[-1] == "second:3"
     assert "Redriven" in w.actions(saga_id)
 
 
 @pytest.mark.parametrize("changed", [{"step": "pay"}, {"index": 1}, {"index": 7}, {"step": "pay", "index": 1}])
-def test_a_message_that_does_not_fit_its_saga_runs_nothing(world: Make, changed: dict[str, Any]) -> None:
-    w = world(Trip)
+def test_a_message_that_does_not_fit_its_saga_runs_nothing(deployed: Make, changed: dict[str, Any]) -> None:
+    w = deployed(Trip)
     saga_id = w.start("trip", {"item": "train"})
     (record,) = w.stack.receive("trip", "book")
     body = json.loads(record["body"]) | changed
     w.stack.sqs.send_message(QueueUrl=w.stack.queues["trip"]["pay"], MessageBody=json.dumps(body))
-    w.deliver("trip", "pay")
+    w.invoke("trip", "pay")
     assert LOG == []
     assert w.actions(saga_id) == ["SagaStarted"]
     w.stack.sqs.change_message_visibility(
         QueueUrl=w.stack.queues["trip"]["book"], ReceiptHandle=record["receiptHandle"], VisibilityTimeout=0
     )
     w.run()
-    assert w.show("trip", saga_id)["status"] == "COMPLETED"
+    assert w.show(saga_id)["status"] == "COMPLETED"

@@ -10,9 +10,7 @@ import pytest
 from botocore.client import BaseClient
 
 from sagas.engine.sweep import SweepRequest
-from tests.engine.sweeping import MIN_AGE, Desk, checkpoint, clean, desk
-
-__all__ = ["clean", "desk"]
+from tests.engine.sweeping import DAY, MIN_AGE, SweepDesk, checkpoint
 
 IN_FLIGHT = ("PENDING", "RUNNING", "WAITING", "COMPENSATING", "DEAD_LETTERED")
 
@@ -21,7 +19,7 @@ IN_FLIGHT = ("PENDING", "RUNNING", "WAITING", "COMPENSATING", "DEAD_LETTERED")
 
 
 @pytest.mark.parametrize("status", ["COMPENSATED", "CANCELLED", "COMPENSATION_FAILED"])
-def test_what_undone_sagas_left_is_deleted(desk: Callable[..., Desk], status: str) -> None:
+def test_what_undone_sagas_left_is_deleted(desk: Callable[..., SweepDesk], status: str) -> None:
     d = desk()
     orphan = d.saga(status)
     d.object_of(orphan)
@@ -34,11 +32,11 @@ def test_what_undone_sagas_left_is_deleted(desk: Callable[..., Desk], status: st
     assert len(report.sample["orphans"]) == 2
 
 
-def test_a_whole_saga_that_fails_and_leaves_its_file(desk: Callable[..., Desk]) -> None:
+def test_a_whole_saga_that_fails_and_leaves_its_file(desk: Callable[..., SweepDesk]) -> None:
     d = desk()
-    good, bad = (d.world.start("zip", {"item": "x", "count": count}) for count in (1, 0))
-    d.world.run()
-    assert d.world.show("zip", bad)["status"] == "COMPENSATED"
+    good, bad = (d.bench.start("zip", {"item": "x", "count": count}) for count in (1, 0))
+    d.bench.run()
+    assert d.bench.show(bad)["status"] == "COMPENSATED"
     assert len(d.keys()) == 2
     assert d.sweep().deleted == 1
     assert d.keys() == [f"zips/{good}/file"]
@@ -48,7 +46,7 @@ def test_a_whole_saga_that_fails_and_leaves_its_file(desk: Callable[..., Desk]) 
 
 
 @pytest.mark.parametrize("status", [*IN_FLIGHT, "COMPLETED", "FAILED"])
-def test_what_belongs_to_a_saga_stays(desk: Callable[..., Desk], status: str) -> None:
+def test_what_belongs_to_a_saga_stays(desk: Callable[..., SweepDesk], status: str) -> None:
     d = desk()
     key = d.object_of(d.saga(status))
     report = d.sweep(SweepRequest(now=True, force=True))
@@ -57,35 +55,35 @@ def test_what_belongs_to_a_saga_stays(desk: Callable[..., Desk], status: str) ->
 
 
 @pytest.mark.parametrize("status", ["COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED"])
-def test_what_a_person_must_look_at_stays(desk: Callable[..., Desk], status: str) -> None:
+def test_what_a_person_must_look_at_stays(desk: Callable[..., SweepDesk], status: str) -> None:
     d = desk()
     key = d.object_of(d.saga(status, attention=1_795_000_000.0))
     assert d.sweep().orphans == 0
     assert d.keys() == [key]
 
 
-def test_an_empty_table_empties_no_bucket(desk: Callable[..., Desk]) -> None:
+def test_an_empty_table_empties_no_bucket(desk: Callable[..., SweepDesk]) -> None:
     d = desk()
     ids = [d.saga(status) for status in ("COMPENSATED", "COMPLETED", "CANCELLED")]
     keys = sorted(d.object_of(saga_id) for saga_id in ids)
     for saga_id in ids:
-        d.world.stack.dynamodb.delete_item(TableName=d.world.stack.sagas_table, Key={"saga_id": {"S": saga_id}})
+        d.bench.stack.dynamodb.delete_item(TableName=d.bench.stack.sagas_table, Key={"saga_id": {"S": saga_id}})
     report = d.sweep(SweepRequest(now=True, force=True))
     assert d.keys() == keys
     assert (report.unknown, report.orphans, report.deleted) == (3, 0, 0)
     assert report.sample["unknown"] == keys
 
 
-def test_a_table_that_is_gone_empties_no_bucket(desk: Callable[..., Desk]) -> None:
+def test_a_table_that_is_gone_empties_no_bucket(desk: Callable[..., SweepDesk]) -> None:
     d = desk()
     keys = d.orphans(2)
-    d.world.stack.dynamodb.delete_table(TableName=d.world.stack.sagas_table)
+    d.bench.stack.dynamodb.delete_table(TableName=d.bench.stack.sagas_table)
     (report,) = d.sweeper.run(SweepRequest(now=True), d.clock.now() + 60)
     assert report.error
     assert d.keys() == keys
 
 
-def test_what_cannot_be_attributed_stays(desk: Callable[..., Desk]) -> None:
+def test_what_cannot_be_attributed_stays(desk: Callable[..., SweepDesk]) -> None:
     d = desk()
     undone, other = d.saga(), d.saga(name="trip")
     for key in ("", "readme.txt", f"{undone}", f"{undone}/", f"{undone}/a/b", f"{undone.upper()}/a", f"x/{undone}/a"):
@@ -98,16 +96,16 @@ def test_what_cannot_be_attributed_stays(desk: Callable[..., Desk]) -> None:
     assert (report.listed, report.foreign, report.orphans, report.unknown) == (8, 8, 0, 0)
 
 
-def test_nothing_younger_than_min_age_goes(desk: Callable[..., Desk]) -> None:
+def test_nothing_younger_than_min_age_goes(desk: Callable[..., SweepDesk]) -> None:
     d = desk()
     keys = d.orphans(2)
-    d.clock.ahead = MIN_AGE.total_seconds() - 60
+    d.clock.advance(MIN_AGE.total_seconds() - 60 - 3 * DAY)
     report = d.sweep(SweepRequest(now=True, force=True))
     assert d.keys() == keys
     assert (report.listed, report.orphans) == (2, 0)
 
 
-def test_a_dry_run_touches_nothing(desk: Callable[..., Desk]) -> None:
+def test_a_dry_run_touches_nothing(desk: Callable[..., SweepDesk]) -> None:
     d = desk()
     keys = d.orphans(2)
     report = d.sweep(SweepRequest(dry_run=True))
@@ -120,7 +118,7 @@ def test_a_dry_run_touches_nothing(desk: Callable[..., Desk]) -> None:
 # Too many
 
 
-def test_mostly_orphans_stop_the_sweep(desk: Callable[..., Desk]) -> None:
+def test_mostly_orphans_stop_the_sweep(desk: Callable[..., SweepDesk]) -> None:
     d = desk()
     keys = sorted(d.orphans(11) + d.owned(9))
     report = d.sweep()
@@ -132,7 +130,7 @@ def test_mostly_orphans_stop_the_sweep(desk: Callable[..., Desk]) -> None:
     assert len(d.keys()) == 9
 
 
-def test_half_a_page_is_not_too_many(desk: Callable[..., Desk]) -> None:
+def test_half_a_page_is_not_too_many(desk: Callable[..., SweepDesk]) -> None:
     d = desk()
     d.orphans(10)
     kept = d.owned(10)
@@ -140,12 +138,12 @@ def test_half_a_page_is_not_too_many(desk: Callable[..., Desk]) -> None:
     assert d.keys() == kept
 
 
-def test_the_schedule_tries_the_stopping_page_again(desk: Callable[..., Desk]) -> None:
+def test_the_schedule_tries_the_stopping_page_again(desk: Callable[..., SweepDesk]) -> None:
     d = desk()
     keys = d.orphans(20)
     (report,) = d.ticks()
     assert report.stopped
-    d.clock.ahead += 3600
+    d.clock.advance(3600)
     (report,) = d.ticks()
     assert report.stopped
     assert d.keys() == keys
@@ -155,7 +153,7 @@ def test_the_schedule_tries_the_stopping_page_again(desk: Callable[..., Desk]) -
 
 
 def test_at_most_twelve_requests_for_a_thousand_objects(
-    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+    desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The dearest thousand there is: each of another saga, half of them orphans."""
     d = desk()
@@ -175,7 +173,7 @@ def test_at_most_twelve_requests_for_a_thousand_objects(
     assert sum(calls.values()) <= 12
 
 
-def test_a_tick_costs_two_more(desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tick_costs_two_more(desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch) -> None:
     d = desk()
     saga_id = d.saga()
     for number in range(15):
@@ -192,15 +190,15 @@ def test_a_tick_costs_two_more(desk: Callable[..., Desk], monkeypatch: pytest.Mo
     assert calls == {"GetItem": 1, "ListObjectsV2": 1, "BatchGetItem": 1, "DeleteObjects": 1, "PutItem": 1}
 
 
-def _store_many(d: Desk, ids: list[str]) -> None:
+def _store_many(d: SweepDesk, ids: list[str]) -> None:
     """Store sagas as copies of one, half of them undone, and an object for each."""
-    items = [d.world.stack.control(d.saga(status)) for status in ("COMPLETED", "COMPENSATED")]
-    table = d.world.stack.sagas_table
+    items = [d.bench.stack.control(d.saga(status)) for status in ("COMPLETED", "COMPENSATED")]
+    table = d.bench.stack.sagas_table
     for start in range(0, len(ids), 25):
         puts = [
             {"PutRequest": {"Item": items[(start + n) % 2] | {"saga_id": {"S": saga_id}}}}
             for n, saga_id in enumerate(ids[start : start + 25])
         ]
-        d.world.stack.dynamodb.batch_write_item(RequestItems={table: puts})
+        d.bench.stack.dynamodb.batch_write_item(RequestItems={table: puts})
     for saga_id in ids:
         d.object_of(saga_id)

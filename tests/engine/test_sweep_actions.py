@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from sagas.engine.sweep import SweepRequest
-from tests.engine.sweeping import BUCKET, Desk, Look, Loop, Own, Proxy, Shelf, Slow, clean, desk, taking
-
-__all__ = ["clean", "desk"]
+from tests.engine.sweeping import BUCKET, Look, Loop, Own, Proxy, Shelf, Slow, SweepDesk, taking
 
 
-def test_archived_before_deleted(desk: Callable[..., Desk]) -> None:
+def test_archived_before_deleted(desk: Callable[..., SweepDesk]) -> None:
     d = desk(Shelf)
     keys = d.orphans(3, "shelf/", "shelf")
     report = d.sweep()
@@ -25,7 +23,7 @@ def test_archived_before_deleted(desk: Callable[..., Desk]) -> None:
     assert d.sweep().listed == 0
 
 
-def test_what_was_not_copied_is_not_deleted(desk: Callable[..., Desk]) -> None:
+def test_what_was_not_copied_is_not_deleted(desk: Callable[..., SweepDesk]) -> None:
     d = desk(Shelf)
     keys = d.orphans(2, "shelf/", "shelf")
 
@@ -39,7 +37,7 @@ def test_what_was_not_copied_is_not_deleted(desk: Callable[..., Desk]) -> None:
     assert report.sample["errors"] == [f"{keys[0]}: NoSuchBucket"]
 
 
-def test_archiving_goes_on_in_the_next_run_when_the_time_is_up(desk: Callable[..., Desk]) -> None:
+def test_archiving_goes_on_in_the_next_run_when_the_time_is_up(desk: Callable[..., SweepDesk]) -> None:
     d = desk(Shelf)
     keys = d.orphans(3, "shelf/", "shelf")
     slow = Proxy(d.s3, copy_object=taking(d, 40))
@@ -51,7 +49,7 @@ def test_archiving_goes_on_in_the_next_run_when_the_time_is_up(desk: Callable[..
     assert d.keys() == [f"archive/{key}" for key in keys]
 
 
-def test_an_archive_inside_what_is_swept_is_refused(desk: Callable[..., Desk]) -> None:
+def test_an_archive_inside_what_is_swept_is_refused(desk: Callable[..., SweepDesk]) -> None:
     d = desk(Loop)
     keys = d.orphans(1, "archive/", "loop")
     (report,) = d.sweeper.run(SweepRequest(now=True), d.clock.now() + 60)
@@ -59,7 +57,7 @@ def test_an_archive_inside_what_is_swept_is_refused(desk: Callable[..., Desk]) -
     assert d.keys() == keys
 
 
-def test_reporting_touches_nothing(desk: Callable[..., Desk]) -> None:
+def test_reporting_touches_nothing(desk: Callable[..., SweepDesk]) -> None:
     d = desk(Look)
     keys = d.orphans(21, "look/", "look")
     report = d.sweep()
@@ -68,7 +66,7 @@ def test_reporting_touches_nothing(desk: Callable[..., Desk]) -> None:
     assert report.stopped
 
 
-def test_a_class_may_deal_with_them_itself(desk: Callable[..., Desk]) -> None:
+def test_a_class_may_deal_with_them_itself(desk: Callable[..., SweepDesk]) -> None:
     d = desk(Own)
     keys = d.orphans(2, "own/", "own")
     assert d.sweep(SweepRequest(dry_run=True)).orphans == 2
@@ -83,14 +81,16 @@ def test_a_class_may_deal_with_them_itself(desk: Callable[..., Desk]) -> None:
     assert (report.action, report.handled, report.deleted) == ("on_orphans", 2, 0)
 
 
-def test_it_may_be_async(desk: Callable[..., Desk]) -> None:
+def test_it_may_be_async(desk: Callable[..., SweepDesk]) -> None:
     d = desk(Slow)
     keys = d.orphans(2, "slow/", "slow")
     assert d.sweep().handled == 2
     assert Slow.seen == keys
 
 
-def test_its_failure_is_counted_and_not_quoted(desk: Callable[..., Desk], caplog: pytest.LogCaptureFixture) -> None:
+def test_its_failure_is_counted_and_not_quoted(
+    desk: Callable[..., SweepDesk], caplog: pytest.LogCaptureFixture
+) -> None:
     d = desk(Own)
     keys = d.orphans(2, "own/", "own")
     Own.error = ValueError("secret")

@@ -16,11 +16,9 @@ from sagas.cli.main import app
 from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.handlers.sweeping import sweep
 from sagas.store.objects import Objects, Page
-from tests.engine.sweeping import Desk, Gone, Look, Zip, clean, desk
+from tests.engine.sweeping import Gone, Look, SweepDesk, Zip
 from tests.support.aws import REGION, LambdaContext
 from tests.support.sagas import Trip
-
-__all__ = ["clean", "desk"]
 
 Run = Callable[..., Result]
 
@@ -28,7 +26,7 @@ Run = Callable[..., Result]
 # The supervisor's task
 
 
-def test_the_task_sweeps_what_is_due(desk: Callable[..., Desk]) -> None:
+def test_the_task_sweeps_what_is_due(desk: Callable[..., SweepDesk]) -> None:
     d = desk(Zip, Trip)
     d.orphans(1)
     answer = sweep({"task": "sweep"}, LambdaContext(), d.engine)
@@ -37,7 +35,7 @@ def test_the_task_sweeps_what_is_due(desk: Callable[..., Desk]) -> None:
     assert sweep({"task": "sweep"}, LambdaContext(), d.engine) == {"swept": []}
 
 
-def test_the_task_sweeps_what_it_is_told(desk: Callable[..., Desk], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_task_sweeps_what_it_is_told(desk: Callable[..., SweepDesk], caplog: pytest.LogCaptureFixture) -> None:
     d = desk(Zip, Look)
     keys = d.orphans(1)
     event = {"task": "sweep", "saga": "zip", "now": True, "dry_run": True}
@@ -53,7 +51,7 @@ def test_the_task_sweeps_what_it_is_told(desk: Callable[..., Desk], caplog: pyte
 
 
 def test_the_task_counts_what_a_person_should_see(
-    desk: Callable[..., Desk], capsys: pytest.CaptureFixture[str]
+    desk: Callable[..., SweepDesk], capsys: pytest.CaptureFixture[str]
 ) -> None:
     d = desk(Zip, Gone)
     d.orphans(20)
@@ -66,7 +64,7 @@ def test_the_task_counts_what_a_person_should_see(
 
 
 @pytest.mark.parametrize(("name", "message"), [("nothing", "no saga named 'nothing'"), ("trip", "declares no orphans")])
-def test_the_task_refuses_what_it_cannot_sweep(desk: Callable[..., Desk], name: str, message: str) -> None:
+def test_the_task_refuses_what_it_cannot_sweep(desk: Callable[..., SweepDesk], name: str, message: str) -> None:
     d = desk(Zip, Trip)
     with pytest.raises(NotFound, match=message):
         sweep({"task": "sweep", "saga": name, "now": True}, LambdaContext(), d.engine)
@@ -76,7 +74,7 @@ def test_the_task_refuses_what_it_cannot_sweep(desk: Callable[..., Desk], name: 
     "wrong",
     [{"saga": 1}, {"now": "yes"}, {"dry_run": 1}, {"force": []}, {"start_after": 5}, {"seconds": 0}, {"seconds": "1"}],
 )
-def test_the_task_refuses_what_does_not_fit(desk: Callable[..., Desk], wrong: dict[str, Any]) -> None:
+def test_the_task_refuses_what_does_not_fit(desk: Callable[..., SweepDesk], wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as caught:
         sweep({"task": "sweep", **wrong}, LambdaContext(), desk().engine)
     assert [problem.path for problem in caught.value.problems] == [f"$.{next(iter(wrong))}"]
@@ -88,7 +86,7 @@ def test_the_task_refuses_what_does_not_fit(desk: Callable[..., Desk], wrong: di
 class Lambda:
     """Lambda with one function, the supervisor of a desk."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: SweepDesk) -> None:
         self._desk = desk
 
     def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:
@@ -105,15 +103,15 @@ class Lambda:
 
 @pytest.fixture
 def command(
-    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., tuple[Desk, Run]]:
+    desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., tuple[SweepDesk, Run]]:
     """Make a desk, and ``sagas sweep`` that calls its supervisor, found as the local stack's is."""
     where = {"api_url": "http://127.0.0.1/v1", "region": REGION, "endpoint_url": None, "supervisor": "the-supervisor"}
     (tmp_path / ".sagas").mkdir()
     (tmp_path / ".sagas" / "local.json").write_text(json.dumps({**where, "queues": {}, "dead_letter_queues": {}}))
     monkeypatch.chdir(tmp_path)
 
-    def make(*classes: type[Any]) -> tuple[Desk, Run]:
+    def make(*classes: type[Any]) -> tuple[SweepDesk, Run]:
         d = desk(*classes)
 
         def connect(*_: object) -> Lambda:
@@ -125,7 +123,7 @@ def command(
     return make
 
 
-def test_the_command_shows_and_then_does(command: Callable[..., tuple[Desk, Run]]) -> None:
+def test_the_command_shows_and_then_does(command: Callable[..., tuple[SweepDesk, Run]]) -> None:
     d, run = command()
     orphans, stranger = d.orphans(2), d.put("zips/readme.txt")
     shown = run("zip", "--dry-run")
@@ -140,14 +138,14 @@ def test_the_command_shows_and_then_does(command: Callable[..., tuple[Desk, Run]
 
 
 def test_the_command_goes_on_until_the_end(
-    command: Callable[..., tuple[Desk, Run]], monkeypatch: pytest.MonkeyPatch
+    command: Callable[..., tuple[SweepDesk, Run]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sagas.store.objects.PAGE", 2)
     d, run = command()
     page = Objects.page
 
     def take_time(self: Objects, prefix: str, start_after: str = "") -> Page:
-        d.clock.ahead += 16
+        d.clock.advance(16)
         return page(self, prefix, start_after)
 
     monkeypatch.setattr(Objects, "page", take_time)
@@ -160,7 +158,7 @@ def test_the_command_goes_on_until_the_end(
     assert len(d.keys()) == 3
 
 
-def test_the_command_stops_and_can_be_forced(command: Callable[..., tuple[Desk, Run]]) -> None:
+def test_the_command_stops_and_can_be_forced(command: Callable[..., tuple[SweepDesk, Run]]) -> None:
     d, run = command()
     d.orphans(20)
     shown = run("zip", "--dry-run")
@@ -174,7 +172,7 @@ def test_the_command_stops_and_can_be_forced(command: Callable[..., tuple[Desk, 
 
 
 @pytest.mark.parametrize(("name", "message"), [("trip", "declares no orphans"), ("gone", "NoSuchBucket")])
-def test_the_command_fails_in_one_line(command: Callable[..., tuple[Desk, Run]], name: str, message: str) -> None:
+def test_the_command_fails_in_one_line(command: Callable[..., tuple[SweepDesk, Run]], name: str, message: str) -> None:
     _, run = command(Zip, Gone, Trip)
     failed = run(name)
     assert failed.exit_code == 1

@@ -11,16 +11,14 @@ import pytest
 from sagas.core.times import epoch
 from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import SweepRequest
-from tests.engine.sweeping import Astray, Desk, Gone, Look, Proxy, Shelf, Zip, checkpoint, clean, desk, taking
-
-__all__ = ["clean", "desk"]
+from tests.engine.sweeping import Astray, Gone, Look, Proxy, Shelf, SweepDesk, Zip, checkpoint, taking
 
 NO_BUCKET = "S3 ListObjectsV2: NoSuchBucket"
 
 # Several at once
 
 
-def test_errors_of_single_keys_are_counted(desk: Callable[..., Desk]) -> None:
+def test_errors_of_single_keys_are_counted(desk: Callable[..., SweepDesk]) -> None:
     d = desk()
     keys = d.orphans(3)
 
@@ -33,7 +31,7 @@ def test_errors_of_single_keys_are_counted(desk: Callable[..., Desk]) -> None:
 
 
 @pytest.mark.parametrize(("saga_class", "call"), [(Zip, "delete_objects"), (Shelf, "copy_object")])
-def test_two_at_once_do_no_harm(desk: Callable[..., Desk], saga_class: type[Any], call: str) -> None:
+def test_two_at_once_do_no_harm(desk: Callable[..., SweepDesk], saga_class: type[Any], call: str) -> None:
     """The second sweeps everything while the first is about to act."""
     d = desk(saga_class)
     prefix, name = ("zips/", "zip") if saga_class is Zip else ("shelf/", "shelf")
@@ -52,7 +50,7 @@ def test_two_at_once_do_no_harm(desk: Callable[..., Desk], saga_class: type[Any]
 
 
 @pytest.mark.parametrize("bad", [Astray, Gone])
-def test_one_types_failing_sweep_stops_no_other(desk: Callable[..., Desk], bad: type[Any]) -> None:
+def test_one_types_failing_sweep_stops_no_other(desk: Callable[..., SweepDesk], bad: type[Any]) -> None:
     d = desk(bad, Zip)
     d.orphans(1)
     failed, swept = d.ticks()
@@ -60,7 +58,7 @@ def test_one_types_failing_sweep_stops_no_other(desk: Callable[..., Desk], bad: 
     assert (swept.saga, swept.deleted, swept.error) == ("zip", 1, "")
 
 
-def test_each_type_gets_its_share_of_the_time(desk: Callable[..., Desk]) -> None:
+def test_each_type_gets_its_share_of_the_time(desk: Callable[..., SweepDesk]) -> None:
     d = desk(Look, Zip)
     d.orphans(1)
     slow = Proxy(d.s3, list_objects_v2=taking(d, 25))
@@ -71,18 +69,20 @@ def test_each_type_gets_its_share_of_the_time(desk: Callable[..., Desk]) -> None
 # The schedule
 
 
-def test_each_type_at_its_own_time(desk: Callable[..., Desk]) -> None:
+def test_each_type_at_its_own_time(desk: Callable[..., SweepDesk]) -> None:
     d = desk()
     assert d.ticks()[0].finished
     assert d.ticks() == []
-    d.clock.ahead += 5 * 3600
+    d.clock.advance(5 * 3600)
     assert d.ticks() == []
-    d.clock.ahead += 3600 - 60
+    d.clock.advance(3600 - 60)
     assert d.ticks()[0].finished
     assert d.ticks() == []
 
 
-def test_the_next_run_goes_on_where_the_time_was_up(desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_run_goes_on_where_the_time_was_up(
+    desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sagas.store.objects.PAGE", 2)
     d = desk()
     d.owned(4)
@@ -91,7 +91,7 @@ def test_the_next_run_goes_on_where_the_time_was_up(desk: Callable[..., Desk], m
 
     def note(**arguments: Any) -> None:
         listed.append(arguments.get("StartAfter", ""))
-        d.clock.ahead += 40
+        d.clock.advance(40)
 
     slow = replace(d.sweeper, s3=Proxy(d.s3, list_objects_v2=note))
     (first,) = d.ticks(slow)
@@ -106,7 +106,7 @@ def test_the_next_run_goes_on_where_the_time_was_up(desk: Callable[..., Desk], m
     assert d.ticks() == []
 
 
-def test_a_failure_keeps_the_place(desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_keeps_the_place(desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagas.store.objects.PAGE", 2)
     d = desk()
     d.owned(5)
@@ -122,13 +122,13 @@ def test_a_failure_keeps_the_place(desk: Callable[..., Desk], monkeypatch: pytes
     assert (report.listed, report.finished) == (3, True)
 
 
-def test_a_place_under_another_prefix_is_forgotten(desk: Callable[..., Desk]) -> None:
+def test_a_place_under_another_prefix_is_forgotten(desk: Callable[..., SweepDesk]) -> None:
     d = desk()
     d.orphans(1)
     assert d.sweep(SweepRequest(now=True, start_after="zzz/elsewhere")).deleted == 1
 
 
-def test_by_hand_the_schedule_stays_as_it_is(desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_hand_the_schedule_stays_as_it_is(desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagas.store.objects.PAGE", 2)
     d = desk()
     d.owned(3)

@@ -11,7 +11,7 @@ from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault
 from tests.faults.explore import explore
 from tests.faults.mutants import MUTANTS, missed
 from tests.faults.scenarios import SCENARIOS
-from tests.faults.world import World, world
+from tests.faults.world import CrashWorld, world
 
 RULES = "rules"
 
@@ -43,7 +43,7 @@ def _tell(text: str) -> None:
     print(text, flush=True)
 
 
-def _prove(one: World, part: Part) -> bool:
+def _prove(one: CrashWorld, part: Part) -> bool:
     began = time.monotonic()
     figures = explore(one, part.names, faults=part.faults, bounds=part.bounds, at_once=part.at_once)
     _tell(f"{part.title:<36}{figures}, {time.monotonic() - began:.0f} s")
@@ -52,7 +52,7 @@ def _prove(one: World, part: Part) -> bool:
     return not figures.violations
 
 
-def _rules(one: World) -> bool:
+def _rules(one: CrashWorld) -> bool:
     silent = [name for name in MUTANTS if not missed(one, name).violations]
     _tell(f"{'rules switched off':<36}{len(MUTANTS)}, of which {len(MUTANTS) - len(silent)} are missed")
     for name in silent:

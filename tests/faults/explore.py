@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sagas.testing.faults import DEATHS, DELAYS, Fault, Plan, Trial, Wire, crash_points
 from tests.faults.invariants import check, unshaken
 from tests.faults.scenarios import SCENARIOS, Scenario
-from tests.faults.world import World
+from tests.faults.world import CrashWorld
 
 
 class Violation(Exception):
@@ -28,7 +28,7 @@ class Figures:
 
 
 def explore(
-    world: World,
+    world: CrashWorld,
     names: Iterable[str] | None = None,
     *,
     faults: Sequence[Fault] = DEATHS,
@@ -61,7 +61,7 @@ def explore(
     return figures
 
 
-def _played(world: World, scenario: Scenario) -> Callable[[Wire], None]:
+def _played(world: CrashWorld, scenario: Scenario) -> Callable[[Wire], None]:
     """The scenario, checked at its end."""
     undisturbed: list[object] = []
 
@@ -81,13 +81,13 @@ def _played(world: World, scenario: Scenario) -> Callable[[Wire], None]:
     return play
 
 
-def _journal(world: World) -> list[object]:
+def _journal(world: CrashWorld) -> list[object]:
     """What was journaled, and when it was over: whoever does not recognise its own success comes back later."""
     rows = (entry for state in world.states() for entry in world.entries(state.saga_id))
     return [*((row["action"], row["step"], row["attempt"], row["status"]) for row in rows), world.clock.now()]
 
 
-def _ends(world: World, scenario: Scenario, points: Plan) -> list[str]:
+def _ends(world: CrashWorld, scenario: Scenario, points: Plan) -> list[str]:
     """While a process lingers others go on, to the end if it is dead: a cancel may win, or come too late."""
     lingering = [point for point in points if point.fault in DELAYS]
     late = {"COMPLETED"} if lingering and "CANCELLED" in scenario.ends else set[str]()

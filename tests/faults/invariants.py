@@ -11,7 +11,7 @@ from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.engine.registry import Registry, SagaType
 from sagas.testing.faults import DELAYS, Fault, Plan
 from tests.faults.mailbox import Letter
-from tests.faults.world import Began, Effect, Entered, Event, Rows, World
+from tests.faults.world import Began, CrashWorld, Effect, Entered, Event, Rows
 
 _REPORTS = frozenset({"StepCompleted", "StepFailed", "StepLost"})
 _UNDO_REPORTS = frozenset({"StepCompensated", "CompensationAttemptFailed", "CompensationFailed"})
@@ -40,7 +40,7 @@ class Remains(Protocol):
     def lost_payloads(self) -> list[str]: ...
 
 
-def check(world: World, points: Plan) -> list[str]:
+def check(world: CrashWorld, points: Plan) -> list[str]:
     """Return what is violated, each in a sentence."""
     found = check_rest(world)
     for state in world.states():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault
 from tests.faults.explore import Figures, explore
 from tests.faults.rules import RULES
-from tests.faults.world import World
+from tests.faults.world import CrashWorld
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ MUTANTS: dict[str, Mutant] = {
 """By rule. What needs more than one process at every moment of another is missed by the interleavings only."""
 
 
-def missed(world: World, name: str) -> Figures:
+def missed(world: CrashWorld, name: str) -> Figures:
     """Explore without a rule, until something is violated."""
     mutant = MUTANTS[name]
     with RULES[name].off():

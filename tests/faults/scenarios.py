@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sagas.authoring.context import Context
 from tests.faults.sagas import STAGE
-from tests.faults.world import World
+from tests.faults.world import CrashWorld
 
 _ALWAYS = 99
 
@@ -17,15 +17,15 @@ class Scenario:
     """One life. ``ends``: the statuses it may end in, whatever dies; a cancel by others adds CANCELLED."""
 
     name: str
-    play: Callable[[World], None]
+    play: Callable[[CrashWorld], None]
     ends: frozenset[str]
 
 
 SCENARIOS: dict[str, Scenario] = {}
 
 
-def _scenario(*ends: str) -> Callable[[Callable[[World], None]], Callable[[World], None]]:
-    def add(play: Callable[[World], None]) -> Callable[[World], None]:
+def _scenario(*ends: str) -> Callable[[Callable[[CrashWorld], None]], Callable[[CrashWorld], None]]:
+    def add(play: Callable[[CrashWorld], None]) -> Callable[[CrashWorld], None]:
         name = play.__name__.strip("_")
         SCENARIOS[name] = Scenario(name, play, frozenset(ends))
         return play
@@ -33,77 +33,77 @@ def _scenario(*ends: str) -> Callable[[Callable[[World], None]], Callable[[World
     return add
 
 
-def _life(world: World, saga: str = "pair") -> None:
+def _life(world: CrashWorld, saga: str = "pair") -> None:
     world.start(saga)
     world.settle()
 
 
 @_scenario("COMPLETED")
-def _happy(world: World) -> None:
+def _happy(world: CrashWorld) -> None:
     _life(world)
 
 
 @_scenario("COMPLETED")
-def _short_lease(world: World) -> None:
+def _short_lease(world: CrashWorld) -> None:
     _life(world, "short")
 
 
 @_scenario("COMPENSATED")
-def _short_lease_undone(world: World) -> None:
+def _short_lease_undone(world: CrashWorld) -> None:
     STAGE.reject = {"second"}
     _life(world, "short")
 
 
 @_scenario("COMPLETED")
-def _retry_at_once(world: World) -> None:
+def _retry_at_once(world: CrashWorld) -> None:
     STAGE.fail = {"first": 1}
     _life(world)
 
 
 @_scenario("COMPLETED")
-def _retry_later(world: World) -> None:
+def _retry_later(world: CrashWorld) -> None:
     STAGE.fail = {"second": 1}
     _life(world)
 
 
 @_scenario("COMPENSATED")
-def _exhausted_compensate(world: World) -> None:
+def _exhausted_compensate(world: CrashWorld) -> None:
     STAGE.fail = {"second": _ALWAYS}
     _life(world)
 
 
 @_scenario("FAILED")
-def _exhausted_fail(world: World) -> None:
+def _exhausted_fail(world: CrashWorld) -> None:
     STAGE.fail = {"second": _ALWAYS}
     _life(world, "halting")
 
 
 @_scenario("DEAD_LETTERED")
-def _exhausted_dead_letter(world: World) -> None:
+def _exhausted_dead_letter(world: CrashWorld) -> None:
     STAGE.fail = {"second": _ALWAYS}
     _life(world, "parked")
 
 
 @_scenario("COMPENSATED")
-def _rejected(world: World) -> None:
+def _rejected(world: CrashWorld) -> None:
     STAGE.reject = {"second"}
     _life(world)
 
 
 @_scenario("COMPENSATED")
-def _undo_retried(world: World) -> None:
+def _undo_retried(world: CrashWorld) -> None:
     STAGE.reject, STAGE.fail = {"second"}, {"undo_first": 1}
     _life(world)
 
 
 @_scenario("COMPENSATION_FAILED")
-def _undo_fails(world: World) -> None:
+def _undo_fails(world: CrashWorld) -> None:
     STAGE.reject, STAGE.fail = {"second"}, {"undo_first": _ALWAYS}
     _life(world)
 
 
 @_scenario("COMPENSATED")
-def _undo_retried_by_an_operator(world: World) -> None:
+def _undo_retried_by_an_operator(world: CrashWorld) -> None:
     STAGE.reject, STAGE.fail = {"second"}, {"undo_first": 3}
     _life(world)
     world.operate("retry", "fixed")
@@ -111,7 +111,7 @@ def _undo_retried_by_an_operator(world: World) -> None:
 
 
 @_scenario("COMPENSATION_FAILED")
-def _undo_settled_by_hand(world: World) -> None:
+def _undo_settled_by_hand(world: CrashWorld) -> None:
     STAGE.reject, STAGE.fail = {"second"}, {"undo_first": _ALWAYS}
     _life(world)
     world.operate("resolve", "done by hand", "refunded", ("first",))
@@ -119,21 +119,21 @@ def _undo_settled_by_hand(world: World) -> None:
 
 
 @_scenario("CANCELLED")
-def _cancel_before(world: World) -> None:
+def _cancel_before(world: CrashWorld) -> None:
     world.start()
     world.cancel()
     world.settle()
 
 
 @_scenario("CANCELLED")
-def _cancel_between(world: World) -> None:
+def _cancel_between(world: CrashWorld) -> None:
     world.start()
     world.steps(1)
     world.cancel()
     world.settle()
 
 
-def _cancel_in(world: World, step: str) -> None:
+def _cancel_in(world: CrashWorld, step: str) -> None:
     asked: list[str] = []
 
     def during(name: str, ctx: Context) -> None:
@@ -145,26 +145,26 @@ def _cancel_in(world: World, step: str) -> None:
 
 
 @_scenario("CANCELLED", "COMPLETED")
-def _cancel_during_a_step(world: World) -> None:
+def _cancel_during_a_step(world: CrashWorld) -> None:
     _cancel_in(world, "first")
     _life(world)
 
 
 @_scenario("CANCELLED", "COMPLETED")
-def _cancel_during_the_last_step(world: World) -> None:
+def _cancel_during_the_last_step(world: CrashWorld) -> None:
     _cancel_in(world, "second")
     _life(world)
 
 
 @_scenario("COMPENSATED")
-def _cancel_while_undoing(world: World) -> None:
+def _cancel_while_undoing(world: CrashWorld) -> None:
     STAGE.reject = {"second"}
     _cancel_in(world, "undo_first")
     _life(world)
 
 
 @_scenario("CANCELLED")
-def _cancel_dead_lettered(world: World) -> None:
+def _cancel_dead_lettered(world: CrashWorld) -> None:
     STAGE.fail = {"second": _ALWAYS}
     _life(world, "parked")
     world.cancel()
@@ -172,7 +172,7 @@ def _cancel_dead_lettered(world: World) -> None:
 
 
 @_scenario("COMPLETED", "DEAD_LETTERED")
-def _redriven(world: World) -> None:
+def _redriven(world: CrashWorld) -> None:
     STAGE.fail = {"second": 2}
     _life(world, "parked")
     world.clock.advance(5.0)
@@ -181,7 +181,7 @@ def _redriven(world: World) -> None:
 
 
 @_scenario("COMPLETED")
-def _retried_by_an_operator_then_redriven(world: World) -> None:
+def _retried_by_an_operator_then_redriven(world: CrashWorld) -> None:
     STAGE.fail = {"second": 2}
     _life(world, "parked")
     world.operate("retry", "fixed")
@@ -191,7 +191,7 @@ def _retried_by_an_operator_then_redriven(world: World) -> None:
 
 
 @_scenario("COMPENSATED")
-def _dead_lettered_undone_by_an_operator(world: World) -> None:
+def _dead_lettered_undone_by_an_operator(world: CrashWorld) -> None:
     STAGE.fail = {"second": _ALWAYS}
     _life(world, "parked")
     world.operate("compensate", "give up")
@@ -199,7 +199,7 @@ def _dead_lettered_undone_by_an_operator(world: World) -> None:
 
 
 @_scenario("COMPENSATED")
-def _failed_undone_by_an_operator(world: World) -> None:
+def _failed_undone_by_an_operator(world: CrashWorld) -> None:
     STAGE.fail = {"second": _ALWAYS}
     _life(world, "halting")
     world.operate("compensate", "give up")
@@ -207,7 +207,7 @@ def _failed_undone_by_an_operator(world: World) -> None:
 
 
 @_scenario("FAILED")
-def _failed_settled_by_an_operator(world: World) -> None:
+def _failed_settled_by_an_operator(world: CrashWorld) -> None:
     STAGE.fail = {"second": _ALWAYS}
     _life(world, "halting")
     world.operate("resolve", "seen", "", ())
@@ -215,37 +215,37 @@ def _failed_settled_by_an_operator(world: World) -> None:
 
 
 @_scenario("COMPLETED")
-def _large_results(world: World) -> None:
+def _large_results(world: CrashWorld) -> None:
     _life(world, "bulky")
 
 
 @_scenario("COMPENSATED")
-def _large_results_undone(world: World) -> None:
+def _large_results_undone(world: CrashWorld) -> None:
     STAGE.reject = {"second"}
     _life(world, "bulky")
 
 
 @_scenario("COMPLETED")
-def _circuit_breaker(world: World) -> None:
+def _circuit_breaker(world: CrashWorld) -> None:
     STAGE.fail = {"first": 2}
     _life(world, "guarded")
 
 
 @_scenario("COMPENSATED", "COMPLETED")
-def _circuit_breaker_not_waited_for(world: World) -> None:
+def _circuit_breaker_not_waited_for(world: CrashWorld) -> None:
     """COMPLETED if the breaker does not hear of the failures."""
     STAGE.fail = {"second": 3}
     _life(world, "hasty")
 
 
 @_scenario("COMPENSATED")
-def _undo_when_started(world: World) -> None:
+def _undo_when_started(world: CrashWorld) -> None:
     STAGE.fail = {"second": _ALWAYS}
     _life(world, "started")
 
 
 @_scenario("COMPLETED")
-def _message_lost(world: World) -> None:
+def _message_lost(world: CrashWorld) -> None:
     world.start()
     world.steps(1)
     world.mailbox.lose()
@@ -253,7 +253,7 @@ def _message_lost(world: World) -> None:
 
 
 @_scenario("COMPENSATED")
-def _message_of_an_undo_lost(world: World) -> None:
+def _message_of_an_undo_lost(world: CrashWorld) -> None:
     STAGE.reject = {"second"}
     world.start()
     world.steps(2)
@@ -262,7 +262,7 @@ def _message_of_an_undo_lost(world: World) -> None:
 
 
 @_scenario("COMPLETED", "COMPENSATED")
-def _every_message_lost(world: World) -> None:
+def _every_message_lost(world: CrashWorld) -> None:
     """Patience ends at the sixth stall."""
     world.start()
     for _ in range(6):
@@ -272,7 +272,7 @@ def _every_message_lost(world: World) -> None:
 
 
 @_scenario("COMPLETED")
-def _started_twice(world: World) -> None:
+def _started_twice(world: CrashWorld) -> None:
     world.start()
     world.start()
     world.settle()
@@ -281,27 +281,27 @@ def _started_twice(world: World) -> None:
 
 
 @_scenario("COMPLETED")
-def _started_without_a_key(world: World) -> None:
+def _started_without_a_key(world: CrashWorld) -> None:
     world.start(key=None)
     world.settle()
 
 
 @_scenario("COMPLETED")
-def _every_message_again_and_again(world: World) -> None:
+def _every_message_again_and_again(world: CrashWorld) -> None:
     STAGE.fail = {"second": 1}
     world.echo = True
     _life(world)
 
 
 @_scenario("COMPENSATED")
-def _every_undo_again_and_again(world: World) -> None:
+def _every_undo_again_and_again(world: CrashWorld) -> None:
     STAGE.reject = {"second"}
     world.echo = True
     _life(world)
 
 
 @_scenario("COMPLETED")
-def _slow_message_overtaken(world: World) -> None:
+def _slow_message_overtaken(world: CrashWorld) -> None:
     """The supervisor sends a message anew that was only slow; both arrive, while the retry is due."""
     STAGE.fail = {"second": 1}
     world.start()

@@ -15,7 +15,7 @@ from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Wire
 from tests.faults.explore import explore
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.tables import refusal
-from tests.faults.world import World, world
+from tests.faults.world import CrashWorld, world
 from tests.support.aws import client, create_tables
 
 Ask = Callable[[str, dict[str, Any]], Any]
@@ -26,14 +26,14 @@ _FAULTS = {"deaths": DEATHS, "lost answers": LOST_ANSWERS, "delays": DELAYS}
 
 
 @pytest.fixture(scope="module")
-def made() -> Iterator[World]:
+def made() -> Iterator[CrashWorld]:
     with world() as one:
         yield one
 
 
 @pytest.mark.parametrize("kind", _FAULTS)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_whatever_fails_once_nothing_is_lost_or_repeated(made: World, name: str, kind: str) -> None:
+def test_whatever_fails_once_nothing_is_lost_or_repeated(made: CrashWorld, name: str, kind: str) -> None:
     sample = None if name in SHORT and kind != "delays" else 12
     figures = explore(made, [name], faults=_FAULTS[kind], bounds=_BOUNDS[kind], sample=sample)
     assert figures.runs > 10
@@ -41,18 +41,18 @@ def test_whatever_fails_once_nothing_is_lost_or_repeated(made: World, name: str,
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_two_deaths_in_a_row(made: World, name: str) -> None:
+def test_two_deaths_in_a_row(made: CrashWorld, name: str) -> None:
     figures = explore(made, [name], at_once=2, sample=150)
     assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
 
 
-def test_an_accepted_cancel_outlives_whoever_asked(made: World) -> None:
+def test_an_accepted_cancel_outlives_whoever_asked(made: CrashWorld) -> None:
     """A dead-lettered saga was on nobody's list but people's: the cancel stayed undone when its process died."""
     figures = explore(made, ["cancel_dead_lettered"])
     assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
 
 
-def test_a_lost_answer_is_ambiguous_and_no_other_error(made: World) -> None:
+def test_a_lost_answer_is_ambiguous_and_no_other_error(made: CrashWorld) -> None:
     """PynamoDB asks a read timeout for its answer, which is None, and falls over it."""
     made.reset()
     with made.wire.installed():
@@ -67,7 +67,7 @@ def test_a_lost_answer_is_ambiguous_and_no_other_error(made: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["retried_by_an_operator_then_redriven", "undo_retried", "message_lost"])
-def test_the_tables_in_memory_answer_as_moto_does(made: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tables_in_memory_answer_as_moto_does(made: CrashWorld, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request is put to both, in the same order."""
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(variable, "test")

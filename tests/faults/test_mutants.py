@@ -8,15 +8,15 @@ import pytest
 
 from tests.faults.mutants import MUTANTS, missed
 from tests.faults.rules import RULES
-from tests.faults.world import World, world
+from tests.faults.world import CrashWorld, world
 
 
 @pytest.fixture(scope="module")
-def made() -> Iterator[World]:
+def made() -> Iterator[CrashWorld]:
     with world() as one:
         yield one
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_rule_that_is_switched_off_is_missed(made: World, name: str) -> None:
+def test_a_rule_that_is_switched_off_is_missed(made: CrashWorld, name: str) -> None:
     assert missed(made, name).violations, f"nothing tells that this is off: {RULES[name].text}"

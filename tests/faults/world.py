@@ -101,7 +101,7 @@ Event = Began | Effect | Entered
 Rows = list[dict[str, Any]]
 
 
-class World:
+class CrashWorld:
     """What there is of AWS, and who acts in it."""
 
     def __init__(self, classes: tuple[type[Any], ...] = CLASSES) -> None:
@@ -389,7 +389,7 @@ def surroundings() -> Generator[None]:
 
 
 @contextmanager
-def world() -> Generator[World]:
+def world() -> Generator[CrashWorld]:
     """Make a world."""
     with surroundings():
-        yield World()
+        yield CrashWorld()

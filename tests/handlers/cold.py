@@ -16,7 +16,7 @@ from botocore import session as sessions
 from moto import mock_aws
 
 from sagas.engine.engine import from_environment
-from tests.support.aws import REGION, LambdaContext, Stack
+from tests.support.aws import REGION, HandmadeStack, LambdaContext
 from tests.support.sagas import LOG, Trip
 
 MADE: list[str] = []
@@ -43,7 +43,7 @@ def _taken() -> list[str]:
 
 def main(function: str, missing: str = "") -> None:
     os.environ |= {"AWS_ACCESS_KEY_ID": "setup", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION}
-    stack = Stack(Trip)
+    stack = HandmadeStack(Trip)
     # Another key and other settings than the function's: it finds no client that was made for this.
     before = from_environment(stack.environment | {"SAGAS_RETENTION": "1"})
     before.starter.start("trip", {"item": "train"})

@@ -13,8 +13,8 @@ from moto import mock_aws
 
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
-from tests.engine.conftest import World
-from tests.support.aws import LambdaContext, Stack
+from tests.support.aws import REGION, HandmadeStack, LambdaContext
+from tests.support.bench import Bench, deploy_functions
 from tests.support.described import Description
 from tests.support.sagas import FAIL, LOG
 
@@ -70,7 +70,7 @@ def request(method: str, path: str, body: Any = None, *, key: str | None = None,
     return event
 
 
-class Site(World):
+class Site(Bench):
     """A deployment with its API."""
 
     @cached_property
@@ -125,15 +125,11 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Make a site for some saga classes; keywords go into the environment."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
 
     def make(*classes: type[Any], **environment: str) -> Site:
-        stack = Stack(*classes)
-        for key, value in (stack.environment | environment).items():
-            monkeypatch.setenv(key, value)
-        step_handler.reset()
         api_handler.reset()
-        return Site(stack)
+        return deploy_functions(monkeypatch, HandmadeStack(*classes), Site, **environment)
 
     LOG.clear()
     FAIL.clear()

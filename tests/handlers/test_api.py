@@ -295,7 +295,7 @@ def test_cancel_before_anything_ran(site: Make) -> None:
 def test_cancel_undoes_what_was_done(site: Make) -> None:
     s = site(Trip)
     saga_id = s.begin("trip")
-    s.deliver("trip", "book")
+    s.invoke("trip", "book")
     answer = s.call("DELETE", f"/sagas/trip/{saga_id}")
     assert (answer.status, answer.body["status"]) == (202, "COMPENSATING")
     assert answer.body["cancel_requested_at"]

@@ -82,7 +82,7 @@ def test_step(reference: Callable[[], Site]) -> None:
         site.stack.s3.put_object(Bucket="sources", Key=key, Body=b"x")
     _stored(site)
     assert step_handler.handler(load("sqs_step"), LambdaContext()) == {"batchItemFailures": []}
-    saga = site.show("create-zip", SAMPLE)
+    saga = site.show(SAMPLE)
     assert (saga["status"], saga["steps"][0]["status"]) == ("RUNNING", "COMPLETED")
 
 

@@ -94,7 +94,7 @@ def test_a_saga_that_needs_a_person_again(site: Make, capsys: Capture) -> None:
 def test_a_breaker_that_opens(site: Make, capsys: Capture) -> None:
     s = site(Held)
     s.begin("held")
-    s.run()
+    s.invoke("held", "call")
     assert counts(capsys)["BreakerOpened", "held"] == 1
 
 
@@ -144,7 +144,7 @@ def test_a_message_of_a_newer_version(site: Make, capsys: Capture) -> None:
     url = s.stack.queues["trip"]["book"]
     for body in ({"format": 2}, {"format": 3, "more": "unknown"}):
         s.stack.sqs.send_message(QueueUrl=url, MessageBody=json.dumps(body))
-    assert s.deliver("trip", "book", most=10) == 2
+    assert s.invoke("trip", "book", most=10) == 2
     lines = [line for line in written(capsys) if "NewerFormat" in line]
     assert [line["NewerFormat"] for line in lines] == [[1.0], [1.0]]
     assert all(line["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["service"]] for line in lines)

@@ -198,7 +198,7 @@ def test_an_error_with_half_a_character_in_it_is_recorded(site: Make) -> None:
     s = site(Trip)
     saga_id = s.begin("trip")
     s.run()
-    saga = s.show("trip", saga_id)
+    saga = s.show(saga_id)
     assert (saga["status"], saga["error"]["message"]) == ("COMPENSATED", "no such file: \\udcff")
 
 
@@ -268,7 +268,7 @@ def test_a_refused_record_is_logged_without_the_keys_of_another(site: Make, caps
     s.run()
     capsys.readouterr()
     _put(s, "nonsense")
-    s.deliver("trip", "book")
+    s.invoke("trip", "book")
     [line] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert line["message"] == "message refused"
     assert "saga_id" not in line

@@ -19,10 +19,10 @@ SOLD, UNDONE, WAITING = "sold", "undone", "waiting"
 INITIALLY = {"book": 10}
 REQUEST = {"sku": "book", "quantity": 2, "cents": 1250}
 
-Doctored = Callable[["World"], None]
+Doctored = Callable[["BookedSagas"], None]
 
 
-class World:
+class BookedSagas:
     """Three sagas and their books, all in order: one sold, one undone, one dead-lettered with its stock still held."""
 
     def __init__(self) -> None:
@@ -65,54 +65,54 @@ def _entry(key: str, amount: str, **references: str) -> dict[str, Any]:
 
 
 def test_books_in_order_are_left_alone() -> None:
-    assert World().check() == []
+    assert BookedSagas().check() == []
 
 
-def _refunded_twice(world: World) -> None:
+def _refunded_twice(world: BookedSagas) -> None:
     """An undo that books anew on each attempt."""
     world.ledger.append(_entry(f"{UNDONE}:charge:undo:2", "-12.50", refunds=f"{UNDONE}:charge"))
 
 
-def _not_refunded(world: World) -> None:
+def _not_refunded(world: BookedSagas) -> None:
     del world.ledger[2]
 
 
-def _refunded_too_little(world: World) -> None:
+def _refunded_too_little(world: BookedSagas) -> None:
     world.ledger[2] = _entry(f"{UNDONE}:charge:undo", "-2.50", refunds=f"{UNDONE}:charge")
 
 
-def _refunded_although_sold(world: World) -> None:
+def _refunded_although_sold(world: BookedSagas) -> None:
     world.ledger.append(_entry(f"{SOLD}:charge:undo", "-12.50", refunds=f"{SOLD}:charge"))
 
 
-def _never_charged(world: World) -> None:
+def _never_charged(world: BookedSagas) -> None:
     del world.ledger[0]
 
 
-def _charged_another_amount(world: World) -> None:
+def _charged_another_amount(world: BookedSagas) -> None:
     world.ledger[0] = _entry(f"{SOLD}:charge", "99.00")
 
 
-def _released_twice(world: World) -> None:
+def _released_twice(world: BookedSagas) -> None:
     world.stock[0] = {"sku": {"S": "book"}, "available": {"N": "8"}}
 
 
-def _released_although_sold(world: World) -> None:
+def _released_although_sold(world: BookedSagas) -> None:
     world.stock[0] = {"sku": {"S": "book"}, "available": {"N": "8"}}
     world.stock[1] = _reservation(SOLD, "RELEASED")
 
 
-def _still_reserved(world: World) -> None:
+def _still_reserved(world: BookedSagas) -> None:
     world.stock[0] = {"sku": {"S": "book"}, "available": {"N": "4"}}
     world.stock[2] = _reservation(UNDONE, "RESERVED")
 
 
-def _reserved_by_nobody(world: World) -> None:
+def _reserved_by_nobody(world: BookedSagas) -> None:
     world.stock[0] = {"sku": {"S": "book"}, "available": {"N": "4"}}
     world.stock.append(_reservation("stranger", "RESERVED"))
 
 
-def _completed_without_a_step(world: World) -> None:
+def _completed_without_a_step(world: BookedSagas) -> None:
     state = world.states[SOLD]
     world.states[SOLD] = state.with_step(1, replace(state.steps[1], status=StepStatus.FAILED))
 
@@ -135,13 +135,13 @@ def _completed_without_a_step(world: World) -> None:
     ids=lambda doctor: doctor.__name__.strip("_"),
 )
 def test_doctored_books_are_found(doctor: Doctored) -> None:
-    world = World()
+    world = BookedSagas()
     doctor(world)
     assert world.check()
 
 
 def test_what_is_in_doubt_may_stand_if_the_saga_says_so() -> None:
-    world = World()
+    world = BookedSagas()
     world.stock[0] = {"sku": {"S": "book"}, "available": {"N": "4"}}
     world.stock[2] = _reservation(UNDONE, "RESERVED")
     failed = StepState("reserve", StepStatus.FAILED, attempts=4)

@@ -65,7 +65,7 @@ class LambdaContext:
         return int(self.remaining * 1000)
 
 
-class Stack:
+class HandmadeStack:
     """What ``SagaService`` deploys, made by hand: enough to run the handlers."""
 
     def __init__(self, *classes: type[Any], prefix: str = "test", endpoint_url: str | None = None) -> None:

@@ -1,20 +1,27 @@
-"""The engine on moto under a clock that only the test moves, with deaths on demand."""
+"""A deployment on moto or the emulator under a clock that only the test moves, with deaths on demand."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+import pytest
 
 from sagas.core.states import SagaState
 from sagas.core.times import epoch
 from sagas.engine.attempt import Invocation
 from sagas.engine.clock import uuid7
-from sagas.engine.engine import Engine, build_engine, settings_from
+from sagas.engine.engine import Engine, build_engine, from_environment, settings_from
 from sagas.engine.outcome import Done, Later, Outcome
 from sagas.engine.registry import Registry
-from sagas.messaging.message import parse_record
+from sagas.handlers import step as step_handler
+from sagas.messaging.limits import LONGEST_DELAY
+from sagas.messaging.message import Message, parse_record
+from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
-from tests.support.aws import LambdaContext, Stack
+from tests.support.aws import HandmadeStack, LambdaContext
 
 
 class Death(BaseException):
@@ -22,37 +29,44 @@ class Death(BaseException):
 
 
 class ManualClock:
-    """Time stands still until the test moves it; ids are reproducible."""
+    """Time stands still until the test moves it; ids are reproducible.
+
+    Args:
+        now: epoch seconds; those of moto's or an emulator's own clock where what they stamp is compared with it.
+    """
 
     def __init__(self, now: float = 1_790_000_000.0) -> None:
-        self._now = now
-        self._count = 0
+        self.time = now
+        self.dice = 0.5
+        """What chance says, always."""
         self.slept: list[float] = []
+        self._count = 0
 
     def now(self) -> float:
-        return round(self._now, 3)
+        return round(self.time, 3)
 
     def advance(self, seconds: float) -> None:
-        self._now += seconds
+        self.time += seconds
 
     def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self._now += seconds
+        self.slept.append(round(seconds, 3))
+        self.time += seconds
 
     def chance(self) -> float:
-        return 0.5
+        return self.dice
 
     def new_id(self) -> str:
-        self._count += 1
-        return uuid7(self._now, self._count.to_bytes(10, "big"))
+        return uuid7(self.time, self._next().to_bytes(10, "big"))
 
     def new_owner(self) -> str:
-        self._count += 1
-        return f"{round(self._now * 1000):011x}{self._count:08x}"
+        return f"{round(self.time * 1000):011x}{self._next():08x}"
 
     def new_salt(self) -> str:
+        return f"{self._next():022d}"
+
+    def _next(self) -> int:
         self._count += 1
-        return f"{self._count:022d}"
+        return self._count
 
 
 def once(monkeypatch: Any, target: Any, name: str, *, before: bool = True) -> None:
@@ -69,15 +83,41 @@ def once(monkeypatch: Any, target: Any, name: str, *, before: bool = True) -> No
 
 
 class Bench:
-    """One engine. ``lifetime``: seconds a function may act; ``carry``: whether messages bring inputs."""
+    """A deployment on moto or the emulator, the clock it goes by, and the pump that delivers its messages.
 
-    def __init__(self, *classes: type[Any], lifetime: float = 40.0, carry: bool = True) -> None:
-        self.stack = Stack(*classes)
-        self.clock = ManualClock()
+    Made by itself it hands messages to the engine's worker and sees its outcomes: :meth:`deliver`. Made by
+    :func:`deploy_functions` it hands events to the step function: :meth:`invoke`. :meth:`run` does what it was made
+    for.
+
+    Args:
+        classes: the saga classes.
+        lifetime: seconds a function may act.
+        carry: whether messages bring inputs.
+        stack: tables and queues that are there already.
+        clock: what the engine goes by.
+        engine: one that is like the step function's, which is to be invoked.
+    """
+
+    def __init__(
+        self,
+        *classes: type[Any],
+        lifetime: float = 40.0,
+        carry: bool = True,
+        stack: HandmadeStack | None = None,
+        clock: ManualClock | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self.stack = stack or HandmadeStack(*classes)
+        self.clock = clock or ManualClock()
         self.lifetime = lifetime
         self.carry = carry
         self.last: Outcome | None = None
-        self.engine = self.deploy(*classes)
+        self.hidden: list[int] = []
+        """Seconds for which the step function asked SQS to hide a message."""
+        self.delayed: list[tuple[int, int]] = []
+        """Seconds and hops of each message that it sent to arrive later."""
+        self.engine = engine or self.deploy()
+        self._round = self._invoke_all if engine else self._deliver_all
 
     def deploy(self, *classes: type[Any]) -> Engine:
         """Another deployment on the same tables and queues, as a second execution environment is."""
@@ -86,8 +126,12 @@ class Bench:
         registry = Registry(classes or self.stack.classes)
         return build_engine(registry, settings_from(environment), routes, clock=self.clock, carry=self.carry)
 
-    def start(self, name: str, request: Any) -> str:
-        return self.engine.starter.start(name, request).state.saga_id
+    def start(self, name: str, request: Any = None, **options: Any) -> str:
+        """Start a saga; return its id."""
+        given = {"item": "train"} if request is None else request
+        return self.engine.starter.start(name, given, **options).state.saga_id
+
+    # Handed to the worker
 
     def deliver(self, saga: str, step: str, engine: Engine | None = None) -> Outcome | None:
         """Deliver one message and obey the outcome; one to come back later is visible again at once."""
@@ -112,15 +156,37 @@ class Bench:
         context: Any = LambdaContext(self.lifetime)
         return Invocation(self.clock.now() + self.lifetime, lambda_context=context)
 
-    def run(self, rounds: int = 100) -> None:
+    def _deliver_all(self) -> bool:
+        outcomes = [self.deliver(saga, step) for saga, step in self.stack.steps()]
+        waits = [outcome.until for outcome in outcomes if isinstance(outcome, Later)]
+        if waits and not any(isinstance(outcome, Done) for outcome in outcomes):
+            self.clock.advance(max(0.0, min(waits) - self.clock.now()) + 0.001)
+        return any(outcomes)
+
+    # Handed to the step function
+
+    def invoke(self, saga: str, step: str, *, remaining: float = 60.0, most: int = 1) -> int:
+        """Invoke the step function with what one queue has; return how many records there were."""
+        records = self.stack.receive(saga, step, most)
+        if records:
+            answer = step_handler.handler({"Records": records}, LambdaContext(remaining))
+            self.stack.settle(saga, step, records, answer)
+        return len(records)
+
+    def _invoke_all(self) -> bool:
+        hidden, delayed = len(self.hidden), len(self.delayed)
+        count = sum(self.invoke(saga, step) for saga, step in self.stack.steps())
+        asked = [*self.hidden[hidden:], *(seconds for seconds, _ in self.delayed[delayed:])]
+        self.clock.advance(max(asked, default=0))
+        return count > 0
+
+    # Either way
+
+    def run(self, rounds: int = 200) -> None:
         """Deliver until the queues are empty; time jumps to when postponed messages are due."""
         for _ in range(rounds):
-            outcomes = [self.deliver(saga, step) for saga, step in self.stack.steps()]
-            if not any(outcomes):
+            if not self._round():
                 return
-            waits = [outcome.until for outcome in outcomes if isinstance(outcome, Later)]
-            if waits and not any(isinstance(outcome, Done) for outcome in outcomes):
-                self.clock.advance(max(0.0, min(waits) - self.clock.now()) + 0.001)
         raise AssertionError("messages keep coming")
 
     def lose_messages(self) -> None:
@@ -129,6 +195,12 @@ class Bench:
             url = self.stack.queues[saga][step]
             for record in self.stack.receive(saga, step, most=10):
                 self.stack.sqs.delete_message(QueueUrl=url, ReceiptHandle=record["receiptHandle"])
+
+    def dead_letters(self, name: str) -> int:
+        """How many messages the saga's dead-letter queue has."""
+        attribute = "ApproximateNumberOfMessages"
+        answer = self.stack.sqs.get_queue_attributes(QueueUrl=self.stack.dead[name], AttributeNames=[attribute])
+        return int(answer["Attributes"][attribute])
 
     def recover(self, stale_after: float | None = None) -> list[str]:
         return self.engine.recovery.run(60.0, stale_after).recovered
@@ -139,7 +211,15 @@ class Bench:
         return found
 
     def show(self, saga_id: str) -> dict[str, Any]:
+        """How the saga reads in the API."""
         return {**self.engine.reader.show(self.state(saga_id).saga, saga_id)}
+
+    def status(self, saga_id: str) -> str:
+        return str(self.show(saga_id)["status"])
+
+    def step(self, saga_id: str, position: int = -1) -> dict[str, Any]:
+        """How a step reads in the API."""
+        return self.show(saga_id)["steps"][position]
 
     def actions(self, saga_id: str) -> list[str]:
         return [str(entry["action"]) for entry in self.stack.entries(saga_id)]
@@ -149,3 +229,40 @@ class Bench:
 
     def at(self, saga_id: str, action: str) -> float:
         return epoch(self.entry(saga_id, action)["at"])
+
+
+B = TypeVar("B", bound=Bench)
+
+
+def deploy_functions(monkeypatch: pytest.MonkeyPatch, stack: HandmadeStack, kind: type[B], **environment: str) -> B:
+    """Make a bench of that kind whose messages go through the step function, under a clock that stands still.
+
+    It begins at the real time, which moto and the emulator stamp messages with. What SQS is asked to delay is noted
+    and arrives at once.
+
+    Args:
+        monkeypatch: undoes it after the test.
+        stack: where.
+        kind: :class:`Bench`, or a subclass of it.
+        environment: further variables of the functions.
+    """
+    clock, variables = ManualClock(round(time.time(), 3)), stack.environment | environment
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sagas.engine.engine.SystemClock", lambda: clock)
+    step_handler.reset()
+    bench = kind(stack=stack, clock=clock, engine=from_environment(variables))
+    hide, send = Queues.delay, Queues.send
+
+    def hide_noting(queues: Queues, message: Message, seconds: float) -> None:
+        bench.hidden.append(math.ceil(max(seconds, 0.0)))
+        hide(queues, message, 0)
+
+    def send_noting(queues: Queues, message: Message, delay: float = 0.0) -> None:
+        if delay > 0:
+            bench.delayed.append((min(math.ceil(delay), LONGEST_DELAY), message.hops))
+        send(queues, message)
+
+    monkeypatch.setattr(Queues, "delay", hide_noting)
+    monkeypatch.setattr(Queues, "send", send_noting)
+    return bench

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.aws import REGION, Stack
+from tests.support.aws import REGION, HandmadeStack
 from tests.support.databases import emulator
 from tests.versions.shared_sagas import Errands
 
@@ -89,7 +89,7 @@ class Version:
 class Turns:
     """Both versions on one stack; ``dice`` decides whose turn it is."""
 
-    stack: Stack
+    stack: HandmadeStack
     versions: list[Version]
     dice: random.Random
     handled: Counter[str] = field(default_factory=Counter[str])
@@ -135,7 +135,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
     credentials = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION}
     for key, value in credentials.items():
         monkeypatch.setenv(key, value)
-    stack = Stack(Errands, prefix=f"v{uuid4().hex[:8]}", endpoint_url=url)
+    stack = HandmadeStack(Errands, prefix=f"v{uuid4().hex[:8]}", endpoint_url=url)
     environment = stack.environment | credentials | {"AWS_ENDPOINT_URL": url or "", "TURN_REMAINING": "60"}
     versions = [Version("release", [_RELEASE], environment), Version("this", [], environment)]
     yield Turns(stack, versions, random.Random(7))  # noqa: S311 - the same turns each time

@@ -10,10 +10,9 @@ from moto import mock_aws
 
 from sagas.authoring.codec import encode
 from sagas.engine.engine import from_environment
-from sagas.handlers import step as step_handler
 from sagas.testing import run
-from tests.engine.conftest import World
-from tests.support.aws import Stack
+from tests.support.aws import HandmadeStack
+from tests.support.bench import Bench, deploy_functions
 from tests.support.sagas import FAIL, LOG, REJECTED, Fatal, Order, Stubborn, Trip
 
 _ITS_OWN = ("started_at", "next_attempt_at", "stack_trace", "trace_id", "message_id", "dispatch", "request_hash")
@@ -53,15 +52,12 @@ def test_both_write_the_same_trail(
 ) -> None:
     request = Order("train", 2)
     rehearsed = run(saga_class, request, fail=fail)
-    stack = Stack(saga_class)
-    for key, value in stack.environment.items():
-        monkeypatch.setenv(key, value)
-    step_handler.reset()
-    world, name = World(stack), saga_class.__name__.lower()
+    stack = HandmadeStack(saga_class)
+    bench, name = deploy_functions(monkeypatch, stack, Bench), saga_class.__name__.lower()
     FAIL.update(fail)
-    saga_id = world.start(name, encode(request, Order))
-    world.run()
-    shown = world.show(name, saga_id)
+    saga_id = bench.start(name, encode(request, Order))
+    bench.run()
+    shown = bench.show(saga_id)
     audit, _ = from_environment(stack.environment).reader.audit(name, saga_id, 100, 0)
     assert [comparable(entry) for entry in rehearsed.audit] == [comparable(entry) for entry in audit]
     assert (rehearsed.status, rehearsed.error) == (shown["status"], shown["error"])
