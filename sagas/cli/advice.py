@@ -34,7 +34,7 @@ def advice(saga: SagaView, now: float) -> list[str]:
         now: epoch seconds.
     """
     if "purged_at" in saga:
-        why = f" ({saga['purge_reason']})" if saga.get("purge_reason") else ""
+        why = f" ({reason})" if (reason := saga.get("purge_reason")) else ""
         return [plain(f"It was purged on {moment(saga['purged_at'])}{why}: request, results and errors are gone.")]
     who = {"name": saga["name"], "saga_id": saga["saga_id"]}
     said = [*_errors(saga), *(_next_attempt(step, now) for step in saga["steps"] if step["next_attempt_at"])]

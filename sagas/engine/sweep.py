@@ -1,8 +1,8 @@
 """Sweeping: objects that undone sagas left behind in S3.
 
 Page by page: a listing of up to 1,000 objects, consistent reads of up to 100 sagas each, and of the tombstones of those
-that are not there, one deletion. That is at most 22 requests, and never more than one page in memory. Two sweeps at once
-do no harm: each asks before it deletes, and what is gone already counts as deleted.
+that are not there, one deletion. That is at most 22 requests, and never more than one page in memory. Two sweeps at
+once do no harm: each asks before it deletes, and what is gone already counts as deleted.
 """
 
 from __future__ import annotations

@@ -32,8 +32,9 @@ _WRITE = "404 413 422"
 _SAGA_ID: Json = {"type": "string", "format": "uuid"}
 _RETRY_AFTER: Json = {"required": True, "schema": {"type": "integer", "minimum": 1}}
 _KEY = (
-    "The same key and request start one saga. The key answers with it, by 200, for as long as the saga is stored, and for "
-    "the service's key_retention (30 days unless it says otherwise) after it was purged; until then it starts no other."
+    "The same key and request start one saga. The key answers with it, by 200, for as long as the saga is stored, and "
+    "for the service's key_retention (30 days unless it says otherwise) after it was purged; until then it starts no "
+    "other."
 )
 _LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
 
