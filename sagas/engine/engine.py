@@ -102,8 +102,7 @@ def build_engine(
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler))
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, connect)
     advancer = Advancer(services, registry, queues, IdempotentAttempt, carry)
-    remains = Remains(registry, journal)
-    reader = Reader(registry, control, journal, listing, breakers, remains)
+    reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal))
     purger = Purger(control, journal, Tombstones(tables, settings, payloads), listing, reader, settings, clock, logger)
     return Engine(
         registry=registry,
@@ -112,7 +111,7 @@ def build_engine(
         queues=queues,
         services=services,
         worker=Worker(advancer),
-        starter=Starter(registry, control, journal, queues, clock, definitions, remains, carry=carry),
+        starter=Starter(registry, control, journal, queues, clock, definitions, carry=carry),
         reader=reader,
         operations=Operations(reader, control, advancer),
         recovery=Recovery(advancer, control, listing),

@@ -72,7 +72,6 @@ class Starter:
         sender: MessageSender,
         clock: Clock,
         definitions: Definitions,
-        remains: Remains,
         *,
         carry: bool = True,
     ) -> None:
@@ -82,7 +81,7 @@ class Starter:
         self._sender = sender
         self._clock = clock
         self._definitions = definitions
-        self._remains = remains
+        self._remains = Remains(registry, journal)
         self._carry = carry
 
     def start(self, name: str, request: Any, *, key: str | None = None, actor: str = "unknown") -> Started:
