@@ -159,8 +159,8 @@ class Starter:
         """
         if entry.tombstone is not None:
             return Started(entry.tombstone.state, entry, created=False)
-        saga_id = entry.saga_id
-        state, send = self._control.get(saga_id), True
+        saga_id, created = entry.saga_id, False
+        state = self._control.get(saga_id)
         if state is None and 2 in self._journal.entries(saga_id, [2]):
             # In this order: the entry may have been written since the item was looked for.
             state = self._control.get(saga_id)
@@ -170,14 +170,13 @@ class Starter:
         if state is None:
             state = self._new_state(saga_type, entry)
             stale_after = saga_type.definition.stale_after.total_seconds()
-            if not self._control.create_again(state, stale_after, self._journal):
+            created = self._control.create_again(state, stale_after, self._journal)
+            if not created:
                 found = self._journal.entries(saga_id, [1]).get(1, entry)
                 if found.tombstone is not None:
                     return Started(found.tombstone.state, found, created=False)
-                state, send = self._control.get(saga_id) or state, False
-        else:
-            send = self._clock.now() - state.created_at > _SURELY_SENT
-        if send and state.token == 0:
+                state = self._control.get(saga_id) or state
+        if created or (state.token == 0 and self._clock.now() - state.created_at > _SURELY_SENT):
             self._send_first(saga_type, state, entry)
         return Started(state, entry, created=False)
 
