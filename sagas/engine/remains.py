@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import iso
@@ -23,6 +24,8 @@ _ENDS = {
     "CompensationAttemptFailed": StepStatus.COMPENSATION_FAILED,
     "CompensationFailed": StepStatus.COMPENSATION_FAILED,
 }
+_FAILURES = ("StepFailed", "StepLost", "StepDeadLettered")
+_GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
 _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
 
 
@@ -119,14 +122,15 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         created_at=first.at,
         updated_at=last.at,
     )
-    for entry in entries:
+    for entry, following in zip_longest(entries, entries[1:]):
+        again = _tried_again(entry, following)
         if entry.step is not None and entry.action in _ENDS:
-            known[entry.step] = _after(known.get(entry.step, StepState(entry.step)), entry)
+            known[entry.step] = _after(known.get(entry.step, StepState(entry.step)), entry, again=again)
         if entry.action == "CancelRequested":
             state = replace(state, cancel_requested_at=entry.at, cancel_requested_by=entry.actor)
         if entry.action == "CompensationStarted":
             state = replace(state, cause=str(entry.details.get("cause", "")), resolution_seq=0)
-        if entry.action in ("StepFailed", "StepLost", "StepDeadLettered") and "error" in entry.details:
+        if entry.action in _FAILURES and "error" in entry.details and not again:
             state = replace(state, error_seq=entry.seq)
         if entry.action == "StepCompleted":
             state = replace(state, error_seq=0)
@@ -138,7 +142,14 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
     return replace(state, steps=tuple(known.values()))
 
 
-def _after(step: StepState, entry: Entry) -> StepState:
+def _tried_again(entry: Entry, following: Entry | None) -> bool:
+    """Whether an execution that failed was to be followed by another."""
+    if entry.action == "StepLost":
+        return following is None or following.action not in _GIVEN_UP
+    return entry.action == "StepFailed" and bool(entry.details.get("next_attempt_at"))
+
+
+def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     """The step after an entry about it."""
     status, attempt = _ENDS[entry.action], entry.attempt or 0
     if status in _BACKWARD:
@@ -146,7 +157,6 @@ def _after(step: StepState, entry: Entry) -> StepState:
         undos = max(step.undo_attempts, attempt)
         return replace(step, status=status, undo_attempts=undos, outcome_unknown=unknown)
     unknown = entry.action == "StepLost" or (step.outcome_unknown and status is not StepStatus.COMPLETED)
-    again = entry.action == "StepFailed" and entry.details.get("next_attempt_at")
     return replace(
         step,
         status=StepStatus.RETRYING if again else status,

@@ -53,6 +53,7 @@ def _purged(world: World) -> Iterator[str]:
     if not world.expired:
         yield from world.leftovers()
     there = {state.saga_id for state in world.states()}
+    yield from world.told_otherwise()
     gone = {event.saga_id for event in world.events if isinstance(event, Entered)} - there
     for saga_id in gone:
         own = [event for event in world.events if _saga_of(event) == saga_id]

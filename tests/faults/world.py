@@ -420,6 +420,17 @@ class World:
                 found.append(f"of the audit trail of {saga_id} {len(tombstone.actions)} actions are left")
         return found
 
+    def told_otherwise(self) -> list[str]:
+        """What the journals alone would tell of sagas that are over, and is not so."""
+        found: list[str] = []
+        with self.wire.aside():
+            for state in self.states():
+                left = self.engine.reader.remains.of(state.saga_id) if state.over else None
+                cancelled = state.cancel_requested_at
+                if left is not None and _seen(left.state, cancelled) != _seen(state, cancelled):
+                    found.append(f"the journal of {state.saga_id} tells of {left.state}, not of {state}")
+        return found
+
     def lost_payloads(self) -> list[str]:
         """The entries whose payload is stored aside, but is not there."""
         rows = self.tables.items(self.settings.audit_table)
@@ -452,6 +463,14 @@ def rows_of(items: Iterable[dict[str, Any]], saga_id: str) -> Rows:
         for row in items
         if row["saga_id"]["S"] == saga_id
     ]
+
+
+def _seen(state: SagaState, cancelled: object) -> object:
+    """What readers see of a saga that is over. Whether a last attempt that was lost before a cancel was its last, and
+    that a cancel came too late, is told by the control item alone."""
+    counts = [(one.name, one.attempts, one.undo_attempts, one.result_seq) for one in state.steps]
+    sure = None if cancelled else ([one.status.value for one in state.steps], state.error_seq)
+    return state.status.value, counts, state.in_doubt, state.resolution_seq, sure
 
 
 def _at_rest(state: SagaState) -> bool:
