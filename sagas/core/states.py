@@ -124,8 +124,8 @@ class Purge:
     """
 
     at: float
-    by: str
-    reason: str
+    by: str = "supervisor"
+    reason: str = "retention"
 
 
 @dataclass(frozen=True, slots=True)

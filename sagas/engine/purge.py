@@ -108,7 +108,7 @@ class Purger:
         if state.purge is not None:
             self._end(state, state.purge)
             return True
-        purge = Purge(now, "supervisor", "retention")
+        purge = Purge(now)
         claimed = None if _refusal(state, now) else self._claim(state, purge)
         if claimed is not None:
             self._end(claimed, purge)
@@ -151,9 +151,12 @@ class Purger:
         raise Unavailable("the saga changes too fast; try again", retry_after=1)
 
     def _claim(self, state: SagaState, purge: Purge) -> SagaState | None:
-        """Take the lease for good; ``None`` when the saga is no longer as it was read."""
+        """Take the lease for good; ``None`` when the saga is no longer as it was read.
+
+        No step will read a result any more: their digest makes room, so that the item stays under a kilobyte.
+        """
         lease = Lease(self.clock.new_owner(), _NEVER, _NEVER)
-        claimed = replace(state, lease=lease, token=state.token + 1, purge=purge)
+        claimed = replace(state, lease=lease, token=state.token + 1, purge=purge, digest="")
         return claimed if self.control.claim(state, claimed, _NOT_OPEN) else None
 
     def _end(self, claimed: SagaState, purge: Purge) -> None:

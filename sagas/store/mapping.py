@@ -26,6 +26,9 @@ Item = dict[str, Any]
 ATTENTION = "attention"
 """The shard of the index ``open`` that holds the sagas which need a person."""
 
+_USUAL = Purge(0.0)
+"""What a purge at the end of the retention says."""
+
 
 def shard_of(saga_id: str, shards: int) -> int:
     """Return the shard of a saga: index partitions take a thousand writes a second each."""
@@ -160,14 +163,15 @@ def progress_of(progress: Progress) -> Item:
 
 
 def purge_item(purge: Purge) -> Item:
-    """Return the stored form of a purge."""
-    return packed({"at": iso(purge.at), "by": purge.by, "reason": purge.reason})
+    """Return the stored form of a purge; what is as usual takes no room."""
+    said = {name: text for name, text in (("by", purge.by), ("reason", purge.reason)) if text != getattr(_USUAL, name)}
+    return packed({"at": iso(purge.at), **said})
 
 
 def purge_in(stored: Item) -> Purge:
     """Return the purge again."""
     purge: dict[str, str] = unpacked(stored)
-    return Purge(epoch(purge["at"]), purge["by"], purge["reason"])
+    return Purge(epoch(purge["at"]), purge.get("by", _USUAL.by), purge.get("reason", _USUAL.reason))
 
 
 def text_in(item: Item, name: str) -> str:

@@ -60,7 +60,9 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
     purge, kept = state.purge, state.attention or not state.over or not settings.retention
     if purge:
-        values["purge"] = {"at": iso(purge.at), "by": purge.by, "reason": purge.reason}
+        values["purge"] = {"at": iso(purge.at)}
+        values["purge"] |= {} if purge.by == "supervisor" else {"by": purge.by}
+        values["purge"] |= {} if purge.reason == "retention" else {"reason": purge.reason}
     if purge or not kept:
         shard = shard_of(state.saga_id, settings.shards)
         dues = [*([purge.at] if purge else []), *([] if kept else [state.updated_at + settings.retention])]
@@ -117,9 +119,13 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         created_at=epoch(item.created_at),
         updated_at=epoch(item.updated_at),
         progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
-        purge=Purge(epoch(purge["at"]), purge["by"], purge["reason"]) if (purge := item.purge) else None,
+        purge=_purge(item.purge) if item.purge else None,
         **{name: epoch(text) for name in _TIMES if (text := getattr(item, name))},
     )
+
+
+def _purge(purge: dict[str, str]) -> Purge:
+    return Purge(epoch(purge["at"]), purge.get("by", "supervisor"), purge.get("reason", "retention"))
 
 
 def _step_state(item: Any) -> StepState:

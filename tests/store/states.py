@@ -58,7 +58,7 @@ def _steps() -> st.SearchStrategy[StepState]:
 
 
 _leases = st.builds(Lease, _names, times, times)
-_purges = st.builds(Purge, times, st.text(max_size=20), st.text(max_size=20))
+_purges = st.builds(Purge, times) | st.builds(Purge, times, st.text(max_size=20), st.text(max_size=20))
 _dead = st.builds(DeadLetter, _counts, _counts, _names)
 
 
