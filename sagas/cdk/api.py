@@ -30,6 +30,7 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
     "sagas/{name}/{id}/retry": ("POST",),
     "sagas/{name}/{id}/compensate": ("POST",),
     "sagas/{name}/{id}/resolve": ("POST",),
+    "sagas/{name}/{id}/purge": ("POST",),
     "attention": ("GET",),
     "definitions": ("GET",),
     "definitions/{name}": ("GET", "PUT"),

@@ -47,6 +47,7 @@ def service_environment(
     # Settings of the store that differ from the library's own.
     kept: dict[str, float | None] = {
         "SAGAS_RETENTION": None if options.retention is None else options.retention.total_seconds(),
+        "SAGAS_KEY_RETENTION": None if options.key_retention is None else options.key_retention.total_seconds(),
         "SAGAS_PAYLOAD_LIMIT": options.payload_limit,
         "SAGAS_CARRY_INPUTS": None if options.carry_inputs else 0,
     }

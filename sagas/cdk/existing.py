@@ -46,7 +46,7 @@ def check_table(where: str, table: AnyTable, form: TableForm, *, expires: bool) 
         expires: whether items must be deleted by :data:`EXPIRES`.
 
     Raises:
-        DefinitionError: it has other keys, lacks an index, or keeps items that should expire.
+        DefinitionError: it has other keys, lacks an index, or keeps tombstones that should expire.
     """
     resource: Any = table.node.default_child
     if not isinstance(resource, dynamodb.CfnTable | dynamodb.CfnGlobalTable):

@@ -136,8 +136,11 @@ class SagaServiceProps(TypedDict, total=False):
         runtime: of the functions, a Python from 3.11 on, unless their options name another.
         log_level: DEBUG, INFO, WARNING, ERROR or CRITICAL.
         log_retention: of all log groups.
-        retention: how long sagas are kept after their end, for good when absent. Those that own objects stay, and so do
-            audit entries.
+        retention: how long sagas are kept after their end, for good when absent; then the supervisor purges them, audit
+            entries and payloads included. Those of types that own objects stay, and those that need a person until they
+            are settled.
+        key_retention: how long what is left of a purged saga is kept, without payloads, and its idempotency key starts
+            no other; 30 days when absent.
         payload_limit: bytes above which requests and results go to the bucket, 16 KB unless said.
         carry_inputs: whether small requests and results travel in the messages too, so that a step reads nothing. If
             not, no payload is in any queue, dead-letter queues included; steps read theirs, and an outcome that cannot
@@ -167,6 +170,7 @@ class SagaServiceProps(TypedDict, total=False):
     log_level: str
     log_retention: logs.RetentionDays
     retention: timedelta | None
+    key_retention: timedelta | None
     payload_limit: int | None
     carry_inputs: bool
     shards: int
@@ -203,17 +207,22 @@ class ServiceOptions:
     log_level: str = "INFO"
     log_retention: logs.RetentionDays = logs.RetentionDays.THREE_MONTHS
     retention: timedelta | None = None
+    key_retention: timedelta | None = None
     payload_limit: int | None = None
     carry_inputs: bool = True
     shards: int = 8
 
     def __post_init__(self) -> None:
-        seconds = None if self.retention is None else self.retention.total_seconds()
         fits(self.service, self.architecture, self.runtime)
         one_of(self.service, "log_level", self.log_level, LOG_LEVELS)
         one_of(self.service, "isolation", self.isolation, ("step", "saga"))
         within(self.service, "shards", self.shards, 1, 1_024)
-        within(self.service, "retention (in seconds)", seconds, 3600, 100 * 366 * 86_400)
+        for option, kept, least in (
+            ("retention", self.retention, 3600),
+            ("key_retention", self.key_retention, 86_400),
+        ):
+            seconds = None if kept is None else kept.total_seconds()
+            within(self.service, f"{option} (in seconds)", seconds, least, 100 * 366 * 86_400)
         within(self.service, "payload_limit (in bytes)", self.payload_limit, 1_024, 256 * 1024)
         if self.mount is not None and self.throttling is not None:
             raise DefinitionError(f"{self.service}: throttling is that of the stage of the API you mount on")

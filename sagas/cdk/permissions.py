@@ -33,8 +33,20 @@ def allow_one_saga(role: iam.Role, tables: Tables) -> None:
 
 
 def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
-    """Let the API or the supervisor also list sagas, by the two indexes."""
+    """Let the API or the supervisor also list sagas, by the two indexes, and purge one."""
     allow_one_saga(role, tables)
+    _allow(role, ["dynamodb:DeleteItem"], [tables.sagas.table_arn])
+    _allow(
+        role,
+        ["dynamodb:UpdateItem", "dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem"],
+        [tables.audit.table_arn],
+    )
+    listing = {"StringLike": {"s3:prefix": "payloads/*"}}
+    role.add_to_policy(
+        iam.PolicyStatement(actions=["s3:ListBucket"], resources=[tables.payloads.bucket_arn], conditions=listing)
+    )
+    payloads = tables.payloads.arn_for_objects("payloads/*")
+    _allow_objects(role, ["s3:DeleteObject"], payloads, "A large payload's key holds the id of its saga.")
     _allow(role, ["dynamodb:Query"], [tables.index_arn(OPEN_INDEX), tables.index_arn(BY_NAME_INDEX)])
 
 

@@ -1,4 +1,4 @@
-"""The supervisor: one function, called every minute to recover and every hour to sweep."""
+"""The supervisor: one function, called every minute to recover, every five to purge, and every hour to sweep."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from sagas.cdk.queues import SagaQueues
 
 _TIMEOUT = 300
 _RECOVER_EVERY = Duration.minutes(1)
+_PURGE_EVERY = Duration.minutes(5)
 _SWEEP_EVERY = Duration.hours(1)
 
 
 class Supervisor(SagaFunction):
-    """The supervisor's function and its two rules, whose events read ``{"task": "recover"}`` or ``"sweep"``."""
+    """The supervisor's function and its three rules, whose events read ``{"task": "recover"}``, ``"purge"`` or
+    ``"sweep"``."""
 
     def __init__(
         self,
@@ -42,7 +44,7 @@ class Supervisor(SagaFunction):
             timeout=_TIMEOUT,
             environment=environment,
             function=FunctionOptions(),
-            description="Recovers sagas whose message or lease was lost, and sweeps orphaned objects",
+            description="Recovers sagas whose message or lease was lost, purges old ones, and sweeps orphaned objects",
         )
         tag_part(self.function, "supervisor")
         allow_all_sagas(self.role, shared.tables)
@@ -50,6 +52,7 @@ class Supervisor(SagaFunction):
         # The next tick is the retry; a late one would only do the same work twice.
         self.function.configure_async_invoke(retry_attempts=0, max_event_age=_RECOVER_EVERY)
         self._call("recover", _RECOVER_EVERY)
+        self._call("purge", _PURGE_EVERY)
         self._call("sweep", _SWEEP_EVERY)
 
     def _call(self, task: str, every: Duration) -> None:

@@ -45,7 +45,9 @@ class Tables(Construct):
         sagas, audit = options.sagas_table, options.audit_table
         for name, table, form in (("sagas_table", sagas, CONTROL), ("audit_table", audit, AUDIT)):
             if table is not None:
-                check_table(f"{options.service}: {name}", table, form, expires=options.retention is not None)
+                # What a purge leaves is in the audit table, and expires there.
+                expires = form is AUDIT and options.retention is not None
+                check_table(f"{options.service}: {name}", table, form, expires=expires)
         self.sagas: AnyTable = sagas or _table(self, "Sagas", CONTROL, options)
         self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options)
         self.keys = [table.encryption_key for table in (sagas, audit) if table is not None and table.encryption_key]
@@ -84,6 +86,7 @@ def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) 
         billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
         encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if options.encryption_key else None,
         encryption_key=cast("kms.IKey | None", options.encryption_key),
+        # The audit table's tombstones, and in the control table sagas that ended under version 0.1.0.
         time_to_live_attribute=EXPIRES,
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=True

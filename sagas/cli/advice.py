@@ -33,6 +33,9 @@ def advice(saga: SagaView, now: float) -> list[str]:
         saga: as the API shows it.
         now: epoch seconds.
     """
+    if "purged_at" in saga:
+        why = f" ({reason})" if (reason := saga.get("purge_reason")) else ""
+        return [plain(f"It was purged on {moment(saga['purged_at'])}{why}: request, results and errors are gone.")]
     who = {"name": saga["name"], "saga_id": saga["saga_id"]}
     said = [
         *_errors(saga),

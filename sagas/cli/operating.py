@@ -1,4 +1,4 @@
-"""``sagas cancel | retry | compensate | resolve | enable | disable``: what an operator does about sagas."""
+"""``sagas cancel | retry | compensate | resolve | purge | enable | disable``: what an operator does about sagas."""
 
 from __future__ import annotations
 
@@ -54,6 +54,17 @@ def resolve(
 
 
 @on_target
+def purge(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    note: Annotated[str, typer.Option(help="Why; kept with what is left.")] = "",
+) -> None:
+    """Delete what is stored of a saga that is over: its request, results, errors and entries."""
+    report(target.client().purge(name, saga_id, note), as_json=target.as_json)
+
+
+@on_target
 def enable(
     target: Target, name: Name, reason: Annotated[str, typer.Option(help="Why; shown to operators.")] = ""
 ) -> None:
@@ -85,6 +96,7 @@ def add_to(app: typer.Typer) -> None:
         ("retry", retry),
         ("compensate", compensate),
         ("resolve", resolve),
+        ("purge", purge),
         ("enable", enable),
         ("disable", disable),
     ):

@@ -118,7 +118,8 @@ class SagaClient:
             saga: the saga class, or the name of the type.
             request: an instance of the class's request type; with a name, its JSON form (``dict``, ``list``, ...).
             key: an idempotency key of 1 to 256 printable ASCII characters. The same key and request start one saga,
-                however often they are sent: after ``Ambiguous``, send them again.
+                however often they are sent: after ``Ambiguous``, send them again. A key answers as long as its saga is
+                stored, and for the service's ``key_retention`` (30 days by default) after it was purged.
 
         Returns:
             The saga; with a key that was used before, the saga it started.
@@ -239,6 +240,26 @@ class SagaClient:
         """
         body = {"note": note, "action": action, "steps": [*steps]}
         return self._transport.call("POST", path_of("sagas", name, saga_id, "resolve"), body=body)
+
+    def purge(self, name: str, saga_id: str, note: str = "") -> SagaView:
+        """Delete what is stored of a saga that is over, at once; one that is purged already stays as it is.
+
+        What is left has states, times and actions, but no request, result or error, and goes after the service's
+        ``key_retention``. Until then its idempotency key starts no other saga.
+
+        Args:
+            name: of the type.
+            saga_id: the saga.
+            note: why; kept with what is left.
+
+        Returns:
+            What is left.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: it is not over, needs a person, or something may still be at work on it.
+        """
+        return self._transport.call("POST", path_of("sagas", name, saga_id, "purge"), body={"note": note})
 
     def definitions(self) -> builtins.list[DefinitionView]:
         """Return the saga types that are deployed."""

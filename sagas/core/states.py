@@ -114,6 +114,21 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Purge:
+    """That a saga is being purged, for good: nothing but its purge goes on.
+
+    Args:
+        at: epoch seconds.
+        by: ``supervisor``, or the identity of who asked.
+        reason: ``retention``, or a person's note.
+    """
+
+    at: float
+    by: str = "supervisor"
+    reason: str = "retention"
+
+
+@dataclass(frozen=True, slots=True)
 class SagaState:
     """One saga. Times are epoch seconds; 0 means never.
 
@@ -147,6 +162,7 @@ class SagaState:
         created_at: start.
         updated_at: last committed change.
         progress: of the current execution, for people; gone with the next claim or commit.
+        purge: it is being purged; the lease that goes with it is never given back.
     """
 
     saga_id: str
@@ -178,6 +194,7 @@ class SagaState:
     created_at: float = 0.0
     updated_at: float = 0.0
     progress: Progress | None = None
+    purge: Purge | None = None
 
     @property
     def over(self) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Refuse, Send, Then, Write
+from sagas.core.commands import Discard, Refuse, Send, Then, Write
 from sagas.core.facts import send_current
 from sagas.core.plan import Plan
 from sagas.core.states import DeadLetter, Lease, SagaState
@@ -97,7 +97,10 @@ class Advancer:
                 return self._follow(committed, message)
         state = services.control.get(message.saga_id)
         if state is None:
-            raise NotFound(f"there is no saga {message.saga_id}")
+            first = services.journal.entries(message.saga_id, [1]).get(1)
+            if first is None or first.tombstone is None:
+                raise NotFound(f"there is no saga {message.saga_id}")
+            return Advanced(first.tombstone.state, Discard("the saga was purged"))
         _check_position(message, state)
         lease = lease_for(saga_type, services.clock, invocation.deadline)
         arrival = ev.MessageArrived(

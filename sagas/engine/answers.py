@@ -102,7 +102,10 @@ class Summary(TypedDict):
 
 class SagaView(Summary):
     """A saga with its request and its steps in order. ``error`` is the one that ended the forward way; ``breaker`` is
-    there while it waits behind one."""
+    there while it waits behind one.
+
+    ``purged_at`` and ``purge_reason`` are there when it was purged: then request, results and errors are null.
+    """
 
     request: Any
     steps: Annotated[list[StepView], Meta(min_length=1)]
@@ -111,6 +114,8 @@ class SagaView(Summary):
     breaker: WaitingBehindView | None
     resolution: ResolutionView | None
     correlation_id: str
+    purged_at: NotRequired[_Time]
+    purge_reason: NotRequired[str]
 
 
 class Page(TypedDict):
@@ -237,6 +242,19 @@ class RecoveryView(TypedDict):
     failed: int
     left: int
     saga_ids: list[str]
+
+
+class PurgeView(TypedDict):
+    """What one run of purges did.
+
+    ``untouched`` are kept longer by now, or something is at work on them; ``failed`` could not be purged (the log says
+    why); for ``left`` there was no time.
+    """
+
+    purged: int
+    untouched: int
+    failed: int
+    left: int
 
 
 class SweepView(TypedDict):

@@ -18,9 +18,11 @@ from sagas.engine.idempotency import IdempotentAttempt
 from sagas.engine.lanes import LaneNotes
 from sagas.engine.operations import Operations
 from sagas.engine.ports import EngineObserver, NullObserver
+from sagas.engine.purge import Purger
 from sagas.engine.reader import Reader
 from sagas.engine.recovery import Recovery
 from sagas.engine.registry import Registry
+from sagas.engine.remains import Remains
 from sagas.engine.runner import Runner
 from sagas.engine.starter import Starter
 from sagas.engine.worker import Worker
@@ -36,6 +38,7 @@ from sagas.store.listing import Listing
 from sagas.store.payloads import Payloads
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables, tables_for
+from sagas.store.tombstones import Tombstones
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Engine:
     reader: Reader
     operations: Operations
     recovery: Recovery
+    purger: Purger
     definitions: Definitions
     auto_disabler: AutoDisabler
     breakers: Breakers
@@ -94,11 +98,8 @@ def build_engine(
     owners = (saga.definition.name for saga in registry if saga.definition.orphans is not None)
     settings = replace(settings, never_expiring=settings.never_expiring | frozenset(owners))
     tables = tables_for(settings)
-    control, journal, listing = (
-        ControlItems(tables, settings),
-        Journal(tables, Payloads(settings)),
-        Listing(tables, settings),
-    )
+    payloads = Payloads(settings)
+    control, journal, listing = ControlItems(tables, settings), Journal(tables, payloads), Listing(tables, settings)
     queues = Queues(routes, settings.region, settings.endpoint_url)
     definitions = Definitions(tables, clock.now)
     auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, observer)
@@ -107,7 +108,8 @@ def build_engine(
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
     advancer = Advancer(services, registry, queues, IdempotentAttempt, carry)
     watermarks = Watermarks(tables)
-    reader = Reader(registry, control, journal, listing, breakers)
+    reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal))
+    purger = Purger(control, journal, Tombstones(tables, settings, payloads), listing, reader, settings, clock, logger)
     return Engine(
         registry=registry,
         control=control,
@@ -119,6 +121,7 @@ def build_engine(
         reader=reader,
         operations=Operations(reader, control, advancer),
         recovery=Recovery(advancer, control, listing, queues, watermarks),
+        purger=purger,
         definitions=definitions,
         auto_disabler=auto_disabler,
         breakers=breakers,
@@ -145,6 +148,7 @@ def settings_from(environment: Mapping[str, str]) -> StoreSettings:
         payload_limit=int(environment.get("SAGAS_PAYLOAD_LIMIT", StoreSettings.payload_limit)),
         shards=int(environment.get("SAGAS_SHARDS", StoreSettings.shards)),
         retention=float(environment.get("SAGAS_RETENTION", StoreSettings.retention)),
+        key_retention=float(environment.get("SAGAS_KEY_RETENTION", StoreSettings.key_retention)),
         region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
         endpoint_url=environment.get("AWS_ENDPOINT_URL"),
     )

@@ -12,8 +12,9 @@ from sagas.core.times import iso
 from sagas.engine.answers import AuditEntry, Page, SagaView
 from sagas.engine.breaker import Breakers
 from sagas.engine.registry import Registry
-from sagas.engine.views import audit_view, saga_view, summary_view
-from sagas.errors import NotFound
+from sagas.engine.remains import Left, Remains, told
+from sagas.engine.views import audit_view, left_view, saga_view, summary_view
+from sagas.errors import Conflict, NotFound
 from sagas.formats import NewerFormat
 from sagas.store.control import ControlItems
 from sagas.store.entries import Entry
@@ -25,7 +26,7 @@ _ROOM = 4_000_000
 
 
 def readable(control: ControlItems, saga_ids: list[str]) -> list[SagaState]:
-    """Return those of the sagas, in this order, that exist and that this version can read.
+    """Return those of the sagas, in this order, that exist, are not being purged, and that this version can read.
 
     A newer version may be at work beside this one: what it wrote is left out of lists.
 
@@ -40,7 +41,7 @@ def readable(control: ControlItems, saga_ids: list[str]) -> list[SagaState]:
             with suppress(NewerFormat):
                 state = control.get(saga_id)
                 found |= {} if state is None else {saga_id: state}
-    return [found[saga_id] for saga_id in saga_ids if saga_id in found]
+    return [found[saga_id] for saga_id in saga_ids if saga_id in found and not found[saga_id].purge]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,10 @@ class Reader:
     journal: Journal
     listing: Listing
     breakers: Breakers
+    remains: Remains
 
-    def state(self, name: str, saga_id: str) -> SagaState:
-        """Return the saga as it is.
+    def stored(self, name: str, saga_id: str) -> SagaState | None:
+        """Return the saga as its control item has it; ``None`` when there is none, but for what may be left.
 
         Raises:
             NotFound: there is no such saga of that type.
@@ -62,26 +64,48 @@ class Reader:
         """
         self.registry.get(name)
         state = self.control.get(saga_id)
-        if state is None or state.saga != name:
+        if state is not None and state.saga != name:
             raise NotFound(f"there is no saga {name}/{saga_id}")
         return state
 
+    def left(self, name: str, saga_id: str) -> Left:
+        """Return what is left of a saga that was purged, or whose control item has expired.
+
+        Raises:
+            NotFound: nothing is.
+            Unavailable: the store is out of reach, or a newer version wrote the saga.
+        """
+        left = self.remains.of(saga_id)
+        if left is None or left.state.saga != name:
+            raise NotFound(f"there is no saga {name}/{saga_id}")
+        return left
+
+    def state(self, name: str, saga_id: str) -> SagaState:
+        """Return the saga as it is, to do something to it.
+
+        Raises:
+            NotFound: there is no such saga of that type.
+            Conflict: it was purged.
+            Unavailable: the store is out of reach, or a newer version wrote the saga.
+        """
+        state = self.stored(name, saga_id)
+        if state is None:
+            raise Conflict(told(self.left(name, saga_id)))
+        if state.purge is not None:
+            raise Conflict(f"the saga is {state.status} and is being purged")
+        return state
+
     def show(self, name: str, saga_id: str) -> SagaView:
-        """Return one saga with its steps, request and results.
+        """Return one saga with its steps, request and results; of one that was purged, what is left.
 
         Raises:
             NotFound: there is no such saga of that type.
         """
-        state = self.state(name, saga_id)
-        room, entries = _ROOM, list[Entry]()
-        for entry in self.journal.history(saga_id, up_to=state.seq):
-            # Payloads that were stored aside are loaded as long as there is room; beyond that it says where they are.
-            full = self.journal.load(entry) if room > 0 else entry
-            room -= len(full.payload or "")
-            if full.payload is None and "payload_ref" in full.details:
-                full = replace(full, payload=f'{{"$ref":"{full.details["payload_ref"]}"}}')
-            entries.append(full)
-        view, step = saga_view(state, entries), state.current
+        state = self.stored(name, saga_id)
+        if state is None or state.purge is not None:
+            left = self.left(name, saga_id)
+            return left_view(left.state, self._loaded(left.entries), left.purge)
+        view, step = saga_view(state, self._loaded(self.journal.history(saga_id, up_to=state.seq))), state.current
         if step is not None and forward(state) and state.lease is None:
             # An open circuit breaker puts the next attempt off.
             breaker = self.breakers.waits_behind(state.saga, step.name)
@@ -90,15 +114,31 @@ class Reader:
                 view["steps"][state.cursor]["next_attempt_at"] = iso(max(breaker.open_until, state.not_before))
         return view
 
+    def _loaded(self, entries: Iterable[Entry]) -> list[Entry]:
+        """The entries with their payloads. Those that were stored aside are loaded as long as there is room; beyond
+        that it says where they are."""
+        room, loaded = _ROOM, list[Entry]()
+        for entry in entries:
+            full = self.journal.load(entry) if room > 0 else entry
+            room -= len(full.payload or "")
+            if full.payload is None and "payload_ref" in full.details:
+                full = replace(full, payload=f'{{"$ref":"{full.details["payload_ref"]}"}}')
+            loaded.append(full)
+        return loaded
+
     def audit(self, name: str, saga_id: str, limit: int, after: int) -> tuple[list[AuditEntry], int | None]:
         """Return committed entries in order after ``after``, and where to go on; ``None`` at the end.
 
         Raises:
             NotFound: there is no such saga of that type.
         """
-        state = self.state(name, saga_id)
-        entries = self.journal.history(saga_id, after=after, up_to=state.seq, limit=limit)
-        more = bool(entries) and entries[-1].seq < state.seq
+        state = self.stored(name, saga_id)
+        if state is None or state.purge is not None:
+            found = self.left(name, saga_id).entries
+            entries, last = [entry for entry in found if entry.seq > after][:limit], found[-1].seq
+        else:
+            entries, last = self.journal.history(saga_id, after=after, up_to=state.seq, limit=limit), state.seq
+        more = bool(entries) and entries[-1].seq < last
         return [audit_view(entry) for entry in entries], entries[-1].seq if more else None
 
     def list(self, names: Iterable[str], status: str | None, limit: int, cursor: str | None) -> Page:

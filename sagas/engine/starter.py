@@ -17,6 +17,7 @@ from sagas.engine.carrying import carried, digest_of
 from sagas.engine.clock import Clock
 from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType
+from sagas.engine.remains import Remains
 from sagas.errors import InvalidRequest, Problem, Unavailable
 from sagas.messaging.carried import fitting
 from sagas.messaging.message import Message
@@ -80,6 +81,7 @@ class Starter:
         self._sender = sender
         self._clock = clock
         self._definitions = definitions
+        self._remains = Remains(registry, journal)
         self._carry = carry
 
     def start(self, name: str, request: Any, *, key: str | None = None, actor: str = "unknown") -> Started:
@@ -112,10 +114,11 @@ class Starter:
             raise InvalidRequest("the idempotency key is not usable", [problem])
         entry = self._first_entry(saga_type, id_for_key(name, key) if key else self._clock.new_id(), request, actor)
         found = self._journal.put(entry)
-        if found.details.get("request_hash") != entry.details["request_hash"]:
+        used_for = found.tombstone.request_hash if found.tombstone else found.details.get("request_hash")
+        if used_for != entry.details["request_hash"]:
             problem = Problem("header.Idempotency-Key", "was used with another body")
             raise KeyReused("this idempotency key was used before, for another request", [problem])
-        return self._create_and_send(saga_type, found, fresh=found is entry)
+        return self._created(saga_type, found) if found is entry else self._found(saga_type, found)
 
     def _first_entry(self, saga_type: SagaType, saga_id: str, request: Any, actor: str) -> Entry:
         return Entry(
@@ -133,16 +136,53 @@ class Starter:
             salt=self._clock.new_salt(),
         )
 
-    def _create_and_send(self, saga_type: SagaType, entry: Entry, *, fresh: bool) -> Started:
-        """Create the control item and send the first message; finish what an interrupted start left half done.
+    def _created(self, saga_type: SagaType, entry: Entry) -> Started:
+        """Create the control item for the first entry, which this call wrote, and send the first message."""
+        created = self._new_state(saga_type, entry)
+        state = created
+        if not self._control.create(created, saga_type.definition.stale_after.total_seconds()):
+            # The item may be its own, written by a request that its client repeated.
+            state = self._control.get(entry.saga_id) or created
+        if state.token == 0:
+            self._send_first(saga_type, state, entry)
+        return Started(created, entry, created=True)
+
+    def _found(self, saga_type: SagaType, entry: Entry) -> Started:
+        """Answer with the saga that was started before, and finish a start that was left half done.
+
+        A saga of which only the first entry is left was purged, if that says so. One that has a second entry but no
+        control item is over, too: version 0.1.0 had DynamoDB delete the items of such sagas. Neither may run again.
 
         Args:
             saga_type: what is deployed now.
             entry: the first entry: the saga is what it says, also when another version was deployed since.
-            fresh: whether this call wrote it.
         """
-        definition, inputs = saga_type.definition, (carried(entry),)
-        created = SagaState(
+        if entry.tombstone is not None:
+            return Started(entry.tombstone.state, entry, created=False)
+        saga_id, created = entry.saga_id, False
+        state = self._control.get(saga_id)
+        if state is None and 2 in self._journal.entries(saga_id, [2]):
+            # In this order: the entry may have been written since the item was looked for.
+            state = self._control.get(saga_id)
+            left = None if state is not None else self._remains.of(saga_id)
+            if left is not None:
+                return Started(left.state, entry, created=False)
+        if state is None:
+            state = self._new_state(saga_type, entry)
+            stale_after = saga_type.definition.stale_after.total_seconds()
+            created = self._control.create_again(state, stale_after, self._journal)
+            if not created:
+                found = self._journal.entries(saga_id, [1]).get(1, entry)
+                if found.tombstone is not None:
+                    return Started(found.tombstone.state, found, created=False)
+                state = self._control.get(saga_id) or state
+        if created or (state.token == 0 and self._clock.now() - state.created_at > _SURELY_SENT):
+            self._send_first(saga_type, state, entry)
+        return Started(state, entry, created=False)
+
+    def _new_state(self, saga_type: SagaType, entry: Entry) -> SagaState:
+        definition = saga_type.definition
+        return SagaState(
             saga_id=entry.saga_id,
             saga=definition.name,
             version=str(entry.details.get("version", definition.version)),
@@ -150,19 +190,16 @@ class Starter:
             correlation_id=entry.correlation_id,
             created_at=entry.at,
             updated_at=entry.at,
-            digest=digest_of(inputs),
+            digest=digest_of((carried(entry),)),
         )
-        state, send = created, True
-        if not self._control.create(created, definition.stale_after.total_seconds()):
-            state = self._control.get(entry.saga_id) or created
-            # Whose entry it is sends, too: the item may be its own, written by a request that its client repeated.
-            send = state.token == 0 and (fresh or self._clock.now() - state.created_at > _SURELY_SENT)
+
+    def _send_first(self, saga_type: SagaType, state: SagaState, entry: Entry) -> None:
+        """Send the first message. Where its code is not deployed there may be no queue either: the supervisor will find
+        nothing that moves, and say why."""
         first = state.steps[0].name
-        # Where its code is not deployed there may be no queue either: the supervisor will find nothing that moves, and
-        # say why.
-        if send and saga_type.has_code(first, undo=False):
-            message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, state.correlation_id)
-            if self._carry:
-                message = replace(message, inputs=fitting(inputs))
-            self._sender.send(message)
-        return Started(created if fresh else state, entry, fresh)
+        if not saga_type.has_code(first, undo=False):
+            return
+        message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, state.correlation_id)
+        if self._carry:
+            message = replace(message, inputs=fitting((carried(entry),)))
+        self._sender.send(message)

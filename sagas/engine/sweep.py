@@ -1,8 +1,8 @@
 """Sweeping: objects that undone sagas left behind in S3.
 
-Page by page: a listing of up to 1,000 objects, consistent reads of up to 100 sagas each, one deletion. That is at most
-12 requests, and never more than one page in memory. Two sweeps at once do no harm: each asks before it deletes, and
-what is gone already counts as deleted.
+Page by page: a listing of up to 1,000 objects, consistent reads of up to 100 sagas each, and of the tombstones of those
+that are not there, one deletion. That is at most 22 requests, and never more than one page in memory. Two sweeps at
+once do no harm: each asks before it deletes, and what is gone already counts as deleted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from sagas.engine.runner import awaited
 from sagas.errors import SagaError
 from sagas.store.checkpoints import Checkpoint, Checkpoints, SagaSummaries
 from sagas.store.objects import GONE, Listed, Objects, connect_s3
+from sagas.store.payloads import Payloads
 from sagas.store.tables import tables_for
+from sagas.store.tombstones import Tombstones
 
 ARCHIVE = "archive/"
 """What an archived object's key begins with, before its own. The CDK construct permits it by the same name."""
@@ -235,7 +237,7 @@ def sweeper_of(engine: Engine, environment: Mapping[str, str]) -> Sweeper:
     return Sweeper(
         [saga_type.definition for saga_type in engine.registry],
         Checkpoints(tables),
-        SagaSummaries(tables),
+        SagaSummaries(tables, Tombstones(tables, settings, Payloads(settings))),
         connect_s3(settings),
         engine.clock,
         engine.services.logger,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sagas.core.rules import needs_attention
-from sagas.core.states import SagaState, SagaStatus, StepStatus
+from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
 from sagas.core.times import iso
 from sagas.engine.answers import AuditEntry, ErrorView, SagaView, StepView, Summary
 from sagas.engine.clock import claimed_at
@@ -68,7 +68,9 @@ def _code_missing(entry: Entry) -> bool:
 def _error(entry: Entry | None) -> ErrorView | None:
     if entry is None or not (entry.action in _FAILURES or _code_missing(entry)):
         return None
-    error: dict[str, Any] = entry.details.get("error") or {}
+    error: dict[str, Any] | None = entry.details.get("error")
+    if error is None:  # purged
+        return None
     return {"type": error.get("type", "Unknown"), "message": error.get("message", "")}
 
 
@@ -147,6 +149,20 @@ def saga_view(state: SagaState, entries: Sequence[Entry]) -> SagaView:
             "action": settled.details.get("action", ""),
             "steps": settled.details.get("undone_by_hand", []),
         }
+    return view
+
+
+def left_view(state: SagaState, entries: Sequence[Entry], purge: Purge | None) -> SagaView:
+    """Return what is left of a saga.
+
+    Args:
+        state: the saga as it ended.
+        entries: what is left of its journal.
+        purge: when and why it was purged; ``None`` when only its control item is gone.
+    """
+    view = saga_view(state, entries)
+    if purge is not None:
+        view["purged_at"], view["purge_reason"] = iso(purge.at), purge.reason
     return view
 
 

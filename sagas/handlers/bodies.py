@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Note:
-    """Why an operator retries a saga, or gives up on it."""
+    """Why an operator retries a saga, gives up on it, or has it purged."""
 
     note: str = ""
 

@@ -31,6 +31,11 @@ _READ = "404"
 _WRITE = "404 413 422"
 _SAGA_ID: Json = {"type": "string", "format": "uuid"}
 _RETRY_AFTER: Json = {"required": True, "schema": {"type": "integer", "minimum": 1}}
+_KEY = (
+    "The same key and request start one saga. The key answers with it, by 200, for as long as the saga is stored, and "
+    "for the service's key_retention (30 days unless it says otherwise) after it was purged; until then it starts no "
+    "other."
+)
 _LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
 
 
@@ -84,18 +89,21 @@ def _saga_paths(saga: SagaType) -> Json:
     request.pop("$defs", None)
     start = _with_body(operation("start", f"Start {name}", "200 202", _WRITE), request)
     start["responses"]["422"] = _error("422", "idempotency_key_reused")
-    next_calls = ("show", "cancel", "audit", "retry", "compensate", "resolve")
+    next_calls = ("show", "cancel", "audit", "retry", "compensate", "resolve", "purge")
     answered = {"saga_id": "$response.body#/saga_id"}
     links = {verb: {"operationId": f"{verb}_{identifier}", "parameters": answered} for verb in next_calls}
     for status in ("200", "202"):
         start["responses"][status] |= {"headers": {"Location": _LOCATION}, "links": links}
     key: Json = {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": KEY_PATTERN}
-    start["parameters"] = [{"name": "Idempotency-Key", "in": "header", "required": False, "schema": key}]
+    start["parameters"] = [
+        {"name": "Idempotency-Key", "in": "header", "required": False, "schema": key, "description": _KEY}
+    ]
     start["description"] = definition.description
     note, change = describe_body(Note), f"{_WRITE} 409"
     retry = operation("retry", "Retry what failed", "202", change)
     compensate = operation("compensate", "Give up and undo", "202", change)
     resolve = operation("resolve", "Settle by hand", "200", change)
+    purge = operation("purge", "Delete what is stored of one that is over, but for the tombstone", "200", change)
     audit = _operation(f"audit_{identifier}", "The audit trail", {"200": ref("Entries")}, "404 422")
     return {
         f"/sagas/{name}": {"post": start},
@@ -108,6 +116,7 @@ def _saga_paths(saga: SagaType) -> Json:
         f"{one}/retry": {"parameters": where, "post": _with_body(retry, note, required=False)},
         f"{one}/compensate": {"parameters": where, "post": _with_body(compensate, note, required=False)},
         f"{one}/resolve": {"parameters": where, "post": _with_body(resolve, describe_body(Resolution))},
+        f"{one}/purge": {"parameters": where, "post": _with_body(purge, note, required=False)},
     }
 
 

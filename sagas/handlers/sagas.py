@@ -10,7 +10,7 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.answers import AuditPage, Summary
 from sagas.engine.engine import Engine
-from sagas.engine.views import saga_view
+from sagas.engine.views import left_view, saga_view
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.answers import answer
 from sagas.handlers.bodies import Note, Resolution, read_body
@@ -91,7 +91,7 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
 
 
 def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
-    """Add the routes that cancel, retry, compensate and resolve sagas to ``app``."""
+    """Add the routes that cancel, retry, compensate, resolve and purge sagas to ``app``."""
     reader, operations = engine.reader, engine.operations
 
     def shown(state: SagaState, status: int) -> Response[str]:
@@ -118,4 +118,10 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         steps = tuple(dict.fromkeys(body.steps))
         return shown(operations.resolve(name, checked_id(saga_id), body.note, body.action, steps, actor), 200)
 
-    _ = cancel, retry, compensate, resolve
+    @app.post("/sagas/<name>/<saga_id>/purge")
+    def purge(name: str, saga_id: str) -> Response[str]:
+        note, actor = read_body(_request(app), Note).note, _request(app).actor
+        left = engine.purger.purge(name, checked_id(saga_id), note, actor)
+        return answer(200, _linked(_request(app), left_view(left.state, left.entries, left.purge)))
+
+    _ = cancel, retry, compensate, resolve, purge

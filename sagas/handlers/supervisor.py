@@ -1,4 +1,5 @@
-"""The function behind the schedule: recovers what stalls, sweeps what was left behind."""
+"""The function behind the schedule: recovers what stalls, purges what was kept long enough, sweeps what was left
+behind."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 
 from aws_lambda_powertools.metrics import MetricUnit
 
-from sagas.engine.answers import RecoveryView
+from sagas.engine.answers import PurgeView, RecoveryView
 from sagas.engine.engine import Engine, from_environment
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.sweeping import is_number, sweep
@@ -62,12 +63,30 @@ def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryV
     return shown
 
 
+def purge(context: Any, engine: Engine) -> PurgeView:
+    """Purge the sagas whose retention is over.
+
+    Args:
+        context: Lambda's context.
+        engine: the parts at work.
+    """
+    report = engine.purger.run(context.get_remaining_time_in_millis() / 1000 - _SPARE)
+    shown: PurgeView = {
+        "purged": len(report.purged),
+        "untouched": report.untouched,
+        "failed": len(report.failed),
+        "left": report.left,
+    }
+    telemetry().logger.info("purge", extra=dict(shown))
+    return shown
+
+
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Do one run of a task.
 
     Args:
-        event: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds; or ``{"task": "sweep"}``, optionally
-            with what :func:`sagas.handlers.sweeping.sweep` takes.
+        event: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds; ``{"task": "purge"}``; or
+            ``{"task": "sweep"}``, optionally with what :func:`sagas.handlers.sweeping.sweep` takes.
         context: Lambda's context.
 
     Returns:
@@ -82,9 +101,12 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     task = event.get("task")
     if task == "recover":
         return {**recover(event, context, _engine())}
+    if task == "purge":
+        return {**purge(context, _engine())}
     if task == "sweep":
         return sweep(event, context, _engine())
-    raise InvalidRequest("the task must be recover or sweep", [Problem("$.task", "must be recover or sweep")])
+    known = "must be recover, purge or sweep"
+    raise InvalidRequest(f"the task {known}", [Problem("$.task", known)])
 
 
 def reset() -> None:

@@ -9,6 +9,7 @@ from sagas.core.states import SagaStatus
 from sagas.formats import check_format
 from sagas.store.mapping import known, text_of, time_of
 from sagas.store.tables import Tables
+from sagas.store.tombstones import Tombstones
 
 _ASKED = ["saga_id", "format", "saga", "status", "attention"]  # PynamoDB takes no tuple
 
@@ -74,11 +75,12 @@ class Checkpoints:
 class SagaSummaries:
     """The summary of many sagas."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, tombstones: Tombstones) -> None:
         self._tables = tables
+        self._tombstones = tombstones
 
     def of(self, saga_ids: Iterable[str]) -> dict[str, SagaSummary]:
-        """Return the summary of those sagas that exist, by consistent reads of up to 100 at a time.
+        """Return the summary of those sagas that exist, or were purged, by consistent reads of up to 100 at a time.
 
         What DynamoDB leaves unprocessed is asked for again.
 
@@ -86,11 +88,15 @@ class SagaSummaries:
             NewerFormat: a newer version wrote one of them.
             Unavailable: the table is out of reach.
         """
-        found: dict[str, SagaSummary] = {}
-        for item in self._tables.control.batch_get(saga_ids, consistent_read=True, attributes_to_get=_ASKED):
+        found, asked = dict[str, SagaSummary](), set(saga_ids)
+        for item in self._tables.control.batch_get(asked, consistent_read=True, attributes_to_get=_ASKED):
             what = f"saga {item.saga_id}"
             check_format(item.format, what)
             found[item.saga_id] = SagaSummary(item.saga, known(SagaStatus, item.status, what), bool(item.attention))
+        gone = asked - found.keys()
+        for saga_id, tombstone in (self._tombstones.get_many(gone) if gone else {}).items():
+            state = tombstone.state
+            found[saga_id] = SagaSummary(state.saga, state.status, bool(state.attention))
         return found
 
 

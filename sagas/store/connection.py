@@ -15,6 +15,8 @@ from sagas.store.outcomes import Refused
 
 _PAGE = 100
 """Items that one BatchGetItem asks for at most."""
+_BATCH = 25
+"""Items that one BatchWriteItem deletes at most."""
 
 
 class SharedConnection(Connection):
@@ -85,3 +87,22 @@ class SharedConnection(Connection):
             answer = self.dispatch("BatchGetItem", {"RequestItems": {table: asked}})
             yield from answer["Responses"].get(table, ())
             left = answer.get("UnprocessedKeys", {}).get(table, {}).get("Keys", []) + left[_PAGE:]
+
+    def delete_many(self, table: str, keys: Sequence[dict[str, Any]]) -> None:
+        """Delete the items with these keys, up to 25 at a time. Those that are gone already count as deleted.
+
+        Args:
+            table: its name.
+            keys: in DynamoDB's own JSON, none twice.
+
+        Raises:
+            Ambiguous, Unavailable, SagaError: as :meth:`dispatch`; some may be deleted.
+        """
+        left = list(keys)
+        while left:
+            asked = [{"DeleteRequest": {"Key": key}} for key in left[:_BATCH]]
+            answer = self.dispatch("BatchWriteItem", {"RequestItems": {table: asked}})
+            undone = answer.get("UnprocessedItems", {}).get(table, [])
+            if len(undone) == len(asked):
+                raise Unavailable("DynamoDB BatchWriteItem: nothing was processed")
+            left = [one["DeleteRequest"]["Key"] for one in undone] + left[_BATCH:]

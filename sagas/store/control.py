@@ -65,6 +65,23 @@ class ControlItems:
             return False
         return True
 
+    def create_again(self, state: SagaState, stale_after: float, journal: Journal) -> bool:
+        """Create the item for a start that another began; ``False`` if it exists, or if the saga was purged.
+
+        The first entry must be none that a purge has marked: the item may be gone since the caller looked (rule 13).
+        """
+        put = {
+            "TableName": self._settings.sagas_table,
+            "Item": item_of(state, self._settings, stale_after),
+            "ConditionExpression": "attribute_not_exists(saga_id)",
+        }
+        writes = [{"Put": put}, {"ConditionCheck": journal.started_request(state.saga_id)}]
+        try:
+            self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})
+        except Refused:
+            return False
+        return True
+
     def claim_step(
         self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
     ) -> SagaState | None:
@@ -267,6 +284,23 @@ class ControlItems:
         model = self._tables.control
         return self._changed(saga_id, [model.due.set(iso(due))], model.due == seen)
 
+    def delete(self, state: SagaState) -> bool:
+        """Delete the item of a saga at the end of its purge; ``False`` if it is not, or no longer, as it was seen."""
+        condition = "attribute_exists(#purge) AND #token = :seen_token AND #seq = :seen_seq"
+        names, used = _placeholders(condition)
+        request = {
+            "TableName": self._settings.sagas_table,
+            "Key": _key(state.saga_id),
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": names,
+            "ExpressionAttributeValues": {name: value for name, value in _seen(state).items() if name in used},
+        }
+        try:
+            self._tables.connection.dispatch("DeleteItem", request)
+        except Refused:
+            return False
+        return True
+
     def set_recovery_attempts(self, state: SagaState, attempts: int) -> bool:
         """Set the number of stalls since the last progress; ``False`` if the saga has changed since it was read."""
         model = self._tables.control
@@ -317,6 +351,8 @@ class ControlItems:
         if held and old.get("open_shard") == new.get("open_shard"):
             old, new = ({k: v for k, v in item.items() if k not in keys} for item in (old, new))
             keys = ()
+        # An earlier version had DynamoDB delete sagas that are over: one that goes on must not be deleted.
+        keys = (*keys, "expires_at") if before.over else keys
         steps = zip(old.pop("steps")["L"], new.pop("steps")["L"], strict=True)
         changed = {index: is_ for index, (was, is_) in enumerate(steps) if was != is_}
         written = {name: value for name, value in new.items() if value != old.get(name) or name == "due"}

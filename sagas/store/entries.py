@@ -6,12 +6,44 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sagas.core import events as ev
-from sagas.core.states import DeadLetter
+from sagas.core.states import DeadLetter, Purge, SagaState
 from sagas.core.times import epoch, iso
 from sagas.store.entry_hash import payload_hash
 
 ACTIONS = frozenset({"SagaStarted", *ev.FACTS})
 """What entries of this version may record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a purge leaves of an entry: that something happened, and when. No text and no value of the saga's own."""
+
+    seq: int
+    action: str
+    status: str
+    step: str | None
+    attempt: int | None
+    at: float
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What a purge leaves of a saga, in the place of its first entry.
+
+    Args:
+        purge: when, by whom and why.
+        request_hash: of the request, by which a repeated start is known again.
+        state: the saga as it was; no payload is in it.
+        actions: its audit trail, the last 1,000 entries of it at most.
+        aside: it had payloads in S3.
+    """
+
+    purge: Purge
+    request_hash: str
+    state: SagaState
+    actions: tuple[Action, ...]
+    aside: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +66,7 @@ class Entry:
         details: what else is to be known, as JSON builtins.
         payload: the request or the result, as JSON text.
         salt: of the entry's hashes: 22 random characters of base64url; empty for none.
+        tombstone: what is left of a saga that was purged, in its first entry.
     """
 
     saga_id: str
@@ -51,6 +84,7 @@ class Entry:
     details: dict[str, Any] = field(default_factory=dict[str, Any])
     payload: str | None = None
     salt: str = ""
+    tombstone: Tombstone | None = None
 
     @property
     def payload_hash(self) -> str:

@@ -16,6 +16,10 @@ from sagas.store.mapping import Item, attributes_of, number_in, text_in
 from sagas.store.outcomes import Fenced, Refused
 from sagas.store.payloads import Payloads
 from sagas.store.tables import Tables
+from sagas.store.tombstones import tombstone_in
+
+_LAST = 10**9
+"""A ``seq`` beyond that of any entry."""
 
 
 class Journal:
@@ -23,6 +27,9 @@ class Journal:
 
     vacant = "attribute_not_exists(seq)"
     """The condition that the slot is empty (rule 2: entries are write-once)."""
+
+    unpurged = "attribute_exists(seq) AND attribute_not_exists(#purge)"
+    """The condition that a saga's first entry is no tombstone (rule 13: what was purged never runs again)."""
 
     def __init__(self, tables: Tables, payloads: Payloads) -> None:
         self._tables = tables
@@ -61,6 +68,15 @@ class Journal:
         """Return the request that writes ``entry`` into its slot, if that is empty."""
         return {"TableName": self._table, "Item": self.item(entry), "ConditionExpression": self.vacant}
 
+    def started_request(self, saga_id: str) -> dict[str, Any]:
+        """Return the request that checks, in a transaction, that a saga was started and not purged since."""
+        return {
+            "TableName": self._table,
+            "Key": attributes_of({"saga_id": saga_id, "seq": 1}),
+            "ConditionExpression": self.unpurged,
+            "ExpressionAttributeNames": {"#purge": "purge"},
+        }
+
     def put(self, entry: Entry) -> Entry:
         """Write ``entry`` into its slot, once.
 
@@ -96,13 +112,13 @@ class Journal:
         items = self._tables.connection.get_many(self._table, keys, consistent=True)
         return {entry.seq: self.load(entry) for entry in map(_entry_of, items)}
 
-    def history(self, saga_id: str, *, after: int = 0, up_to: int, limit: int | None = None) -> list[Entry]:
+    def history(self, saga_id: str, *, after: int = 0, up_to: int = _LAST, limit: int | None = None) -> list[Entry]:
         """Return committed entries in order.
 
         Args:
             saga_id: whose.
             after: only entries with a higher ``seq``.
-            up_to: the last committed ``seq``; what lies beyond may never be committed.
+            up_to: the last committed ``seq``; what lies beyond may never be committed. Without it, all there are.
             limit: how many at most.
         """
         if up_to <= after:
@@ -148,4 +164,5 @@ def _entry_of(item: Item) -> Entry:
         details=details,
         payload=item["payload"]["S"] if "payload" in item else None,
         salt=text_in(item, "salt"),
+        tombstone=tombstone_in(item),
     )

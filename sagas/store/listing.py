@@ -13,7 +13,7 @@ import msgspec
 
 from sagas.core.times import iso
 from sagas.errors import InvalidRequest, Problem
-from sagas.store.mapping import ATTENTION
+from sagas.store.mapping import ATTENTION, purge_shard
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
@@ -98,7 +98,19 @@ class Listing:
             until: epoch seconds by which they are due.
             limit: how many at most.
         """
-        shards = (self._due_shard(str(shard), iso(until), limit) for shard in range(self._settings.shards))
+        return self._due(map(str, range(self._settings.shards)), until, limit)
+
+    def to_purge(self, until: float, limit: int) -> list[IndexPosition]:
+        """Return sagas that are to be purged, longest due first.
+
+        Args:
+            until: epoch seconds by which they are due.
+            limit: how many at most.
+        """
+        return self._due(map(purge_shard, range(self._settings.shards)), until, limit)
+
+    def _due(self, keys: Iterable[str], until: float, limit: int) -> list[IndexPosition]:
+        shards = (self._due_shard(key, iso(until), limit) for key in keys)
         return list(itertools.islice(heapq.merge(*shards), limit))
 
     def _due_shard(self, key: str, until: str, limit: int) -> Iterator[IndexPosition]:

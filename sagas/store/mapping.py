@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from sagas.core.rules import patient_until
-from sagas.core.states import DeadLetter, Lease, Progress, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import DeadLetter, Lease, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
 from sagas.formats import FORMAT, NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
@@ -25,6 +25,9 @@ Item = dict[str, Any]
 
 ATTENTION = "attention"
 """The shard of the index ``open`` that holds the sagas which need a person."""
+
+_USUAL = Purge(0.0)
+"""What a purge at the end of the retention says."""
 
 
 def shard_of(saga_id: str, shards: int) -> int:
@@ -41,16 +44,31 @@ def due_at(state: SagaState, stale_after: float) -> float:
     return math.ceil(max(patient_until(state, stale_after), lease + stale_after) / stale_after) * stale_after
 
 
+def purge_shard(shard: int) -> str:
+    """Return the key under which the index ``open`` has the sagas of a shard that are to be purged."""
+    return f"purge#{shard}"
+
+
+def purge_at(state: SagaState, settings: StoreSettings) -> float:
+    """When the supervisor should purge the saga, or go on doing so (epoch seconds); 0 for never.
+
+    Retention counts from the end of a saga. One that needs a person is kept until it is settled, and then counts from
+    there.
+    """
+    kept = state.saga in settings.never_expiring or not settings.retention
+    due = 0.0 if kept or state.attention or not state.over else state.updated_at + settings.retention
+    return min(due or state.purge.at, state.purge.at) if state.purge else due
+
+
 def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
     """Return the control item that holds a state, but for its progress, which is none of the state's.
 
     Args:
         state: the saga.
-        settings: how many shards there are, and how long a finished saga is kept.
+        settings: how many shards there are, and when a finished saga is purged.
         stale_after: seconds of silence that count as a stall.
     """
     lease, shard = state.lease, shard_of(state.saga_id, settings.shards)
-    expires = state.over and not state.attention and settings.retention and state.saga not in settings.never_expiring
     item = attributes_of(
         {
             "saga_id": state.saga_id,
@@ -83,14 +101,17 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "created_at": iso(state.created_at),
             "updated_at": iso(state.updated_at),
             "name_shard": f"{state.saga}#{shard}",
-            "expires_at": math.ceil(state.updated_at + settings.retention) if expires else None,
         }
     )
     item["steps"] = {"L": [{"M": _step_item(step)} for step in state.steps]}
     if state.dead:
         item["dead"] = packed(asdict(state.dead))
+    if state.purge:
+        item["purge"] = purge_item(state.purge)
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
-    if state.attention and (state.over or waiting):
+    if to_purge := purge_at(state, settings):
+        item |= attributes_of({"open_shard": purge_shard(shard), "due": iso(to_purge)})
+    elif state.attention and (state.over or waiting):
         item |= attributes_of({"open_shard": ATTENTION, "due": iso(state.attention)})
     elif not state.over:
         item |= attributes_of({"open_shard": str(shard), "due": iso(due_at(state, stale_after))})
@@ -139,6 +160,18 @@ def _step_item(step: StepState) -> Item:
 def progress_of(progress: Progress) -> Item:
     """Return the stored form of a progress."""
     return packed({"fraction": progress.fraction, "message": progress.message, "at": iso(progress.at)})
+
+
+def purge_item(purge: Purge) -> Item:
+    """Return the stored form of a purge; what is as usual takes no room."""
+    said = {name: text for name, text in (("by", purge.by), ("reason", purge.reason)) if text != getattr(_USUAL, name)}
+    return packed({"at": iso(purge.at), **said})
+
+
+def purge_in(stored: Item) -> Purge:
+    """Return the purge again."""
+    purge: dict[str, str] = unpacked(stored)
+    return Purge(epoch(purge["at"]), purge.get("by", _USUAL.by), purge.get("reason", _USUAL.reason))
 
 
 def text_in(item: Item, name: str) -> str:
@@ -195,6 +228,7 @@ def state_of(item: Item) -> SagaState:
         cancel_requested_at=time_of(text_in(item, "cancel_requested_at")),
         attention=time_of(text_in(item, "attention")),
         progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
+        purge=purge_in(item["purge"]) if "purge" in item else None,
     )
 
 

@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from sagas.aws import PAYLOADS, connect, translated
-from sagas.errors import TooLarge
+from sagas.errors import SagaError, TooLarge
+from sagas.store.objects import Objects
 from sagas.store.settings import StoreSettings
 
 _DIGITS = 32
@@ -59,3 +60,20 @@ class Payloads:
         with translated("S3"):
             answer = self._client.get_object(Bucket=self._settings.payload_bucket, Key=key)
             return answer["Body"].read().decode()
+
+    def delete_all(self, saga_id: str) -> None:
+        """Delete every payload of a saga, those included that no entry points to.
+
+        Raises:
+            SagaError: the function may not, or S3 refused to delete one.
+            Unavailable: S3 is out of reach.
+        """
+        if not self._settings.payload_bucket:
+            return
+        objects = Objects(self._client, self._settings.payload_bucket)
+        last = False
+        while not last:
+            page = objects.page(f"payloads/{saga_id}/")
+            last = page.last
+            if page.objects and (refused := objects.delete([one.key for one in page.objects])):
+                raise SagaError(f"S3 deletes no payload: {next(iter(refused.values()))}")

@@ -17,7 +17,8 @@ class StoreSettings:
         shards: how many partitions an index key is spread over.
         region: AWS region; ``None`` takes the environment's.
         endpoint_url: of DynamoDB and S3; ``None`` takes the environment's.
-        retention: seconds for which finished sagas are kept; 0 keeps them for good.
+        retention: seconds after its end at which a saga is purged; 0 keeps sagas for good.
+        key_retention: seconds for which what is left of a purged saga is kept, and its idempotency key with it.
         never_expiring: saga types whose sagas are kept for good: they own objects, and what a saga owns is known by it.
     """
 
@@ -29,4 +30,5 @@ class StoreSettings:
     region: str | None = None
     endpoint_url: str | None = None
     retention: float = 0.0
+    key_retention: float = 30 * 86_400.0
     never_expiring: frozenset[str] = frozenset()

@@ -32,9 +32,11 @@ def attribute(name: str, kind: dynamodb.AttributeType = STRING) -> dynamodb.Attr
     return dynamodb.Attribute(name=name, type=kind)
 
 
-def control(stack: Stack, partition: str = "saga_id", **changes: tuple[str, str] | None) -> dynamodb.Table:
+def control(
+    stack: Stack, partition: str = "saga_id", ttl: str | None = "expires_at", **changes: tuple[str, str] | None
+) -> dynamodb.Table:
     """A control table; ``changes``: other keys of an index, or ``None`` to leave it out."""
-    table = dynamodb.Table(stack, "Control", partition_key=attribute(partition), time_to_live_attribute="expires_at")
+    table = dynamodb.Table(stack, "Control", partition_key=attribute(partition), time_to_live_attribute=ttl)
     for name, keys in {**INDEXES, **changes}.items():
         if keys is not None:
             table.add_global_secondary_index(
@@ -134,9 +136,13 @@ class TestTables:
         message = refused(stack, audit_table=audit(stack, STRING))
         assert "audit_table: the table must have the partition key saga_id (S) and the sort key seq (N)" in message
 
-    def test_items_that_would_not_expire(self, stack: Stack) -> None:
+    def test_tombstones_that_would_not_expire(self, stack: Stack) -> None:
         message = refused(stack, audit_table=audit(stack, ttl="gone_at"), retention=timedelta(days=30))
-        assert "with a retention the table needs expires_at" in message
+        assert "audit_table: with a retention the table needs expires_at" in message
+
+    def test_a_control_table_needs_no_time_to_live(self, stack: Stack) -> None:
+        """Nothing of its own expires by itself."""
+        SagaService(stack, "Shop", sagas=[Checkout], sagas_table=control(stack, ttl=None), retention=timedelta(days=30))
 
     def test_one_table_for_both(self, stack: Stack) -> None:
         table = control(stack)

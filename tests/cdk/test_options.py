@@ -200,11 +200,12 @@ class TestNetwork:
 
 class TestService:
     def test_retention_of_finished_sagas(self) -> None:
-        template = service(retention=timedelta(days=30))
+        template = service(retention=timedelta(days=30), key_retention=timedelta(days=7))
         assert variables(template)["SAGAS_RETENTION"] == "2592000"
+        assert variables(template)["SAGAS_KEY_RETENTION"] == "604800"
         for table in of_type(template, "AWS::DynamoDB::Table"):
             assert table["TimeToLiveSpecification"]["Enabled"] is True
-        assert "SAGAS_RETENTION" not in variables(service())
+        assert not {"SAGAS_RETENTION", "SAGAS_KEY_RETENTION"} & variables(service()).keys()
 
     def test_payload_limit_and_shards(self) -> None:
         found = variables(service(payload_limit=100_000, shards=32))
@@ -247,6 +248,8 @@ class TestService:
             ("payload_limit", 10),
             ("payload_limit", 2**20),
             ("retention", timedelta(seconds=1)),
+            ("key_retention", timedelta(hours=23)),
+            ("key_retention", timedelta(days=100 * 366 + 1)),
             ("log_level", "info"),
             ("isolation", "none"),
         ],

@@ -91,9 +91,24 @@ def test_no_inline_or_managed_policies(of_type: Find) -> None:
             assert "ManagedPolicyArns" not in role
 
 
-def test_nobody_scans_or_deletes_items(permissions: Permissions) -> None:
-    forbidden = {"dynamodb:Scan", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem", "dynamodb:DeleteTable"}
+def test_nobody_scans_and_only_api_and_supervisor_delete_items(template: Template, permissions: Permissions) -> None:
+    """They purge; a function of a step neither deletes nor replaces what any wrote."""
+    forbidden = {"dynamodb:Scan", "dynamodb:DeleteTable"}
     assert not [action for granted in permissions.values() for action, _ in granted if action in forbidden]
+    deleting = {"dynamodb:DeleteItem": "TablesSagas", "dynamodb:BatchWriteItem": "TablesAudit"}
+    owners: dict[str, str] = {}
+    for action, table in deleting.items():
+        owners = {role: shown for role, granted in permissions.items() for did, shown in granted if did == action}
+        assert role_of(template, "supervisor") in owners
+        assert len(owners) == 2
+        assert all(name(resource) == table for resource in owners.values())
+    replacing = {
+        role
+        for role, granted in permissions.items()
+        for did, resource in granted
+        if did == "dynamodb:UpdateItem" and "TablesAudit" in resource
+    }
+    assert replacing == set(owners)
 
 
 def test_a_step_has_what_it_needs_and_no_more(template: Template, permissions: Permissions) -> None:
@@ -143,10 +158,12 @@ def test_the_sweep_is_limited_to_the_prefix(template: Template, of_type: Find) -
         if policy["Roles"] == [{"Ref": role}]
         for statement in policy["PolicyDocument"]["Statement"]
     ]
-    (listing,) = (one for one in statements if "s3:ListBucket" in as_list(one["Action"]))
+    purging, listing = (one for one in statements if "s3:ListBucket" in as_list(one["Action"]))
+    assert purging["Condition"] == {"StringLike": {"s3:prefix": "payloads/*"}}
     assert listing["Condition"] == {"StringLike": {"s3:prefix": ["create-zip/", "create-zip/*"]}}
-    (deleting,) = (one for one in statements if "s3:DeleteObject" in as_list(one["Action"]))
-    assert shown(deleting["Resource"]).endswith(".Arn>/create-zip/*")
+    purged, swept = (one for one in statements if "s3:DeleteObject" in as_list(one["Action"]))
+    assert shown(purged["Resource"]).endswith(".Arn>/payloads/*")
+    assert shown(swept["Resource"]).endswith(".Arn>/create-zip/*")
 
 
 def test_the_checkout_cannot_reach_the_archives(template: Template, permissions: Permissions) -> None:

@@ -169,6 +169,7 @@ class TestSupervisor:
         rules = of_type("AWS::Events::Rule")
         assert {rule["ScheduleExpression"]: rule["Targets"][0]["Input"] for rule in rules} == {
             "rate(1 minute)": '{"task":"recover"}',
+            "rate(5 minutes)": '{"task":"purge"}',
             "rate(1 hour)": '{"task":"sweep"}',
         }
 

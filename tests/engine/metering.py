@@ -64,14 +64,20 @@ def metered(w: Bench, monkeypatch: pytest.MonkeyPatch) -> Meter:
         if request["TableName"] == w.stack.sagas_table:
             saga_id = (request.get("Key") or request["Item"])["saga_id"]["S"]
             found = send(w.stack.dynamodb, "GetItem", {"TableName": w.stack.sagas_table, "Key": _key(saga_id)})
-            seen.control_written(found["Item"], transaction=transaction)
-        else:
+            seen.control_written(found.get("Item", {}), transaction=transaction)
+        elif "Item" in request:
             seen.entry_written(request["Item"], transaction=transaction)
+        else:
+            read = {"TableName": w.stack.audit_table, "Key": request["Key"]}
+            seen.entry_written(send(w.stack.dynamodb, "GetItem", read)["Item"], transaction=transaction)
 
     def metering(self: Any, operation: str, parameters: dict[str, Any]) -> Any:
         answer = send(self, operation, parameters)
-        if operation in ("PutItem", "UpdateItem"):
+        if operation in ("PutItem", "UpdateItem", "DeleteItem"):
             written(parameters, transaction=False)
+        elif operation == "BatchWriteItem":
+            # Deleted: entries of less than a kilobyte here.
+            seen.entry_units += sum(map(len, parameters["RequestItems"].values()))
         elif operation == "TransactWriteItems":
             for item in parameters["TransactItems"]:
                 [request] = item.values()

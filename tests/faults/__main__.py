@@ -32,6 +32,7 @@ PARTS: dict[str, Part] = {
     "answers": Part("the answer is lost", LOST_ANSWERS),
     "lingers": Part("it lingers, a message comes twice", DELAYS, bounds=(1, 2)),
     "cancels": Part("it lingers, others cancel or act", DELAYS, bounds=(3, 4, 5)),
+    "purges": Part("it lingers, others purge or undo", DELAYS, bounds=(6, 7)),
     "pairs": Part("two deaths in a row", DEATHS, ("happy", "rejected"), at_once=2),
     "successors": Part(
         "it pauses, its successor dies", (Fault.PAUSES, Fault.DIES_AFTER), ("short_lease",), bounds=(2, 4), at_once=2

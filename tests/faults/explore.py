@@ -88,10 +88,12 @@ def _journal(world: CrashWorld) -> list[object]:
 
 
 def _ends(world: CrashWorld, scenario: Scenario, points: Plan) -> list[str]:
-    """While a process lingers others go on, to the end if it is dead: a cancel may win, or come too late."""
+    """While a process lingers others go on, to the end if it is dead: a cancel may win, or come too late, and an
+    operator may have the saga undone."""
     lingering = [point for point in points if point.fault in DELAYS]
     late = {"COMPLETED"} if lingering and "CANCELLED" in scenario.ends else set[str]()
     cancelled = {"CANCELLED"} if any(point.bound in (3, 4) for point in lingering) else set[str]()
-    allowed = scenario.ends | late | cancelled
+    undone = {"COMPENSATED"} if any(point.bound == 7 for point in lingering) else set[str]()
+    allowed = scenario.ends | late | cancelled | undone
     wrong = [state.status.value for state in world.states() if state.status.value not in allowed]
     return [f"the saga ended {status}, not one of {sorted(allowed)}" for status in wrong]

@@ -42,10 +42,24 @@ class Remains(Protocol):
 
 def check(world: CrashWorld, points: Plan) -> list[str]:
     """Return what is violated, each in a sentence."""
-    found = check_rest(world)
+    found = [*check_rest(world), *_purged(world)]
     for state in world.states():
         found += check_order(_own(world, state), alone=not any(point.fault in DELAYS for point in points))
     return found
+
+
+def _purged(world: CrashWorld) -> Iterator[str]:
+    """What was purged is gone, and has not run since; what expired under an earlier version is only told of."""
+    if not world.expired:
+        yield from world.leftovers()
+    there = {state.saga_id for state in world.states()}
+    yield from world.told_otherwise()
+    gone = {event.saga_id for event in world.events if isinstance(event, Entered)} - there
+    for saga_id in gone:
+        own = [event for event in world.events if _saga_of(event) == saga_id]
+        written = Counter(event.seq for event in own if isinstance(event, Entered) and event.seq > 1)
+        if any(times > 1 for times in written.values()):
+            yield f"a saga that was purged ran again: {[seq for seq, times in written.items() if times > 1]}"
 
 
 def check_order(own: list[Event], *, alone: bool) -> list[str]:

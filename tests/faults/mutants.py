@@ -36,6 +36,11 @@ MUTANTS: dict[str, Mutant] = {
     "own_entries_not_recognised": Mutant(("happy",), LOST_ANSWERS),
     "entries_not_adopted": Mutant(("happy", "rejected")),
     "doubt_is_silent": Mutant(("exhausted_compensate",)),
+    "starts_ignore_tombstones": Mutant(("purged_and_started_again",)),
+    "starts_ignore_the_journal": Mutant(("started_again_after_its_item_expired",)),
+    "the_control_item_goes_first": Mutant(("purged_and_started_again",)),
+    "entries_go_before_the_tombstone": Mutant(("purged_and_started_again",)),
+    "purges_take_no_lease": Mutant(("failed_settled_and_purged",), DELAYS),
 }
 """By rule. What needs more than one process at every moment of another is missed by the interleavings only."""
 
@@ -44,4 +49,4 @@ def missed(world: CrashWorld, name: str) -> Figures:
     """Explore without a rule, until something is violated."""
     mutant = MUTANTS[name]
     with RULES[name].off():
-        return explore(world, mutant.scenarios, faults=mutant.faults, bounds=(1, 2, 3, 4), stop=True)
+        return explore(world, mutant.scenarios, faults=mutant.faults, bounds=(1, 2, 3, 4, 6, 7), stop=True)

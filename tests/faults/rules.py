@@ -15,12 +15,16 @@ from sagas.core.plan import Plan
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.core.times import iso
 from sagas.engine import committer
+from sagas.engine.purge import Purger
 from sagas.engine.recovery import Recovery, RecoveryReport
+from sagas.engine.remains import Remains
+from sagas.engine.starter import Starter
 from sagas.errors import Ambiguous
 from sagas.store.control import ControlItems
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 from sagas.store.outcomes import Fenced, Refused
+from sagas.store.tombstones import Tombstones
 
 Off = Callable[[], AbstractContextManager[Any]]
 
@@ -345,4 +349,61 @@ def _losses_are_forgotten() -> Generator[None]:
 @_rule("what completed is undone")
 def _nothing_is_undone() -> Generator[None]:
     with _in_place("undoable", _no):
+        yield
+
+
+@_rule("13: what was purged never runs again")
+def _starts_ignore_tombstones() -> Generator[None]:
+    found = cast("Any", Starter)._found
+
+    def ignoring(self: Any, saga_type: Any, entry: Entry) -> Any:
+        return found(self, saga_type, replace(entry, tombstone=None))
+
+    with patch.object(Starter, "_found", ignoring), patch.object(Journal, "unpurged", "attribute_exists(seq)"):
+        yield
+
+
+@_rule("13: what has a second entry was over")
+def _starts_ignore_the_journal() -> Generator[None]:
+    def nothing(self: Any, saga_id: str) -> None:
+        return None
+
+    with patch.object(Remains, "of", nothing):
+        yield
+
+
+@_rule("13: the control item goes last")
+def _the_control_item_goes_first() -> Generator[None]:
+    def end(self: Any, claimed: SagaState, purge: Any) -> None:
+        self.control.delete(claimed)
+        self._clear(claimed, purge)
+
+    with patch.object(Purger, "_end", end):
+        yield
+
+
+@_rule("13: the tombstone comes first")
+def _entries_go_before_the_tombstone() -> Generator[None]:
+    clear = Tombstones.clear
+
+    def put(self: Any, saga_id: str, tombstone: Any) -> None:
+        clear(self, saga_id, [action.seq for action in tombstone.actions[1:]], aside=tombstone.aside)
+        _put(self, saga_id, tombstone)
+
+    _put = Tombstones.put
+    with patch.object(Tombstones, "put", put):
+        yield
+
+
+@_rule("13: a purge takes the lease for good")
+def _purges_take_no_lease() -> Generator[None]:
+    def unclaimed(self: Any, state: SagaState, purge: Any) -> SagaState:
+        return state
+
+    def delete(self: Any, state: SagaState) -> bool:
+        request = {"TableName": self._settings.sagas_table, "Key": {"saga_id": {"S": state.saga_id}}}
+        self._tables.connection.dispatch("DeleteItem", request)
+        return True
+
+    with patch.object(Purger, "_claim", unclaimed), patch.object(ControlItems, "delete", delete):
         yield

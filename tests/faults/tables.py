@@ -242,11 +242,17 @@ class MemoryTables:
             "GetItem": self._get_item,
             "PutItem": self._put_item,
             "UpdateItem": self._update_item,
+            "DeleteItem": self._delete_item,
             "BatchGetItem": self._batch_get,
+            "BatchWriteItem": self._batch_write,
             "TransactWriteItems": self._transact,
             "Query": self._query,
         }
         return known[operation](request)
+
+    def forget(self, table: str, *key: Any) -> None:
+        """Delete an item, whatever it is like."""
+        self._table(table).pop(key, None)
 
     def items(self, table: str) -> list[Item]:
         """Return the items of a table, by key."""
@@ -285,6 +291,19 @@ class MemoryTables:
         table[key] = self._updated(request)
         return {"Attributes": copy.deepcopy(table[key])} if request.get("ReturnValues") == "ALL_NEW" else {}
 
+    def _delete_item(self, request: Item) -> Item:
+        table, key = self._table(request["TableName"]), self._key(request["TableName"], request["Key"])
+        if not self._holds(request, table.get(key)):
+            raise refusal("ConditionalCheckFailedException", "DeleteItem")
+        table.pop(key, None)
+        return {}
+
+    def _batch_write(self, request: Item) -> Item:
+        for name, writes in request["RequestItems"].items():
+            for write in writes:
+                self._table(name).pop(self._key(name, write["DeleteRequest"]["Key"]), None)
+        return {"UnprocessedItems": {}}
+
     def _batch_get(self, request: Item) -> Item:
         answers: dict[str, list[Item]] = {}
         for name, asked in request["RequestItems"].items():
@@ -297,8 +316,10 @@ class MemoryTables:
         reasons = [{"Code": "None"} if self._possible(write) else _NOT_MET for _, write in writes]
         if _NOT_MET in reasons:
             raise refusal("TransactionCanceledException", "TransactWriteItems", CancellationReasons=reasons)
+        written = {"Put": self._put_item, "Update": self._update_item}
         for kind, write in writes:
-            _ = self._put_item(write) if kind == "Put" else self._update_item(write)
+            if kind != "ConditionCheck":
+                written[kind](write)
         return {}
 
     def _possible(self, write: Item) -> bool:

@@ -21,7 +21,7 @@ from tests.support.aws import client, create_tables
 Ask = Callable[[str, dict[str, Any]], Any]
 
 SHORT = ("happy", "rejected")
-_BOUNDS = {"deaths": (0,), "lost answers": (0,), "delays": (1, 2, 3, 4, 5)}
+_BOUNDS = {"deaths": (0,), "lost answers": (0,), "delays": (1, 2, 3, 4, 5, 6, 7)}
 _FAULTS = {"deaths": DEATHS, "lost answers": LOST_ANSWERS, "delays": DELAYS}
 
 

@@ -10,9 +10,11 @@ import io
 import json
 import logging
 import os
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 from unittest.mock import patch
@@ -28,6 +30,7 @@ from sagas.errors import Conflict, SagaError
 from sagas.handlers import step as step_handler
 from sagas.messaging.routes import Routes
 from sagas.store.settings import StoreSettings
+from sagas.store.tombstones import tombstone_in
 from sagas.testing.faults import Fault, Point, ProcessDied, Wire
 from tests.faults.mailbox import Letter, Mailbox
 from tests.faults.sagas import CLASSES, STAGE
@@ -41,6 +44,8 @@ TICK = 60.0
 """Seconds from one visit of the supervisor to the next."""
 _PATIENCE = 120.0
 """Seconds an operation or the supervisor may be paused."""
+RETENTION = 30 * 86_400.0
+"""Seconds for which sagas are kept: longer than any scenario takes that does not wait for it."""
 _START = 1_790_000_000.0
 _BASE = "https://sqs.eu-central-1.amazonaws.com/123456789012"
 _MOST_RECEIVES = 10
@@ -110,6 +115,7 @@ class CrashWorld:
         queues = {saga: {step: f"{saga}-{step}" for step in names} for saga, names in steps.items()}
         self.routes = Routes(_BASE, queues)
         self.settings = StoreSettings("faults-sagas", "faults-audit", "faults-payloads", shards=2, region=REGION)
+        self.settings = replace(self.settings, retention=RETENTION)
         self.clock = ManualClock(_START)
         self.tables = MemoryTables()
         self.mailbox = Mailbox(self.clock, _MOST_RECEIVES)
@@ -127,6 +133,8 @@ class CrashWorld:
         self._horizon = 0.0
         self._tick_at = 0.0
         self._seen: list[Letter] = []
+        self.expired = False
+        """Whether DynamoDB deleted control items by their time to live."""
         self.counted = False
         """Whether the scenario counted deliveries, of which a repeated request may make more."""
         self.echo = False
@@ -143,7 +151,7 @@ class CrashWorld:
         self.refused.clear()
         self._handling.clear()
         self._seen.clear()
-        self.echo = self.counted = False
+        self.echo = self.counted = self.expired = False
         self._engine = None
         self._horizon, self._tick_at = float("inf"), self.clock.now() + TICK
         STAGE.fail, STAGE.reject = {}, set()
@@ -155,6 +163,14 @@ class CrashWorld:
         if operation == "PutObject":
             self.objects[request["Key"]] = request["Body"]
             return {}
+        if operation == "ListObjectsV2":
+            at = datetime.fromtimestamp(_START, UTC)
+            keys = sorted(key for key in self.objects if key.startswith(request["Prefix"]))
+            return {"Contents": [{"Key": key, "Size": 1, "LastModified": at} for key in keys], "IsTruncated": False}
+        if operation == "DeleteObjects":
+            for one in request["Delete"]["Objects"]:
+                self.objects.pop(one["Key"], None)
+            return {}
         assert operation == "GetObject", operation
         return {"Body": io.BytesIO(self.objects[request["Key"]])}
 
@@ -163,7 +179,7 @@ class CrashWorld:
             self._entered(parameters["Item"])
         if name == "TransactWriteItems":
             for write in parameters["TransactItems"]:
-                if "Put" in write:
+                if "Put" in write and write["Put"]["TableName"] == self.settings.audit_table:
                     self._entered(write["Put"]["Item"])
 
     def _entered(self, item: dict[str, Any]) -> None:
@@ -200,8 +216,8 @@ class CrashWorld:
         return self._engine
 
     def _run(self, act: Callable[[], None], limit: float) -> bool:
-        """Run one process; ``False`` if it died. It may be paused until ``limit``."""
-        before, self._horizon = self._horizon, limit
+        """Run one process; ``False`` if it died. It may be paused until ``limit``, and as long as who waits for it."""
+        before, self._horizon = self._horizon, min(limit, self._horizon)
         try:
             with self.wire.process():
                 act()
@@ -238,6 +254,40 @@ class CrashWorld:
 
         self._run(visit, self.clock.now() + _PATIENCE)
 
+    def keep_no_longer(self) -> None:
+        """Time passes until no saga is to be kept any longer, and the supervisor comes to purge. One visit may die."""
+        self.clock.advance(RETENTION)
+        for _ in range(3):
+            self.clock.advance(TICK)
+            self._run(self._purge_what_is_due, self.clock.now() + _PATIENCE)
+
+    def _purge_what_is_due(self) -> None:
+        with suppress(SagaError):
+            self.engine.purger.run(60.0)
+
+    def purge_once(self) -> None:
+        """An operator has every saga there is purged, and does not repeat what got no answer, or was refused."""
+        self._once(lambda state: self.engine.purger.purge(state.saga, state.saga_id, "asked for", "ada"))
+
+    def compensate_once(self) -> None:
+        """Likewise: an operator gives up on every saga there is."""
+        self._once(lambda state: self.engine.operations.compensate(state.saga, state.saga_id, "enough", "ada"))
+
+    def _once(self, operation: Callable[[SagaState], object]) -> None:
+        def act() -> None:
+            for state in self.states():
+                with suppress(SagaError):
+                    operation(state)
+
+        self._run(act, self.clock.now() + _PATIENCE)
+
+    def delete_by_time_to_live(self) -> None:
+        """DynamoDB deletes the control items of sagas that are over, as version 0.1.0 told it to."""
+        self.expired = True
+        for state in self.states():
+            if state.over:
+                self.tables.forget(self.settings.sagas_table, state.saga_id)
+
     def call(self, operation: Callable[[Engine], Any]) -> None:
         """A client of the API: repeats what got no answer, and accepts a refusal."""
         for _ in range(8):
@@ -269,6 +319,11 @@ class CrashWorld:
                     state.saga, state.saga_id, *arguments, "ada"
                 )
             )
+
+    def purge(self) -> None:
+        """Have every saga there is purged at once."""
+        for state in self.states():
+            self.call(lambda engine, state=state: engine.purger.purge(state.saga, state.saga_id, "asked for", "ada"))
 
     def cancel(self) -> None:
         self.operate("cancel")
@@ -314,8 +369,9 @@ class CrashWorld:
         """What others do while a process lingers. By the point's bound:
 
         1: the same message is delivered a second time; 2: likewise, but when a short lease has expired; 3: a cancel;
-        4: a cancel when a short lease has expired; 5: nothing in particular. A process that is dead by then lingers
-        until all is at rest, one that only pauses as long as it may act.
+        4: a cancel when a short lease has expired; 5: nothing in particular; 6: what is over is purged; 7: what
+        FAILED is undone. A process that is dead by then lingers until all is at rest, one that only pauses as long as
+        it may act.
         """
         horizon, dead = self._horizon, point.fault is Fault.LATE
         before, self._engine = self._engine, None
@@ -326,11 +382,15 @@ class CrashWorld:
             self.deliver(self.mailbox.again(self._handling[-1][1]))
         if point.bound in (3, 4):
             self.cancel()
+        if point.bound == 7:
+            self.compensate_once()
         self.settle(strict=dead)
+        if point.bound == 6 and not dead:  # a purge counts on it that what is dead cannot act any more
+            self.purge_once()
         self._engine, self._horizon = before, horizon
 
     def states(self) -> list[SagaState]:
-        """Every saga, as the table has it. Not a process's request."""
+        """Every saga that has a control item, as the table has it. Not a process's request."""
         ids = [item["saga_id"]["S"] for item in self.tables.items(self.settings.sagas_table) if "steps" in item]
         with self.wire.aside():
             found = [self.engine.control.get(saga_id) for saga_id in ids]
@@ -339,6 +399,37 @@ class CrashWorld:
     def entries(self, saga_id: str) -> Rows:
         """A saga's journal, as the table has it."""
         return rows_of(self.tables.items(self.settings.audit_table), saga_id)
+
+    def leftovers(self) -> list[str]:
+        """What should be gone of sagas without a control item; those that were never more than begun have none yet."""
+        there = {item["saga_id"]["S"] for item in self.tables.items(self.settings.sagas_table)}
+        gone = defaultdict[str, Rows](list)
+        for row in self.tables.items(self.settings.audit_table):
+            if row["saga_id"]["S"] not in there:
+                gone[row["saga_id"]["S"]].append(row)
+        found: list[str] = []
+        for saga_id, rows in gone.items():
+            tombstone = tombstone_in(rows[0])
+            if len(rows) > 1:
+                found.append(f"{len(rows)} entries of {saga_id} are left")
+            if tombstone is None:
+                continue
+            found += [f"a purge left {name}" for name in ("payload", "payload_ref", "salt") if name in rows[0]]
+            found += [f"a purge left {key}" for key in self.objects if key.split("/")[1] == saga_id]
+            if [one.seq for one in tombstone.actions] != list(range(1, tombstone.state.seq + 1)):
+                found.append(f"of the audit trail of {saga_id} {len(tombstone.actions)} actions are left")
+        return found
+
+    def told_otherwise(self) -> list[str]:
+        """What the journals alone would tell of sagas that are over, and is not so."""
+        found: list[str] = []
+        with self.wire.aside():
+            for state in self.states():
+                left = self.engine.reader.remains.of(state.saga_id) if state.over else None
+                cancelled = state.cancel_requested_at
+                if left is not None and _seen(left.state, cancelled) != _seen(state, cancelled):
+                    found.append(f"the journal of {state.saga_id} tells of {left.state}, not of {state}")
+        return found
 
     def lost_payloads(self) -> list[str]:
         """The entries whose payload is stored aside, but is not there."""
@@ -372,6 +463,14 @@ def rows_of(items: Iterable[dict[str, Any]], saga_id: str) -> Rows:
         for row in items
         if row["saga_id"]["S"] == saga_id
     ]
+
+
+def _seen(state: SagaState, cancelled: object) -> object:
+    """What readers see of a saga that is over. Whether a last attempt that was lost before a cancel was its last, and
+    that a cancel came too late, is told by the control item alone."""
+    counts = [(one.name, one.attempts, one.undo_attempts, one.result_seq) for one in state.steps]
+    sure = None if cancelled else ([one.status.value for one in state.steps], state.error_seq)
+    return state.status.value, counts, state.in_doubt, state.resolution_seq, sure
 
 
 def _at_rest(state: SagaState) -> bool:

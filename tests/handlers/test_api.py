@@ -374,6 +374,38 @@ def test_resolve_takes_a_saga_off_the_list(site: Make) -> None:
     assert s.call("POST", path, {"note": "again"}).code == "conflict"
 
 
+def test_purge_leaves_what_happened_and_answers_the_key(site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    s = site(Trip)
+    started = s.call("POST", "/sagas/trip", {"item": "ann's train"}, key="one")
+    path = f"/sagas/trip/{started.body['saga_id']}"
+    s.run()
+    refused = s.call("POST", f"{path}/purge", {"note": "asked for"})
+    assert (refused.status, refused.code) == (409, "conflict")
+    assert "try again in a minute" in refused.body["error"]["message"]
+    s.clock.time += 60
+    LOG.clear()
+    purged = s.call("POST", f"{path}/purge", {"note": "asked for"})
+    assert (purged.status, purged.body["status"], purged.body["request"]) == (200, "COMPLETED", None)
+    assert (purged.body["purge_reason"], bool(TIME.fullmatch(purged.body["purged_at"]))) == ("asked for", True)
+    assert [step["result"] for step in purged.body["steps"]] == [None, None, None]
+    assert s.call("GET", path).body == purged.body
+    assert s.call("POST", f"{path}/purge").body == purged.body
+    again = s.call("POST", "/sagas/trip", {"item": "ann's train"}, key="one")
+    assert (again.status, again.body) == (200, purged.body)
+    assert again.headers["location"] == started.headers["location"]
+    s.run()
+    assert LOG == []
+    other = s.call("POST", "/sagas/trip", {"item": "a bus"}, key="one")
+    assert (other.status, other.code) == (422, "idempotency_key_reused")
+    *_, last = s.call("GET", f"{path}/audit").body["entries"]
+    assert (last["action"], last["actor"], last["details"]) == ("SagaPurged", ANN, {"reason": "asked for"})
+    for method, verb in (("DELETE", ""), ("POST", "/retry"), ("POST", "/compensate"), ("POST", "/resolve")):
+        answer = s.call(method, path + verb, {"note": "x"} if verb else None)
+        assert (answer.status, answer.code) == (409, "conflict")
+        assert "was purged at" in answer.body["error"]["message"]
+    assert "ann's train" not in str(s.tables())
+
+
 def test_undos_done_by_hand_are_not_repeated(site: Make) -> None:
     FAIL["tell"] = FAIL["unbook"] = FAIL["refund"] = ValueError("never")
     s = site(Trip)
@@ -389,7 +421,7 @@ def test_undos_done_by_hand_are_not_repeated(site: Make) -> None:
     assert s.call("GET", f"/sagas/trip/{saga_id}").body["status"] == "COMPENSATED"
 
 
-@pytest.mark.parametrize("verb", ["retry", "compensate", "resolve"])
+@pytest.mark.parametrize("verb", ["retry", "compensate", "resolve", "purge"])
 def test_operations_on_a_saga_that_runs_are_refused(site: Make, verb: str) -> None:
     s = site(Trip)
     saga_id = s.begin("trip")

@@ -121,6 +121,7 @@ def test_an_idempotency_key_that_is_not_usable(site: Make, key: str) -> None:
         ("POST", f"/sagas/trip/{NOBODY}/retry"),
         ("POST", f"/sagas/trip/{NOBODY}/compensate"),
         ("POST", f"/sagas/trip/{NOBODY}/resolve"),
+        ("POST", f"/sagas/trip/{NOBODY}/purge"),
         ("GET", "/sagas/trip/42"),
         ("GET", "/sagas/trip/definition"),
         ("GET", "/sagas/trip/42/audit"),
@@ -140,7 +141,7 @@ def test_an_idempotency_key_that_is_not_usable(site: Make, key: str) -> None:
     ],
 )
 def test_what_is_not_there(site: Make, method: str, path: str) -> None:
-    body = {"note": "x"} if path.endswith(("retry", "compensate", "resolve")) else None
+    body = {"note": "x"} if path.endswith(("retry", "compensate", "resolve", "purge")) else None
     _refused(site(Trip), 404, "not_found", request(method, path, body))
 
 
@@ -220,7 +221,7 @@ def test_operations_with_bodies_that_do_not_fit(site: Make, verb: str, body: Any
     assert sorted(_refused(s, 422, "invalid_request", event)) == paths
 
 
-@pytest.mark.parametrize("verb", ["retry", "compensate", "resolve"])
+@pytest.mark.parametrize("verb", ["retry", "compensate", "resolve", "purge"])
 def test_operations_with_bodies_that_are_not_json(site: Make, verb: str) -> None:
     s = site(Trip)
     saga_id = s.begin("trip")

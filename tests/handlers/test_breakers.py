@@ -30,7 +30,7 @@ def test_an_open_one_is_seen_and_closed(site: Make, caplog: pytest.LogCaptureFix
     [before] = s.call("GET", "/breakers").body["breakers"]
     assert (before["saga"], before["step"], before["state"], before["waiting"]) == ("held", "call", "closed", 0)
     saga = s.begin("held")
-    s.run()
+    s.invoke("held", "call")
     [opened] = s.call("GET", "/breakers").body["breakers"]
     assert (opened["state"], opened["failures"], opened["waiting"], opened["more_waiting"]) == ("open", 1, 1, False)
     shown = s.call("GET", f"/sagas/held/{saga}").body

@@ -42,7 +42,7 @@ def _stored(site: Site) -> SagaState:
 def test_every_event_is_tested_here() -> None:
     bodies = {"checkout", "checkout_unservable", "create_zip"}
     api = {"api_audit", "api_cancel", "api_get_saga", "api_list", "api_start_checkout", "api_start_create_zip"}
-    others = {"schedule_recover", "schedule_sweep", "sqs_malformed", "sqs_step"}
+    others = {"schedule_recover", "schedule_purge", "schedule_sweep", "sqs_malformed", "sqs_step"}
     assert {path.stem for path in EVENTS.iterdir()} == bodies | api | others
 
 
@@ -100,6 +100,13 @@ def test_a_tick_with_nothing_to_recover(reference: Callable[[], Site]) -> None:
     supervisor.reset()
     report = supervisor.handler(load("schedule_recover"), LambdaContext())
     assert all(value in (0, []) for value in report.values())
+
+
+def test_a_tick_with_nothing_to_purge(reference: Callable[[], Site]) -> None:
+    reference()
+    supervisor.reset()
+    report = supervisor.handler(load("schedule_purge"), LambdaContext())
+    assert report == {"purged": 0, "untouched": 0, "failed": 0, "left": 0}
 
 
 BAD_TICKS: list[Any] = [

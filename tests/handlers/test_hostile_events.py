@@ -181,6 +181,7 @@ PATHS: st.SearchStrategy[str] = st.lists(
             "audit",
             "retry",
             "resolve",
+            "purge",
             NOBODY,
             "{id}",
             "",
@@ -197,6 +198,7 @@ KNOWN = st.sampled_from(
         "/sagas/trip/{id}/retry",
         "/sagas/trip/{id}/compensate",
         "/sagas/trip/{id}/resolve",
+        "/sagas/trip/{id}/purge",
         "/sagas",
         "/attention",
         "/definitions/fatal",
@@ -299,7 +301,7 @@ def reference(site: Make, monkeypatch: pytest.MonkeyPatch) -> Site:
 TICKS = st.dictionaries(
     st.sampled_from(["stale_after", "saga", "now", "dry_run", "force", "start_after", "seconds"]), anything, max_size=3
 )
-TASKS = st.sampled_from(["recover", "sweep"]) | anything
+TASKS = st.sampled_from(["recover", "purge", "sweep"]) | anything
 
 
 def test_a_malformed_tick_is_refused_in_clear_words(reference: Site) -> None:
@@ -311,7 +313,7 @@ def test_a_malformed_tick_is_refused_in_clear_words(reference: Site) -> None:
         if report is None:
             assert reference.tables() == before
         else:
-            assert event["task"] in ("recover", "sweep")
+            assert event["task"] in ("recover", "purge", "sweep")
             json.dumps(report, ensure_ascii=False).encode()
             assert all(one["error"] == "" for one in report.get("swept", []))
 
@@ -319,5 +321,5 @@ def test_a_malformed_tick_is_refused_in_clear_words(reference: Site) -> None:
 
 
 def test_the_samples_are_no_hostile_ones(reference: Site) -> None:
-    for name in ("schedule_recover", "schedule_sweep"):
+    for name in ("schedule_recover", "schedule_purge", "schedule_sweep"):
         assert supervisor.handler(load(name), LambdaContext())

@@ -48,6 +48,7 @@ CALLS: list[tuple[str, str, Any]] = [
     ("POST", "/retry", {}),
     ("POST", "/compensate", {}),
     ("POST", "/resolve", {"note": "settled"}),
+    ("POST", "/purge", {}),
 ]
 
 

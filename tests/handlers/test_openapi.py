@@ -134,7 +134,7 @@ def test_every_call_of_the_contract_is_there(site: Make) -> None:
         assert "post" in paths[f"/sagas/{name}"]
         assert {"get", "delete"} <= set(paths[one])
         assert "get" in paths[f"{one}/audit"]
-        assert all("post" in paths[f"{one}/{verb}"] for verb in ("retry", "compensate", "resolve"))
+        assert all("post" in paths[f"{one}/{verb}"] for verb in ("retry", "compensate", "resolve", "purge"))
     assert all("get" in paths[path] for path in ("/sagas", "/attention", "/definitions", "/breakers", "/openapi.json"))
     assert "post" in paths["/breakers/{saga}/{step}/close"]
     assert {"get", "put"} <= set(paths["/definitions/{name}"])

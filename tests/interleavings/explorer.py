@@ -69,7 +69,7 @@ def explore(story: Story, *, stop: bool = False, most: int = 10_000_000) -> Expl
     """
     began, found = time.monotonic(), Exploration()
     with surroundings():
-        replay = Replay(story.saga, story.fail, story.reject, story.other)
+        replay = Replay(story.saga, story.fail, story.reject, story.other, purges="purge" in story.budget)
         with replay.installed():
             _walk(Moves(replay, story.budget), story, found, stop, most)
     found.runs, found.seconds = replay.runs, time.monotonic() - began
@@ -107,7 +107,8 @@ def _wrong(moves: Moves, story: Story, first: Snapshot, last: Snapshot) -> list[
     late: list[str] = []
     if story.prompt and (took := epoch(moves.item(last.tables)["updated_at"]["S"]) - first.now):
         late.append(f"it took {took:.0f} s longer")
-    return check_rest(Remains(moves.replay, moves.shelf[last.tables], last)) + late
+    remains = Remains(moves.replay, moves.shelf[last.tables], last)
+    return check_rest(remains) + remains.half_purged() + late
 
 
 def _way(came: dict[Snapshot, tuple[Snapshot, str] | None], at: Snapshot) -> list[str]:

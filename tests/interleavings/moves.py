@@ -27,13 +27,23 @@ DISTURBANCES = (
     "cancel",  # somebody cancels
     "retry",  # an operator grants another budget
     "compensate",  # an operator gives up
+    "resolve",  # an operator settles it
+    "purge",  # an operator has it purged, a minute after it was started at least
+    "start",  # it is started again, under the same key
     "redrive",  # an operator redrives the dead letters
     "deploy",  # the other version of the saga's code is deployed; what is under way goes on as it is
     "expiry",  # DynamoDB deletes the control item of a saga that is over
     "switch",  # a process is interrupted by another before it is done; as often as may be by default
 )
 _WRITES = ("UpdateItem", "PutItem", "TransactWriteItems", "SendMessage")
-_OPERATIONS = {"cancel": "cancel {id}", "retry": "retry {id} again", "compensate": "compensate {id} enough"}
+_OPERATIONS = {
+    "cancel": "cancel {id}",
+    "retry": "retry {id} again",
+    "compensate": "compensate {id} enough",
+    "resolve": "resolve {id} seen",
+    "purge": "purge {id} asked",
+    "start": "start",
+}
 WORKERS = 2
 """How many messages are handled at once."""
 TICK = 60.0
@@ -44,6 +54,8 @@ _HANDS = 5.0
 PROBE_POLL = 3600.0
 """Seconds in which all must come to rest."""
 _MOST_RECEIVES = 10
+_STARTING = 61.0
+"""Seconds after its start from which on a saga may be purged."""
 
 
 class Move(NamedTuple):
@@ -66,6 +78,7 @@ class Moves:
         self.shelf = Shelf()
         self._known = Processes(replay)
         self._bounded = "switch" in budget
+        self._purges = "purge" in budget
         self._budget = tuple(budget.get(name, 0) for name in DISTURBANCES)
         self.saga_id = ""
         self._began = 0.0
@@ -196,11 +209,12 @@ class Moves:
         """Whether an actor's request cannot tell, and nobody can tell, what others did before it.
 
         Then nothing is missed by carrying it out at once. A message may be sent at once because it may be delivered
-        later; entries that are read as a step's input never change. Only as long as no time passes meanwhile.
+        later; entries that are read as a step's input never change, but by a purge. Only as long as no time passes
+        meanwhile.
         """
         request = self.request(actor)
         assert request is not None
-        if request.name == "BatchGetItem":
+        if request.name == "BatchGetItem" and not self._purges:
             asked, got = request.parameters["RequestItems"], self.shelf.answer(request, at.tables)[1].give(request.name)
             return all(len(got["Responses"][name]) == len(asked[name]["Keys"]) for name in asked)
         return request.service in ("sqs", "lambda") and self._timeless(at)
@@ -335,7 +349,11 @@ class Moves:
     def _by_people(self, at: Snapshot) -> Iterator[tuple[str, Act]]:
         for name, kind in _OPERATIONS.items():
             if spent := self._spent(at, name):
-                process = self._process(at, kind.format(id=self.saga_id), number=50 + sum(at.budget))
+                if name == "purge" and (at.actors or self.status(at) not in _OVER):
+                    continue
+                if name == "purge":
+                    spent = spent._replace(now=max(at.now, self._began + _STARTING))
+                process = self._process(spent, kind.format(id=self.saga_id), number=50 + sum(at.budget))
                 yield from self._fused(
                     at, f"somebody asks for {name}", lambda spent=spent, process=process: self._spawned(spent, process)
                 )
@@ -403,7 +421,7 @@ class Moves:
         if not item:
             return True
         parked = item["status"]["S"] == "DEAD_LETTERED" and "cancel_requested_at" not in item
-        return parked or item["status"]["S"] in _OVER
+        return parked or (item["status"]["S"] in _OVER and "purge" not in item)
 
 
 def _again(violation: Violation) -> Snapshot:

@@ -41,6 +41,11 @@ class Remains:
         """The executions that were begun. Their order is looked at as they begin."""
         return [Began(*execution, 0, 0.0, 0.0, 0, 0) for execution in self.last.begun]
 
+    def half_purged(self) -> list[str]:
+        """What a purge left undone, each in a sentence."""
+        purging = [state for state in self.states() if state.purge]
+        return [f"the purge of {state.saga_id} was never ended" for state in purging]
+
     def states(self) -> list[SagaState]:
         """The saga, as the store reads it."""
         ids = [row["saga_id"]["S"] for row in self.tables.items(self.replay.settings.sagas_table) if "steps" in row]

@@ -144,6 +144,7 @@ class Replay:
         fail: by step or undo: how many executions fail.
         reject: steps that are rejected.
         other: another version of that type, which processes may be of.
+        purges: whether the supervisor purges, too.
     """
 
     def __init__(
@@ -152,6 +153,8 @@ class Replay:
         fail: Mapping[str, int] | None = None,
         reject: frozenset[str] = frozenset(),
         other: type[Any] | None = None,
+        *,
+        purges: bool = False,
     ) -> None:
         self._fail, self._reject = fail or {}, reject
         self._versions = [Registry((deployed,)) for deployed in (saga, other) if deployed]
@@ -168,7 +171,7 @@ class Replay:
         self._asked: list[Request] = []
         self._kinds: dict[str, Callable[[Process], Any]] = {
             "worker": self._work,
-            "supervisor": lambda process: self.engine.recovery.run(60.0),
+            "supervisor": self._purge if purges else self._recover,
             "supervisor, impatient": lambda process: self.engine.recovery.run(60.0, stale_after=0.0),
             "start": lambda process: self.engine.starter.start(self.name, {"item": "book"}, key="key"),
         }
@@ -240,9 +243,22 @@ class Replay:
             with suppress(BotoCoreError):
                 self._request("lambda", "delete message", {"message_id": letter.message_id})
 
+    def _recover(self, process: Process) -> None:
+        self.engine.recovery.run(60.0)
+
+    def _purge(self, process: Process) -> None:
+        self._recover(process)
+        self.engine.purger.run(60.0)
+
     def _operate(self, process: Process) -> None:
-        """An operation on the saga there is: ``cancel``, ``retry`` or ``compensate``, and its further arguments."""
+        """An operation on the saga there is: ``cancel``, ``retry``, ``compensate``, ``resolve`` or ``purge``, and its
+        further arguments."""
         operation, saga_id, *arguments = process.kind.split()
+        if operation == "purge":
+            self.engine.purger.purge(self.name, saga_id, arguments[0], "ada")
+            return
+        if operation == "resolve":
+            arguments += ["", ()]
         getattr(self.engine.operations, operation)(self.name, saga_id, *arguments, "ada")
 
     def _perform(self, name: str, ctx: Context) -> None:

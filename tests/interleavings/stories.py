@@ -49,6 +49,15 @@ SHORT: dict[str, Story] = {
     "two lost messages": Story(Short, {"loss": 2}),
     "an expired item": Story(Short, {"expiry": 1, "duplicate": 1}),
     "an expired item and a cancel": Story(Short, {"expiry": 1, "cancel": 1}),
+    "an expired item and a start": Story(Short, {"expiry": 1, "start": 2}),
+    "a purge and a start": Story(Short, {"purge": 1, "start": 1}),
+    "a purge, a start and a death": Story(Short, {"purge": 1, "start": 1, "crash": 1, "switch": 0}),
+    "two purges": Story(Short, {"purge": 2, "crash": 1, "switch": 0}),
+    "a purge and a lost answer": Story(Short, {"purge": 1, "lost": 1}, reject=_REFUSED),
+    "a purge and a repeated request": Story(Short, {"purge": 1, "repeat": 1}),
+    "a failed saga, purged or undone": Story(
+        Halting, {"resolve": 1, "purge": 1, "compensate": 1, "switch": 2}, {"second": _ALWAYS}
+    ),
     "dead letters redriven": Story(Parked, {"redrive": 1, "duplicate": 1}, {"second": 2}),
     "dead letters retried and redriven": Story(Parked, {"redrive": 1, "retry": 1}, {"second": 2}),
     "dead letters redriven, an echo": Story(Parked, {"redrive": 1, "echo": 1}, {"second": 2}),
@@ -170,6 +179,11 @@ MISSED: dict[str, Story] = {
     "given_up_is_failed": Story(Impatient, {"loss": 2}),
     "losses_are_forgotten": Story(Plain, {"crash": 1}),
     "nothing_is_undone": Story(Plain, {}, reject=_REFUSED),
+    "starts_ignore_tombstones": Story(Short, {"purge": 1, "start": 1}),
+    "starts_ignore_the_journal": Story(Short, {"expiry": 1, "start": 1}),
+    "the_control_item_goes_first": Story(Short, {"purge": 1}),
+    "entries_go_before_the_tombstone": Story(Short, {"purge": 1}),
+    "purges_take_no_lease": Story(Short, {"purge": 1}),
 }
 """Where it is noticed that a rule is off."""
 

@@ -55,18 +55,30 @@ def wrong_write(
         Violation: it breaks a rule that holds for each write by itself.
     """
     entries = _journal(after, settings.audit_table)
+    purging = "purge" in _item(before, settings.sagas_table)
     for seq, entry in _journal(before, settings.audit_table).items():
-        if entries.get(seq) != entry:
+        if entries.get(seq) != entry and not (purging and _purged(seq, entries)):
             raise Violation(f"entry {seq}, {entry['action']['S']}, was replaced")
     rows = after.tables.get(settings.sagas_table, {}).values()
     if any("status" not in row for row in rows if "#" not in row["saga_id"]["S"]):
         raise Violation("a control item came into being that is none")
     old, new = _item(before, settings.sagas_table), _item(after, settings.sagas_table)
+    if not new and (entries or old):
+        if old and (not purging or len(entries) > 1):
+            raise Violation("the control item is gone before all else is")
+        return
+    if not old and ("purge" in entries[1] or len(entries) > 1):
+        raise Violation("a saga that was over is created again")
     if _number(new, "recovery_attempts") > patience + 1:
         raise Violation("it stalls beyond its patience, and is not given up")
     if old != new:
         for wrong in (*_pointer(old, new, entries), *_claim(old, new, entries, letter)):
             raise Violation(wrong)
+
+
+def _purged(seq: int, entries: dict[int, dict[str, Any]]) -> bool:
+    """Whether this is what a purge does to an entry: the first becomes the tombstone, and then the others go."""
+    return "purge" in entries.get(1, _NOTHING) and (seq == 1 or seq not in entries)
 
 
 def _journal(tables: MemoryTables, name: str) -> dict[int, dict[str, Any]]:

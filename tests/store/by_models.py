@@ -6,7 +6,7 @@ from typing import Any
 
 from pynamodb.expressions.update import Update
 
-from sagas.core.states import DeadLetter, Lease, Progress, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import DeadLetter, Lease, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
 from sagas.formats import FORMAT
 from sagas.store.entries import Entry
@@ -58,7 +58,16 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     values |= {name: getattr(state, name) or None for name in _PLAIN}
     values |= {name: iso(getattr(state, name)) if getattr(state, name) else None for name in _TIMES}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
-    if state.attention and (state.over or waiting):
+    purge, kept = state.purge, state.attention or not state.over or not settings.retention
+    if purge:
+        values["purge"] = {"at": iso(purge.at)}
+        values["purge"] |= {} if purge.by == "supervisor" else {"by": purge.by}
+        values["purge"] |= {} if purge.reason == "retention" else {"reason": purge.reason}
+    if purge or not kept:
+        shard = shard_of(state.saga_id, settings.shards)
+        dues = [*([purge.at] if purge else []), *([] if kept else [state.updated_at + settings.retention])]
+        values |= {"open_shard": f"purge#{shard}", "due": iso(min(dues))}
+    elif state.attention and (state.over or waiting):
         values |= {"open_shard": ATTENTION, "due": iso(state.attention)}
     elif not state.over:
         shard = shard_of(state.saga_id, settings.shards)
@@ -110,8 +119,13 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         created_at=epoch(item.created_at),
         updated_at=epoch(item.updated_at),
         progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
+        purge=_purge(item.purge) if item.purge else None,
         **{name: epoch(text) for name in _TIMES if (text := getattr(item, name))},
     )
+
+
+def _purge(purge: dict[str, str]) -> Purge:
+    return Purge(epoch(purge["at"]), purge.get("by", "supervisor"), purge.get("reason", "retention"))
 
 
 def _step_state(item: Any) -> StepState:

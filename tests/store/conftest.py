@@ -18,6 +18,7 @@ from sagas.store.listing import Listing
 from sagas.store.payloads import Payloads
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables, tables_for
+from sagas.store.tombstones import Tombstones
 from tests.support.aws import REGION, client, create_tables
 from tests.support.databases import DATABASES, Database, database
 
@@ -36,6 +37,8 @@ class Store:
     journal: Journal
     listing: Listing
     definitions: Definitions
+    tombstones: Tombstones
+    payloads: Payloads
     dynamodb: Any
     s3: Any
 
@@ -71,7 +74,9 @@ def store_for(settings: StoreSettings, where: Database, dynamodb: Any, s3: Any) 
     payloads = Payloads(replace(settings, endpoint_url=where.s3_url))
     control, journal = ControlItems(tables, settings), Journal(tables, payloads)
     definitions = Definitions(tables, lambda: 0.0)
-    return Store(settings, tables, control, journal, Listing(tables, settings), definitions, dynamodb, s3)
+    tombstones = Tombstones(tables, settings, payloads)
+    listing = Listing(tables, settings)
+    return Store(settings, tables, control, journal, listing, definitions, tombstones, payloads, dynamodb, s3)
 
 
 @cache

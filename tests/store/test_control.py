@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sagas.core.automaton import decide
-from sagas.core.states import DeadLetter, Progress, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import DeadLetter, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.errors import SagaError
-from sagas.store.entries import Entry
+from sagas.store.entries import Entry, Tombstone
 from sagas.store.outcomes import CancelWon, Fenced, Refused
 from tests.store.conftest import STALE_AFTER, Store
 from tests.store.states import NOW, PLAN, Walk, contents, lease, new_id, runs, saga, walks
@@ -92,17 +92,84 @@ def test_over_leaves_the_index_and_attention_enters_it(store: Store) -> None:
     assert (store.item(other.saga_id) or {})["open_shard"] == {"S": "attention"}
 
 
-def test_finished_sagas_expire_only_if_told_and_settled(store: Store) -> None:
+def test_finished_sagas_are_to_be_purged_only_if_told_and_settled(store: Store) -> None:
+    keeping = replace(store.settings, retention=3600.0, never_expiring=frozenset({"owner"}))
+    retaining = type(store.control)(store.tables, keeping)
+    listing = type(store.listing)(store.tables, keeping)
+
+    def found(state: SagaState, until: float) -> bool:
+        return state.saga_id in [one.saga_id for one in listing.to_purge(until, 10_000)]
+
     state = saga(SagaStatus.COMPLETED)
-    keeping = replace(store.settings, retention=3600.0)
-    forever = type(store.control)(store.tables, keeping)
-    assert forever.create(state, STALE_AFTER)
-    assert (store.item(state.saga_id) or {})["expires_at"] == {"N": str(int(NOW) + 3600)}
-    waiting = saga(SagaStatus.FAILED, attention=NOW)
-    assert forever.create(waiting, STALE_AFTER)
-    assert "expires_at" not in _item_names(store, waiting.saga_id)
-    assert store.control.create(settled := saga(SagaStatus.COMPLETED), STALE_AFTER)
-    assert "expires_at" not in _item_names(store, settled.saga_id)
+    assert retaining.create(state, STALE_AFTER)
+    assert not found(state, NOW + 3599.9)
+    assert found(state, NOW + 3600)
+    waiting, running, kept = (
+        saga(SagaStatus.FAILED, attention=NOW),
+        saga(SagaStatus.RUNNING),
+        saga(SagaStatus.COMPLETED),
+    )
+    owning = replace(saga(SagaStatus.COMPLETED), saga="owner")
+    for one in (waiting, running, owning):
+        assert retaining.create(one, STALE_AFTER)
+    assert store.control.create(kept, STALE_AFTER)
+    assert not any(found(one, NOW + 10**8) for one in (waiting, owning, running, kept))
+    for one in (state, waiting, owning, running, kept):
+        assert "expires_at" not in _item_names(store, one.saga_id)
+    settled = replace(waiting, token=1, lease=lease())
+    assert retaining.claim(waiting, settled, STALE_AFTER)
+    resolved = replace(settled, lease=None, attention=0.0, seq=2, resolution_seq=2, updated_at=NOW + 500)
+    retaining.commit(settled, resolved, STALE_AFTER)
+    assert not found(resolved, NOW + 4099)
+    assert found(resolved, NOW + 4100)
+
+
+def test_what_goes_on_loses_the_time_to_live_of_an_earlier_version(store: Store) -> None:
+    state = saga(SagaStatus.FAILED)
+    store.control.create(state, STALE_AFTER)
+    key = {"saga_id": {"S": state.saga_id}}
+    value = {"Value": {"N": "1"}, "Action": "PUT"}
+    update = {"expires_at": value}
+    store.dynamodb.update_item(TableName=store.settings.sagas_table, Key=key, AttributeUpdates=update)
+    assert store.control.claim(state, replace(state, lease=lease(), token=1), STALE_AFTER)
+    assert "expires_at" not in _item_names(store, state.saga_id)
+
+
+# Purges.
+
+
+def _purging(state: SagaState) -> SagaState:
+    return replace(state, token=state.token + 1, lease=lease(), purge=Purge(NOW, "ann", "asked for"))
+
+
+def test_the_item_is_deleted_by_its_purge_only(store: Store) -> None:
+    state = saga(SagaStatus.COMPLETED)
+    store.control.create(state, STALE_AFTER)
+    purging = _purging(state)
+    assert not store.control.delete(state)
+    assert not store.control.delete(purging)
+    assert store.control.claim(state, purging, STALE_AFTER)
+    assert store.control.get(state.saga_id) == purging
+    assert state.saga_id in [one.saga_id for one in store.listing.to_purge(NOW, 10_000)]
+    assert not store.control.delete(replace(purging, token=7))
+    assert store.control.delete(purging)
+    assert store.item(state.saga_id) is None
+    assert not store.control.delete(purging)
+
+
+def test_a_start_creates_again_only_what_is_not_there_and_was_not_purged(store: Store) -> None:
+    started = saga()
+    first = Entry(started.saga_id, 1, NOW, "trip", "SagaStarted", "PENDING", 0)
+    assert not store.control.create_again(started, STALE_AFTER, store.journal)  # nobody started it
+    store.journal.put(first)
+    assert store.control.create_again(started, STALE_AFTER, store.journal)
+    assert store.control.get(started.saga_id) == started
+    assert not store.control.create_again(replace(started, version="2"), STALE_AFTER, store.journal)
+    purged = saga(SagaStatus.COMPLETED)
+    store.journal.put(replace(first, saga_id=purged.saga_id))
+    store.tombstones.put(purged.saga_id, Tombstone(Purge(NOW, "ann", ""), "hash", purged, (), aside=False))
+    assert not store.control.create_again(purged, STALE_AFTER, store.journal)
+    assert store.item(purged.saga_id) is None
 
 
 # Claims.

@@ -98,7 +98,7 @@ def test_what_a_newer_version_wrote_is_read_nowhere(store: Store) -> None:
     with pytest.raises(NewerFormat):
         store.control.get_many([state.saga_id])
     with pytest.raises(NewerFormat):
-        SagaSummaries(store.tables).of([state.saga_id])
+        SagaSummaries(store.tables, store.tombstones).of([state.saga_id])
     assert not store.control.create(state, STALE_AFTER)
 
 

@@ -155,12 +155,12 @@ def test_tells_how_sagas_stand(store: Store) -> None:
     done, waiting = saga(SagaStatus.COMPLETED), saga(SagaStatus.COMPENSATION_FAILED, attention=5.0)
     for state in (done, waiting):
         store.control.create(state, STALE_AFTER)
-    found = SagaSummaries(store.tables).of([done.saga_id, waiting.saga_id, saga().saga_id])
+    found = SagaSummaries(store.tables, store.tombstones).of([done.saga_id, waiting.saga_id, saga().saga_id])
     assert found == {
         done.saga_id: SagaSummary("trip", SagaStatus.COMPLETED, attention=False),
         waiting.saga_id: SagaSummary("trip", SagaStatus.COMPENSATION_FAILED, attention=True),
     }
-    assert SagaSummaries(store.tables).of([]) == {}
+    assert SagaSummaries(store.tables, store.tombstones).of([]) == {}
 
 
 def test_asks_again_for_what_was_left_unprocessed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_asks_again_for_what_was_left_unprocessed(store: Store, monkeypatch: pyt
         return {**answer, "UnprocessedKeys": rest}
 
     monkeypatch.setattr(BaseClient, "_make_api_call", leave_two)
-    found = SagaSummaries(store.tables).of([state.saga_id for state in states])
+    found = SagaSummaries(store.tables, store.tombstones).of([state.saga_id for state in states])
     assert set(found) == {state.saga_id for state in states}
     assert calls == [3, 2, 1]
 
@@ -189,4 +189,4 @@ def test_asks_again_for_what_was_left_unprocessed(store: Store, monkeypatch: pyt
 def test_a_table_that_is_not_there_is_an_error(store: Store) -> None:
     tables = tables_for(StoreSettings("nowhere", "nowhere", region=REGION))
     with pytest.raises(SagaError):
-        SagaSummaries(tables).of([saga().saga_id])
+        SagaSummaries(tables, store.tombstones).of([saga().saga_id])

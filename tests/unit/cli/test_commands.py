@@ -253,6 +253,7 @@ class TestOperating:
             (["cancel"], "DELETE", "", None),
             (["retry", "--note", "again"], "POST", "/retry", {"note": "again"}),
             (["compensate"], "POST", "/compensate", {"note": ""}),
+            (["purge", "--note", "asked for"], "POST", "/purge", {"note": "asked for"}),
             (
                 ["resolve", "--note", "n", "--action", "a", "--step", "s", "--step", "t"],
                 "POST",

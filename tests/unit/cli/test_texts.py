@@ -92,5 +92,14 @@ def test_a_settled_saga_says_who_and_why_and_needs_nothing() -> None:
     assert told("FAILED", resolution=resolution) == ["Settled by ann on 2026-11-21 09:48:50 UTC: refunded (by hand)"]
 
 
+def test_a_purged_saga_says_when_and_why_and_nothing_else() -> None:
+    purged = {"purged_at": BEGAN, "purge_reason": "asked for"}
+    gone = "request, results and errors are gone."
+    assert told("FAILED", in_doubt=["upload"], **purged) == [
+        f"It was purged on 2026-11-21 09:48:50 UTC (asked for): {gone}"
+    ]
+    assert told("COMPLETED", purged_at=BEGAN, purge_reason="") == [f"It was purged on 2026-11-21 09:48:50 UTC: {gone}"]
+
+
 def test_a_completed_saga_needs_no_words() -> None:
     assert told("COMPLETED") == []

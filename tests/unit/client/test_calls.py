@@ -146,6 +146,11 @@ class TestOperating:
             "POST", f"{ONE}/resolve", {"note": "done", "action": "refunded", "steps": ["upload"]},
         )  # fmt: skip
 
+    def test_purge(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga("COMPLETED"))
+        client.purge("create-zip", SAGA_ID, "asked for")
+        assert asked(api) == ("POST", f"{ONE}/purge", {"note": "asked for"})
+
     @pytest.mark.parametrize("active", [True, False])
     def test_enable_and_disable(self, api: StubApi, client: SagaClient, active: bool) -> None:
         api.will(200, {"name": "pay", "active": active})

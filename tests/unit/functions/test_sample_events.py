@@ -72,6 +72,6 @@ def test_records_have_the_digest_of_their_body(name: str) -> None:
         assert record["md5OfBody"] == hashlib.md5(record["body"].encode(), usedforsecurity=False).hexdigest()
 
 
-@pytest.mark.parametrize("name", ["schedule_recover", "schedule_sweep"])
+@pytest.mark.parametrize("name", ["schedule_recover", "schedule_purge", "schedule_sweep"])
 def test_ticks_name_their_task(name: str) -> None:
     assert load(name) == {"task": name.removeprefix("schedule_")}

@@ -1,0 +1,198 @@
+"""Purging: what ends all that is stored of a saga, together.
+
+1.  *claim*: the control item takes a lease that is never given back, under a new token, on condition that the saga is
+    as it was seen. From then on nothing but its purge goes on, whoever carries it out.
+2.  *bury*: the first entry becomes the tombstone, which answers for the saga from then on.
+3.  *clear*: payloads in S3 and all other entries are deleted.
+4.  *end*: the control item is deleted.
+
+Each may be done again, and by two at once: what is done already stays as it is. Until the control item is gone the
+index names the saga, so that the supervisor goes on where a purge was interrupted. None makes the control item anew:
+a start that finds the first entry creates on condition that it is no tombstone, and the one that wrote it is over when
+a purge begins.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+
+from sagas.core.states import Lease, Purge, SagaState
+from sagas.engine.clock import Clock
+from sagas.engine.reader import Reader
+from sagas.engine.remains import Left
+from sagas.errors import Conflict, Unavailable
+from sagas.store.control import ControlItems
+from sagas.store.entries import Action, Entry, Tombstone
+from sagas.store.journal import Journal
+from sagas.store.listing import IndexPosition, Listing
+from sagas.store.mapping import purge_at
+from sagas.store.settings import StoreSettings
+from sagas.store.tombstones import Tombstones
+
+_NEVER = 253_402_300_799.0
+"""The end of the year 9999: such a lease is never taken over, by no version."""
+_STARTING = 60.0
+"""Seconds from a saga's start in which who started it may still be about to create the control item: its function may
+take 29 s."""
+_LATER = 86_400.0
+"""Seconds after which a saga is looked at again that the service keeps for good by now."""
+_NOT_OPEN = 1.0
+"""For the patience with a stall, which no saga that is over has."""
+_TRIES = 5
+
+
+@dataclass(slots=True)
+class PurgeReport:
+    """What a run did, by saga id.
+
+    Args:
+        purged: of which nothing but their tombstone is left.
+        untouched: they are kept longer by now, or something is at work on them.
+        failed: they could not be purged.
+        left: due sagas for which there was no time.
+    """
+
+    purged: list[str] = field(default_factory=list[str])
+    untouched: int = 0
+    failed: list[str] = field(default_factory=list[str])
+    left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Purger:
+    """Purges sagas: those whose retention is over, and single ones at once."""
+
+    control: ControlItems
+    journal: Journal
+    tombstones: Tombstones
+    listing: Listing
+    reader: Reader
+    settings: StoreSettings
+    clock: Clock
+    logger: logging.Logger
+
+    def run(self, budget: float, limit: int = 10_000) -> PurgeReport:
+        """Purge what is due, longest due first. One that fails stops no other.
+
+        Args:
+            budget: seconds the run may take; what is left is for the next.
+            limit: how many sagas at most.
+        """
+        report, end = PurgeReport(), self.clock.now() + budget
+        due = self.listing.to_purge(self.clock.now(), limit)
+        for position, found in enumerate(due):
+            if self.clock.now() >= end:
+                report.left = len(due) - position
+                break
+            try:
+                if self._purged(found):
+                    report.purged.append(found.saga_id)
+                else:
+                    report.untouched += 1
+            except Exception as error:  # noqa: BLE001 - one bad saga must not keep the others, whatever is wrong with it
+                fields = {"saga_id": found.saga_id, "error": type(error).__name__}
+                self.logger.warning("a purge failed", extra=fields)
+                report.failed.append(found.saga_id)
+        return report
+
+    def _purged(self, found: IndexPosition) -> bool:
+        """Purge a saga by its retention, or go on with a purge that was interrupted; whether that was done."""
+        state, now = self.control.get(found.saga_id), self.clock.now()
+        if state is None or not state.over:
+            return False
+        due = purge_at(state, self.settings)
+        if not due or due > now:  # the service's retention has changed since the saga ended
+            self.control.push_due(found.saga_id, found.sort, due or now + _LATER)
+            return False
+        if state.purge is not None:
+            self._end(state, state.purge)
+            return True
+        purge = Purge(now)
+        claimed = None if _refusal(state, now) else self._claim(state, purge)
+        if claimed is not None:
+            self._end(claimed, purge)
+        return claimed is not None
+
+    def purge(self, name: str, saga_id: str, note: str, actor: str) -> Left:
+        """Purge one saga at once. One that is purged already stays as it is.
+
+        Args:
+            name: the saga type.
+            saga_id: the saga.
+            note: why; kept with what is left.
+            actor: who asks.
+
+        Returns:
+            What is left.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: it is not over, needs a person, or something may still be at work on it.
+            Unavailable: the store is out of reach; asked again, it goes on.
+        """
+        purge = Purge(self.clock.now(), actor, note)
+        for _ in range(_TRIES):
+            state = self.reader.stored(name, saga_id)
+            if state is None:
+                left = self.reader.left(name, saga_id)
+                if left.purge is not None:
+                    return left
+                self._clear(left.state, purge)
+                continue
+            if state.purge is not None:
+                self._end(state, state.purge)
+                continue
+            if refused := _refusal(state, self.clock.now()):
+                raise Conflict(refused)
+            claimed = self._claim(state, purge)
+            if claimed is not None:
+                self._end(claimed, purge)
+        raise Unavailable("the saga changes too fast; try again", retry_after=1)
+
+    def _claim(self, state: SagaState, purge: Purge) -> SagaState | None:
+        """Take the lease for good; ``None`` when the saga is no longer as it was read.
+
+        No step will read a result any more: their digest makes room, so that the item stays under a kilobyte.
+        """
+        lease = Lease(self.clock.new_owner(), _NEVER, _NEVER)
+        claimed = replace(state, lease=lease, token=state.token + 1, purge=purge, digest="")
+        return claimed if self.control.claim(state, claimed, _NOT_OPEN) else None
+
+    def _end(self, claimed: SagaState, purge: Purge) -> None:
+        self._clear(claimed, purge)
+        self.control.delete(claimed)  # refused: another purge was faster
+
+    def _clear(self, state: SagaState, purge: Purge) -> None:
+        """Make the tombstone, and delete what it stands for, entries that were never committed included.
+
+        The tombstone comes first: what it tells is taken from entries that are deleted next. Whether there are payloads
+        in S3 is told by it, too, for who goes on when the entries that name them are gone.
+        """
+        entries = self.journal.history(state.saga_id)
+        first = entries[0] if entries and entries[0].seq == 1 else None
+        aside = any("payload_ref" in entry.details for entry in entries)
+        if first is not None and first.tombstone is not None:
+            aside = first.tombstone.aside
+        elif first is not None:
+            actions = tuple(_action(entry) for entry in entries if entry.seq <= state.seq)
+            request_hash = str(first.details.get("request_hash", ""))
+            self.tombstones.put(state.saga_id, Tombstone(purge, request_hash, state, actions, aside))
+        self.tombstones.clear(state.saga_id, [entry.seq for entry in entries if entry.seq > 1], aside=aside)
+
+
+def _refusal(state: SagaState, now: float) -> str:
+    """Why a saga cannot be purged now; empty when it can."""
+    if not state.over:
+        return f"the saga is {state.status}; only one that is over can be purged"
+    if state.attention:
+        return f"the saga is {state.status} and needs a person: resolve it first"
+    if state.lease is not None and max(state.lease.expires_at, state.lease.act_until) > now:
+        return "a worker, the supervisor or another operator is at work on this saga"
+    if max(state.lost_until, state.created_at + _STARTING) > now:
+        return "an execution of this saga, or its start, may still be at work: try again in a minute"
+    return ""
+
+
+def _action(entry: Entry) -> Action:
+    return Action(entry.seq, entry.action, entry.status, entry.step, entry.attempt, entry.at, entry.actor)

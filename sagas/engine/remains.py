@@ -1,0 +1,174 @@
+"""What is left of sagas that have no control item any more: purged, or deleted by DynamoDB under version 0.1.0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.times import iso
+from sagas.engine.registry import Registry
+from sagas.store.entries import Entry, Tombstone
+from sagas.store.journal import Journal
+
+PURGED = "SagaPurged"
+"""The last action in the audit trail of a purged saga. It is in no entry of its own: the tombstone tells it."""
+
+_ENDS = {
+    "StepCompleted": StepStatus.COMPLETED,
+    "StepFailed": StepStatus.FAILED,
+    "StepLost": StepStatus.FAILED,
+    "StepDeadLettered": StepStatus.FAILED,
+    "StepCompensated": StepStatus.COMPENSATED,
+    "CompensationAttemptFailed": StepStatus.COMPENSATION_FAILED,
+    "CompensationFailed": StepStatus.COMPENSATION_FAILED,
+}
+_FAILURES = ("StepFailed", "StepLost", "StepDeadLettered")
+_GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
+_BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of a saga.
+
+    Args:
+        state: the saga, as it was in the end.
+        entries: its audit trail; of a purged saga without payloads and details, and ending with its purge.
+        purge: when and why it was purged; ``None`` when only its control item is gone.
+    """
+
+    state: SagaState
+    entries: tuple[Entry, ...]
+    purge: Purge | None
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """Finds what the journal still has of sagas without a control item."""
+
+    registry: Registry
+    journal: Journal
+
+    def of(self, saga_id: str) -> Left | None:
+        """Return what is left of a saga; ``None`` when nothing is, or when its start was never finished.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        first = self.journal.entries(saga_id, [1]).get(1)
+        return None if first is None else self.behind(first)
+
+    def behind(self, first: Entry) -> Left | None:
+        """Likewise, given the saga's first entry.
+
+        A saga that has a second entry was claimed once, so it had a control item. Where that is gone the saga was over:
+        no other is deleted.
+
+        Raises:
+            NotFound: its type is not deployed here.
+            Unavailable: the store is out of reach.
+        """
+        if first.tombstone is not None:
+            return _purged(first, first.tombstone)
+        entries = self.journal.history(first.saga_id)
+        if len(entries) < 2:
+            return None
+        steps = self.registry.get(first.saga).steps_recorded(first.details)
+        return Left(_folded(entries, steps), tuple(entries), None)
+
+
+def _purged(first: Entry, tombstone: Tombstone) -> Left:
+    state, purge = tombstone.state, tombstone.purge
+    plain = replace(first, tombstone=None, details={})
+    left = [
+        replace(
+            plain,
+            seq=one.seq,
+            at=one.at,
+            action=one.action,
+            step=one.step,
+            attempt=one.attempt,
+            status=one.status,
+            actor=one.actor,
+        )
+        for one in tombstone.actions
+    ]
+    last = replace(
+        plain,
+        seq=left[-1].seq + 1,
+        at=purge.at,
+        action=PURGED,
+        status=state.status.value,
+        actor=purge.by,
+        details={"reason": purge.reason},
+    )
+    return Left(state, (*left, last), purge)
+
+
+def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
+    """The saga that a whole journal tells of, as far as readers ask."""
+    first, last = entries[0], entries[-1]
+    known = {step.name: step for step in steps}
+    state = SagaState(
+        saga_id=first.saga_id,
+        saga=first.saga,
+        version=str(first.details.get("version", "")),
+        steps=(),
+        correlation_id=first.correlation_id,
+        status=SagaStatus(last.status),
+        seq=last.seq,
+        created_at=first.at,
+        updated_at=last.at,
+    )
+    for entry, following in zip_longest(entries, entries[1:]):
+        again = _tried_again(entry, following)
+        if entry.step is not None and entry.action in _ENDS:
+            known[entry.step] = _after(known.get(entry.step, StepState(entry.step)), entry, again=again)
+        if entry.action == "CancelRequested":
+            state = replace(state, cancel_requested_at=entry.at, cancel_requested_by=entry.actor)
+        if entry.action == "CompensationStarted":
+            state = replace(state, cause=str(entry.details.get("cause", "")), resolution_seq=0)
+        if entry.action in _FAILURES and "error" in entry.details and not again:
+            state = replace(state, error_seq=entry.seq)
+        if entry.action == "StepCompleted":
+            state = replace(state, error_seq=0)
+        if entry.action == "Resolved":
+            state = replace(state, resolution_seq=entry.seq)
+            for name in entry.details.get("undone_by_hand", ()):
+                by_hand = known.get(name, StepState(name))
+                known[name] = replace(by_hand, status=StepStatus.COMPENSATED, outcome_unknown=False)
+    return replace(state, steps=tuple(known.values()))
+
+
+def _tried_again(entry: Entry, following: Entry | None) -> bool:
+    """Whether an execution that failed was to be followed by another."""
+    if entry.action == "StepLost":
+        return following is None or following.action not in _GIVEN_UP
+    return entry.action == "StepFailed" and bool(entry.details.get("next_attempt_at"))
+
+
+def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
+    """The step after an entry about it."""
+    status, attempt = _ENDS[entry.action], entry.attempt or 0
+    if status in _BACKWARD:
+        unknown = step.outcome_unknown and status is not StepStatus.COMPENSATED
+        undos = max(step.undo_attempts, attempt)
+        return replace(step, status=status, undo_attempts=undos, outcome_unknown=unknown)
+    unknown = entry.action == "StepLost" or (step.outcome_unknown and status is not StepStatus.COMPLETED)
+    return replace(
+        step,
+        status=StepStatus.RETRYING if again else status,
+        attempts=max(step.attempts, attempt),
+        result_seq=entry.seq if status is StepStatus.COMPLETED else step.result_seq,
+        outcome_unknown=unknown,
+    )
+
+
+def told(left: Left) -> str:
+    """Say in a line why nothing can be done to a saga of which only this is left."""
+    if left.purge is None:
+        return f"the saga is {left.state.status} and its control item has expired: it can only be read"
+    why = f" ({left.purge.reason})" if left.purge.reason else ""
+    return f"the saga is {left.state.status} and was purged at {iso(left.purge.at)}{why}: it can only be read"

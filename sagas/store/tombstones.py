@@ -1,0 +1,126 @@
+"""What purges leave of sagas, and the removal of the rest.
+
+A purged saga's first entry becomes its tombstone, the only item of a saga that DynamoDB deletes by its time to live: of
+two, one may go days before the other, and what is left then looks like a start that was never finished. A tombstone has
+its request's hash under another name than an entry has it: version 0.1.0, which knows of no purge, takes a repeated
+start for one with another request, and refuses it, instead of running the saga again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, replace
+from typing import Any
+
+from sagas.core.times import epoch, iso
+from sagas.store.documents import packed, unpacked
+from sagas.store.entries import Action, Tombstone
+from sagas.store.mapping import Item, attributes_of, item_of, purge_in, purge_item, state_of
+from sagas.store.outcomes import Refused
+from sagas.store.payloads import Payloads
+from sagas.store.settings import StoreSettings
+from sagas.store.tables import Tables
+
+_MOST_ACTIONS = 1_000
+_OF_INDEXES = frozenset({"open_shard", "due", "name_shard"})
+_WRITTEN = ("purge", "expires_at", "details")
+_REMOVED = ("payload", "payload_ref", "payload_hash", "salt", "trace_id")
+_NOT_OPEN = 1.0
+"""For the patience with a stall, which no saga that is over has."""
+
+
+class Tombstones:
+    """Makes tombstones and clears away what they stand for. Every call may be made again, by whoever goes on."""
+
+    def __init__(self, tables: Tables, settings: StoreSettings, payloads: Payloads) -> None:
+        self._tables = tables
+        self._settings = settings
+        self._payloads = payloads
+
+    def get_many(self, saga_ids: Iterable[str]) -> dict[str, Tombstone]:
+        """Return the tombstones of those sagas that have one.
+
+        Raises:
+            Unavailable: the table is out of reach.
+        """
+        keys = [_key(saga_id, 1) for saga_id in saga_ids]
+        items = self._tables.connection.get_many(self._settings.audit_table, keys, consistent=True)
+        found = {item["saga_id"]["S"]: tombstone_in(item) for item in items}
+        return {saga_id: tombstone for saga_id, tombstone in found.items() if tombstone is not None}
+
+    def put(self, saga_id: str, tombstone: Tombstone) -> None:
+        """Make the first entry of a saga its tombstone: payload, salt and details go. One that is there already stays.
+
+        Raises:
+            Ambiguous, Unavailable: try again.
+        """
+        state = replace(tombstone.state, lease=None, purge=None, progress=None)
+        item = item_of(state, self._settings, _NOT_OPEN)
+        left = {
+            "request_hash": tombstone.request_hash,
+            "aside": tombstone.aside,
+            "actions": [[*astuple(one)[:5], iso(one.at), one.actor] for one in tombstone.actions[-_MOST_ACTIONS:]],
+        }
+        stored = packed(left)
+        stored["M"]["purge"] = purge_item(tombstone.purge)
+        stored["M"]["saga"] = {"M": {name: value for name, value in item.items() if name not in _OF_INDEXES}}
+        expires = math.ceil(tombstone.purge.at + self._settings.key_retention)
+        request: dict[str, Any] = {
+            "TableName": self._settings.audit_table,
+            "Key": _key(saga_id, 1),
+            "ConditionExpression": "attribute_exists(saga_id) AND attribute_not_exists(#purge)",
+            "UpdateExpression": f"SET {', '.join(f'#{name} = :{name}' for name in _WRITTEN)} "
+            f"REMOVE {', '.join(f'#{name}' for name in _REMOVED)}",
+            "ExpressionAttributeNames": {f"#{name}": name for name in (*_WRITTEN, *_REMOVED)},
+            "ExpressionAttributeValues": {
+                ":purge": stored,
+                ":expires_at": {"N": str(expires)},
+                ":details": {"M": {}},
+            },
+        }
+        try:
+            self._tables.connection.dispatch("UpdateItem", request)
+        except Refused:
+            return
+
+    def clear(self, saga_id: str, seqs: Sequence[int], *, aside: bool) -> None:
+        """Delete entries, and all payloads of the saga that are in S3.
+
+        Args:
+            saga_id: the saga.
+            seqs: of the entries; not that of its tombstone.
+            aside: whether there may be payloads in S3.
+
+        Raises:
+            Ambiguous, Unavailable: try again.
+        """
+        if aside:
+            self._payloads.delete_all(saga_id)
+        self._tables.connection.delete_many(self._settings.audit_table, [_key(saga_id, seq) for seq in seqs])
+
+
+def tombstone_in(item: Item) -> Tombstone | None:
+    """Return the tombstone that a journal entry's item holds, if it holds one.
+
+    Raises:
+        NewerFormat: a newer version wrote the saga.
+    """
+    if "purge" not in item:
+        return None
+    stored = item["purge"]["M"]
+    actions: list[list[Any]] = unpacked(stored["actions"])
+    return Tombstone(
+        purge_in(stored["purge"]),
+        stored["request_hash"]["S"],
+        state_of(stored["saga"]["M"]),
+        tuple(
+            Action(seq, action, status, step, attempt, epoch(at), actor)
+            for seq, action, status, step, attempt, at, actor in actions
+        ),
+        stored["aside"]["BOOL"],
+    )
+
+
+def _key(saga_id: str, seq: int) -> Item:
+    return attributes_of({"saga_id": saga_id, "seq": seq})
