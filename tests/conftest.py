@@ -21,11 +21,18 @@ _SLOWEST = (
     "store/test_control.py",
     "cdk/test_monitoring.py",
     "engine/test_breaker.py",
-    "engine/test_auto_disable.py",
     "cdk/test_sweeping.py",
+    "engine/test_auto_disable.py",
     "engine/test_recovery.py",
     "handlers/test_api.py",
     "handlers/test_bad_requests.py",
+    "e2e/test_local_stack.py",
+    "e2e/test_failures.py",
+    "e2e/test_command_line.py",
+    "soak/test_soak.py",
+    "e2e/test_elsewhere.py",
+    "e2e/test_cdk_cli.py",
+    "e2e/test_hostile_api.py",
 )
 """Files that take longest, the longest first."""
 

@@ -8,150 +8,25 @@ from uuid import UUID
 
 import pytest
 
-from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
 from sagas.errors import InvalidRequest, NotFound, Unavailable
+from tests.engine.changing import (
+    REQUEST,
+    Demanding,
+    First,
+    Reordered,
+    Retired,
+    WithoutPay,
+    WithoutUndo,
+    deployed,
+    in_flight,
+    names,
+    why,
+)
 from tests.support.bench import Bench, Death
-from tests.support.sagas import FAIL, LOG, Fatal, Order, Trip, perform
+from tests.support.sagas import FAIL, LOG, Fatal, Order, Trip
 
 Make = Callable[..., Bench]
-REQUEST = {"item": "train"}
-_FAST = Retry.constant(max_retries=2, delay=0.0)
-
-
-class First(Saga[Order], name="change", version="1"):
-    """As it was first."""
-
-    @step(retry=_FAST)
-    def book(self) -> str:
-        perform("book")
-        return "seat"
-
-    @book.compensate
-    def unbook(self, book: str) -> None:
-        perform("unbook")
-
-    @step(retry=_FAST)
-    def pay(self) -> str:
-        perform("pay")
-        return "paid"
-
-    @pay.compensate
-    def refund(self, pay: str) -> None:
-        perform("refund")
-
-    @step(retry=_FAST)
-    def tell(self) -> None:
-        perform("tell")
-
-
-class Reordered(Saga[Order], name="change", version="2"):
-    """Other order, one step more; what is told takes what another step returned."""
-
-    @step(retry=_FAST)
-    def pay(self) -> str:
-        perform("pay")
-        return "paid"
-
-    @pay.compensate
-    def refund(self, pay: str) -> None:
-        perform("refund")
-
-    @step(retry=_FAST)
-    def insure(self) -> None:
-        perform("insure")
-
-    @step(retry=_FAST)
-    def book(self) -> str:
-        perform("book")
-        return "seat"
-
-    @book.compensate
-    def unbook(self, book: str) -> None:
-        perform("unbook")
-
-    @step(retry=_FAST)
-    def tell(self) -> None:
-        perform("tell")
-
-
-class WithoutPay(Saga[Order], name="change", version="3"):
-    """The step in the middle was removed."""
-
-    book = First.book
-    unbook = First.unbook
-    tell = First.tell
-
-
-class WithoutUndo(Saga[Order], name="change", version="4"):
-    """Paying cannot be undone any more."""
-
-    book = First.book
-    unbook = First.unbook
-
-    @step(retry=_FAST)
-    def pay(self) -> str:
-        perform("pay")
-        return "paid"
-
-    tell = First.tell
-
-
-class Retired(Saga[Order], name="change", version="5"):
-    """New sagas are not paid for."""
-
-    book = First.book
-    unbook = First.unbook
-
-    @step(retry=_FAST, retired=True)
-    def pay(self) -> str:
-        perform("pay")
-        return "paid"
-
-    @pay.compensate
-    def refund(self, pay: str) -> None:
-        perform("refund")
-
-    tell = First.tell
-
-
-class Demanding(Saga[Order], name="change", version="6"):
-    """Paying needs what telling returns, which comes first now."""
-
-    book = First.book
-    unbook = First.unbook
-
-    @step(retry=_FAST)
-    def tell(self) -> str:
-        perform("tell")
-        return "told"
-
-    @step(retry=_FAST)
-    def pay(self, tell: str) -> str:
-        perform("pay")
-        return tell
-
-
-def in_flight(b: Bench, *delivered: str) -> str:
-    """A saga of the first version, some of its steps done."""
-    saga_id = b.start("change", REQUEST)
-    for name in delivered:
-        assert b.deliver("change", name) is not None
-    return saga_id
-
-
-def deployed(b: Bench, saga_class: type[Any]) -> None:
-    b.engine = b.deploy(saga_class)
-
-
-def names(b: Bench, saga_id: str) -> list[str]:
-    return [step.name for step in b.state(saga_id).steps]
-
-
-def why(b: Bench) -> list[str]:
-    return [saga.get("why", "") for saga in b.engine.reader.attention(None, 10, None)["sagas"]]
-
 
 # Steps that changed their place.
 
