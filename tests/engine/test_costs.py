@@ -14,6 +14,7 @@ from benchmarks import prices
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.engine.clock import SystemClock
+from sagas.handlers import step as step_handler
 from tests.engine.conftest import World
 from tests.engine.metering import metered
 from tests.support.sagas import Order
@@ -127,6 +128,29 @@ def test_what_a_million_sagas_cost(count: Callable[[type[Any]], Counted], saga_c
     assert round(counted.usd, 1) == float(said)
     fixed, each = re.findall(r"\*\*([0-9.]+) \+ ([0-9.]+) \*s\*\*\*", PAGE)[0]
     assert counted.usd == pytest.approx(float(fixed) + float(each) * counted.steps, abs=0.05)
+
+
+def test_what_a_retention_takes(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writes of a saga that is purged, against those of one that is kept."""
+    now = 1_795_250_010.0
+
+    def writes(**environment: str) -> int:
+        monkeypatch.setattr(SystemClock, "now", lambda self: now)
+        w = World(stack, environment)
+        meter = metered(w, monkeypatch)
+        w.start("three", {"item": "x"})
+        for name in ("a", "b", "c"):
+            w.deliver("three", name)
+        monkeypatch.setattr(SystemClock, "now", lambda self: now + 3600)
+        assert len(w.engine.purger.run(60.0).purged) == len(environment)
+        return meter.units + meter.index_units
+
+    stack = world(Three).stack
+    kept = writes()
+    monkeypatch.setenv("SAGAS_RETENTION", "3600")
+    step_handler.reset()
+    (said,) = re.findall(r"\*\*(\d+) writes\*\* for three steps", PAGE)
+    assert writes(SAGAS_RETENTION="3600") - kept == int(said)
 
 
 def test_what_a_load_needs(count: Callable[[type[Any]], Counted]) -> None:
