@@ -134,14 +134,20 @@ def test_what_a_retention_takes(world: Callable[..., World], monkeypatch: pytest
     """The writes of a saga that is purged, against those of one that is kept."""
     now = 1_795_250_010.0
 
+    def later(self: SystemClock) -> float:
+        return now + 3600
+
+    def first(self: SystemClock) -> float:
+        return now
+
     def writes(**environment: str) -> int:
-        monkeypatch.setattr(SystemClock, "now", lambda self: now)
+        monkeypatch.setattr(SystemClock, "now", first)
         w = World(stack, environment)
         meter = metered(w, monkeypatch)
         w.start("three", {"item": "x"})
         for name in ("a", "b", "c"):
             w.deliver("three", name)
-        monkeypatch.setattr(SystemClock, "now", lambda self: now + 3600)
+        monkeypatch.setattr(SystemClock, "now", later)
         assert len(w.engine.purger.run(60.0).purged) == len(environment)
         return meter.units + meter.index_units
 

@@ -384,7 +384,11 @@ def test_purge_leaves_what_happened_and_answers_the_key(site: Make, monkeypatch:
     assert (refused.status, refused.code) == (409, "conflict")
     assert "try again in a minute" in refused.body["error"]["message"]
     now = SystemClock.now
-    monkeypatch.setattr(SystemClock, "now", lambda self: now(self) + 60)
+
+    def later(self: SystemClock) -> float:
+        return now(self) + 60
+
+    monkeypatch.setattr(SystemClock, "now", later)
     LOG.clear()
     purged = s.call("POST", f"{path}/purge", {"note": "asked for"})
     assert (purged.status, purged.body["status"], purged.body["request"]) == (200, "COMPLETED", None)
