@@ -256,10 +256,10 @@ class Replay:
         operation, saga_id, *arguments = process.kind.split()
         if operation == "purge":
             self.engine.purger.purge(self.name, saga_id, arguments[0], "ada")
-            return
-        if operation == "resolve":
-            arguments += ["", ()]
-        getattr(self.engine.operations, operation)(self.name, saga_id, *arguments, "ada")
+        elif operation == "resolve":
+            self.engine.operations.resolve(self.name, saga_id, arguments[0], "", (), "ada")
+        else:
+            getattr(self.engine.operations, operation)(self.name, saga_id, *arguments, "ada")
 
     def _perform(self, name: str, ctx: Context) -> None:
         undo = ctx.idempotency_key.endswith(":undo")
