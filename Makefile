@@ -62,7 +62,7 @@ model: $(READY)  ## the automaton explored, generated inputs, hostile events, bo
 	@$(PYTEST) $(MODEL)
 
 aws: $(READY)  ## tests of handlers, store, engine and template
-	@$(PYTEST) tests/handlers tests/store tests/engine tests/faults tests/interleavings tests/versions tests/cdk $(MODEL:%=--ignore=%)
+	@$(PYTEST) tests/handlers tests/store tests/engine tests/faults tests/interleavings tests/versions tests/load tests/cdk $(MODEL:%=--ignore=%)
 
 # Elsewhere (docs/testing-elsewhere.md) the tests share their stacks, so they run in one process.
 e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says

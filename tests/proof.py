@@ -35,6 +35,7 @@ class Done:
 
 PARTS = (
     Part("Sagas soaked on the local stack", ("-m", "tests.soak")),
+    Part("The service under load", ("-m", "tests.load")),
     Part("Orders of requests: larger stories", ("-m", "tests.interleavings", "long")),
     Part("Requests that linger, a message twice", ("-m", "tests.faults", "lingers")),
     Part("Requests that linger, others cancel", ("-m", "tests.faults", "cancels")),

@@ -1,0 +1,1 @@
+"""The service under amount: a simulation in virtual time, over the real handler, engine and automaton."""

@@ -1,0 +1,296 @@
+"""What there is of AWS: SQS and its event source mappings, Lambda's concurrency, DynamoDB that throttles or is away."""
+
+from __future__ import annotations
+
+import heapq
+import io
+import logging
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+
+from botocore.exceptions import ConnectTimeoutError
+
+from sagas.authoring.saga import definition_of
+from sagas.cdk.options import FunctionOptions
+from sagas.cdk.step_groups import StepGroup
+from sagas.engine.engine import build_engine
+from sagas.engine.registry import Registry
+from sagas.errors import SagaError
+from sagas.handlers import step as step_handler
+from sagas.messaging.routes import Routes
+from sagas.store.settings import StoreSettings
+from sagas.testing.faults import ProcessDied, Wire
+from tests.faults.tables import Item, MemoryTables, refusal
+from tests.load.simulation import Simulation
+from tests.support.aws import REGION, LambdaContext
+
+_BASE = "https://sqs.eu-central-1.amazonaws.com/123456789012"
+TICK = 60.0
+"""Seconds from one visit of the supervisor to the next."""
+_ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": REGION,
+    "POWERTOOLS_SERVICE_NAME": "load",
+    "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
+    "POWERTOOLS_LOG_LEVEL": "CRITICAL",
+    "SAGAS_MAX_RECEIVES": "14",
+}
+
+
+@dataclass(eq=False, slots=True)
+class _Letter:
+    body: str
+    message_id: str
+    sent_at: float
+    visible_at: float
+    receives: int = 0
+    gone: bool = False
+
+
+@dataclass(slots=True)
+class Lane:
+    """A queue and the function behind it.
+
+    Args:
+        visibility: seconds a received message is hidden.
+        lifetime: seconds the function may run.
+        most: receives after which a message is dead.
+        concurrency: executions at once.
+    """
+
+    visibility: float
+    lifetime: float
+    most: int
+    concurrency: int
+    letters: dict[str, _Letter] = field(default_factory=dict[str, _Letter])
+    ready: deque[_Letter] = field(default_factory=deque[_Letter])
+    waiting: list[tuple[float, int, _Letter]] = field(default_factory=list[tuple[float, int, _Letter]])
+    running: int = 0
+    dead: list[_Letter] = field(default_factory=list[_Letter])
+    wakes: set[float] = field(default_factory=set[float])
+
+
+class _Tables(MemoryTables):
+    """The index of what is due, without evaluating an expression for every item."""
+
+    def _query(self, request: Item) -> Item:
+        if request.get("IndexName") != "open" or not request.get("ScanIndexForward", True):
+            return super()._query(request)
+        values = list(request["ExpressionAttributeValues"].values())
+        shard, until = values[0], values[1]["S"] if len(values) > 1 else "9"
+        found = [
+            {name: item[name] for name in ("saga_id", "open_shard", "due")}
+            for item in self.items(request["TableName"])
+            if item.get("open_shard") == shard and item["due"]["S"] <= until
+        ]
+        found.sort(key=lambda item: (item["due"]["S"], item["saga_id"]["S"]))
+        return {"Items": found, "Count": len(found), "ScannedCount": len(found)}
+
+
+class Cloud:
+    """One service under load.
+
+    Args:
+        simulation: whose time it goes by.
+        saga_class: the saga type.
+        concurrency: executions at once of each step's function.
+        ticks: whether the supervisor comes by.
+    """
+
+    def __init__(self, simulation: Simulation, saga_class: type[Any], concurrency: int, *, ticks: bool = True) -> None:
+        self.simulation = simulation
+        definition = definition_of(saga_class)
+        self.name = definition.name
+        self.steps = [step.name for step in definition.steps]
+        self.lanes: dict[str, Lane] = {}
+        for step in definition.steps:
+            group = StepGroup(step.name, definition, (step,), FunctionOptions())
+            queue = f"{self.name}-{step.name}"
+            self.lanes[queue] = Lane(group.visibility_timeout, group.timeout, group.max_receives, concurrency)
+        routes = Routes(_BASE, {self.name: {step: f"{self.name}-{step}" for step in self.steps}})
+        self.settings = StoreSettings("load-sagas", "load-audit", "load-payloads", shards=2, region=REGION)
+        self.tables = _Tables()
+        self._logger = logging.getLogger("tests.load")
+        self._logger.addHandler(logging.NullHandler())
+        self._logger.propagate = False
+        self.engine = build_engine(
+            Registry((saga_class,)), self.settings, routes, clock=simulation, logger=self._logger
+        )
+        self._ids = count(1)
+        self.invocations: Counter[str] = Counter()
+        self.refuse: Callable[[str], Exception | None] = lambda operation: None
+        """Which requests to DynamoDB fail, and with what."""
+        self.loses: Callable[[], bool] = lambda: False
+        """Whether a message that is sent gets lost."""
+        self.ended: dict[str, float] = {}
+        """When each saga came to its end, or to an operator, in virtual seconds since the beginning."""
+        self.statuses: Counter[str] = Counter()
+        self.entries: Counter[str] = Counter()
+        self.sent_anew: Counter[str] = Counter()
+        if ticks:
+            simulation.after(TICK, self._tick)
+
+    # AWS
+
+    @contextmanager
+    def installed(self) -> Generator[None]:
+        """Answer every client of this Python process."""
+        wire = Wire({"dynamodb": self._dynamodb, "sqs": self._sqs}, watch=self._watch)
+        engine = self.engine
+        handled = patch.object(step_handler, "_engine", lambda: engine)
+        told = redirect_stdout(io.StringIO())  # metrics
+        with patch.dict(os.environ, _ENVIRONMENT), handled, told, wire.installed():
+            yield
+
+    def _dynamodb(self, operation: str, request: Item) -> Item:
+        error = self.refuse(operation)
+        if error is not None:
+            raise error
+        return self.tables.answer(operation, request)
+
+    def _watch(self, name: str, request: Item, answer: Any) -> None:
+        writes = [request] if name == "PutItem" else []
+        if name == "TransactWriteItems":
+            writes = [write["Put"] for write in request["TransactItems"] if "Put" in write]
+        for write in writes:
+            if write["TableName"] == self.settings.audit_table:
+                self._entered(write["Item"])
+
+    def _entered(self, item: Item) -> None:
+        saga_id, action, status = (item[name]["S"] for name in ("saga_id", "action", "status"))
+        self.entries[action] += 1
+        if action == "Recovered":
+            self.sent_anew[saga_id] += 1
+        if status not in ("PENDING", "RUNNING", "COMPENSATING") and saga_id not in self.ended:
+            self.ended[saga_id] = self.simulation.now() - self.simulation.began
+            self.statuses[status] += 1
+
+    def _sqs(self, operation: str, request: Item) -> Item:
+        queue = str(request["QueueUrl"]).rsplit("/", 1)[1]
+        lane, now = self.lanes[queue], self.simulation.now()
+        if operation == "SendMessage":
+            letter = _Letter(request["MessageBody"], f"message-{next(self._ids)}", now, 0.0)
+            if not self.loses():
+                lane.letters[letter.message_id] = letter
+                self._show(queue, letter, now + request.get("DelaySeconds", 0))
+            return {"MessageId": letter.message_id}
+        if operation == "GetQueueAttributes":
+            return {"Attributes": {"ApproximateNumberOfMessages": str(len(lane.letters))}}
+        assert operation == "ChangeMessageVisibility", operation
+        message_id, _, receives = request["ReceiptHandle"].partition("/")
+        letter = lane.letters.get(message_id)
+        if letter is not None and letter.receives == int(receives):
+            self._show(queue, letter, now + request["VisibilityTimeout"])
+        return {}
+
+    def _show(self, queue: str, letter: _Letter, at: float) -> None:
+        """Have a letter be visible from then on."""
+        lane = self.lanes[queue]
+        letter.visible_at = at
+        heapq.heappush(lane.waiting, (at, next(self._ids), letter))
+        self._wake(queue, at)
+
+    def _wake(self, queue: str, at: float) -> None:
+        lane = self.lanes[queue]
+        if at not in lane.wakes:
+            lane.wakes.add(at)
+            self.simulation.at(at, lambda: self._poll(queue, at))
+
+    def _poll(self, queue: str, woken_at: float) -> None:
+        """The event source mapping: hand out what is visible, as far as there are executions."""
+        lane, now = self.lanes[queue], self.simulation.now()
+        lane.wakes.discard(woken_at)
+        while lane.waiting and (lane.waiting[0][0] <= now or lane.waiting[0][2].gone):
+            at, _, letter = heapq.heappop(lane.waiting)
+            if not letter.gone and letter.visible_at == at:
+                lane.ready.append(letter)
+        while lane.ready and lane.running < lane.concurrency:
+            letter = lane.ready.popleft()
+            letter.receives += 1
+            if letter.receives > lane.most:
+                letter.gone = True
+                del lane.letters[letter.message_id]
+                lane.dead.append(letter)
+                continue
+            self._show(queue, letter, now + lane.visibility)
+            lane.running += 1
+            self.simulation.task(lambda letter=letter: self._invoke(queue, letter))
+        if lane.waiting:
+            self._wake(queue, lane.waiting[0][0])
+
+    def _invoke(self, queue: str, letter: _Letter) -> None:
+        """Lambda: run the handler, and delete the message unless it is reported failed."""
+        lane = self.lanes[queue]
+        self.invocations[queue] += 1
+        sent = str(round(letter.sent_at * 1000))
+        attributes = {"ApproximateReceiveCount": str(letter.receives), "SentTimestamp": sent}
+        record = {
+            "messageId": letter.message_id,
+            "receiptHandle": f"{letter.message_id}/{letter.receives}",
+            "body": letter.body,
+            "attributes": attributes,
+            "messageAttributes": {},
+            "eventSourceARN": f"arn:aws:sqs:{REGION}:123456789012:{queue}",
+        }
+        with suppress(ProcessDied):
+            answer = step_handler.handler({"Records": [record]}, LambdaContext(lane.lifetime))
+            if not answer["batchItemFailures"] and not letter.gone:
+                letter.gone = True
+                lane.letters.pop(letter.message_id, None)
+        lane.running -= 1
+        self._wake(queue, self.simulation.now())
+
+    def _tick(self) -> None:
+        def visit() -> None:
+            with suppress(SagaError):
+                self.engine.recovery.run(55.0)
+
+        self.simulation.task(visit)
+        self.simulation.after(TICK, self._tick)
+
+    # Callers
+
+    def start(self, number: int) -> None:
+        """Start a saga, as often as it takes."""
+
+        def act() -> None:
+            while True:
+                try:
+                    self.engine.starter.start(self.name, {"item": "book"}, key=f"order-{number}")
+                except SagaError:
+                    self.simulation.sleep(1 + self.simulation.chance())
+                else:
+                    return
+
+        self.simulation.task(act)
+
+    def redrive(self) -> None:
+        """Move all dead letters back: each gets a new id and a new time of sending."""
+        for queue, lane in self.lanes.items():
+            dead, lane.dead = lane.dead, []
+            for letter in dead:
+                again = _Letter(letter.body, f"message-{next(self._ids)}", self.simulation.now(), 0.0)
+                lane.letters[again.message_id] = again
+                self._show(queue, again, self.simulation.now())
+
+    @property
+    def attention(self) -> int:
+        """Sagas that need a person."""
+        return sum("attention" in item for item in self.tables.items(self.settings.sagas_table))
+
+
+def throttled(operation: str) -> Exception:
+    """DynamoDB's answer to a request too many."""
+    return refusal("ThrottlingException", operation)
+
+
+def away() -> Exception:
+    """No answer at all."""
+    return ConnectTimeoutError(endpoint_url="https://dynamodb.invalid")

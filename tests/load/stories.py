@@ -1,0 +1,209 @@
+"""What must hold under amount. Amounts and rates are scaled down by one factor; times are as they are."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sagas.testing.faults import ProcessDied
+from tests.load.cloud import Cloud, away, throttled
+from tests.load.sagas import Five, Held, Parked, Slow, Stage
+from tests.load.simulation import Simulation
+
+MINUTE = 60.0
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What became of a story.
+
+    Args:
+        sagas: how many there were.
+        factor: by which amounts and rates were scaled down.
+        statuses: what the sagas came to first: an end, or an operator.
+        most_sent_anew: how often the supervisor sent one saga's message again, at most.
+        sent_anew: how often for all of them.
+        attention: sagas that need a person.
+        over_after: virtual seconds until the last came to that.
+        slowest: the time from start to end that all but one in a hundred stay below, in seconds.
+        invocations: of all functions.
+        dead: dead letters.
+        took: seconds that the simulation took.
+        more: what else the story measures.
+    """
+
+    sagas: int
+    factor: float
+    statuses: Counter[str]
+    most_sent_anew: int
+    sent_anew: int
+    attention: int
+    over_after: float
+    slowest: float
+    invocations: int
+    dead: int
+    took: float
+    more: dict[str, float] = field(default_factory=dict[str, float])
+
+
+class _Play:
+    """One service, sagas that are started at given times, and what is counted."""
+
+    def __init__(self, saga_class: type[Any], concurrency: int, starts: list[float], seed: int = 1) -> None:
+        self.simulation = Simulation(seed)
+        self.cloud = Cloud(self.simulation, saga_class, concurrency)
+        self.starts = starts
+        self.more: dict[str, float] = {}
+
+    def now(self) -> float:
+        """Virtual seconds since the beginning."""
+        return self.simulation.now() - self.simulation.began
+
+    def perform(self, seconds: Callable[[str], float]) -> None:
+        """Have each execution of a step take that long; what the function raises, it raises."""
+        Stage.perform = staticmethod(lambda name: self.simulation.sleep(seconds(name)))
+
+    def run(self, factor: float, limit: float, until: Callable[[], bool] | None = None) -> Told:
+        """Play it to its end."""
+        cloud, began = self.cloud, time.monotonic()
+        count = len(self.starts)
+        for number, at in enumerate(self.starts):
+            self.simulation.after(at, lambda number=number: cloud.start(number))
+        with cloud.installed():
+            self.simulation.run(until or (lambda: len(cloud.ended) == count), limit)
+        lasted = sorted(cloud.ended.values())
+        times = sorted(end - start for end, start in zip(lasted, self.starts, strict=False))
+        return Told(
+            sagas=count,
+            factor=factor,
+            statuses=cloud.statuses,
+            most_sent_anew=max(cloud.sent_anew.values(), default=0),
+            sent_anew=cloud.sent_anew.total(),
+            attention=cloud.attention,
+            over_after=max(lasted, default=0.0),
+            slowest=times[int(len(times) * 0.99) - 1] if times else 0.0,
+            invocations=cloud.invocations.total(),
+            dead=sum(len(lane.dead) for lane in cloud.lanes.values()),
+            took=time.monotonic() - began,
+            more=self.more,
+        )
+
+
+def burst(sagas: int = 2_000, concurrency: int = 2) -> Told:
+    """A burst on a step that takes ten seconds and has few executions: a line of hours, and nothing wrong."""
+    play = _Play(Slow, concurrency, [0.0] * sagas)
+    play.perform(lambda name: 10.0 if name == "work" else 0.05)
+    return play.run(100_000 / sagas, limit=sagas * 10 / concurrency + 2 * HOUR)
+
+
+def steady(rate: float = 10.0, seconds: float = 5 * MINUTE) -> Told:
+    """Five steps of 200 ms; one execution in a hundred fails, and one in a thousand dies."""
+    play = _Play(Five, 20, [number / rate for number in range(int(rate * seconds))])
+    chance = play.simulation.chance
+
+    def work(name: str) -> float:
+        if chance() < 0.001:
+            raise ProcessDied
+        if chance() < 0.01:
+            raise RuntimeError("fails")
+        return 0.2
+
+    play.perform(work)
+    return play.run(2_000 / rate, limit=seconds + HOUR)
+
+
+def throttling(rate: float = 5.0, seconds: float = 15 * MINUTE) -> Told:
+    """DynamoDB throttles half of all writes for five minutes."""
+    play = _Play(Five, 20, [number / rate for number in range(int(rate * seconds))])
+    play.perform(lambda name: 0.2)
+
+    def refuse(operation: str) -> Exception | None:
+        writes = operation in ("PutItem", "UpdateItem", "TransactWriteItems")
+        hit = 5 * MINUTE <= play.now() < 10 * MINUTE and writes and play.simulation.chance() < 0.5
+        return throttled(operation) if hit else None
+
+    play.cloud.refuse = refuse
+    told = play.run(500 / rate, limit=seconds + HOUR)
+    late = [end for end in play.cloud.ended.values() if end > 15 * MINUTE + 10]
+    told.more["ended more than 10 s after the last start"] = len(late)
+    return told
+
+
+def outage(sagas: int = 1_000) -> Told:
+    """DynamoDB is away for an hour with sagas in flight, half of whose messages are lost."""
+    play = _Play(Five, 20, [number * 0.1 for number in range(sagas)])
+    play.perform(lambda name: 60.0 if name == "a" else 0.2)
+    begins, ends = sagas * 0.1, sagas * 0.1 + HOUR
+
+    def refuse(operation: str) -> Exception | None:
+        return away() if begins <= play.now() < ends else None
+
+    def lose() -> None:
+        for lane in play.cloud.lanes.values():
+            for letter in list(lane.letters.values()):
+                if play.simulation.chance() < 0.5:
+                    letter.gone = True
+                    del lane.letters[letter.message_id]
+
+    play.cloud.refuse = refuse
+    play.simulation.after(begins + 60, lose)
+    told = play.run(1_000_000 / sagas, limit=ends + 3 * HOUR)
+    told.more["minutes from the end of the outage to the last end"] = (told.over_after - ends) / MINUTE
+    return told
+
+
+def broken_dependency(sagas: int = 500) -> Told:
+    """All wait behind a breaker while another service is down for an hour."""
+    play = _Play(Held, 20, [number * 0.2 for number in range(sagas)])
+    looks = Counter[str]()
+
+    def work(name: str) -> float:
+        looks["ran"] += 1
+        if play.now() < HOUR:
+            raise RuntimeError("out of reach")
+        return 0.05
+
+    play.perform(work)
+    told = play.run(200_000 / sagas, limit=3 * HOUR)
+    told.more["looks a saga"] = (told.invocations - looks["ran"]) / sagas
+    told.more["minutes from its return to the last end"] = (told.over_after - HOUR) / MINUTE
+    return told
+
+
+def dead_lettered(rate: float = 2.0, seconds: float = 10 * MINUTE) -> Told:
+    """A dependency is down, and each saga goes to the dead letters; then all of them are redriven."""
+    count = int(rate * seconds)
+    play = _Play(Parked, 20, [number / rate for number in range(count)])
+
+    def work(name: str) -> float:
+        if play.now() < seconds + 60:
+            raise RuntimeError("out of reach")
+        return 0.05
+
+    play.perform(work)
+    lanes = play.cloud.lanes.values()
+
+    def redrive() -> None:
+        play.more["dead letters"] = sum(len(lane.dead) for lane in lanes)
+        play.cloud.redrive()
+
+    play.simulation.after(seconds + 2 * MINUTE, redrive)
+
+    def over() -> bool:
+        return play.cloud.entries["StepCompleted"] == count
+
+    return play.run(500 / rate, limit=seconds + HOUR, until=over)
+
+
+STORIES: dict[str, Callable[[], Told]] = {
+    "a burst on a slow step": burst,
+    "a steady load": steady,
+    "DynamoDB throttles half of all writes": throttling,
+    "an outage of an hour, half of the messages lost": outage,
+    "a breaker that is open for an hour": broken_dependency,
+    "a dependency that is down, and a redrive": dead_lettered,
+}

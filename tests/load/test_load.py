@@ -1,0 +1,43 @@
+"""A cut of the stories; ``make proof`` plays all of them, larger."""
+
+from __future__ import annotations
+
+import pytest
+
+from sagas.core.events import Backlog
+from sagas.core.states import SagaState
+from sagas.engine.lanes import Lanes
+from tests.load import stories
+
+
+def test_a_line_of_hours_ends_as_if_there_were_none() -> None:
+    told = stories.burst(sagas=400, concurrency=1)
+    assert told.statuses == {"COMPLETED": 400}
+    assert (told.sent_anew, told.attention, told.dead) == (0, 0, 0)
+    assert told.over_after > stories.HOUR
+
+
+def test_without_asking_the_line_healthy_sagas_are_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulation sees it."""
+
+    def no_line(lanes: Lanes, state: SagaState) -> Backlog:
+        return Backlog.NONE
+
+    monkeypatch.setattr(Lanes, "backlog", no_line)
+    told = stories.burst(sagas=400, concurrency=1)
+    assert told.statuses["COMPENSATED"] > 0
+    assert told.attention > 0
+
+
+def test_a_steady_load_leaves_no_backlog() -> None:
+    told = stories.steady(rate=10, seconds=60)
+    assert told.statuses == {"COMPLETED": 600}
+    assert (told.sent_anew, told.attention, told.dead) == (0, 0, 0)
+    assert told.slowest < 10 * 1.25, "undisturbed it takes a second and a quarter"
+
+
+def test_throttled_writes_are_made_up_for_at_once() -> None:
+    told = stories.throttling(rate=0.5, seconds=15 * stories.MINUTE)
+    assert told.statuses == {"COMPLETED": 450}
+    assert (told.attention, told.dead) == (0, 0)
+    assert told.more["ended more than 10 s after the last start"] == 0
