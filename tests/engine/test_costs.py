@@ -14,7 +14,7 @@ from benchmarks import prices
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from tests.engine.metering import metered
-from tests.support.bench import Bench
+from tests.support.bench import Bench, deploy_functions
 from tests.support.sagas import Order
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text()
@@ -121,6 +121,24 @@ def test_what_a_million_sagas_cost(count: Callable[[type[Any]], Counted], saga_c
     assert round(counted.usd, 1) == float(said)
     fixed, each = re.findall(r"\*\*([0-9.]+) \+ ([0-9.]+) \*s\*\*\*", PAGE)[0]
     assert counted.usd == pytest.approx(float(fixed) + float(each) * counted.steps, abs=0.05)
+
+
+def test_what_a_retention_takes(deployed: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writes of a saga that is purged, against those of one that is kept."""
+
+    def writes(w: Bench) -> int:
+        with monkeypatch.context() as metering:
+            meter = metered(w, metering)
+            w.start("three", {"item": "x"})
+            w.run()
+            w.clock.advance(3600)
+            w.engine.purger.run(60.0)
+        return meter.units + meter.index_units
+
+    keeping = deployed(Three)
+    kept = writes(keeping)
+    (said,) = re.findall(r"\*\*(\d+) writes\*\* for three steps", PAGE)
+    assert writes(deploy_functions(monkeypatch, keeping.stack, Bench, SAGAS_RETENTION="3600")) - kept == int(said)
 
 
 def test_what_a_load_needs(count: Callable[[type[Any]], Counted]) -> None:
