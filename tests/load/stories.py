@@ -65,7 +65,11 @@ class _Play:
 
     def perform(self, seconds: Callable[[str], float]) -> None:
         """Have each execution of a step take that long; what the function raises, it raises."""
-        Stage.perform = staticmethod(lambda name: self.simulation.sleep(seconds(name)))
+
+        def take(name: str) -> None:
+            self.simulation.sleep(seconds(name))
+
+        Stage.perform = staticmethod(take)
 
     def run(self, factor: float, limit: float, until: Callable[[], bool] | None = None) -> Told:
         """Play it to its end."""

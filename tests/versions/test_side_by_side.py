@@ -70,9 +70,10 @@ class Version:
         assert line, f"{self.name} has died"
         return json.loads(line)
 
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+    def call(self, method: str, path: str, body: Any = None, key: str = "") -> tuple[int, dict[str, Any]]:
         """Call the API; return the status and the body."""
-        event = {"httpMethod": method, "path": path, "headers": {}, "requestContext": {"stage": "v1"}}
+        headers = {"Idempotency-Key": key} if key else {}
+        event = {"httpMethod": method, "path": path, "headers": headers, "requestContext": {"stage": "v1"}}
         answer = self.tell("api", event | {"body": None if body is None else json.dumps(body)})
         return answer["statusCode"], json.loads(answer["body"])
 
@@ -189,3 +190,25 @@ def test_every_saga_ends(turns: Turns) -> None:
     for saga_id in dead:
         _check(turns, saga_id)
     assert min(turns.handled.values()) > 20, "both had their turns"
+
+
+def test_what_this_version_purged_the_release_does_not_run_again(turns: Turns) -> None:
+    """It knows of no purge: it takes the key for one that was used with another request."""
+    release, this = turns.versions
+    path, errand = f"/sagas/{_NAME}", {"name": "happy"}
+    status, saga = this.call("POST", path, errand, key="once")
+    assert status == 202
+    saga_id = saga["saga_id"]
+    assert turns.run([saga_id]) == {saga_id: "COMPLETED"}
+    key, long_ago = {"saga_id": {"S": saga_id}}, {"Value": {"S": "2026-01-01T00:00:00.000Z"}}
+    turns.stack.dynamodb.update_item(
+        TableName=turns.stack.sagas_table, Key=key, AttributeUpdates={"created_at": long_ago | {"Action": "PUT"}}
+    )
+    assert this.call("POST", f"{path}/{saga_id}/purge")[0] == 200
+    status, refused = release.call("POST", path, errand, key="once")
+    assert (status, refused["error"]["code"]) == (422, "idempotency_key_reused")
+    status, left = this.call("POST", path, errand, key="once")
+    assert (status, left["status"], left["request"]) == (200, "COMPLETED", None)
+    assert turns.deliver() == 0
+    assert "Item" not in turns.stack.dynamodb.get_item(TableName=turns.stack.sagas_table, Key=key)
+    assert len(turns.stack.entries(saga_id)) == 1
