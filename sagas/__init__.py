@@ -9,7 +9,7 @@ from sagas.authoring.context import Context, S3Object
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.errors import Cancelled, DefinitionError, InvalidRequest, PermanentError, Rejected, SagaError
+from sagas.errors import Cancelled, DefinitionError, InvalidRequest, PermanentError, Rejected, SagaError, TimedOut
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
@@ -30,6 +30,7 @@ __all__ = [
     "Saga",
     "SagaClient",
     "SagaError",
+    "TimedOut",
     "step",
 ]
 

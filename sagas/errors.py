@@ -6,6 +6,7 @@
     │   ├── Rejected              raise it in a step: the business said no; undo at once
     │   └── BreakerOpen           a step was not tried: its circuit breaker is open, and it is not to wait
     ├── Cancelled                 raised by ``ctx.raise_if_cancelled()``
+    ├── TimedOut                  an attempt ended after its deadline: its result does not count
     ├── InvalidRequest            the caller's input does not fit; ``problems`` lists the paths
     ├── NotFound                  no such saga type or saga
     ├── Conflict                  the saga's state does not allow the call
@@ -45,7 +46,16 @@ class BreakerOpen(PermanentError):
 
 
 class Cancelled(SagaError):
-    """Raised by ``ctx.raise_if_cancelled()`` once a cancel was accepted."""
+    """Raised by ``ctx.raise_if_cancelled()`` once a cancel was accepted, or the attempt's time is over."""
+
+
+class TimedOut(SagaError):
+    """An attempt's code ended after its deadline. What it returned is refused; what it did may stand.
+
+    Whether it took effect is not known, as with an attempt whose worker died: the step is undone with
+    ``undo_when="started"``, or listed as in doubt, unless a later attempt completes. It is retried whatever
+    ``retry_on`` says, unless ``give_up_on`` names it. A step may raise it, too, when what it called gave no answer.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,12 +67,13 @@ class Context(Protocol):
 
     @property
     def deadline(self) -> datetime:
-        """When the attempt must have ended (UTC)."""
+        """When the attempt must have ended (UTC): its code's start and the step's timeout. What ends later counts as
+        ``TimedOut``."""
         ...
 
     @property
     def cancelled(self) -> bool:
-        """Whether a cancel was accepted; at most five seconds stale."""
+        """Whether to stop: the deadline has passed, or a cancel was accepted, which is at most five seconds stale."""
         ...
 
     @property
@@ -85,7 +86,7 @@ class Context(Protocol):
         ...
 
     def raise_if_cancelled(self) -> None:
-        """Raise ``Cancelled`` once a cancel was accepted."""
+        """Raise ``Cancelled`` once a cancel was accepted, or the deadline has passed."""
         ...
 
     def client(self, service: str) -> Any:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Literal, cast
 
-from sagas.errors import DefinitionError, PermanentError
+from sagas.errors import DefinitionError, PermanentError, TimedOut
 
 Jitter = Literal["none", "full"]
 WhenOpen = Literal["wait", "fail"]
@@ -60,6 +60,7 @@ class Retry:
     """How often and after what delay a failed attempt is repeated.
 
     Made by :meth:`exponential`, :meth:`linear` or :meth:`constant`. ``max_retries=5`` means at most six executions.
+    What ``retry_on`` does not name exhausts the step at once, except ``TimedOut``: that only ``give_up_on`` does.
     """
 
     kind: Literal["exponential", "linear", "constant"]
@@ -161,8 +162,9 @@ class Retry:
 
     def gives_up(self, error: BaseException) -> bool:
         """Tell whether ``error`` exhausts the step at once."""
-        permanent = isinstance(error, (PermanentError, *self.give_up_on))
-        return permanent or not isinstance(error, self.retry_on)
+        late = error.__cause__ if isinstance(error, TimedOut) else None
+        permanent = isinstance(error, (PermanentError, *self.give_up_on)) or isinstance(late, self.give_up_on)
+        return permanent or not isinstance(error, (TimedOut, *self.retry_on))
 
 
 DEFAULT_RETRY = Retry.exponential(max_retries=3, base_delay=1.0, jitter="full")

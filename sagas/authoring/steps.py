@@ -154,7 +154,8 @@ class Step(_Member, Generic[P, R_co]):
         Args:
             fn: the method, when used bare.
             retry: the undo's own policy; the step's if None.
-            timeout: seconds an attempt of the undo may take; the step's if None.
+            timeout: seconds an attempt of the undo may take; the step's if None. One that takes longer has failed
+                with ``TimedOut``, and is repeated.
         """
         options = UndoOptions(retry, timeout)
         if fn is not None:
@@ -198,7 +199,9 @@ def step(
     Args:
         fn: the method, when used bare.
         retry: what happens after a failed attempt; by default three retries, exponential from 1 s, full jitter.
-        timeout: seconds an attempt may take, at most 890.
+        timeout: seconds an attempt may take, from when its code begins; at most 890. What it returns or raises later is
+            refused: the attempt has failed with ``TimedOut``, and whether it took effect is not known. An ``async``
+            method is cancelled then, and when its saga is; a plain one can look at ``ctx.cancelled``.
         circuit_breaker: stop calling a dependency that keeps failing; none by default.
         result: the name under which later steps take the result; the step's name by default.
         undo_when: ``"completed"`` undoes the step if it completed; ``"started"`` also if it failed or its outcome is

@@ -64,6 +64,7 @@ class StepFailed(StepFact):
         rejected: the business said no.
         retry_at: epoch seconds of the next attempt, if there is one.
         excused: it says nothing of what the step depends on: it was told of a cancel, or its code never began.
+        outcome_unknown: it may have taken effect all the same: it ended after its deadline.
     """
 
     failure: Failure
@@ -71,6 +72,7 @@ class StepFailed(StepFact):
     rejected: bool = False
     retry_at: float = 0.0
     excused: bool = False
+    outcome_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

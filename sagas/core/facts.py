@@ -99,6 +99,7 @@ def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -
     step = _running(state, fact)
     if step is None:
         return Decision(state)
+    step = replace(step, outcome_unknown=step.outcome_unknown or fact.outcome_unknown)
     after = _committed(state)
     if fact.permanent or out_of_budget(plan, state):
         failed = after.with_step(fact.index, replace(step, status=StepStatus.FAILED))

@@ -34,6 +34,8 @@ PAUSES = (0.2, 1.0)
 """Seconds between the tries to read inputs or commit an outcome."""
 COMMIT_RESERVE = 5.0
 """Seconds kept back to send an outcome to its queue, should it not be committed."""
+RECORDING = 2.0
+"""Seconds of its function's time that no code may use: in them its outcome is recorded."""
 _AFTER_LEASE = 5.0
 """Seconds after the end of a lease at which its message comes back, should its holder have died."""
 
@@ -197,7 +199,7 @@ class Attempt:
             attempt=step.undo_attempts if message.undo else step.attempts,
             undo=message.undo,
             prefix=definition.prefix,
-            deadline_at=min(clock.now() + self._code.timeout, self._invocation.deadline),
+            deadline_at=self._invocation.deadline - RECORDING,
             clock=clock,
             logger=services.logger,
             check_cancelled=self._cancel_accepted,
@@ -215,6 +217,8 @@ class Attempt:
 
     def _code_began(self) -> None:
         self._began = True
+        if self._context is not None:
+            self._context.begin(self._code.timeout)
 
     def _cancel_accepted(self) -> bool:
         """While the store is out of reach nobody knows of a cancel."""

@@ -15,6 +15,10 @@ from sagas.errors import Cancelled
 
 _CANCEL_CHECK = 4.0
 """Seconds for which the answer to "was it cancelled?" is good; the contract allows five."""
+_CLEANUP = 3.0
+"""Seconds that an ``async`` step has to clean up in after its deadline."""
+_LEAST_CLEANUP = 1.0
+"""The same where its function ends so soon that nothing would be left."""
 
 
 def _client(service: str) -> Any:
@@ -25,7 +29,11 @@ def _client(service: str) -> Any:
 
 @dataclass(slots=True)
 class StepContext:
-    """One attempt of one step or undo, as user code sees it. ``deadline_at`` in epoch seconds."""
+    """One attempt of one step or undo, as user code sees it.
+
+    Args:
+        deadline_at: epoch seconds at which its function must have ended; once its code begins, when that must have.
+    """
 
     saga_id: str
     saga: str
@@ -42,6 +50,34 @@ class StepContext:
     _cancelled: bool = False
     _lost: bool = False
     _checked_at: float = field(default=0.0)
+    _began_at: float = field(default=0.0)
+    _ends_at: float = field(default=0.0)
+
+    def begin(self, timeout: float) -> None:
+        """The code begins now, and may take ``timeout`` seconds: reading its inputs was not its time."""
+        self._began_at, self._ends_at = self.clock.now(), self.deadline_at
+        self.deadline_at = min(self._began_at + timeout, self._ends_at)
+
+    @property
+    def late(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.clock.now() >= self.deadline_at
+
+    @property
+    def cleanup_until(self) -> float:
+        """Epoch seconds until which code that was stopped at its deadline may clean up."""
+        latest = min(self.deadline_at + _CLEANUP, self._ends_at)
+        return max(latest, self.deadline_at + _LEAST_CLEANUP)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease was taken over."""
+        return self._lost
+
+    @property
+    def cancel_check_due(self) -> bool:
+        """Whether the code has run, and not asked, for so long that an accepted cancel would go unnoticed."""
+        return not self.undo and self.clock.now() - max(self._checked_at, self._began_at) >= _CANCEL_CHECK
 
     @property
     def forward_key(self) -> str:
@@ -73,11 +109,13 @@ class StepContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: a cancel was accepted, or the lease was lost. Undoing is not stopped by a cancel."""
+        """Whether to stop: the time is over, the lease lost, or a cancel accepted, which does not stop an undo."""
         now = self.clock.now()
+        if self._lost or self.late:
+            return True
         if not self.undo and not self._cancelled and now - self._checked_at >= _CANCEL_CHECK:
             self._cancelled, self._checked_at = self.check_cancelled(), now
-        return self._cancelled or self._lost
+        return self._cancelled
 
     @property
     def knows_of_cancel(self) -> bool:
@@ -85,10 +123,14 @@ class StepContext:
         return self._cancelled
 
     def raise_if_cancelled(self) -> None:
-        """Raise ``Cancelled`` once a cancel was accepted, or the lease was lost."""
-        if self.cancelled:
-            lost = "is in other hands: this attempt took too long" if self._lost else "was cancelled"
-            raise Cancelled(f"saga {self.saga_id} {lost}")
+        """Raise ``Cancelled`` once a cancel was accepted, the lease was lost, or the time is over."""
+        if not self.cancelled:
+            return
+        if self._lost:
+            raise Cancelled(f"saga {self.saga_id} is in other hands: this attempt took too long")
+        if self._cancelled:
+            raise Cancelled(f"saga {self.saga_id} was cancelled")
+        raise Cancelled(f"the time of step {self.step} is over")
 
     def client(self, service: str) -> Any:
         """Return a boto3 client, one a service and environment."""

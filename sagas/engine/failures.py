@@ -10,7 +10,7 @@ from sagas.authoring.policies import Retry
 from sagas.core import events as ev
 from sagas.core.states import StepState
 from sagas.engine.clock import Clock
-from sagas.errors import Rejected
+from sagas.errors import Rejected, TimedOut
 
 _LONGEST_MESSAGE = 1_000
 _LONGEST_TRACE = 4_000
@@ -49,6 +49,7 @@ def step_failure(
         isinstance(error, Rejected),
         retry_at=_retry_at(retry, used, clock) if again else 0.0,
         excused=cancelled or not began,
+        outcome_unknown=isinstance(error, TimedOut),
     )
     return fact, {} if again or cancelled else {"stack_trace": _stack_trace(error)}
 

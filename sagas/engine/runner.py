@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from sagas.authoring.codec import decode, encode
-from sagas.authoring.context import Context
-from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDefinition
+from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
 from sagas.core.states import SagaState
-from sagas.errors import PermanentError, SagaError
+from sagas.engine.context import StepContext
+from sagas.engine.coroutines import awaited_in_time
+from sagas.errors import PermanentError, SagaError, TimedOut
 
 REQUEST_SEQ = 1
 """The journal entry that holds the request."""
 
 
 class StepExited(SagaError):
-    """User code called ``sys.exit``: the attempt failed, the function lives on."""
+    """User code called ``sys.exit``, or cancelled its own task: the attempt failed, the function lives on."""
 
 
 def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[str, int]:
@@ -54,7 +54,7 @@ class Runner:
         step: StepDefinition,
         undo: bool,
         payloads: Mapping[str, str | None],
-        context: Context,
+        context: StepContext,
         began: Callable[[], None] = lambda: None,
     ) -> str | None:
         """Run a step, or its undo.
@@ -65,13 +65,14 @@ class Runner:
             undo: whether its undo is meant.
             payloads: JSON text by parameter; ``None`` where a result is absent.
             context: what the code is told.
-            began: called when the inputs have been read, just before the code is.
+            began: called when the inputs have been read, just before the code is: its time begins.
 
         Returns:
             The result as JSON text; ``None`` for an undo.
 
         Raises:
-            Exception: whatever the code raised.
+            TimedOut: the code ended after its deadline.
+            Exception: whatever else the code raised.
         """
         code = step.code(undo=undo)
         arguments: dict[str, Any] = {}
@@ -87,19 +88,33 @@ class Runner:
         if definition.saga_class not in self._instances:
             self._instances[definition.saga_class] = definition.saga_class.create()
         began()
-        try:
-            result = awaited(code.function(self._instances[definition.saga_class], **arguments))
-        except SystemExit as exit_:
-            raise StepExited(f"the step called sys.exit({exit_.code!r})") from exit_
+        result = _called(code, self._instances[definition.saga_class], arguments, context)
         if undo:
             return None
         return json.dumps(encode(result, step.result_type), separators=(",", ":"), ensure_ascii=False)
 
 
-def awaited(result: Any) -> Any:
-    """Return what user code returned, awaited if it is to be awaited."""
+def _called(
+    code: StepDefinition | UndoDefinition, instance: Any, arguments: dict[str, Any], context: StepContext
+) -> Any:
+    """Return what the code returned in time. That it gives up (``PermanentError``) holds whenever it says so."""
+    try:
+        result = awaited_in_time(code.function(instance, **arguments), context)
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        if context.late and not isinstance(error, PermanentError):
+            cancelled = isinstance(error, asyncio.CancelledError)
+            told = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {error}"
+            raise TimedOut(_too_late(context, code.timeout, told)) from error
+        if isinstance(error, SystemExit):
+            raise StepExited(f"the step called sys.exit({error.code!r})") from error
+        if isinstance(error, asyncio.CancelledError):
+            context.raise_if_cancelled()
+            raise StepExited("the step was cancelled by its own code") from error
+        raise
+    if context.late:
+        raise TimedOut(_too_late(context, code.timeout, "what it returned is refused"))
+    return result
 
-    async def outcome() -> Any:
-        return await result
 
-    return asyncio.run(outcome()) if inspect.isawaitable(result) else result
+def _too_late(context: StepContext, timeout: float, told: str) -> str:
+    return f"it ended {context.clock.now() - context.deadline_at:.1f} s after its timeout of {timeout:g} s; {told}"

@@ -18,9 +18,9 @@ from sagas.authoring.policies import OrphanSweep
 from sagas.authoring.saga import Saga
 from sagas.engine.clock import Clock
 from sagas.engine.context import StepContext
+from sagas.engine.coroutines import awaited
 from sagas.engine.engine import Engine, settings_from
 from sagas.engine.orphans import SummaryStore, SweepReport, inspect, too_many
-from sagas.engine.runner import awaited
 from sagas.errors import SagaError
 from sagas.store.checkpoints import Checkpoint, Checkpoints, SagaSummaries
 from sagas.store.objects import GONE, Listed, Objects, connect_s3

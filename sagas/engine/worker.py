@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sagas.core.commands import Die, Discard, Postpone, Run
 from sagas.core.states import SagaStatus
 from sagas.engine.advance import Advanced, Advancer
-from sagas.engine.attempt import Invocation, NotCommitted, lease_for
+from sagas.engine.attempt import RECORDING, Invocation, NotCommitted, lease_for
 from sagas.engine.late_commits import comes_back, with_pending
 from sagas.engine.outcome import Done, Failed, Later, Outcome
 from sagas.errors import BreakerOpen, Unavailable
@@ -128,7 +128,7 @@ class Worker:
         delay = until - clock.now()
         step = self.advancer.registry.get(message.saga).step(message.step)
         timeout = step.code(undo=message.undo).timeout
-        if delay >= _SHORT_WAIT or clock.now() + delay + timeout > invocation.deadline:
+        if delay >= _SHORT_WAIT or clock.now() + delay + timeout + RECORDING > invocation.deadline:
             return Later(until)
         if delay > 0:
             clock.sleep(delay)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from sagas.authoring.policies import Exhausted
-from sagas.engine.attempt import Invocation
+from sagas.engine.attempt import RECORDING, Invocation
 from sagas.engine.engine import Engine, from_environment
 from sagas.engine.outcome import Done, Failed, Later
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
@@ -95,7 +95,7 @@ class _Records:
             return True  # nothing of it will run
         step = saga_type.step(message.step)
         needed = max(step.timeout, step.undo.timeout if step.undo else 0.0)
-        return self._engine.clock.now() + needed <= self._invocation.deadline
+        return self._engine.clock.now() + needed + RECORDING <= self._invocation.deadline
 
 
 def _given(event: Any) -> list[dict[str, Any]]:

@@ -106,7 +106,8 @@ def details_of(fact: ev.Fact) -> dict[str, Any]:
     match fact:
         case ev.StepFailed():
             kept = {"error": _error(fact.failure), "permanent": fact.permanent, "rejected": fact.rejected}
-            return kept | _next_attempt(fact.retry_at) | ({"excused": True} if fact.excused else {})
+            marks = {"excused": fact.excused, "outcome_unknown": fact.outcome_unknown}
+            return kept | _next_attempt(fact.retry_at) | {mark: True for mark, given in marks.items() if given}
         case (
             ev.StepLost(failure=failure)
             | ev.CompensationFailed(failure=failure)
@@ -143,8 +144,8 @@ def fact_of(entry: Entry, index: int) -> ev.Fact:
     retry_at = epoch(details["next_attempt_at"]) if details.get("next_attempt_at") else 0.0
     if kind is ev.StepFailed:
         permanent, rejected = bool(details.get("permanent")), bool(details.get("rejected"))
-        excused = bool(details.get("excused"))
-        return ev.StepFailed(index, attempt, _failure(details), permanent, rejected, retry_at, excused)
+        excused, unknown = bool(details.get("excused")), bool(details.get("outcome_unknown"))
+        return ev.StepFailed(index, attempt, _failure(details), permanent, rejected, retry_at, excused, unknown)
     if kind is ev.CompensationAttemptFailed:
         return ev.CompensationAttemptFailed(index, attempt, _failure(details), retry_at)
     if kind is ev.CompensationFailed:

@@ -30,7 +30,7 @@ class FakeContext:
         attempt_key: by default ``{idempotency_key}:{attempt}``.
         deadline: when the attempt must have ended; by default a fixed time.
         remaining_time: seconds until then, as ``remaining_time()`` answers; or a function that answers.
-        cancelled: whether a cancel was accepted. May be set later.
+        cancelled: whether a cancel was accepted. May be set later; true in any case when no time remains.
         raise_if_cancelled: what to call instead of looking at ``cancelled``.
         logger: by default the logger named ``sagas.testing``.
         client: clients by service (``{"s3": stub}``), or a function from service to client.
@@ -71,7 +71,7 @@ class FakeContext:
         own_key = f"{self.forward_key}:undo" if undo else self.forward_key
         self.idempotency_key = own_key if idempotency_key is None else idempotency_key
         self.attempt_key = f"{self.idempotency_key}:{attempt}" if attempt_key is None else attempt_key
-        self.cancelled = cancelled
+        self._cancelled = cancelled
         self.logger = logging.getLogger("sagas.testing") if logger is None else logger
         self.progressed: list[tuple[float, str]] = []
         self._remaining_time = remaining_time
@@ -82,17 +82,28 @@ class FakeContext:
         self._prefix = f"{saga}/" if prefix is None else prefix
         self._progress = progress
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether to stop: a cancel was accepted, or the time is over."""
+        return self._cancelled or self.remaining_time() <= 0
+
+    @cancelled.setter
+    def cancelled(self, accepted: bool) -> None:
+        self._cancelled = accepted
+
     def remaining_time(self) -> float:
         """Return the seconds that were given."""
         given = self._remaining_time
         return max(0.0, float(given() if callable(given) else given))
 
     def raise_if_cancelled(self) -> None:
-        """Raise ``Cancelled`` if ``cancelled`` is set."""
+        """Raise ``Cancelled`` if ``cancelled`` is set, or no time remains."""
         if self._raise_if_cancelled is not None:
             self._raise_if_cancelled()
-        elif self.cancelled:
+        elif self._cancelled:
             raise Cancelled(f"saga {self.saga_id} was cancelled")
+        elif self.cancelled:
+            raise Cancelled(f"the time of step {self.step} is over")
 
     def client(self, service: str) -> Any:
         """Return the client that was given for a service.

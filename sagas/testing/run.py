@@ -58,7 +58,8 @@ def run(
 ) -> Outcome:
     """Run a saga to its end, or until it waits for an operator.
 
-    Request and results travel as JSON, as they do in production. Delays between retries are skipped; the saga's
+    Request and results travel as JSON, as they do in production. Delays between retries are skipped, and no time passes
+    while code runs: nothing is late, however long it takes (``fail={"pay": TimedOut("...")}`` plays it). The saga's
     instance comes from ``create()``.
 
     Args:

@@ -182,6 +182,17 @@ def test_a_process_that_dies_or_runs_into_its_timeout_counts_as_an_attempt(on: T
     assert on.executed(never) == ["act:1", "act:2", "begin:1", "undo_begin:1"]
 
 
+def test_a_result_after_the_timeout_is_refused(on: Trials) -> None:
+    late = on.api.start("dying", {"mood": "dawdle", "executions": 1})
+    never = on.api.start("dying", {"mood": "dawdle"})
+    assert on.api.wait(late, "COMPLETED")["steps"][1]["attempts"] == 2
+    failed = next(entry for entry in on.api.audit(late) if entry["action"] == "StepFailed")
+    assert (failed["details"]["error"]["type"], failed["details"]["outcome_unknown"]) == ("TimedOut", True)
+    gone = on.api.wait(never, "COMPENSATED")
+    assert (gone["error"]["type"], gone["in_doubt"]) == ("TimedOut", ["act"])
+    assert on.executed(never) == ["act:1", "act:2", "begin:1", "undo_begin:1"]
+
+
 def test_five_deliveries_at_once_execute_once(on: Trials) -> None:
     saga = on.api.run("compensating", {"mood": "calm"})
     body = {"saga_id": saga["saga_id"], "saga": "compensating", "step": "act", "index": 1, "undo": False, "dispatch": 2}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.engine.registry import Registry, SagaType
@@ -145,7 +145,7 @@ def _end(remains: Remains, state: SagaState, entries: Rows) -> Iterator[str]:
 def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str]:
     done = Counter(entry["step"] for entry in entries if entry["action"] == "StepCompleted")
     undone = Counter(entry["step"] for entry in entries if entry["action"] == "StepCompensated")
-    lost = {entry["step"] for entry in entries if entry["action"] == "StepLost"}
+    lost = {entry["step"] for entry in entries if entry["action"] == "StepLost" or _late(entry)}
     for step in state.steps:
         if done[step.name] > 1 or undone[step.name] > 1:
             yield f"{step.name} was committed {done[step.name]} times, undone {undone[step.name]} times"
@@ -158,7 +158,11 @@ def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str
             yield f"{step.name} is left {step.status}"
         known = done[step.name] or undone[step.name] or step.name in state.in_doubt
         if state.over and step.name in lost and not known and not state.resolution_seq:
-            yield f"an execution of {step.name} was lost, and nothing tells of it"
+            yield f"an execution of {step.name} was lost or late, and nothing tells of it"
+
+
+def _late(entry: dict[str, Any]) -> bool:
+    return entry["action"] == "StepFailed" and entry["error"] == "TimedOut"
 
 
 def _executions(saga_type: SagaType, entries: Rows, own: list[Event]) -> Iterator[str]:

@@ -244,6 +244,48 @@ def _undo_when_started(world: CrashWorld) -> None:
     _life(world, "started")
 
 
+def _late_in(world: CrashWorld, step: str, *attempts: int) -> None:
+    """Have a step or undo take nine seconds, of the five that it has, in these attempts."""
+
+    def during(name: str, ctx: Context) -> None:
+        if name == step and ctx.attempt in attempts:
+            world.clock.advance(9.0)
+
+    STAGE.during = during
+
+
+@_scenario("COMPLETED")
+def _late_once(world: CrashWorld) -> None:
+    _late_in(world, "second", 1)
+    _life(world)
+
+
+@_scenario("COMPENSATED")
+def _late_each_time(world: CrashWorld) -> None:
+    _late_in(world, "second", 1, 2, 3)
+    _life(world)
+
+
+@_scenario("COMPENSATED")
+def _late_at_last(world: CrashWorld) -> None:
+    STAGE.fail = {"second": 2}
+    _late_in(world, "second", 3)
+    _life(world)
+
+
+@_scenario("COMPENSATED")
+def _late_and_undone_when_started(world: CrashWorld) -> None:
+    _late_in(world, "second", 1, 2, 3)
+    _life(world, "started")
+
+
+@_scenario("COMPENSATED")
+def _late_undo(world: CrashWorld) -> None:
+    STAGE.reject = {"second"}
+    _late_in(world, "undo_first", 1)
+    _life(world)
+
+
 @_scenario("COMPLETED")
 def _message_lost(world: CrashWorld) -> None:
     world.start()

@@ -4,13 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 from moto import mock_aws
 
+from sagas.core.events import Fact, StepFailed
+from sagas.engine import committer
+from sagas.engine.context import StepContext
 from sagas.errors import Ambiguous
+from sagas.store.entries import Entry
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Wire
 from tests.faults.explore import explore
 from tests.faults.scenarios import SCENARIOS
@@ -50,6 +56,24 @@ def test_an_accepted_cancel_outlives_whoever_asked(made: CrashWorld) -> None:
     """A dead-lettered saga was on nobody's list but people's: the cancel stayed undone when its process died."""
     figures = explore(made, ["cancel_dead_lettered"])
     assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
+
+
+@pytest.mark.parametrize("name", ["late_each_time", "late_at_last", "late_and_undone_when_started"])
+def test_a_late_result_that_counts_is_missed(made: CrashWorld, name: str) -> None:
+    with patch.object(StepContext, "late", property(lambda context: False)):
+        assert explore(made, [name], stop=True).violations
+
+
+def test_a_doubt_that_a_late_result_leaves_is_missed_where_its_entry_forgets_it(made: CrashWorld) -> None:
+    """Then a successor that adopts the entry does not know of it."""
+    remembered = committer.fact_of
+
+    def forgotten(entry: Entry, index: int) -> Fact:
+        fact = remembered(entry, index)
+        return replace(fact, outcome_unknown=False) if isinstance(fact, StepFailed) else fact
+
+    with patch.object(committer, "fact_of", forgotten):
+        assert explore(made, ["late_at_last"], stop=True).violations
 
 
 def test_a_lost_answer_is_ambiguous_and_no_other_error(made: CrashWorld) -> None:

@@ -189,7 +189,8 @@ def _course(course: Course, state: SagaState, entries: Rows) -> Iterator[str]:
     """What people were told, and how it ended. A function that a busy machine was too slow for is disturbed, too."""
     life, status = course.life, state.status.value
     yield from course.wrong
-    disturbed = life.faulty or any(entry["action"] == "StepLost" or entry["error"] == "Lost" for entry in entries)
+    late = any(entry["error"] in ("Lost", "TimedOut") for entry in entries)
+    disturbed = life.faulty or late or any(entry["action"] == "StepLost" for entry in entries)
     allowed = life.ends | life.when_disturbed if disturbed else life.ends
     if status not in allowed:
         yield f"it ended {status}, not one of {sorted(allowed)}"

@@ -24,7 +24,7 @@ _SHORT = timedelta(seconds=5)
 class Single(Saga[Order], name="single", stale_after=_STALE):
     """One step; if its outcome is unknown, it is in doubt."""
 
-    @step(retry=_SOON, timeout=1)
+    @step(retry=_SOON, timeout=2)
     def reserve(self, request: Order, ctx: Context) -> Taken:
         """Fails before its effect: what it raises is known not to have happened."""
         work = Work(ctx, "reserve", request)
@@ -43,7 +43,7 @@ class Single(Saga[Order], name="single", stale_after=_STALE):
 class Trade(Saga[Order], name="trade", stale_after=_STALE, lock_expiry=_SHORT):
     """Two steps, retried within the second, on a lease that a heartbeat keeps."""
 
-    @step(retry=_GROWING, timeout=1, undo_when="started")
+    @step(retry=_GROWING, timeout=2, undo_when="started")
     def reserve(self, request: Order, ctx: Context) -> Taken:
         """Take from stock."""
         work = Work(ctx, "reserve", request)
@@ -59,7 +59,7 @@ class Trade(Saga[Order], name="trade", stale_after=_STALE, lock_expiry=_SHORT):
         work.release()
         work.misbehave()
 
-    @step(retry=_GROWING, timeout=1, undo_when="started")
+    @step(retry=_GROWING, timeout=2, undo_when="started")
     def charge(self, request: Order, reserve: Taken, ctx: Context) -> Taken:
         """Take the money."""
         work = Work(ctx, "charge", request)
@@ -79,7 +79,7 @@ class Trade(Saga[Order], name="trade", stale_after=_STALE, lock_expiry=_SHORT):
 class Bulky(Saga[Order], name="bulky", stale_after=_STALE):
     """Three steps, retried after seconds; their results are kept outside of the journal."""
 
-    @step(retry=_LATER, timeout=1)
+    @step(retry=_LATER, timeout=2)
     def pack(self, request: Order, ctx: Context) -> str:
         """Return something large."""
         work = Work(ctx, "pack", request)
@@ -91,7 +91,7 @@ class Bulky(Saga[Order], name="bulky", stale_after=_STALE):
         """Needs what it undoes."""
         Work(ctx, "unpack", request).expect(pack, bulk_of(request))
 
-    @step(retry=_LATER, timeout=1, undo_when="started")
+    @step(retry=_LATER, timeout=2, undo_when="started")
     def charge(self, request: Order, pack: str, ctx: Context) -> Taken:
         """Take the money."""
         work = Work(ctx, "charge", request)
@@ -105,7 +105,7 @@ class Bulky(Saga[Order], name="bulky", stale_after=_STALE):
         """Give the money back."""
         Work(ctx, "refund", request).refund()
 
-    @step(retry=_LATER, timeout=1, undo_when="started")
+    @step(retry=_LATER, timeout=2, undo_when="started")
     def reserve(self, request: Order, pack: str, charge: Taken, ctx: Context) -> list[str]:
         """Take from stock."""
         work = Work(ctx, "reserve", request)
@@ -123,14 +123,14 @@ class Bulky(Saga[Order], name="bulky", stale_after=_STALE):
 class Journey(Saga[Order], name="journey", stale_after=_STALE, lock_expiry=_SHORT):
     """Five steps; some without an undo, one asynchronous, one behind a circuit breaker."""
 
-    @step(retry=_SOON, timeout=1)
+    @step(retry=_SOON, timeout=2)
     def check(self, request: Order, ctx: Context) -> int:
         """Nothing to undo."""
         work = Work(ctx, "check", request)
         work.misbehave()
         return request.quantity
 
-    @step(retry=_GROWING, timeout=1, undo_when="started")
+    @step(retry=_GROWING, timeout=2, undo_when="started")
     def reserve(self, request: Order, check: int, ctx: Context) -> Taken:
         """Take from stock."""
         work = Work(ctx, "reserve", request)
@@ -144,7 +144,7 @@ class Journey(Saga[Order], name="journey", stale_after=_STALE, lock_expiry=_SHOR
         """Put back."""
         Work(ctx, "release", request).release()
 
-    @step(retry=_LATER, timeout=1, undo_when="started")
+    @step(retry=_LATER, timeout=2, undo_when="started")
     async def charge(self, request: Order, reserve: Taken, ctx: Context) -> Taken:
         """Take the money."""
         work = Work(ctx, "charge", request)
@@ -158,7 +158,7 @@ class Journey(Saga[Order], name="journey", stale_after=_STALE, lock_expiry=_SHOR
         """Give the money back."""
         Work(ctx, "refund", request).refund()
 
-    @step(retry=_GROWING, timeout=1, circuit_breaker=CircuitBreaker(failure_threshold=4, open_for=2.0))
+    @step(retry=_GROWING, timeout=2, circuit_breaker=CircuitBreaker(failure_threshold=4, open_for=2.0))
     def label(self, request: Order, ctx: Context) -> str:
         """Ask something that is often out of order."""
         work = Work(ctx, "label", request)
@@ -170,7 +170,7 @@ class Journey(Saga[Order], name="journey", stale_after=_STALE, lock_expiry=_SHOR
         """Undo the label."""
         Work(ctx, "tear", request).expect(label, f"label {request.number}")
 
-    @step(retry=_SOON, timeout=1)
+    @step(retry=_SOON, timeout=2)
     def announce(self, request: Order, label: str, charge: Taken, ctx: Context) -> None:
         """The last step."""
         work = Work(ctx, "announce", request)
@@ -182,7 +182,7 @@ class Journey(Saga[Order], name="journey", stale_after=_STALE, lock_expiry=_SHOR
 class Parked(Saga[Order], name="parked", stale_after=_STALE):
     """The second step's exhaustion is an operator's business."""
 
-    @step(retry=_SOON, timeout=1, undo_when="started")
+    @step(retry=_SOON, timeout=2, undo_when="started")
     def reserve(self, request: Order, ctx: Context) -> Taken:
         """Take from stock."""
         work = Work(ctx, "reserve", request)
@@ -195,14 +195,14 @@ class Parked(Saga[Order], name="parked", stale_after=_STALE):
         """Put back."""
         Work(ctx, "release", request).release()
 
-    @step(retry=Retry.constant(max_retries=1, delay=0.1, on_exhausted=Exhausted.DEAD_LETTER), timeout=1)
+    @step(retry=Retry.constant(max_retries=1, delay=0.1, on_exhausted=Exhausted.DEAD_LETTER), timeout=2)
     def ask(self, request: Order, ctx: Context) -> str:
         """Books nothing."""
         work = Work(ctx, "ask", request)
         work.misbehave()
         return "yes"
 
-    @step(retry=_SOON, timeout=1, undo_when="started")
+    @step(retry=_SOON, timeout=2, undo_when="started")
     def charge(self, request: Order, ask: str, ctx: Context) -> Taken:
         """Take the money."""
         work = Work(ctx, "charge", request)
@@ -219,7 +219,7 @@ class Parked(Saga[Order], name="parked", stale_after=_STALE):
 class Halting(Saga[Order], name="halting", stale_after=_STALE):
     """The second step's exhaustion ends the saga as it is."""
 
-    @step(retry=_SOON, timeout=1, undo_when="started")
+    @step(retry=_SOON, timeout=2, undo_when="started")
     def charge(self, request: Order, ctx: Context) -> Taken:
         """Take the money."""
         work = Work(ctx, "charge", request)
@@ -234,7 +234,7 @@ class Halting(Saga[Order], name="halting", stale_after=_STALE):
         work.refund()
         work.misbehave()
 
-    @step(retry=Retry.constant(max_retries=2, delay=0.2, on_exhausted=Exhausted.FAIL), timeout=1)
+    @step(retry=Retry.constant(max_retries=2, delay=0.2, on_exhausted=Exhausted.FAIL), timeout=2)
     def ask(self, request: Order, ctx: Context) -> str:
         """Books nothing."""
         work = Work(ctx, "ask", request)

@@ -44,6 +44,7 @@ def test_the_public_names_are_these() -> None:
         "Saga",
         "SagaClient",
         "SagaError",
+        "TimedOut",
         "step",
     ]
     assert all(hasattr(sagas, name) for name in sagas.__all__)

@@ -61,6 +61,8 @@ class Base(Saga[Trial]):
         if request.mood == "hang":
             while True:
                 time.sleep(1)
+        if request.mood == "dawdle":
+            time.sleep(3)
         if request.mood == "reject":
             raise Rejected("the business says no")
         if request.mood in ("fail", "stubborn"):
@@ -78,9 +80,9 @@ class Compensating(Base, name="compensating"):
 
 
 class Dying(Base, name="dying", stale_after=timedelta(seconds=30)):
-    """Its process dies; two executions are allowed."""
+    """Its process dies, or takes too long; two executions are allowed."""
 
-    @step(retry=Retry.constant(max_retries=1, delay=0.0), timeout=1)
+    @step(retry=Retry.constant(max_retries=1, delay=0.0), timeout=2)
     def act(self, request: Trial, ctx: Context) -> None:
         """Misbehave."""
         self.note(ctx, "act")

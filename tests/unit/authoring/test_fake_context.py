@@ -32,6 +32,14 @@ def test_keys_follow_from_saga_and_step() -> None:
 def test_a_cancel_is_raised() -> None:
     with pytest.raises(Cancelled):
         FakeContext(cancelled=True).raise_if_cancelled()
+    with pytest.raises(Cancelled, match="the time of step step is over"):
+        FakeContext(remaining_time=0).raise_if_cancelled()
+    over = FakeContext(remaining_time=0)
+    assert over.cancelled
+    later = FakeContext()
+    assert not later.cancelled
+    later.cancelled = True
+    assert later.cancelled
 
 
 def test_clients_are_given() -> None:

@@ -116,7 +116,7 @@ failures = st.sampled_from([BOOM, GONE])
 indices, booleans = st.integers(0, 2), st.booleans()
 EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.StepCompleted: st.builds(ev.StepCompleted, indices, counts),
-    ev.StepFailed: st.builds(ev.StepFailed, indices, counts, failures, booleans, booleans, times),
+    ev.StepFailed: st.builds(ev.StepFailed, indices, counts, failures, booleans, booleans, times, booleans, booleans),
     ev.StepLost: st.builds(ev.StepLost, indices, counts),
     ev.StepDeadLettered: st.builds(ev.StepDeadLettered, indices, st.just(DeadLetter(1, 0, "m")))
     | st.builds(ev.StepDeadLettered, indices, st.none(), st.just(GONE)),

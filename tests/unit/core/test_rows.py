@@ -101,6 +101,15 @@ def test_a_lost_attempt_counts_and_is_remembered() -> None:
     assert not after(again, ev.StepCompleted(0, 2)).steps[0].outcome_unknown
 
 
+def test_a_failed_attempt_that_may_have_taken_effect_is_remembered() -> None:
+    late = ev.StepFailed(0, 1, ev.Failure("TimedOut"), retry_at=NOW, outcome_unknown=True)
+    again = after(RUNNING, late)
+    assert (again.steps[0].status, again.steps[0].outcome_unknown) == (T.RETRYING, True)
+    claimed = after(again, message(again))
+    assert after(claimed, ev.StepFailed(0, 2, BOOM, retry_at=NOW)).steps[0].outcome_unknown
+    assert not after(claimed, ev.StepCompleted(0, 2)).steps[0].outcome_unknown
+
+
 def test_undoing_waits_for_a_lost_attempt_and_leaves_it_in_doubt() -> None:
     lost = saga(S.RUNNING, step(T.RUNNING, attempts=2), lease=HELD, lost_until=NOW + 20)
     decision = apply(lost, ev.StepLost(0, 2))

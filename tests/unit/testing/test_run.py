@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sagas import Context, InvalidRequest, PermanentError, Rejected, Retry, Saga, step
+from sagas import Context, InvalidRequest, PermanentError, Rejected, Retry, Saga, TimedOut, step
 from sagas.testing import run
 from tests.support.sagas import Fatal, Order, Seat, Stubborn, Trip
 
@@ -35,6 +35,14 @@ class Pricing(Saga[Order]):
     @step(retry=Retry.constant(max_retries=1, delay=0.2))
     def confirm(self, price: Decimal, ctx: Context) -> str:
         return f"{price} {ctx.saga} {ctx.s3_key('offer.pdf')} {ctx.remaining_time():g}"
+
+
+class Slow(Saga[Order]):
+    """Takes longer than it may, by the machine's clock."""
+
+    @step(timeout=0.05)
+    async def wait(self) -> None:
+        await asyncio.sleep(0.3)
 
 
 class Mistaken(Saga[Order]):
@@ -141,6 +149,16 @@ def test_what_is_no_exception_cannot_be_raised() -> None:
 def test_a_request_of_another_type_is_refused() -> None:
     with pytest.raises(InvalidRequest):
         run(Trip, SimpleNamespace(item="x"))
+
+
+def test_a_late_attempt_can_be_played() -> None:
+    outcome = run(Trip, Order("x"), fail={"pay": TimedOut("no answer")})
+    assert (outcome.status, outcome.in_doubt) == ("COMPENSATED", ("pay",))
+    assert actions(outcome.audit).count("StepFailed") == 3
+
+
+def test_no_time_passes_while_code_runs() -> None:
+    assert run(Slow, Order("x")).status == "COMPLETED"
 
 
 def test_code_that_exits_has_failed_and_nothing_more() -> None:
