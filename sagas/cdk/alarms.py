@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from aws_cdk import Duration
+from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_lambda as lambda_
@@ -24,11 +25,16 @@ _FEW_MINUTES = Duration.minutes(5)
 _MOST_AGE = 14 * 24 * 3600
 _SPARE_AGE = 900
 """Seconds a message may wait beyond what its step's own policies explain."""
+_TOO_MUCH = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
+_SILENT = cloudwatch.ComparisonOperator.LESS_THAN_OR_EQUAL_TO_THRESHOLD
+_QUIET = cloudwatch.TreatMissingData.NOT_BREACHING
 
 
-def saga_metric(name: str, saga: str, service: str, period: Duration = _MINUTE) -> cloudwatch.Metric:
+def saga_metric(
+    name: str, saga: str, service: str, period: Duration = _MINUTE, statistic: str = "Sum"
+) -> cloudwatch.Metric:
     """A metric that the functions count by saga type."""
-    return _metric(name, {"saga": saga, "service": service}, period)
+    return _metric(name, {"saga": saga, "service": service}, period, statistic)
 
 
 def _metric(name: str, dimensions: Mapping[str, str], period: Duration, statistic: str = "Sum") -> cloudwatch.Metric:
@@ -60,6 +66,7 @@ class Alarms(Construct):
         above: float = 0,
         periods: int = 1,
         breaching: int | None = None,
+        silence: bool = False,
     ) -> None:
         """Add an alarm.
 
@@ -71,16 +78,18 @@ class Alarms(Construct):
             above: the threshold.
             periods: it looks at.
             breaching: how many of them must exceed the threshold; all when absent.
+            silence: whether it goes on when there is nothing to measure, or no more than the threshold, instead of when
+                there is more.
         """
         alarm = cloudwatch.Alarm(
             self,
             id,
             metric=cast("cloudwatch.IMetric", metric),
             threshold=above,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            comparison_operator=_SILENT if silence else _TOO_MUCH,
             evaluation_periods=periods,
             datapoints_to_alarm=breaching,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            treat_missing_data=cloudwatch.TreatMissingData.BREACHING if silence else _QUIET,
             alarm_description=f"{what} What to do: {RUNBOOK}#{section}",
         )
         if self._topic is not None:
@@ -149,6 +158,13 @@ class SagaAlarms(StepGroupAlarms):
         )
         self._count("CompensationFailed", f"An undo of saga {saga.name} failed for good.", "compensation-failed")
         self._count("NeedsAttention", f"A saga {saga.name} needs a person.", "needs-attention")
+        # A throttled record is back in seconds: only what goes on for a quarter of an hour is more than a hiccup.
+        failing = saga_metric("RecordFailed", saga.name, service, _FEW_MINUTES)
+        cannot = f"Messages of saga {saga.name} cannot be handled, again and again."
+        self.watch("RecordFailed", failing, cannot, "failing-records", periods=3)
+        oldest = saga_metric("OldestDueSaga", saga.name, service, _FEW_MINUTES, "Maximum")
+        overdue = f"A stalled saga {saga.name} has waited for the supervisor for more than 15 minutes."
+        self.watch("OldestDue", oldest, overdue, "oldest-due-saga", above=_SPARE_AGE, periods=2)
         if saga.auto_disable is not None:
             self._count("TypeDisabled", f"Saga {saga.name} keeps failing and takes no new sagas.", "type-disabled")
         if any(step.circuit_breaker is not None for step in saga.steps):
@@ -173,6 +189,7 @@ class ServiceAlarms(Alarms):
         service: its name, a dimension of its metrics.
         supervisor: the supervisor's function.
         api: the API's function.
+        rest_api: the API.
         topic: told when an alarm goes on.
     """
 
@@ -184,12 +201,27 @@ class ServiceAlarms(Alarms):
         service: str,
         supervisor: lambda_.Function,
         api: lambda_.Function,
+        rest_api: apigateway.RestApi,
         topic: AnyTopic | None,
     ) -> None:
         super().__init__(scope, id, topic=topic)
         self.watch_errors("SupervisorErrors", supervisor, "The supervisor")
         self.watch_errors("ApiErrors", api, "The API's function")
-        # A step that is throttled shows in the age of its messages.
+        calls = supervisor.metric_invocations(period=_FEW_MINUTES, statistic="Sum")
+        self.watch(
+            "SupervisorSilent", calls, "The supervisor is not called any more.", "supervisor-silent", silence=True
+        )
+        # What its function answers with 5xx is no error of Lambda's.
+        failed = rest_api.metric_server_error(period=_FEW_MINUTES, statistic="Sum")
+        self.watch("ApiServerErrors", failed, "The API answers 5xx.", "api-errors", periods=3, breaching=2)
+        newer = _metric("NewerFormat", {"service": service}, _FEW_MINUTES)
+        self.watch("NewerFormat", newer, "Messages wait for a newer version of the library.", "newer-format", periods=3)
+        # Of the whole account, whose executions all share: an alarm takes ten metrics, and there may be 200 steps.
+        # The age of messages does not tell: SQS leaves one that was received three times out of it.
+        account = cloudwatch.Metric(
+            namespace="AWS/Lambda", metric_name="Throttles", period=_FEW_MINUTES, statistic="Sum", dimensions_map={}
+        )
+        self.watch("AccountThrottles", account, "Lambda refuses functions of this account.", "throttles", periods=3)
         for id_, function, what in (("Supervisor", supervisor, "The supervisor"), ("Api", api, "The API's function")):
             throttles = function.metric_throttles(period=_FEW_MINUTES, statistic="Sum")
             self.watch(f"{id_}Throttles", throttles, f"{what} was refused by Lambda.", "throttles", periods=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Unpack
 
+from aws_cdk import Annotations
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
@@ -128,7 +129,11 @@ class SagaService(Construct):
 
     def _add_alarms(self, placements: Sequence[Placement], api: lambda_.Function) -> None:
         service, topic = self._options.service, self._options.alarm_topic
-        ServiceAlarms(self, "Alarms", service=service, supervisor=self.supervisor, api=api, topic=topic)
+        if topic is None:
+            told = f"{service}: nobody is told when an alarm goes on; give SagaService an alarm_topic"
+            Annotations.of(self).add_warning_v2("sagas:NoAlarmTopic", told)
+        parts = {"supervisor": self.supervisor, "api": api}
+        ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, topic=topic)
         for placement in placements:
             saga, queues = placement.saga, self._queues[placement.saga.name]
             scope, id = placement.scope, placement.id_of("alarms")

@@ -13,6 +13,10 @@ from sagas.cli.tables import dead_letter_table
 from sagas.cli.target import Target, on_target
 from sagas.client import DeadLetter
 
+_TELL_EVERY = 1_000
+_PAGE = 10
+"""Messages after which a walk tells how far it is."""
+
 app = typer.Typer(help="The dead-letter queue of a saga type.", no_args_is_help=True)
 
 
@@ -39,7 +43,7 @@ def redrive(
     saga_id: Annotated[str | None, typer.Option(help="Only this saga's messages.")] = None,
 ) -> None:
     """Move dead-lettered messages back to their queues: their sagas go on at the failed step."""
-    done = target.client().redrive(name, saga_id)
+    done = target.client().redrive(name, saga_id, _tell)
     if target.as_json:
         emit(asdict(done))
     elif done.task is not None:
@@ -64,7 +68,7 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be dropped, and drop nothing.")] = False,
 ) -> None:
     """Drop dead-lettered messages that nobody needs: of sagas that are over, went on without them, or are resolved."""
-    done = target.client().prune(name, saga_id, dry_run=dry_run)
+    done = target.client().prune(name, saga_id, dry_run=dry_run, on_progress=_tell)
     if target.as_json:
         emit(asdict(done))
         return
@@ -73,6 +77,12 @@ def prune(
     for kept in done.kept:
         say(plain(f"{_who(kept.letter)}: stays, {kept.why}."))
     say(f"{len(done.dropped)} {'would be ' * done.dry_run}dropped, {len(done.kept)} stay.")
+
+
+def _tell(count: int) -> None:
+    """Say now and then how far a long queue is; the result goes to standard output."""
+    if count % _TELL_EVERY < _PAGE <= count:
+        typer.echo(f"{count:,} messages looked at", err=True)
 
 
 def _who(letter: DeadLetter) -> str:

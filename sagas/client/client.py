@@ -341,42 +341,56 @@ class SagaClient:
         """
         return self._dead_letter_queue(name).peek(limit)
 
-    def redrive(self, name: str, saga_id: str | None = None) -> Redrive:
+    def redrive(
+        self, name: str, saga_id: str | None = None, on_progress: Callable[[int], None] | None = None
+    ) -> Redrive:
         """Move dead-lettered messages back to the queues they came from; their sagas go on at the failed step.
 
         All messages of a type are moved by SQS itself, which goes on after this call has returned. Those of one saga,
-        and all at an endpoint that has no such task, are moved here, one by one.
+        and all at an endpoint that has no such task, are moved here, one by one: the whole queue is gone through, page
+        by page, for the moment hidden from others.
 
         Args:
             name: of the type.
             saga_id: only this saga's.
+            on_progress: told how many messages were looked at, after each page.
 
         Raises:
             NotFound: there is no such type.
             SagaError: this client does not know the queues, or the redrive was refused.
         """
         queue = self._dead_letter_queue(name)
-        return queue.redrive() if saga_id is None else queue.move(saga_id)
+        return queue.redrive(on_progress) if saga_id is None else queue.move(saga_id, on_progress)
 
-    def prune(self, name: str, saga_id: str | None = None, *, dry_run: bool = False) -> Pruned:
+    def prune(
+        self,
+        name: str,
+        saga_id: str | None = None,
+        *,
+        dry_run: bool = False,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> Pruned:
         """Delete those messages from the dead-letter queue of a type that nobody needs any more.
 
         These are messages of sagas that are over, that went on by other means than this message (:meth:`retry`, say),
         or that an operator resolved: received again, they would do nothing, or what nobody wants. All others stay:
         those of sagas that wait for you, that may still need them, or that do not exist here.
 
-        For the moment of looking all messages are hidden from others.
+        The queue is gone through page by page, whatever its length, and each message deleted as soon as it is known
+        to be of no use; meanwhile those that were looked at are hidden from others.
 
         Args:
             name: of the type.
             saga_id: only this saga's.
             dry_run: look, and delete nothing.
+            on_progress: told how many messages were looked at, after each page.
 
         Raises:
             NotFound: there is no such type.
             SagaError: this client does not know the queues, or may not read them.
         """
-        return self._dead_letter_queue(name).prune(partial(why_needed, self), saga_id, dry_run=dry_run)
+        queue, why = self._dead_letter_queue(name), partial(why_needed, self)
+        return queue.prune(why, saga_id, dry_run=dry_run, on_progress=on_progress)
 
     def recover(self, stale_after: float | None = None) -> RecoveryView:
         """Have the supervisor look for stalled sagas now, not at its next minute.

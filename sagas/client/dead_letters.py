@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from sagas.aws import code_of, translated
+from sagas.client.queue_walk import OnProgress, QueueWalk
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.answers import AuditEntry, SagaView
 from sagas.errors import NotFound, SagaError
 
-_HOLD = 120
-"""Seconds for which messages are out of others' sight while they are looked at."""
-_WAIT = 1
-"""Seconds a receive waits: from one on, SQS asks all its servers."""
-_BATCH = 10
-"""What SQS gives at once."""
 _NO_SUCH_ACTION = ("InvalidAction", "UnknownOperationException", "UnsupportedOperation", "NotImplemented")
 
 
@@ -153,10 +147,10 @@ class DeadLetterQueue:
 
     def peek(self, limit: int) -> list[DeadLetter]:
         """Return up to ``limit`` messages, which stay where they are."""
-        with self._held(limit) as held:
-            return [_read(message) for message in held.values()]
+        with QueueWalk(self._sqs, self._url) as walk:
+            return [_read(message) for message in walk.messages(limit)]
 
-    def redrive(self) -> Redrive:
+    def redrive(self, on_progress: OnProgress | None = None) -> Redrive:
         """Have SQS move all messages back; do so by hand where the endpoint cannot."""
         try:
             with translated("SQS", quoted=True):
@@ -164,15 +158,22 @@ class DeadLetterQueue:
         except SagaError as error:
             cause = error.__cause__
             if isinstance(cause, ClientError) and code_of(cause) in _NO_SUCH_ACTION:
-                return self.move(None)
+                return self.move(None, on_progress)
             raise
 
-    def move(self, saga_id: str | None) -> Redrive:
-        """Move the messages of one saga, or all, back to their queues: body and attributes as they are."""
+    def move(self, saga_id: str | None, on_progress: OnProgress | None = None) -> Redrive:
+        """Move the messages of one saga, or all, back to their queues: body and attributes as they are.
+
+        Each is moved as soon as it is found.
+
+        Args:
+            saga_id: whose messages; everybody's when absent.
+            on_progress: told how many messages were looked at.
+        """
         moved: list[DeadLetter] = []
         left: list[DeadLetter] = []
-        with translated("SQS", quoted=True), self._held(None) as held:
-            for message_id, message in list(held.items()):
+        with QueueWalk(self._sqs, self._url, on_progress) as walk:
+            for message in walk.messages():
                 letter = _read(message)
                 if saga_id not in (None, letter.saga_id):
                     continue
@@ -182,24 +183,35 @@ class DeadLetterQueue:
                 # send first, then delete: a failure in between leaves two messages, of which the saga takes one
                 attributes = message.get("MessageAttributes", {})
                 target = self._sources[letter.step]
-                self._sqs.send_message(QueueUrl=target, MessageBody=message["Body"], MessageAttributes=attributes)
-                self._delete(message)
-                del held[message_id]
+                with translated("SQS", quoted=True):
+                    sent = self._sqs.send_message(
+                        QueueUrl=target, MessageBody=message["Body"], MessageAttributes=attributes
+                    )
+                walk.pass_over(sent["MessageId"])
+                walk.delete(message)
                 moved.append(letter)
         return Redrive(None, tuple(moved), tuple(left))
 
-    def prune(self, why_kept: Callable[[DeadLetter], str], saga_id: str | None, *, dry_run: bool) -> Pruned:
-        """Delete messages that nobody needs.
+    def prune(
+        self,
+        why_kept: Callable[[DeadLetter], str],
+        saga_id: str | None,
+        *,
+        dry_run: bool,
+        on_progress: OnProgress | None = None,
+    ) -> Pruned:
+        """Delete messages that nobody needs, each as soon as that is known.
 
         Args:
             why_kept: tells why a message must stay; nothing if it need not.
             saga_id: look at this saga's messages only.
             dry_run: look, and delete nothing.
+            on_progress: told how many messages were looked at.
         """
         dropped: list[DeadLetter] = []
         kept: list[Kept] = []
-        with self._held(None) as held:
-            for message_id, message in list(held.items()):
+        with QueueWalk(self._sqs, self._url, on_progress) as walk:
+            for message in walk.messages():
                 letter = _read(message)
                 if saga_id not in (None, letter.saga_id):
                     continue
@@ -208,54 +220,13 @@ class DeadLetterQueue:
                     kept.append(Kept(letter, why))
                     continue
                 if not dry_run:
-                    self._delete(message)
-                    del held[message_id]
+                    walk.delete(message)
                 dropped.append(letter)
         return Pruned(dry_run, tuple(dropped), tuple(kept))
-
-    def _delete(self, message: Mapping[str, Any]) -> None:
-        with translated("SQS", quoted=True):
-            self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
 
     def _start_task(self) -> str:
         attributes = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])["Attributes"]
         return str(self._sqs.start_message_move_task(SourceArn=attributes["QueueArn"])["TaskHandle"])
-
-    @contextmanager
-    def _held(self, limit: int | None) -> Generator[dict[str, dict[str, Any]]]:
-        """Receive messages, by id, and make those visible again that are still there in the end."""
-        held: dict[str, dict[str, Any]] = {}
-        try:
-            while limit is None or len(held) < limit:
-                wanted = _BATCH if limit is None else min(_BATCH, limit - len(held))
-                with translated("SQS", quoted=True):
-                    answer = self._sqs.receive_message(
-                        QueueUrl=self._url,
-                        MaxNumberOfMessages=wanted,
-                        VisibilityTimeout=_HOLD,
-                        WaitTimeSeconds=_WAIT,
-                        MessageAttributeNames=["All"],
-                        MessageSystemAttributeNames=["ApproximateReceiveCount", "SentTimestamp"],
-                    )
-                received: list[dict[str, Any]] = answer.get("Messages", [])
-                if not received:
-                    break
-                held |= {message["MessageId"]: message for message in received}
-            yield held
-        finally:
-            self._release([message["ReceiptHandle"] for message in held.values()])
-
-    def _release(self, receipts: list[str]) -> None:
-        for begin in range(0, len(receipts), _BATCH):
-            entries = [
-                {"Id": str(number), "ReceiptHandle": receipt, "VisibilityTimeout": 0}
-                for number, receipt in enumerate(receipts[begin : begin + _BATCH])
-            ]
-            try:
-                self._sqs.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
-            except (ClientError, BotoCoreError):
-                # They come back by themselves when the time they are hidden for is over.
-                return
 
 
 def _read(message: Mapping[str, Any]) -> DeadLetter:

@@ -36,6 +36,7 @@ class RecoveryReport:
         failed: they could not be looked after.
         left: due sagas for which there was no time.
         overdue: seconds that the longest due saga had been due when the run began; 0 when none was.
+        overdue_by_type: the same by saga type, of those that were looked at.
         undeployed: sagas in flight whose type is not deployed.
     """
 
@@ -44,6 +45,7 @@ class RecoveryReport:
     failed: list[str] = field(default_factory=list[str])
     left: int = 0
     overdue: float = 0.0
+    overdue_by_type: dict[str, float] = field(default_factory=dict[str, float])
     undeployed: int = 0
 
 
@@ -151,6 +153,9 @@ class Recovery:
         postponed_until, step, backlog = 0.0, state.current, ev.Backlog.NONE
         if state.lease is None and step is not None and not state.undoing:
             postponed_until = self.advancer.services.breakers.postponed_until(state.saga, step.name, state.updated_at)
+        overdue = clock.now() - epoch(found.sort)
+        if overdue > report.overdue_by_type.get(state.saga, 0.0):
+            report.overdue_by_type[state.saga] = overdue
         patience = self.advancer.plan(state).stale_after
         silent = state.lease is None and state.status is not SagaStatus.DEAD_LETTERED and not state.over
         quiet_for = clock.now() - max(state.updated_at, state.not_before)

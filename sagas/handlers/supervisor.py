@@ -58,6 +58,8 @@ def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryV
     # Written only when there is something to see: a metric costs by the hours in which it is.
     if report.overdue:
         telemetry().measure("OldestDueSaga", round(report.overdue, 3), MetricUnit.Seconds)
+    for saga, overdue in report.overdue_by_type.items():
+        telemetry().measure("OldestDueSaga", round(overdue, 3), MetricUnit.Seconds, saga)
     if report.undeployed:
         telemetry().measure("SagaWithoutCode", report.undeployed)
     return shown

@@ -82,12 +82,12 @@ class Telemetry:
 
         One dimension besides the service: a metric costs by the month for each combination.
         """
-        self._metrics.add_dimension("saga", saga)
-        self._metrics.add_metric(metric, MetricUnit.Count, 1)
-        self._metrics.flush_metrics()
+        self.measure(metric, 1, saga=saga)
 
-    def measure(self, metric: str, value: float, unit: MetricUnit = MetricUnit.Count) -> None:
-        """Write a metric of the service as a whole."""
+    def measure(self, metric: str, value: float, unit: MetricUnit = MetricUnit.Count, saga: str = "") -> None:
+        """Write a metric of a saga type, or of the service as a whole."""
+        if saga:
+            self._metrics.add_dimension("saga", saga)
         self._metrics.add_metric(metric, unit, value)
         self._metrics.flush_metrics()
 

@@ -13,7 +13,7 @@ import msgspec
 
 from sagas.core.times import iso
 from sagas.errors import InvalidRequest, Problem
-from sagas.store.mapping import ATTENTION, purge_shard
+from sagas.store.mapping import attention_shards, purge_shard
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
@@ -84,12 +84,17 @@ class Listing:
 
     def attention(self, limit: int, cursor: str | None) -> Page:
         """Return sagas that need a person, longest waiting first."""
-        model = self._tables.control
         start = IndexPosition.parse(cursor) if cursor is not None else None
+        streams = [self._attention_shard(key, limit, start) for key in attention_shards(self._settings.shards)]
+        return _page(heapq.merge(*streams), limit)
+
+    def _attention_shard(self, key: str, limit: int, start: IndexPosition | None) -> Iterator[IndexPosition]:
+        model = self._tables.control
         within = model.due >= start.sort if start else None
-        items = model.open.query(ATTENTION, within, page_size=limit + 1)
-        positions = _ordered(IndexPosition(item.due, item.saga_id) for item in items)
-        return _page((position for position in positions if start is None or position > start), limit)
+        items = model.open.query(key, within, page_size=limit + 1)
+        for position in _ordered(IndexPosition(item.due, item.saga_id) for item in items):
+            if start is None or position > start:
+                yield position
 
     def due(self, until: float, limit: int) -> list[IndexPosition]:
         """Return open sagas that are due, longest due first.

@@ -23,8 +23,8 @@ Known = TypeVar("Known", bound=StrEnum)
 Item = dict[str, Any]
 """An item, or a map in one: DynamoDB's JSON of its attributes, by name."""
 
-ATTENTION = "attention"
-"""The shard of the index ``open`` that holds the sagas which need a person."""
+_ATTENTION = "attention"
+"""The key of the index ``open`` under which version 0.1 put all sagas that need a person."""
 
 _USUAL = Purge(0.0)
 """What a purge at the end of the retention says."""
@@ -42,6 +42,19 @@ def due_at(state: SagaState, stale_after: float) -> float:
     """
     lease = state.lease.expires_at if state.lease else 0.0
     return math.ceil(max(patient_until(state, stale_after), lease + stale_after) / stale_after) * stale_after
+
+
+def attention_shard(shard: int) -> str:
+    """The shard of the index ``open`` where sagas of a shard are that need a person.
+
+    One for all took a thousand writes a second, and an index that takes no more holds up its table's writes too.
+    """
+    return f"{_ATTENTION}#{shard}"
+
+
+def attention_shards(shards: int) -> list[str]:
+    """All shards where there may be sagas that need a person, version 0.1's included."""
+    return [_ATTENTION, *map(attention_shard, range(shards))]
 
 
 def purge_shard(shard: int) -> str:
@@ -112,7 +125,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     if to_purge := purge_at(state, settings):
         item |= attributes_of({"open_shard": purge_shard(shard), "due": iso(to_purge)})
     elif state.attention and (state.over or waiting):
-        item |= attributes_of({"open_shard": ATTENTION, "due": iso(state.attention)})
+        item |= attributes_of({"open_shard": attention_shard(shard), "due": iso(state.attention)})
     elif not state.over:
         item |= attributes_of({"open_shard": str(shard), "due": iso(due_at(state, stale_after))})
     return item

@@ -1,8 +1,9 @@
-"""Payloads too large for a journal entry, in S3 under ``payloads/{saga_id}/{seq}/{token}/{digest}``.
+"""Payloads too large for a journal entry, in S3 under ``payloads/{hash}/{saga_id}/{seq}/{token}/{digest}``.
 
 The fencing token is part of the key: a late writer with an old token cannot overwrite what a newer entry points to. A
 digest of the content is too, because two starts under one idempotency key have the same token: the one that is refused
-must not overwrite the other's request.
+must not overwrite the other's request. A hash of the saga's id comes first: ids begin with the time, and S3 takes 3,500
+puts a second under one beginning. Version 0.1 had no such hash; an entry names its payload's key in full.
 """
 
 from __future__ import annotations
@@ -18,6 +19,14 @@ from sagas.store.settings import StoreSettings
 
 _DIGITS = 32
 """Hexadecimal digits of SHA-256 in a key: enough that no two requests share it."""
+
+_SPREAD = 4
+"""Hexadecimal digits in front of the ids."""
+
+
+def prefix_of(saga_id: str) -> str:
+    """Return what the keys of all payloads of a saga begin with."""
+    return f"payloads/{hashlib.sha256(saga_id.encode()).hexdigest()[:_SPREAD]}/{saga_id}/"
 
 
 class Payloads:
@@ -44,7 +53,7 @@ class Payloads:
         if not self._settings.payload_bucket:
             raise TooLarge(f"a payload over {self._settings.payload_limit} bytes needs a payload bucket")
         body = payload.encode()
-        key = f"payloads/{saga_id}/{seq}/{token}/{hashlib.sha256(body).hexdigest()[:_DIGITS]}"
+        key = f"{prefix_of(saga_id)}{seq}/{token}/{hashlib.sha256(body).hexdigest()[:_DIGITS]}"
         with translated("S3"):
             self._client.put_object(
                 Bucket=self._settings.payload_bucket, Key=key, Body=body, ContentType="application/json"
@@ -71,9 +80,10 @@ class Payloads:
         if not self._settings.payload_bucket:
             return
         objects = Objects(self._client, self._settings.payload_bucket)
-        last = False
-        while not last:
-            page = objects.page(f"payloads/{saga_id}/")
-            last = page.last
-            if page.objects and (refused := objects.delete([one.key for one in page.objects])):
-                raise SagaError(f"S3 deletes no payload: {next(iter(refused.values()))}")
+        for prefix in (prefix_of(saga_id), f"payloads/{saga_id}/"):  # the other is version 0.1's
+            last = False
+            while not last:
+                page = objects.page(prefix)
+                last = page.last
+                if page.objects and (refused := objects.delete([one.key for one in page.objects])):
+                    raise SagaError(f"S3 deletes no payload: {next(iter(refused.values()))}")

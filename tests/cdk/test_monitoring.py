@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aws_cdk import App, Stack, assertions
+from aws_cdk import aws_sns as sns
 
 from functions.checkout import Checkout
 from sagas import AutoDisable, Context, Saga, step
@@ -51,9 +52,11 @@ class TestAlarms:
                 *[("AWS/SQS", "ApproximateAgeOfOldestMessage")] * 6,
                 *[("Sagas", "SagaCompensationFailed"), ("Sagas", "SagaNeedsAttention")] * 2,
                 *[("Sagas", "SweepStopped"), ("Sagas", "SweepFailed"), ("Sagas", "BreakerOpened")],
-                *[("Sagas", "OldestDueSaga"), ("Sagas", "SagaWithoutCode")],
+                *[("Sagas", "RecordFailed"), ("Sagas", "OldestDueSaga")] * 2,
+                *[("Sagas", "OldestDueSaga"), ("Sagas", "SagaWithoutCode"), ("Sagas", "NewerFormat")],
+                *[("AWS/Lambda", "Invocations"), ("AWS/ApiGateway", "5XXError")],
                 *[("AWS/Lambda", "Errors")] * 8,
-                *[("AWS/Lambda", "Throttles")] * 2,
+                *[("AWS/Lambda", "Throttles")] * 3,
             ]
         )
 
@@ -71,8 +74,25 @@ class TestAlarms:
             if alarm["Namespace"] == "Sagas":
                 assert {"Name": "service", "Value": service} in alarm["Dimensions"]
 
-    def test_are_quiet_while_nothing_happens(self, of_type: Find) -> None:
-        assert {alarm["TreatMissingData"] for alarm in of_type(ALARM)} == {"notBreaching"}
+    def test_are_quiet_while_nothing_happens_but_for_the_supervisors_silence(self, of_type: Find) -> None:
+        silence = [alarm for alarm in of_type(ALARM) if alarm["TreatMissingData"] != "notBreaching"]
+        (alarm,) = silence
+        assert (alarm["MetricName"], alarm["TreatMissingData"]) == ("Invocations", "breaching")
+        assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (0, "LessThanOrEqualToThreshold")
+        assert alarm["Period"] * alarm["EvaluationPeriods"] == 300
+
+    def test_of_throttles_see_all_functions(self, of_type: Find) -> None:
+        """However many there are: a step's own is none of the two that are watched by name."""
+        throttles = [alarm for alarm in of_type(ALARM) if alarm["MetricName"] == "Throttles"]
+        assert sorted(len(alarm.get("Dimensions", [])) for alarm in throttles) == [0, 1, 1]
+
+    def test_that_tell_nobody_are_warned_of(self) -> None:
+        stack = Stack(App(), "Test")
+        told = sns.Topic(stack, "Told")
+        SagaService(stack, "Silent", sagas=[saga_of(1, 1)])
+        SagaService(stack, "Loud", sagas=[saga_of(2, 1)], alarm_topic=told)
+        warnings = assertions.Annotations.from_stack(stack).find_warning("*", assertions.Match.any_value())
+        assert [warning.id for warning in warnings if "alarm_topic" in str(warning.entry.data)] == ["/Test/Silent"]
 
     def test_messages_may_be_as_old_as_their_step_allows(self, of_type: Find) -> None:
         ages = [alarm for alarm in of_type(ALARM) if alarm["MetricName"] == "ApproximateAgeOfOldestMessage"]

@@ -10,7 +10,7 @@ from sagas.core.states import DeadLetter, Lease, Progress, Purge, SagaState, Sag
 from sagas.core.times import epoch, iso
 from sagas.formats import FORMAT
 from sagas.store.entries import Entry
-from sagas.store.mapping import ATTENTION, due_at, shard_of
+from sagas.store.mapping import attention_shard, due_at, shard_of
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import DeadAttribute, StepAttribute, Tables
 
@@ -68,7 +68,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         dues = [*([purge.at] if purge else []), *([] if kept else [state.updated_at + settings.retention])]
         values |= {"open_shard": f"purge#{shard}", "due": iso(min(dues))}
     elif state.attention and (state.over or waiting):
-        values |= {"open_shard": ATTENTION, "due": iso(state.attention)}
+        values |= {"open_shard": attention_shard(shard_of(state.saga_id, settings.shards)), "due": iso(state.attention)}
     elif not state.over:
         shard = shard_of(state.saga_id, settings.shards)
         values |= {"open_shard": str(shard), "due": iso(due_at(state, stale_after))}

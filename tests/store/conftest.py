@@ -15,7 +15,7 @@ from sagas.store.control import ControlItems
 from sagas.store.definitions import Definitions
 from sagas.store.journal import Journal
 from sagas.store.listing import Listing
-from sagas.store.payloads import Payloads
+from sagas.store.payloads import Payloads, prefix_of
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables, tables_for
 from sagas.store.tombstones import Tombstones
@@ -54,7 +54,7 @@ class Store:
 
     def payload_keys(self, saga_id: str) -> list[str]:
         """The keys of the saga's payloads in S3."""
-        found = self.s3.list_objects_v2(Bucket=self.settings.payload_bucket, Prefix=f"payloads/{saga_id}/")
+        found = self.s3.list_objects_v2(Bucket=self.settings.payload_bucket, Prefix=prefix_of(saga_id))
         return [item["Key"] for item in found.get("Contents", [])]
 
 

@@ -13,8 +13,9 @@ from sagas.core.automaton import decide
 from sagas.core.states import DeadLetter, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.errors import SagaError
 from sagas.store.entries import Entry, Tombstone
+from sagas.store.mapping import shard_of
 from sagas.store.outcomes import CancelWon, Fenced, Refused
-from tests.store.conftest import STALE_AFTER, Store
+from tests.store.conftest import SHARDS, STALE_AFTER, Store
 from tests.store.states import NOW, PLAN, Walk, contents, lease, new_id, runs, saga, walks
 
 _LOOSE = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -89,7 +90,7 @@ def test_over_leaves_the_index_and_attention_enters_it(store: Store) -> None:
     other = _claimed(store)
     failed = replace(_ended(other), status=SagaStatus.FAILED, attention=NOW)
     store.control.commit(other, failed, STALE_AFTER)
-    assert (store.item(other.saga_id) or {})["open_shard"] == {"S": "attention"}
+    assert (store.item(other.saga_id) or {})["open_shard"] == {"S": f"attention#{shard_of(other.saga_id, SHARDS)}"}
 
 
 def test_finished_sagas_are_to_be_purged_only_if_told_and_settled(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from sagas.errors import SagaError
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 from sagas.store.outcomes import Fenced
-from sagas.store.payloads import Payloads
+from sagas.store.payloads import Payloads, prefix_of
 from tests.store.conftest import Store
 from tests.store.states import NOW, new_id
 
@@ -129,11 +130,34 @@ def test_history_ends_with_the_last_committed_entry(store: Store) -> None:
 # Large payloads.
 
 
+def test_the_keys_of_sagas_of_one_moment_begin_in_many_ways() -> None:
+    assert len({prefix_of(new_id())[:13] for _ in range(200)}) > 190
+
+
+def test_a_payload_of_the_last_release_is_read_by_its_entry(store: Store) -> None:
+    written = entry(token=7, payload=_LARGE)
+    store.journal.put(written)
+    [key] = store.payload_keys(written.saga_id)
+    old = f"payloads/{written.saga_id}/2/7/abcdef"
+    store.s3.copy_object(
+        Bucket=store.settings.payload_bucket, Key=old, CopySource=f"{store.settings.payload_bucket}/{key}"
+    )
+    store.s3.delete_object(Bucket=store.settings.payload_bucket, Key=key)
+    store.dynamodb.update_item(
+        TableName=store.settings.audit_table,
+        Key={"saga_id": {"S": written.saga_id}, "seq": {"N": "2"}},
+        UpdateExpression="SET payload_ref = :old",
+        ExpressionAttributeValues={":old": {"S": old}},
+    )
+    [found] = store.journal.history(written.saga_id)
+    assert store.journal.load(found).payload == _LARGE
+
+
 def test_a_large_payload_travels_through_s3(store: Store) -> None:
     written = entry(token=7, payload=_LARGE)
     store.journal.put(written)
     [key] = store.payload_keys(written.saga_id)
-    assert key.startswith(f"payloads/{written.saga_id}/2/7")
+    assert re.fullmatch(rf"payloads/[0-9a-f]{{4}}/{written.saga_id}/2/7/[0-9a-f]{{32}}", key)
     item = store.entry(written.saga_id, 2)
     assert item is not None
     assert "payload" not in item

@@ -13,7 +13,7 @@ from sagas.core.states import SagaState, SagaStatus
 from sagas.errors import InvalidRequest
 from sagas.store.definitions import Activity, Definitions
 from sagas.store.listing import IndexPosition, Page
-from tests.store.conftest import STALE_AFTER, Store
+from tests.store.conftest import SHARDS, STALE_AFTER, Store
 from tests.store.states import NOW, new_id, saga
 
 _LOOSE = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -82,6 +82,40 @@ def test_attention_lists_the_longest_waiting_first(fresh: Store) -> None:
         if cursor is None:
             break
     assert found == expected
+
+
+def test_sagas_that_the_last_release_put_on_the_attention_list_are_on_it_in_their_place(fresh: Store) -> None:
+    """It had one key for all. Whatever touches such a saga moves it."""
+    waiting = [saga(SagaStatus.FAILED, attention=NOW + moment % 3, token=1) for moment in range(9)]
+    for number, state in enumerate(waiting):
+        fresh.control.create(state, STALE_AFTER)
+        if number % 2:
+            fresh.dynamodb.update_item(
+                TableName=fresh.settings.sagas_table,
+                Key={"saga_id": {"S": state.saga_id}},
+                UpdateExpression="SET open_shard = :old",
+                ExpressionAttributeValues={":old": {"S": "attention"}},
+            )
+    expected = [state.saga_id for state in sorted(waiting, key=lambda state: (state.attention, state.saga_id))]
+    found, cursor = list[str](), None
+    while page := fresh.listing.attention(2, cursor):
+        found += page.saga_ids
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert found == expected
+    old = waiting[1]
+    assert fresh.control.claim(old, replace(old, attention=0.0, resolution_seq=2, token=2), STALE_AFTER)
+    assert old.saga_id not in fresh.listing.attention(10, None).saga_ids
+
+
+def test_no_key_of_the_index_takes_all_that_need_a_person(store: Store) -> None:
+    keys = set[str]()
+    for _ in range(30):
+        state = saga(SagaStatus.FAILED, attention=NOW)
+        store.control.create(state, STALE_AFTER)
+        keys.add((store.item(state.saga_id) or {})["open_shard"]["S"])
+    assert keys == {f"attention#{shard}" for shard in range(SHARDS)}
 
 
 def test_resolved_leaves_the_attention_list(fresh: Store) -> None:

@@ -1,0 +1,203 @@
+"""Long dead-letter queues: each letter is looked at once, the walk ends, and little of it is in memory."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import ref
+
+import pytest
+
+from sagas.client.dead_letters import DeadLetter, DeadLetterQueue
+from sagas.client.queue_walk import QueueWalk
+from sagas.errors import SagaError, Unavailable
+
+RECEIVE = 0.05
+"""Seconds a receive takes."""
+
+
+class Message(dict[str, Any]):
+    """One as it is received; unlike a plain dictionary, it can be watched while it lives."""
+
+
+@dataclass
+class LongQueue:
+    """SQS's part, in a time of its own: in the order of sending, but for what was received three times, which goes to
+    the end. With ``stubborn`` it does not, and what comes back comes first."""
+
+    size: int
+    stubborn: bool = False
+    now: float = 0.0
+    receives: int = 0
+    most_alive: int = 0
+    most_hidden: int = 0
+    deleted: set[int] = field(default_factory=set[int])
+    sent: list[str] = field(default_factory=list[str])
+
+    def __post_init__(self) -> None:
+        self.alive: list[ref[Message]] = []
+        self.waiting = deque(range(self.size))
+        self.hidden: dict[int, float] = {}
+        self.counts = [14] * self.size  # so often its step received it
+
+    def receive_message(self, **asked: Any) -> dict[str, Any]:
+        self.now += RECEIVE
+        self.receives += 1
+        self.alive = [seen for seen in self.alive if seen() is not None]
+        self.most_alive = max(self.most_alive, len(self.alive))
+        back = sorted(number for number, until in self.hidden.items() if until <= self.now)
+        self._show(back)
+        page: list[Message] = []
+        while self.waiting and len(page) < asked["MaxNumberOfMessages"]:
+            number = self.waiting.popleft()
+            self.hidden[number] = self.now + asked["VisibilityTimeout"]
+            self.counts[number] += 1
+            page.append(self._message(number))
+        self.most_hidden = max(self.most_hidden, len(self.hidden))
+        self.alive += map(ref, page)
+        return {"Messages": page} if page else {}
+
+    def _message(self, number: int) -> Message:
+        told = {"saga": "zip", "saga_id": f"s-{number}", "step": "upload", "dispatch": 3, "hops": 0}
+        return Message(MessageId=f"m-{number}", ReceiptHandle=f"{number}/{self.counts[number]}", Body=json.dumps(told))
+
+    def _show(self, numbers: list[int]) -> None:
+        for number in numbers:
+            del self.hidden[number]
+        first = [number for number in numbers if self.stubborn or self.counts[number] < 3]
+        self.waiting.extendleft(reversed(first))
+        self.waiting.extend(number for number in numbers if number not in set(first))
+
+    def _held(self, receipt: str) -> int:
+        number, count = map(int, receipt.split("/"))
+        assert self.counts[number] == count, "the receipt is an old one"
+        return number
+
+    def delete_message(self, *, QueueUrl: str, ReceiptHandle: str) -> None:
+        number = self._held(ReceiptHandle)
+        del self.hidden[number]
+        self.deleted.add(number)
+
+    def send_message(self, *, MessageBody: str, **_: Any) -> dict[str, str]:
+        self.sent.append(json.loads(MessageBody)["saga_id"])
+        return {"MessageId": f"new-{len(self.sent)}"}
+
+    def change_message_visibility_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> None:
+        held = [self._held(entry["ReceiptHandle"]) for entry in Entries]
+        self._show([number for number in held if number in self.hidden])
+
+    def visible(self) -> int:
+        return len(self.waiting) + sum(until <= self.now for until in self.hidden.values())
+
+
+@pytest.fixture
+def pace(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Have walks go by the time of a queue."""
+
+    def go_by(queue: LongQueue) -> LongQueue:
+        def at(walk: QueueWalk, *arguments: Any) -> None:
+            original(walk, *arguments, clock=lambda: queue.now)
+
+        monkeypatch.setattr(QueueWalk, "__init__", at)
+        return queue
+
+    original = QueueWalk.__init__
+    return go_by
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_each_of_20_000_letters_is_looked_at_once_and_the_kept_are_visible_again(pace: Any, stubborn: bool) -> None:
+    """At five letters a second the first are back long before the last was seen."""
+    queue, looked, told = pace(LongQueue(20_000, stubborn)), list[str](), list[int]()
+
+    def why(letter: DeadLetter) -> str:
+        queue.now += 0.2
+        looked.append(letter.saga_id)
+        return "it waits" if int(letter.saga_id[2:]) % 2 else ""
+
+    done = DeadLetterQueue(queue, "dead", {}).prune(why, None, dry_run=False, on_progress=told.append)
+    assert len(looked) == len(set(looked)) == 20_000
+    assert (len(done.dropped), len(done.kept)) == (10_000, 10_000)
+    assert queue.deleted == set(range(0, 20_000, 2))
+    assert queue.visible() == 10_000
+    assert queue.receives < 3 * 20_000 / 10
+    assert queue.most_alive <= 20
+    assert told == sorted(told)
+    assert told[-1] == 20_000
+
+
+def test_more_than_may_be_held_are_given_back_on_the_way(pace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagas.client.queue_walk.MOST_HELD", 500)
+    queue = pace(LongQueue(20_000))
+    done = DeadLetterQueue(queue, "dead", {}).prune(lambda _: "it waits", None, dry_run=True)
+    assert len({kept.letter.message_id for kept in done.kept}) == len(done.kept) == 20_000
+    assert queue.most_hidden <= 510
+    assert queue.visible() == 20_000
+
+
+def test_a_walk_ends_though_the_queue_only_ever_shows_the_same(pace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagas.client.queue_walk.MOST_HELD", 50)
+    queue = pace(LongQueue(2_000, stubborn=True))
+    done = DeadLetterQueue(queue, "dead", {}).prune(lambda _: "it waits", None, dry_run=True)
+    assert len(done.kept) == 60
+    assert queue.visible() == 2_000
+
+
+def test_one_sagas_letter_is_found_anywhere_and_those_passed_are_visible_again(pace: Any) -> None:
+    queue = pace(LongQueue(20_000))
+    done = DeadLetterQueue(queue, "dead", {"upload": "upload"}).move("s-19999")
+    assert [letter.saga_id for letter in done.moved] == queue.sent == ["s-19999"]
+    assert queue.deleted == {19_999}
+    assert queue.visible() == 19_999
+
+
+def test_what_the_walk_itself_moved_is_not_moved_again(pace: Any) -> None:
+    """Its step may fail and its queue give it up while the walk goes on: it has the id that it was sent with."""
+    queue = pace(LongQueue(5))
+    dead = DeadLetterQueue(queue, "dead", {"upload": "upload"})
+
+    def dies_at_once(**_: Any) -> dict[str, str]:
+        queue.counts.append(14)
+        queue.waiting.append(len(queue.counts) - 1)
+        return {"MessageId": f"m-{queue.waiting[-1]}"}
+
+    queue.send_message = dies_at_once
+    assert len(dead.move(None).moved) == 5
+
+
+def test_those_of_a_page_that_were_not_looked_at_are_given_back_on_an_error(pace: Any) -> None:
+    queue = pace(LongQueue(300))
+    count = 0
+
+    def unreadable(_: DeadLetter) -> str:
+        nonlocal count
+        count += 1
+        if count == 25:
+            raise Unavailable("out of reach")
+        return "it waits"
+
+    with pytest.raises(SagaError):
+        DeadLetterQueue(queue, "dead", {}).prune(unreadable, None, dry_run=False)
+    assert queue.visible() == 300
+
+
+def test_two_hundred_on_moto(sqs: Any) -> None:
+    """Not more: what moto takes for a receive grows with the messages that are hidden."""
+    url = sqs.create_queue(QueueName="dead")["QueueUrl"]
+    upload = sqs.create_queue(QueueName="upload")["QueueUrl"]
+    for begin in range(0, 200, 10):
+        bodies = [
+            json.dumps({"saga": "zip", "saga_id": f"s-{number}", "step": "upload", "dispatch": 3, "hops": 0})
+            for number in range(begin, begin + 10)
+        ]
+        sqs.send_message_batch(
+            QueueUrl=url, Entries=[{"Id": str(i), "MessageBody": body} for i, body in enumerate(bodies)]
+        )
+    queue = DeadLetterQueue(sqs, url, {"upload": upload})
+    assert [letter.saga_id for letter in queue.move("s-199").moved] == ["s-199"]
+    done = queue.prune(lambda letter: "" if int(letter.saga_id[2:]) < 150 else "it waits", None, dry_run=False)
+    assert (len(done.dropped), len(done.kept)) == (150, 49)
+    assert len(queue.move(None).moved) == 49
+    assert queue.peek(1_000) == []
