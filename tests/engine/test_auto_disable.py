@@ -14,7 +14,7 @@ from botocore.client import BaseClient
 from sagas.authoring.policies import AutoDisable, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.engine.starter import Disabled
+from sagas.engine.starter import Disabled, KeyReused, id_for_key
 from sagas.errors import Rejected, Unavailable
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
@@ -215,6 +215,22 @@ def test_the_cooldown_does_not_undo_what_an_operator_disabled(bench: Make) -> No
     b.engine.definitions.put("risky", Activity(False, "closed", "ann", b.clock.now()))
     b.clock.advance(86_400)
     assert refused(b) == 60
+
+
+def test_a_key_that_is_known_gets_its_saga_while_starts_are_refused(bench: Make) -> None:
+    b = bench(Risky)
+    known = b.start("risky", REQUEST, key="k-1")
+    b.run()
+    fail(b, 3)
+    again = b.engine.starter.start("risky", REQUEST, key="k-1")
+    assert (again.state.saga_id, again.created) == (known, False)
+    with pytest.raises(KeyReused):
+        b.start("risky", {"item": "bus"}, key="k-1")
+    with pytest.raises(Disabled):
+        b.start("risky", REQUEST, key="k-2")
+    assert b.engine.journal.entries(id_for_key("risky", "k-2"), [1]) == {}
+    b.engine.definitions.put("risky", Activity(False, "closed", "ann", b.clock.now()))
+    assert b.start("risky", REQUEST, key="k-1") == known
 
 
 def test_all_environments_count_together(bench: Make) -> None:
