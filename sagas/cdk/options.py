@@ -17,6 +17,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 
+from sagas.authoring.policies import AutoDisable
 from sagas.cdk.existing import AnyResource, AnyTable
 from sagas.errors import DefinitionError
 
@@ -145,6 +146,7 @@ class SagaServiceProps(TypedDict, total=False):
         carry_inputs: whether small requests and results travel in the messages too, so that a step reads nothing. If
             not, no payload is in any queue, dead-letter queues included; steps read theirs, and an outcome that cannot
             be committed is not kept: its step runs again, under the same idempotency key.
+        auto_disable: of saga types that declare none; none when absent.
         shards: over how many keys the indexes of the control table are spread. Fixed once sagas exist.
     """
 
@@ -173,6 +175,7 @@ class SagaServiceProps(TypedDict, total=False):
     key_retention: timedelta | None
     payload_limit: int | None
     carry_inputs: bool
+    auto_disable: AutoDisable | None
     shards: int
 
 
@@ -210,6 +213,7 @@ class ServiceOptions:
     key_retention: timedelta | None = None
     payload_limit: int | None = None
     carry_inputs: bool = True
+    auto_disable: AutoDisable | None = None
     shards: int = 8
 
     def __post_init__(self) -> None:
@@ -224,6 +228,9 @@ class ServiceOptions:
             seconds = None if kept is None else kept.total_seconds()
             within(self.service, f"{option} (in seconds)", seconds, least, 100 * 366 * 86_400)
         within(self.service, "payload_limit (in bytes)", self.payload_limit, 1_024, 256 * 1024)
+        usual: object = self.auto_disable
+        if not isinstance(usual, AutoDisable | None):
+            raise DefinitionError(f"{self.service}: auto_disable must be an AutoDisable or None, not {usual!r}")
         if self.mount is not None and self.throttling is not None:
             raise DefinitionError(f"{self.service}: throttling is that of the stage of the API you mount on")
         if self.sagas_table is not None and self.sagas_table is self.audit_table:

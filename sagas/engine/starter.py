@@ -22,7 +22,7 @@ from sagas.errors import InvalidRequest, Problem, Unavailable
 from sagas.messaging.carried import fitting
 from sagas.messaging.message import Message
 from sagas.store.control import ControlItems
-from sagas.store.definitions import Definitions
+from sagas.store.definitions import FOREVER, Definitions
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 
@@ -126,9 +126,10 @@ class Starter:
         if not activity.active:
             return Disabled(f"starting {name} is disabled", retry_after=60)
         rest = activity.disabled_until - self._clock.now()
-        if rest > 0:
-            return Disabled(f"starting {name} is disabled: too many of its sagas failed", retry_after=math.ceil(rest))
-        return None
+        if rest <= 0:
+            return None
+        wait = 60 if activity.disabled_until == FOREVER else math.ceil(rest)
+        return Disabled(f"starting {name} is disabled: too many of its sagas failed", retry_after=wait)
 
     def _first_entry(self, saga_type: SagaType, saga_id: str, request: Any, actor: str) -> Entry:
         return Entry(

@@ -38,6 +38,10 @@ class Risky(Booked, name="risky", auto_disable=POLICY):
         perform("pay")
 
 
+class ByHand(Risky, name="by-hand", auto_disable=AutoDisable(threshold=1, cooldown=None)):
+    """What disables it is over when a person says so."""
+
+
 class Waiting(Booked, name="waiting", auto_disable=AutoDisable(threshold=2)):
     """Its failure is an operator's business."""
 
@@ -215,6 +219,18 @@ def test_the_cooldown_does_not_undo_what_an_operator_disabled(bench: Make) -> No
     b.engine.definitions.put("risky", Activity(False, "closed", "ann", b.clock.now()))
     b.clock.advance(86_400)
     assert refused(b) == 60
+
+
+def test_without_a_cooldown_only_an_operator_enables_it(bench: Make) -> None:
+    b = bench(ByHand)
+    assert run(b, "by-hand", RuntimeError()) == "COMPENSATED"
+    assert refused(b, "by-hand") == 60
+    b.clock.advance(10 * 366 * 86_400)
+    assert refused(b, "by-hand") == 60
+    b.engine.definitions.put("by-hand", Activity(True, "mended", "ann", b.clock.now()))
+    assert run(b, "by-hand") == "COMPLETED"
+    assert run(b, "by-hand", RuntimeError()) == "COMPENSATED"
+    assert refused(b, "by-hand") == 60
 
 
 def test_a_key_that_is_known_gets_its_saga_while_starts_are_refused(bench: Make) -> None:
