@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -78,20 +79,27 @@ def list_sagas(
 ) -> None:
     """List sagas, newest first."""
     client = target.client()
-    page = client.list(name, status, limit=limit, cursor=cursor)
-    for _ in range(_MOST_PAGES):
-        if len(page["sagas"]) >= limit or page["cursor"] is None:
-            break
-        further = client.list(name, status, limit=limit - len(page["sagas"]), cursor=page["cursor"])
-        page = Page(sagas=page["sagas"] + further["sagas"], cursor=further["cursor"])
+    page = _full(lambda most, at: client.list(name, status, limit=most, cursor=at), limit, cursor)
     _print_page(target, page, "There are no such sagas.")
 
 
 @on_target
 def attention(target: Target, name: _OneName = None, limit: _Limit = 20, cursor: _Cursor = None) -> None:
     """List the sagas that need a person, and why; the longest waiting first."""
-    page = target.client().attention(name, limit=limit, cursor=cursor)
+    client = target.client()
+    page = _full(lambda most, at: client.attention(name, limit=most, cursor=at), limit, cursor)
     _print_page(target, page, "No saga needs you.")
+
+
+def _full(ask: Callable[[int, str | None], Page], limit: int, cursor: str | None) -> Page:
+    """A page of ``limit`` sagas, if there are so many; a filter may leave the service's own pages short."""
+    page = ask(limit, cursor)
+    for _ in range(_MOST_PAGES):
+        if len(page["sagas"]) >= limit or page["cursor"] is None:
+            break
+        further = ask(limit - len(page["sagas"]), page["cursor"])
+        page = Page(sagas=page["sagas"] + further["sagas"], cursor=further["cursor"])
+    return page
 
 
 def _print_page(target: Target, page: Page, nothing: str) -> None:

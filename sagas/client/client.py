@@ -173,11 +173,13 @@ class SagaClient:
         """Return summaries of the sagas that need a person, the longest waiting first; each says ``why``.
 
         Args:
-            name: of the type; ``None`` lists all types.
-            limit: how many to look at, 1 to 100.
+            name: of the type; ``None`` lists all types. The page is full if there are enough, up to two thousand sagas
+                of other types between them.
+            limit: how many to return, 1 to 100.
             cursor: that of the page before.
 
         Raises:
+            NotFound: there is no such type.
             InvalidRequest: an argument does not fit.
         """
         return self._transport.call("GET", "/attention", query={"name": name, "limit": limit, "cursor": cursor})

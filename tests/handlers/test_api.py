@@ -244,6 +244,24 @@ def test_attention(site: Make) -> None:
     assert _ids(s.call("GET", "/attention", limit="1", cursor=first.body["cursor"])) == [stuck]
 
 
+def test_attention_of_one_type_behind_many_of_others(site: Make) -> None:
+    FAIL["second"] = ValueError("no")
+    s = site(Fatal, Stubborn)
+    for _ in range(12):
+        s.begin("fatal")
+    s.run()
+    stuck = [s.begin("stubborn") for _ in range(3)]
+    s.run()
+    s.begin("fatal")
+    s.run()
+    waiting = _ids(s.call("GET", "/attention", name="stubborn"))
+    assert sorted(waiting) == sorted(stuck)
+    first = s.call("GET", "/attention", name="stubborn", limit="2")
+    assert _ids(first) == waiting[:2]
+    rest = s.call("GET", "/attention", name="stubborn", limit="2", cursor=first.body["cursor"])
+    assert (_ids(rest), rest.body["cursor"]) == (waiting[2:], None)
+
+
 # Saga types.
 
 

@@ -152,6 +152,14 @@ class TestLists:
             "/v1/sagas?status=FAILED&limit=1", "/v1/sagas?status=FAILED&limit=1&cursor=two",
         ]  # fmt: skip
 
+    def test_attention_goes_on_for_one_type(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [], "cursor": "two"}).will(200, {"sagas": [DEAD], "cursor": None})
+        result = run("attention", "--name", "create-zip", "--json")
+        assert json.loads(result.stdout) == {"sagas": [DEAD], "cursor": None}
+        assert [one.path for one in api.asked] == [
+            "/v1/attention?name=create-zip&limit=20", "/v1/attention?name=create-zip&limit=20&cursor=two",
+        ]  # fmt: skip
+
     def test_one_that_goes_on_says_how(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [a_saga()], "cursor": "abc"})
         assert run("list", "--limit", "1").stdout.splitlines()[-1] == "There may be more: --cursor abc"
