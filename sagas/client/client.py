@@ -380,18 +380,53 @@ class SagaClient:
         """
         return self._dead_letter_queue(name).prune(partial(why_needed, self), saga_id, dry_run=dry_run)
 
-    def recover(self, stale_after: float | None = None) -> RecoveryView:
-        """Have the supervisor look for stalled sagas now, not at its next minute.
+    def recover(
+        self,
+        stale_after: float | None = None,
+        *,
+        name: str | None = None,
+        saga_id: str | None = None,
+        limit: int | None = None,
+        max_attempts: int | None = None,
+    ) -> RecoveryView:
+        """Have the supervisor look for stalled sagas now, not at its next tick.
 
         It takes over from dead workers and sends lost messages anew. Sagas that live are left alone.
 
         Args:
             stale_after: seconds of silence that count as a stall; each saga type's own by default.
+            name: only sagas of this type.
+            saga_id: only this saga, whether the supervisor would look at it now or not.
+            limit: how many at most, 1 to 1,000; 1,000 by default.
+            max_attempts: only sagas that stalled less often than this since their last progress, 0 to 1,000.
 
         Raises:
+            InvalidRequest: an argument does not fit.
+            NotFound: there is no such type or saga.
             SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
         """
-        return self._supervisor().recover(stale_after)
+        return self._supervisor().recover(
+            stale_after=stale_after, name=name, saga_id=saga_id, limit=limit, max_attempts=max_attempts
+        )
+
+    def set_recovery_attempts(self, name: str, saga_id: str, attempts: int) -> SagaView:
+        """Set how often a saga counts as having stalled since its last progress.
+
+        At the stall after ``max_recovery_attempts`` of its type the supervisor gives it up and has it undone. 0 gives
+        it all its patience back.
+
+        Args:
+            name: of the type.
+            saga_id: the saga.
+            attempts: 0 to 1,000.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: it is over.
+            InvalidRequest: the number does not fit.
+        """
+        path = path_of("sagas", name, saga_id, "recovery-attempts")
+        return self._transport.call("PUT", path, body={"attempts": attempts})
 
     def sweep(self, name: str, *, dry_run: bool = False, force: bool = False) -> SweepView:
         """Have the supervisor sweep the S3 objects that undone sagas of a type left behind, now and to the end.

@@ -11,7 +11,7 @@ from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.engine.lanes import Lanes
 from sagas.engine.ports import LaneQueues
-from sagas.errors import NotFound, SagaError
+from sagas.errors import NotFound, Unavailable
 from sagas.store.control import ControlItems
 from sagas.store.lanes import Watermarks
 from sagas.store.listing import IndexPosition, Listing
@@ -45,6 +45,27 @@ class RecoveryReport:
     left: int = 0
     overdue: float = 0.0
     undeployed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which sagas an operator wants to have recovered.
+
+    Args:
+        name: of this type.
+        saga_id: this one, due or not. If it does not stall it is left alone all the same.
+        max_attempts: that stalled less often than this since their last progress.
+    """
+
+    name: str | None = None
+    saga_id: str | None = None
+    max_attempts: int | None = None
+
+    def takes(self, state: SagaState | None) -> bool:
+        """Tell whether a saga is among them."""
+        if state is None or self.name not in (None, state.saga):
+            return False
+        return self.max_attempts is None or state.recovery_attempts < self.max_attempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +109,7 @@ class Recovery:
 
         Raises:
             NotFound: there is no such saga.
-            SagaError: it changes too fast.
+            Unavailable: it changes too fast.
         """
         for _ in range(5):
             state = self.control.get(saga_id)
@@ -96,26 +117,39 @@ class Recovery:
                 raise NotFound(f"there is no saga {saga_id}")
             if self.control.set_recovery_attempts(state, attempts):
                 return
-        raise SagaError(f"saga {saga_id} changes too fast")
+        raise Unavailable(f"saga {saga_id} changes too fast; try again", retry_after=1)
 
-    def run(self, budget: float, stale_after: float | None = None, limit: int = 1_000) -> RecoveryReport:
+    def run(
+        self, budget: float, stale_after: float | None = None, limit: int = 1_000, wanted: Wanted | None = None
+    ) -> RecoveryReport:
         """Recover due sagas. One that fails stops no other.
 
         Args:
             budget: seconds the run may take; what is left is for the next.
             stale_after: seconds of silence that count as a stall; each type's own by default.
             limit: how many sagas at most.
+            wanted: which of them; all by default. ``left`` counts all that were not looked at, of any type.
+
+        Raises:
+            NotFound: the one saga that is wanted does not exist.
         """
         clock, report = self.advancer.services.clock, RecoveryReport()
         lanes = Lanes(self.queues, self.watermarks, clock)
         end = clock.now() + budget
-        due = self._due(limit, stale_after)
-        report.overdue = max(0.0, clock.now() - epoch(due[0].sort)) if due else 0.0
+        if wanted is not None and wanted.saga_id is not None:
+            due = [self._one(wanted.saga_id, wanted)]
+        else:
+            due = self._due(limit if wanted is None else _LONGEST_LIST, stale_after)
+            report.overdue = max(0.0, clock.now() - epoch(due[0].sort)) if due else 0.0
         for position, found in enumerate(due):
             if clock.now() >= end:
                 report.left = len(due) - position
                 break
             try:
+                if wanted is not None and not wanted.takes(self.control.get(found.saga_id)):
+                    continue
+                if (limit := limit - 1) < 0:
+                    break
                 self._recover(found, stale_after, lanes, report)
             except Fenced:
                 report.untouched += 1
@@ -124,6 +158,13 @@ class Recovery:
                 self.advancer.services.logger.warning("recovery failed", extra=fields)
                 report.failed.append(found.saga_id)
         return report
+
+    def _one(self, saga_id: str, wanted: Wanted) -> IndexPosition:
+        """A saga by its id, whether it is due or not. Where it stands in the index is not known: that is left alone."""
+        state = self.control.get(saga_id)
+        if state is None or wanted.name not in (None, state.saga):
+            raise NotFound(f"there is no saga {saga_id}" + (f" of type {wanted.name}" if wanted.name else ""))
+        return IndexPosition("~", saga_id)
 
     def _due(self, limit: int, stale_after: float | None) -> list[IndexPosition]:
         """The index rounds ``due`` up, so an impatient look must go beyond it; the saga itself decides."""

@@ -8,7 +8,7 @@ from sagas.authoring.codec import json_schema
 from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
-from sagas.handlers.bodies import Change, Note, Resolution, describe_body
+from sagas.handlers.bodies import Attempts, Change, Note, Resolution, describe_body
 from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, ref
 
 _ERRORS: dict[str, tuple[str, str]] = {
@@ -104,6 +104,7 @@ def _saga_paths(saga: SagaType) -> Json:
     compensate = operation("compensate", "Give up and undo", "202", change)
     resolve = operation("resolve", "Settle by hand", "200", change)
     purge = operation("purge", "Delete what is stored of one that is over, but for the tombstone", "200", change)
+    patience = operation("set_recovery_attempts", "Set how often it has stalled", "200", change)
     audit = _operation(f"audit_{identifier}", "The audit trail", {"200": ref("Entries")}, "404 422")
     return {
         f"/sagas/{name}": {"post": start},
@@ -115,6 +116,7 @@ def _saga_paths(saga: SagaType) -> Json:
         f"{one}/audit": {"parameters": [*where, *_paging()], "get": audit},
         f"{one}/retry": {"parameters": where, "post": _with_body(retry, note, required=False)},
         f"{one}/compensate": {"parameters": where, "post": _with_body(compensate, note, required=False)},
+        f"{one}/recovery-attempts": {"parameters": where, "put": _with_body(patience, describe_body(Attempts))},
         f"{one}/resolve": {"parameters": where, "post": _with_body(resolve, describe_body(Resolution))},
         f"{one}/purge": {"parameters": where, "post": _with_body(purge, note, required=False)},
     }

@@ -262,6 +262,17 @@ def test_attention_of_one_type_behind_many_of_others(site: Make) -> None:
     assert (_ids(rest), rest.body["cursor"]) == (waiting[2:], None)
 
 
+def test_recovery_attempts_are_set_by_hand(site: Make) -> None:
+    s = site(Trip)
+    path = f"/sagas/trip/{s.begin('trip')}"
+    set_to = s.call("PUT", f"{path}/recovery-attempts", {"attempts": 4})
+    assert (set_to.status, set_to.body["recovery_attempts"]) == (200, 4)
+    assert s.call("PUT", f"{path}/recovery-attempts", {"attempts": 0}).body["recovery_attempts"] == 0
+    assert s.call("GET", path).body["recovery_attempts"] == 0
+    s.run()
+    assert s.call("PUT", f"{path}/recovery-attempts", {"attempts": 0}).code == "conflict"
+
+
 # Saga types.
 
 

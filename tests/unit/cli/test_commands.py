@@ -312,6 +312,24 @@ class TestSupervising:
         assert asked.path.endswith("/2015-03-31/functions/the-supervisor/invocations")
         assert asked.body == {"task": "recover", "stale_after": 5.0}
 
+    def test_recovers_what_is_asked_for(self, api: StubApi, run: Run) -> None:
+        api.will(200, self.REPORT)
+        result = run("recover", "create-zip", "--saga-id", SAGA_ID, "--limit", "5", "--max-attempts", "3")
+        assert result.exit_code == 0, result.output
+        (asked,) = api.asked
+        assert asked.body == {
+            "task": "recover", "name": "create-zip", "saga_id": SAGA_ID, "limit": 5, "max_attempts": 3,
+        }  # fmt: skip
+
+    def test_sets_recovery_attempts(self, api: StubApi, run: Run) -> None:
+        api.will(200, a_saga("RUNNING"))
+        result = run("set-recovery-attempts", "create-zip", SAGA_ID, "0")
+        assert result.stdout == f"create-zip {SAGA_ID} counts as having stalled 0 times since its last progress\n"
+        (asked,) = api.asked
+        assert (asked.method, asked.body) == ("PUT", {"attempts": 0})
+        assert asked.path.endswith(f"/sagas/create-zip/{SAGA_ID}/recovery-attempts")
+        assert run("set-recovery-attempts", "create-zip", SAGA_ID, "1001").exit_code == 2
+
     def test_as_json(self, api: StubApi, run: Run) -> None:
         api.will(200, self.REPORT)
         assert json.loads(run("recover", "--json").stdout) == self.REPORT
