@@ -237,7 +237,7 @@ class OrphanSweep:
         bucket_env: the environment variable that holds the bucket's name.
         prefix: where the saga's objects are; ends in a slash.
         min_age: objects younger than this are never touched.
-        every: how often the prefix is swept.
+        every: how often the prefix is swept; at least an hour, as the supervisor looks no more often.
         action: what happens to an orphan.
     """
 
@@ -257,5 +257,6 @@ class OrphanSweep:
         _require(good, f"OrphanSweep: prefix must be a relative path ending in a slash, not {self.prefix!r}")
         _check_duration("OrphanSweep", "min_age", self.min_age)
         _check_duration("OrphanSweep", "every", self.every)
+        _require(self.every >= timedelta(hours=1), f"OrphanSweep: every must be at least an hour, not {self.every!r}")
         known = self.action in ("delete", "archive", "report")
         _require(known, f'OrphanSweep: action must be "delete", "archive" or "report", not {self.action!r}')
