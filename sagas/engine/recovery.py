@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from sagas.core import events as ev
@@ -37,6 +38,7 @@ class RecoveryReport:
         left: due sagas for which there was no time.
         overdue: seconds that the longest due saga had been due when the run began; 0 when none was.
         undeployed: sagas in flight whose type is not deployed.
+        by_type: how many of each type were recovered.
     """
 
     recovered: list[str] = field(default_factory=list[str])
@@ -45,6 +47,7 @@ class RecoveryReport:
     left: int = 0
     overdue: float = 0.0
     undeployed: int = 0
+    by_type: Counter[str] = field(default_factory=Counter[str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +204,7 @@ class Recovery:
         advanced = self.advancer.advance(state, stall, EntryContext(actor=SUPERVISOR))
         if advanced.state is not state:
             report.recovered.append(found.saga_id)
+            report.by_type[state.saga] += 1
             return
         report.untouched += 1
         due = max(due_at(state, patience), postponed_until + patience)

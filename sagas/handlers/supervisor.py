@@ -90,6 +90,10 @@ def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryV
     # Written only when there is something to see: a metric costs by the hours in which it is.
     if report.overdue:
         telemetry().measure("OldestDueSaga", round(report.overdue, 3), MetricUnit.Seconds)
+    for saga, times in report.by_type.items():
+        telemetry().count("SagaRecovered", saga, times)
+    if len(report.failed) > report.undeployed:
+        telemetry().measure("RecoveryFailed", len(report.failed) - report.undeployed)
     if report.undeployed:
         telemetry().measure("SagaWithoutCode", report.undeployed)
     return shown
