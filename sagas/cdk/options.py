@@ -147,6 +147,7 @@ class SagaServiceProps(TypedDict, total=False):
             not, no payload is in any queue, dead-letter queues included; steps read theirs, and an outcome that cannot
             be committed is not kept: its step runs again, under the same idempotency key.
         auto_disable: of saga types that declare none; none when absent.
+        recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
         shards: over how many keys the indexes of the control table are spread. Fixed once sagas exist.
     """
 
@@ -176,6 +177,7 @@ class SagaServiceProps(TypedDict, total=False):
     payload_limit: int | None
     carry_inputs: bool
     auto_disable: AutoDisable | None
+    recover_every: timedelta
     shards: int
 
 
@@ -214,6 +216,7 @@ class ServiceOptions:
     payload_limit: int | None = None
     carry_inputs: bool = True
     auto_disable: AutoDisable | None = None
+    recover_every: timedelta = timedelta(minutes=1)
     shards: int = 8
 
     def __post_init__(self) -> None:
@@ -231,6 +234,9 @@ class ServiceOptions:
         usual: object = self.auto_disable
         if not isinstance(usual, AutoDisable | None):
             raise DefinitionError(f"{self.service}: auto_disable must be an AutoDisable or None, not {usual!r}")
+        every: object = self.recover_every
+        if every not in [timedelta(minutes=minutes) for minutes in range(1, 6)]:
+            raise DefinitionError(f"{self.service}: recover_every must be 1 to 5 whole minutes, not {every!r}")
         if self.mount is not None and self.throttling is not None:
             raise DefinitionError(f"{self.service}: throttling is that of the stage of the API you mount on")
         if self.sagas_table is not None and self.sagas_table is self.audit_table:
