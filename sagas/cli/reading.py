@@ -37,6 +37,9 @@ def start(
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: the same key and request start one saga only.")
     ] = None,
+    correlation_id: Annotated[
+        str | None, typer.Option("--correlation-id", help="Your own; kept in audit trail and logs.")
+    ] = None,
     watching: Watch = False,
     timeout: Timeout = None,
 ) -> None:
@@ -46,7 +49,7 @@ def start(
     except (ValueError, RecursionError) as error:
         fail(f"{file.name} is not JSON: {error}")
     client = target.client()
-    saga = client.start(name, request, key=key)
+    saga = client.start(name, request, key=key, correlation_id=correlation_id)
     if watching:
         if not target.as_json:
             say(f"Started {saga['name']} {saga['saga_id']}")

@@ -19,7 +19,7 @@ from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoi
 from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
 from sagas.client.waiting import Wait
-from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
+from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.engine.answers import AuditEntry, BreakerView, DefinitionView, Page, RecoveryView, SagaView, SweepView
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 
@@ -106,12 +106,28 @@ class SagaClient:
         return self._transport.region
 
     @overload
-    def start(self, saga: type[Saga[RequestT]], request: RequestT, *, key: str | None = None) -> SagaView: ...
+    def start(
+        self,
+        saga: type[Saga[RequestT]],
+        request: RequestT,
+        *,
+        key: str | None = None,
+        correlation_id: str | None = None,
+    ) -> SagaView: ...
 
     @overload
-    def start(self, saga: str, request: object, *, key: str | None = None) -> SagaView: ...
+    def start(
+        self, saga: str, request: object, *, key: str | None = None, correlation_id: str | None = None
+    ) -> SagaView: ...
 
-    def start(self, saga: type[Any] | str, request: object, *, key: str | None = None) -> SagaView:
+    def start(
+        self,
+        saga: type[Any] | str,
+        request: object,
+        *,
+        key: str | None = None,
+        correlation_id: str | None = None,
+    ) -> SagaView:
         """Start a saga.
 
         Args:
@@ -120,6 +136,8 @@ class SagaClient:
             key: an idempotency key of 1 to 256 printable ASCII characters. The same key and request start one saga,
                 however often they are sent: after ``Ambiguous``, send them again. A key answers as long as its saga is
                 stored, and for the service's ``key_retention`` (30 days by default) after it was purged.
+            correlation_id: your own, of 1 to 128 printable ASCII characters, kept in the audit trail, in messages and
+                in every log line; the saga's id by default.
 
         Returns:
             The saga; with a key that was used before, the saga it started.
@@ -137,6 +155,11 @@ class SagaClient:
                 problem = Problem("header.Idempotency-Key", f"must be 1 to {LONGEST_KEY} printable ASCII characters")
                 raise InvalidRequest("the idempotency key is not usable", [problem])
             headers["Idempotency-Key"] = key
+        if correlation_id is not None:
+            if len(correlation_id) > LONGEST_CORRELATION_ID or not re.fullmatch(KEY_PATTERN, correlation_id):
+                text = f"must be 1 to {LONGEST_CORRELATION_ID} printable ASCII characters"
+                raise InvalidRequest("the correlation id is not usable", [Problem("header.X-Correlation-Id", text)])
+            headers["X-Correlation-Id"] = correlation_id
         if isinstance(saga, str):
             return self._transport.call("POST", path_of("sagas", saga), body=request, headers=headers)
         definition = definition_of(saga)

@@ -84,7 +84,15 @@ class Starter:
         self._remains = Remains(registry, journal)
         self._carry = carry
 
-    def start(self, name: str, request: Any, *, key: str | None = None, actor: str = "unknown") -> Started:
+    def start(
+        self,
+        name: str,
+        request: Any,
+        *,
+        key: str | None = None,
+        actor: str = "unknown",
+        correlation_id: str | None = None,
+    ) -> Started:
         """Start a saga.
 
         Args:
@@ -92,6 +100,8 @@ class Starter:
             request: its request, as JSON builtins.
             key: an idempotency key: the same key and request start one saga.
             actor: who asks.
+            correlation_id: the caller's own, kept in every entry, message and log line; the saga's id by default. A
+                saga that was started before keeps the one it has.
 
         Raises:
             NotFound: there is no such saga type.
@@ -110,6 +120,7 @@ class Starter:
             problem = Problem("header.Idempotency-Key", text)
             raise InvalidRequest("the idempotency key is not usable", [problem])
         entry = self._first_entry(saga_type, id_for_key(name, key) if key else self._clock.new_id(), request, actor)
+        entry = entry if correlation_id is None else replace(entry, correlation_id=correlation_id)
         # A caller who repeats what was begun before gets it: it is no new saga.
         if refused is not None and not self._journal.entries(entry.saga_id, [1]):
             raise refused

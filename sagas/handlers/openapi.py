@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sagas.authoring.codec import json_schema
-from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
+from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
 from sagas.handlers.bodies import Attempts, Change, Note, Resolution, describe_body
@@ -95,8 +95,15 @@ def _saga_paths(saga: SagaType) -> Json:
     for status in ("200", "202"):
         start["responses"][status] |= {"headers": {"Location": _LOCATION}, "links": links}
     key: Json = {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": KEY_PATTERN}
+    correlation: Json = {**key, "maxLength": LONGEST_CORRELATION_ID}
+    headers = (
+        ("Idempotency-Key", key, _KEY),
+        ("X-Correlation-Id", correlation, "Your own correlation id; kept in the audit trail, messages and logs."),
+        ("traceparent", {"type": "string"}, "Of W3C: without X-Correlation-Id its trace id is the correlation id."),
+    )
     start["parameters"] = [
-        {"name": "Idempotency-Key", "in": "header", "required": False, "schema": key, "description": _KEY}
+        {"name": header, "in": "header", "required": False, "schema": schema, "description": told}
+        for header, schema, told in headers
     ]
     start["description"] = definition.description
     note, change = describe_body(Note), f"{_WRITE} 409"

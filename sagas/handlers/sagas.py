@@ -42,7 +42,8 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         request = _request(app)
         registry.get(name)  # before the body is looked at: an unknown type is 404, whatever comes with it
         key, actor = request.header("Idempotency-Key"), request.actor
-        started = engine.starter.start(name, request.body(), key=key, actor=actor)
+        body, correlation_id = request.body(), request.correlation_id
+        started = engine.starter.start(name, body, key=key, actor=actor, correlation_id=correlation_id)
         # As it was created, from what was just written; one that had been started before, as it is now.
         state, entry = started.state, started.entry
         saga = saga_view(state, [entry]) if started.created else reader.show(name, state.saga_id)

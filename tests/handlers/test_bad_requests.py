@@ -110,6 +110,13 @@ def test_an_idempotency_key_that_is_not_usable(site: Make, key: str) -> None:
     assert _refused(site(Trip), 422, "invalid_request", event) == ["header.Idempotency-Key"]
 
 
+@pytest.mark.parametrize("given", ["", "x" * 129, "a\nb", "é", " a", "a "])
+def test_a_correlation_id_that_is_not_usable(site: Make, given: str) -> None:
+    event = request("POST", "/sagas/trip", {"item": "x"})
+    event["headers"]["X-Correlation-Id"] = given
+    assert _refused(site(Trip), 422, "invalid_request", event) == ["header.X-Correlation-Id"]
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [

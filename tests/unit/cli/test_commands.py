@@ -40,6 +40,11 @@ class TestStart:
         assert result.stdout.splitlines()[0] == f"create-zip {SAGA_ID} PENDING"
         assert (api.asked[0].body, api.asked[0].headers["Idempotency-Key"]) == ({"keys": ["ü"]}, "k1")
 
+    def test_passes_on_a_correlation_id(self, api: StubApi, run: Run) -> None:
+        api.will(202, a_saga("PENDING"))
+        assert run("start", "create-zip", "-f", "-", "--correlation-id", "c1", text="{}").exit_code == 0
+        assert api.asked[0].headers["X-Correlation-Id"] == "c1"
+
     def test_reads_standard_input(self, api: StubApi, run: Run) -> None:
         api.will(202, a_saga("PENDING"))
         result = run("start", "create-zip", "-f", "-", "--json", text="[1]")

@@ -50,6 +50,20 @@ class TestStart:
         client.start("create-zip", {}, key="order 17")
         assert api.asked[0].headers["Idempotency-Key"] == "order 17"
 
+    def test_sends_the_correlation_id(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga())
+        client.start("create-zip", {}, correlation_id="order 17")
+        assert api.asked[0].headers["X-Correlation-Id"] == "order 17"
+
+    @pytest.mark.parametrize("given", ["", "x" * 129, "two\nlines", " padded"])
+    def test_refuses_a_correlation_id_that_no_header_can_carry(
+        self, api: StubApi, client: SagaClient, given: str
+    ) -> None:
+        with pytest.raises(InvalidRequest) as refused:
+            client.start("create-zip", {}, correlation_id=given)
+        assert [problem.path for problem in refused.value.problems] == ["header.X-Correlation-Id"]
+        assert api.asked == []
+
     @pytest.mark.parametrize("key", ["", "x" * 257, "two\nlines", "schlüssel", " padded"])
     def test_refuses_a_key_that_no_header_can_carry(self, api: StubApi, client: SagaClient, key: str) -> None:
         with pytest.raises(InvalidRequest) as refused:
