@@ -1,4 +1,4 @@
-"""``sagas start | show | list | audit | attention | definitions``."""
+"""``sagas start | rerun | show | list | audit | attention | definitions``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sagas.cli.output import display, emit, fail, say
 from sagas.cli.tables import audit_table, definition_table, list_table
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
-from sagas.client import Page
+from sagas.client import Page, SagaView
 from sagas.core.states import SagaStatus
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the saga type.", show_default=False)]
@@ -54,11 +54,27 @@ def start(
         if not target.as_json:
             say(f"Started {saga['name']} {saga['saga_id']}")
         watch(client, saga, timeout, as_json=target.as_json)
-    elif target.as_json:
+    else:
+        _print_started(target, saga)
+
+
+def _print_started(target: Target, saga: SagaView) -> None:
+    if target.as_json:
         emit(saga)
     else:
         say(f"{saga['name']} {saga['saga_id']} {saga['status']}")
         say(f"`sagas show {saga['name']} {saga['saga_id']} --watch` follows it.")
+
+
+@on_target
+def rerun(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    key: Annotated[str | None, typer.Option(help="Idempotency key of the new saga.")] = None,
+) -> None:
+    """Run a saga again: start a new one with the request of this one."""
+    _print_started(target, target.client().rerun(name, saga_id, key))
 
 
 @on_target
@@ -141,6 +157,7 @@ def add_to(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
     for name, command in (
         ("start", start),
+        ("rerun", rerun),
         ("show", show),
         ("list", list_sagas),
         ("audit", audit),

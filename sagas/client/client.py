@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, overload
@@ -21,7 +21,7 @@ from sagas.client.transport import Transport, path_of
 from sagas.client.waiting import Wait
 from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.engine.answers import AuditEntry, BreakerView, DefinitionView, Page, RecoveryView, SagaView, SweepView
-from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
+from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
 
 RequestT = TypeVar("RequestT")
 
@@ -165,6 +165,31 @@ class SagaClient:
         definition = definition_of(saga)
         body = encode(request, definition.request_type)
         return self._transport.call("POST", path_of("sagas", definition.name), body=body, headers=headers)
+
+    def rerun(self, name: str, saga_id: str, key: str | None = None) -> SagaView:
+        """Start a new saga with the request of an old one, which stays as it is, whatever its status.
+
+        The new one has the old one's correlation id, so that logs of both are found together.
+
+        Args:
+            name: of the type.
+            saga_id: the old saga.
+            key: an idempotency key for the new one. It must not be that of the old one, which is answered with the old
+                saga.
+
+        Returns:
+            The new saga.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: its request was purged.
+            InvalidRequest: the request does not fit the type as it is deployed now, or the key was used before.
+            Unavailable: or starting this type is disabled.
+        """
+        old: Mapping[str, Any] = self.show(name, saga_id)
+        if old.get("purged_at"):
+            raise Conflict(f"the saga's request was purged at {old['purged_at']}: start a new one with it in hand")
+        return self.start(name, old["request"], key=key, correlation_id=old["correlation_id"])
 
     def show(self, name: str, saga_id: str) -> SagaView:
         """Return a saga with its steps.

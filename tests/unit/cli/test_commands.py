@@ -40,6 +40,16 @@ class TestStart:
         assert result.stdout.splitlines()[0] == f"create-zip {SAGA_ID} PENDING"
         assert (api.asked[0].body, api.asked[0].headers["Idempotency-Key"]) == ({"keys": ["ü"]}, "k1")
 
+    def test_runs_one_again(self, api: StubApi, run: Run) -> None:
+        new = a_saga("PENDING", saga_id="019aa59c-fb41-7d0b-8a37-c2d15e94f603")
+        api.will(200, DEAD).will(202, new)
+        result = run("rerun", "create-zip", SAGA_ID, "--json")
+        assert (result.exit_code, json.loads(result.stdout)) == (0, new)
+        assert api.asked[1].body == DEAD["request"]
+        api.will(404, an_error("not_found", "there is no saga create-zip/x"))
+        missing = run("rerun", "create-zip", SAGA_ID)
+        assert (missing.exit_code, missing.stderr) == (1, "sagas: there is no saga create-zip/x\n")
+
     def test_passes_on_a_correlation_id(self, api: StubApi, run: Run) -> None:
         api.will(202, a_saga("PENDING"))
         assert run("start", "create-zip", "-f", "-", "--correlation-id", "c1", text="{}").exit_code == 0
