@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import Any, Literal, Required, TypedDict
+from typing import Any, Literal, Required, TypedDict, cast
 
 from aws_cdk import RemovalPolicy, Size
 from aws_cdk import aws_apigateway as apigateway
@@ -231,7 +231,7 @@ class ServiceOptions:
             seconds = None if kept is None else kept.total_seconds()
             within(self.service, f"{option} (in seconds)", seconds, least, 100 * 366 * 86_400)
         within(self.service, "payload_limit (in bytes)", self.payload_limit, 1_024, 256 * 1024)
-        usual: object = self.auto_disable
+        usual = cast("object", self.auto_disable)
         if not isinstance(usual, AutoDisable | None):
             raise DefinitionError(f"{self.service}: auto_disable must be an AutoDisable or None, not {usual!r}")
         every: object = self.recover_every

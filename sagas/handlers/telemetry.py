@@ -47,8 +47,8 @@ class Telemetry:
             "seq": after.seq,
         }
         # An undo that failed for good is seen at every level of the log that leaves errors in.
-        level = logging.ERROR if _undos_failed(after) > _undos_failed(before) else logging.INFO
-        self.logger.log(level, fact.action, extra={key: value for key, value in fields.items() if value is not None})
+        tell = self.logger.error if _undos_failed(after) > _undos_failed(before) else self.logger.info
+        tell(fact.action, extra={key: value for key, value in fields.items() if value is not None})
         if after.status is not before.status and (after.over or after.attention):
             if after.over:
                 took = round((after.updated_at - after.created_at) * 1000)
