@@ -11,7 +11,7 @@ from sagas.authoring.assignability import can_hold, can_hold_context, is_optiona
 from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
 from sagas.authoring.members import AnyStep, Members
 from sagas.authoring.options import SagaOptions
-from sagas.authoring.policies import DEFAULT_RETRY, CircuitBreaker, Retry
+from sagas.authoring.policies import DEFAULT_RETRY, CircuitBreaker, Exhausted, Retry
 from sagas.authoring.scope import Scope
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of, type_name
@@ -95,6 +95,11 @@ class _Builder:
         if undo is None:
             return
         where = f'{where}: compensation "{undo.name}"'
+        given = undo.options.retry
+        if isinstance(given, Retry) and given.on_exhausted is not Exhausted.COMPENSATE:
+            raise DefinitionError(
+                f"{where}: its retry has on_exhausted, but an undo that fails always needs an operator"
+            )
         retry, timeout = _policies(
             retry if undo.options.retry is None else undo.options.retry,
             timeout if undo.options.timeout is None else undo.options.timeout,

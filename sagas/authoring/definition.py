@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Literal
@@ -102,6 +102,10 @@ class SagaDefinition:
             if step.name == name:
                 return step
         raise KeyError(name)
+
+    def with_default(self, auto_disable: AutoDisable | None) -> SagaDefinition:
+        """Return it with the service's ``auto_disable``, if it declares none."""
+        return self if self.auto_disable is not None else replace(self, auto_disable=auto_disable)
 
     @property
     def prefix(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from datetime import timedelta
@@ -204,17 +205,30 @@ class AutoDisable:
     Args:
         threshold: consecutive failed sagas that disable the type.
         window: the time within which they must fall.
-        cooldown: how long starts are refused.
+        cooldown: how long starts are refused; ``None``: until an operator enables the type.
     """
 
     threshold: int = 5
     window: timedelta = timedelta(hours=1)
-    cooldown: timedelta = timedelta(minutes=30)
+    cooldown: timedelta | None = timedelta(minutes=30)
 
     def __post_init__(self) -> None:
         _check_count("AutoDisable", "threshold", self.threshold, least=1, most=1_000)
         _check_duration("AutoDisable", "window", self.window)
-        _check_duration("AutoDisable", "cooldown", self.cooldown)
+        if self.cooldown is not None:
+            _check_duration("AutoDisable", "cooldown", self.cooldown)
+
+    @property
+    def text(self) -> str:
+        """The policy as the variable of a function has it."""
+        cooldown = None if self.cooldown is None else self.cooldown.total_seconds()
+        return json.dumps([self.threshold, self.window.total_seconds(), cooldown], separators=(",", ":"))
+
+    @classmethod
+    def parse(cls, text: str) -> AutoDisable:
+        """Read what :attr:`text` wrote."""
+        threshold, window, cooldown = json.loads(text)
+        return cls(threshold, timedelta(seconds=window), None if cooldown is None else timedelta(seconds=cooldown))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +239,7 @@ class OrphanSweep:
         bucket_env: the environment variable that holds the bucket's name.
         prefix: where the saga's objects are; ends in a slash.
         min_age: objects younger than this are never touched.
-        every: how often the prefix is swept.
+        every: how often the prefix is swept; at least an hour, as the supervisor looks no more often.
         action: what happens to an orphan.
     """
 
@@ -245,5 +259,6 @@ class OrphanSweep:
         _require(good, f"OrphanSweep: prefix must be a relative path ending in a slash, not {self.prefix!r}")
         _check_duration("OrphanSweep", "min_age", self.min_age)
         _check_duration("OrphanSweep", "every", self.every)
+        _require(self.every >= timedelta(hours=1), f"OrphanSweep: every must be at least an hour, not {self.every!r}")
         known = self.action in ("delete", "archive", "report")
         _require(known, f'OrphanSweep: action must be "delete", "archive" or "report", not {self.action!r}')

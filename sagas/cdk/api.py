@@ -31,6 +31,7 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
     "sagas/{name}/{id}/compensate": ("POST",),
     "sagas/{name}/{id}/resolve": ("POST",),
     "sagas/{name}/{id}/purge": ("POST",),
+    "sagas/{name}/{id}/recovery-attempts": ("PUT",),
     "attention": ("GET",),
     "definitions": ("GET",),
     "definitions/{name}": ("GET", "PUT"),

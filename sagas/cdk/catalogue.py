@@ -40,7 +40,7 @@ class Catalogue:
         self._service = service
         self._usual = options.function_options or FunctionOptions()
         self._isolation = options.isolation
-        self.sagas = [definition_of(saga_class) for saga_class in options.sagas]
+        self.sagas = [definition_of(saga_class).with_default(options.auto_disable) for saga_class in options.sagas]
         if not self.sagas:
             raise DefinitionError(f"{service}: a service needs at least one saga")
         first: dict[str, SagaDefinition] = {}

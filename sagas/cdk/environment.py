@@ -63,6 +63,7 @@ def service_environment(
         "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
         "POWERTOOLS_LOG_LEVEL": options.log_level,
         **{name: f"{value:.0f}" for name, value in kept.items() if value is not None},
+        **({} if options.auto_disable is None else {"SAGAS_AUTO_DISABLE": options.auto_disable.text}),
         **(options.environment or {}),
     }
 

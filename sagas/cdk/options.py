@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import Any, Literal, Required, TypedDict
+from typing import Any, Literal, Required, TypedDict, cast
 
 from aws_cdk import RemovalPolicy, Size
 from aws_cdk import aws_apigateway as apigateway
@@ -17,6 +17,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 
+from sagas.authoring.policies import AutoDisable
 from sagas.cdk.existing import AnyResource, AnyTable
 from sagas.errors import DefinitionError
 
@@ -145,6 +146,8 @@ class SagaServiceProps(TypedDict, total=False):
         carry_inputs: whether small requests and results travel in the messages too, so that a step reads nothing. If
             not, no payload is in any queue, dead-letter queues included; steps read theirs, and an outcome that cannot
             be committed is not kept: its step runs again, under the same idempotency key.
+        auto_disable: of saga types that declare none; none when absent.
+        recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
         shards: over how many keys the indexes of the control table are spread. Fixed once sagas exist.
     """
 
@@ -173,6 +176,8 @@ class SagaServiceProps(TypedDict, total=False):
     key_retention: timedelta | None
     payload_limit: int | None
     carry_inputs: bool
+    auto_disable: AutoDisable | None
+    recover_every: timedelta
     shards: int
 
 
@@ -210,6 +215,8 @@ class ServiceOptions:
     key_retention: timedelta | None = None
     payload_limit: int | None = None
     carry_inputs: bool = True
+    auto_disable: AutoDisable | None = None
+    recover_every: timedelta = timedelta(minutes=1)
     shards: int = 8
 
     def __post_init__(self) -> None:
@@ -224,6 +231,12 @@ class ServiceOptions:
             seconds = None if kept is None else kept.total_seconds()
             within(self.service, f"{option} (in seconds)", seconds, least, 100 * 366 * 86_400)
         within(self.service, "payload_limit (in bytes)", self.payload_limit, 1_024, 256 * 1024)
+        usual = cast("object", self.auto_disable)
+        if not isinstance(usual, AutoDisable | None):
+            raise DefinitionError(f"{self.service}: auto_disable must be an AutoDisable or None, not {usual!r}")
+        every: object = self.recover_every
+        if every not in [timedelta(minutes=minutes) for minutes in range(1, 6)]:
+            raise DefinitionError(f"{self.service}: recover_every must be 1 to 5 whole minutes, not {every!r}")
         if self.mount is not None and self.throttling is not None:
             raise DefinitionError(f"{self.service}: throttling is that of the stage of the API you mount on")
         if self.sagas_table is not None and self.sagas_table is self.audit_table:

@@ -72,7 +72,14 @@ class SagaService(Construct):
                 self._functions[group.saga.name, group.id] = made.function
         environment = service_environment(self, self.tables, options, self._queues, sagas)
         queues = self._queues.values()
-        supervisor = Supervisor(self, "Supervisor", shared=shared, queues=queues, environment=environment)
+        supervisor = Supervisor(
+            self,
+            "Supervisor",
+            shared=shared,
+            queues=queues,
+            environment=environment,
+            recover_every=options.recover_every,
+        )
         self.supervisor = supervisor.function
         if mount is not None:
             environment |= mount.environment

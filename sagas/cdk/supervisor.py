@@ -1,8 +1,9 @@
-"""The supervisor: one function, called every minute to recover, every five to purge, and every hour to sweep."""
+"""The supervisor: one function, called every minute or few to recover, every five to purge, and every hour to sweep."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import cast
 
 from aws_cdk import Duration
@@ -18,7 +19,6 @@ from sagas.cdk.permissions import allow_all_sagas, allow_sending
 from sagas.cdk.queues import SagaQueues
 
 _TIMEOUT = 300
-_RECOVER_EVERY = Duration.minutes(1)
 _PURGE_EVERY = Duration.minutes(5)
 _SWEEP_EVERY = Duration.hours(1)
 
@@ -35,6 +35,7 @@ class Supervisor(SagaFunction):
         shared: SharedAssets,
         queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
+        recover_every: timedelta,
     ) -> None:
         super().__init__(
             scope,
@@ -49,9 +50,10 @@ class Supervisor(SagaFunction):
         tag_part(self.function, "supervisor")
         allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, queues, counting=True)
+        every = Duration.minutes(recover_every // timedelta(minutes=1))
         # The next tick is the retry; a late one would only do the same work twice.
-        self.function.configure_async_invoke(retry_attempts=0, max_event_age=_RECOVER_EVERY)
-        self._call("recover", _RECOVER_EVERY)
+        self.function.configure_async_invoke(retry_attempts=0, max_event_age=every)
+        self._call("recover", every)
         self._call("purge", _PURGE_EVERY)
         self._call("sweep", _SWEEP_EVERY)
 

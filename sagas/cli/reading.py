@@ -1,8 +1,9 @@
-"""``sagas start | show | list | audit | attention | definitions``."""
+"""``sagas start | rerun | show | list | audit | attention | definitions``."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from sagas.cli.output import display, emit, fail, say
 from sagas.cli.tables import audit_table, definition_table, list_table
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
-from sagas.client import Page
+from sagas.client import Page, SagaView
 from sagas.core.states import SagaStatus
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the saga type.", show_default=False)]
@@ -36,6 +37,9 @@ def start(
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: the same key and request start one saga only.")
     ] = None,
+    correlation_id: Annotated[
+        str | None, typer.Option("--correlation-id", help="Your own; kept in audit trail and logs.")
+    ] = None,
     watching: Watch = False,
     timeout: Timeout = None,
 ) -> None:
@@ -45,16 +49,32 @@ def start(
     except (ValueError, RecursionError) as error:
         fail(f"{file.name} is not JSON: {error}")
     client = target.client()
-    saga = client.start(name, request, key=key)
+    saga = client.start(name, request, key=key, correlation_id=correlation_id)
     if watching:
         if not target.as_json:
             say(f"Started {saga['name']} {saga['saga_id']}")
         watch(client, saga, timeout, as_json=target.as_json)
-    elif target.as_json:
+    else:
+        _print_started(target, saga)
+
+
+def _print_started(target: Target, saga: SagaView) -> None:
+    if target.as_json:
         emit(saga)
     else:
         say(f"{saga['name']} {saga['saga_id']} {saga['status']}")
         say(f"`sagas show {saga['name']} {saga['saga_id']} --watch` follows it.")
+
+
+@on_target
+def rerun(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    key: Annotated[str | None, typer.Option(help="Idempotency key of the new saga.")] = None,
+) -> None:
+    """Run a saga again: start a new one with the request of this one."""
+    _print_started(target, target.client().rerun(name, saga_id, key))
 
 
 @on_target
@@ -78,20 +98,27 @@ def list_sagas(
 ) -> None:
     """List sagas, newest first."""
     client = target.client()
-    page = client.list(name, status, limit=limit, cursor=cursor)
-    for _ in range(_MOST_PAGES):
-        if len(page["sagas"]) >= limit or page["cursor"] is None:
-            break
-        further = client.list(name, status, limit=limit - len(page["sagas"]), cursor=page["cursor"])
-        page = Page(sagas=page["sagas"] + further["sagas"], cursor=further["cursor"])
+    page = _full(lambda most, at: client.list(name, status, limit=most, cursor=at), limit, cursor)
     _print_page(target, page, "There are no such sagas.")
 
 
 @on_target
 def attention(target: Target, name: _OneName = None, limit: _Limit = 20, cursor: _Cursor = None) -> None:
     """List the sagas that need a person, and why; the longest waiting first."""
-    page = target.client().attention(name, limit=limit, cursor=cursor)
+    client = target.client()
+    page = _full(lambda most, at: client.attention(name, limit=most, cursor=at), limit, cursor)
     _print_page(target, page, "No saga needs you.")
+
+
+def _full(ask: Callable[[int, str | None], Page], limit: int, cursor: str | None) -> Page:
+    """A page of ``limit`` sagas, if there are so many; a filter may leave the service's own pages short."""
+    page = ask(limit, cursor)
+    for _ in range(_MOST_PAGES):
+        if len(page["sagas"]) >= limit or page["cursor"] is None:
+            break
+        further = ask(limit - len(page["sagas"]), page["cursor"])
+        page = Page(sagas=page["sagas"] + further["sagas"], cursor=further["cursor"])
+    return page
 
 
 def _print_page(target: Target, page: Page, nothing: str) -> None:
@@ -130,6 +157,7 @@ def add_to(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
     for name, command in (
         ("start", start),
+        ("rerun", rerun),
         ("show", show),
         ("list", list_sagas),
         ("audit", audit),

@@ -1,4 +1,4 @@
-"""``sagas recover | sweep``: what the supervisor does by itself, now."""
+"""``sagas recover | set-recovery-attempts | sweep``: what the supervisor does by itself, now, and how patiently."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sagas.cli.output import emit, fail, plain, say
-from sagas.cli.reading import Name
+from sagas.cli.reading import Name, SagaId
 from sagas.cli.target import Target, on_target
 from sagas.client import RecoveryView, SweepView
 
@@ -24,13 +24,39 @@ _MEANING = {
 
 
 @on_target
-def recover(target: Target, stale_after: StaleAfter = None) -> None:
-    """Have the supervisor recover stalled sagas now, not at its next minute."""
-    report = target.client().recover(stale_after)
+def recover(
+    target: Target,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only sagas of this type.")] = None,
+    saga_id: Annotated[str | None, typer.Option("--saga-id", help="Only this saga, due or not.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, max=1_000, help="How many at most; 1000 by default.")] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option(min=0, max=1_000, help="Only those that stalled less often since their last progress.")
+    ] = None,
+    stale_after: StaleAfter = None,
+) -> None:
+    """Have the supervisor recover stalled sagas now, not at its next tick."""
+    report = target.client().recover(stale_after, name=name, saga_id=saga_id, limit=limit, max_attempts=max_attempts)
     if target.as_json:
         emit(report)
     else:
         show_recovery(report)
+
+
+@on_target
+def set_recovery_attempts(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    attempts: Annotated[
+        int, typer.Argument(metavar="N", min=0, max=1_000, help="0 gives all patience back.", show_default=False)
+    ],
+) -> None:
+    """Set how often a saga counts as having stalled: after max_recovery_attempts of its type it is given up."""
+    saga = target.client().set_recovery_attempts(name, saga_id, attempts)
+    if target.as_json:
+        emit(saga)
+    else:
+        say(f"{name} {saga_id} counts as having stalled {attempts} times since its last progress")
 
 
 def show_recovery(report: RecoveryView) -> None:
@@ -84,4 +110,5 @@ def _what_became(kind: str, report: SweepView) -> str:
 def add_to(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
     app.command("recover")(recover)
+    app.command("set-recovery-attempts")(set_recovery_attempts)
     app.command("sweep")(sweep)

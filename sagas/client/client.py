@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, overload
@@ -16,19 +16,20 @@ from sagas.authoring.saga import Saga, definition_of
 from sagas.aws import CALLER, connect, open_session
 from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
 from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
+from sagas.client.operator_calls import OperatorCalls
 from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
 from sagas.client.waiting import Wait
-from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
-from sagas.engine.answers import AuditEntry, BreakerView, DefinitionView, Page, RecoveryView, SagaView, SweepView
-from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
+from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
+from sagas.engine.answers import AuditEntry, Page, RecoveryView, SagaView, SweepView
+from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
 
 RequestT = TypeVar("RequestT")
 
 _AUDIT_PAGE = 100
 
 
-class SagaClient:
+class SagaClient(OperatorCalls):
     """Starts, reads, cancels and repairs sagas over the HTTP API.
 
     Calls are signed with the caller's AWS credentials, so that the audit trail names who acted. What is answered are
@@ -58,7 +59,7 @@ class SagaClient:
         endpoints: ServiceEndpoints | None = None,
     ) -> None:
         self._session = session or open_session(region, None)
-        self._transport = Transport(api_url, region, self._session)
+        super().__init__(Transport(api_url, region, self._session))
         self._endpoints = endpoints or ServiceEndpoints(api_url)
 
     @classmethod
@@ -106,12 +107,28 @@ class SagaClient:
         return self._transport.region
 
     @overload
-    def start(self, saga: type[Saga[RequestT]], request: RequestT, *, key: str | None = None) -> SagaView: ...
+    def start(
+        self,
+        saga: type[Saga[RequestT]],
+        request: RequestT,
+        *,
+        key: str | None = None,
+        correlation_id: str | None = None,
+    ) -> SagaView: ...
 
     @overload
-    def start(self, saga: str, request: object, *, key: str | None = None) -> SagaView: ...
+    def start(
+        self, saga: str, request: object, *, key: str | None = None, correlation_id: str | None = None
+    ) -> SagaView: ...
 
-    def start(self, saga: type[Any] | str, request: object, *, key: str | None = None) -> SagaView:
+    def start(
+        self,
+        saga: type[Any] | str,
+        request: object,
+        *,
+        key: str | None = None,
+        correlation_id: str | None = None,
+    ) -> SagaView:
         """Start a saga.
 
         Args:
@@ -120,6 +137,8 @@ class SagaClient:
             key: an idempotency key of 1 to 256 printable ASCII characters. The same key and request start one saga,
                 however often they are sent: after ``Ambiguous``, send them again. A key answers as long as its saga is
                 stored, and for the service's ``key_retention`` (30 days by default) after it was purged.
+            correlation_id: your own, of 1 to 128 printable ASCII characters, kept in the audit trail, in messages and
+                in every log line; the saga's id by default.
 
         Returns:
             The saga; with a key that was used before, the saga it started.
@@ -137,11 +156,42 @@ class SagaClient:
                 problem = Problem("header.Idempotency-Key", f"must be 1 to {LONGEST_KEY} printable ASCII characters")
                 raise InvalidRequest("the idempotency key is not usable", [problem])
             headers["Idempotency-Key"] = key
+        if correlation_id is not None:
+            if len(correlation_id) > LONGEST_CORRELATION_ID or not re.fullmatch(KEY_PATTERN, correlation_id):
+                text = f"must be 1 to {LONGEST_CORRELATION_ID} printable ASCII characters"
+                raise InvalidRequest("the correlation id is not usable", [Problem("header.X-Correlation-Id", text)])
+            headers["X-Correlation-Id"] = correlation_id
         if isinstance(saga, str):
             return self._transport.call("POST", path_of("sagas", saga), body=request, headers=headers)
         definition = definition_of(saga)
         body = encode(request, definition.request_type)
         return self._transport.call("POST", path_of("sagas", definition.name), body=body, headers=headers)
+
+    def rerun(self, name: str, saga_id: str, key: str | None = None) -> SagaView:
+        """Start a new saga with the request of an old one, which stays as it is, whatever its status.
+
+        The new one has the old one's correlation id, so that logs of both are found together.
+
+        Args:
+            name: of the type.
+            saga_id: the old saga.
+            key: an idempotency key for the new one. It must not be that of the old one, which is answered with the old
+                saga.
+
+        Returns:
+            The new saga.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: its request was purged.
+            InvalidRequest: the request does not fit the type as it is deployed now, or the key was used before.
+            Unavailable: or starting this type is disabled.
+        """
+        old = self.show(name, saga_id)
+        purged_at = old.get("purged_at")
+        if purged_at:
+            raise Conflict(f"the saga's request was purged at {purged_at}: start a new one with it in hand")
+        return self.start(name, old["request"], key=key, correlation_id=old["correlation_id"])
 
     def show(self, name: str, saga_id: str) -> SagaView:
         """Return a saga with its steps.
@@ -173,11 +223,13 @@ class SagaClient:
         """Return summaries of the sagas that need a person, the longest waiting first; each says ``why``.
 
         Args:
-            name: of the type; ``None`` lists all types.
-            limit: how many to look at, 1 to 100.
+            name: of the type; ``None`` lists all types. The page is full if there are enough, up to two thousand sagas
+                of other types between them.
+            limit: how many to return, 1 to 100.
             cursor: that of the page before.
 
         Raises:
+            NotFound: there is no such type.
             InvalidRequest: an argument does not fit.
         """
         return self._transport.call("GET", "/attention", query={"name": name, "limit": limit, "cursor": cursor})
@@ -195,113 +247,6 @@ class SagaClient:
             cursor = page["cursor"]
             if cursor is None:
                 return
-
-    def cancel(self, name: str, saga_id: str) -> SagaView:
-        """Ask for a saga to be cancelled. It is CANCELLED once a running step has stopped and all is undone.
-
-        Raises:
-            NotFound: there is no such saga.
-            Conflict: it is over.
-        """
-        return self._transport.call("DELETE", path_of("sagas", name, saga_id))
-
-    def retry(self, name: str, saga_id: str, note: str = "") -> SagaView:
-        """Grant what failed a new budget: the step of a DEAD_LETTERED saga, the failed undos of a COMPENSATION_FAILED.
-
-        Raises:
-            NotFound: there is no such saga.
-            Conflict: nothing of it can be retried.
-        """
-        return self._transport.call("POST", path_of("sagas", name, saga_id, "retry"), body={"note": note})
-
-    def compensate(self, name: str, saga_id: str, note: str = "") -> SagaView:
-        """Give up on a saga that is DEAD_LETTERED or FAILED, and have it undone.
-
-        Raises:
-            NotFound: there is no such saga.
-            Conflict: it is neither.
-        """
-        return self._transport.call("POST", path_of("sagas", name, saga_id, "compensate"), body={"note": note})
-
-    def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> SagaView:
-        """Take a saga off the attention list: a person has settled it.
-
-        Args:
-            name: of the type.
-            saga_id: the saga.
-            note: why it is settled.
-            action: what was done.
-            steps: whose undo was done by hand; a later retry skips them.
-
-        Raises:
-            NotFound: there is no such saga.
-            Conflict: it needs no attention.
-            InvalidRequest: the note is empty, or a step is unknown.
-        """
-        body = {"note": note, "action": action, "steps": [*steps]}
-        return self._transport.call("POST", path_of("sagas", name, saga_id, "resolve"), body=body)
-
-    def purge(self, name: str, saga_id: str, note: str = "") -> SagaView:
-        """Delete what is stored of a saga that is over, at once; one that is purged already stays as it is.
-
-        What is left has states, times and actions, but no request, result or error, and goes after the service's
-        ``key_retention``. Until then its idempotency key starts no other saga.
-
-        Args:
-            name: of the type.
-            saga_id: the saga.
-            note: why; kept with what is left.
-
-        Returns:
-            What is left.
-
-        Raises:
-            NotFound: there is no such saga.
-            Conflict: it is not over, needs a person, or something may still be at work on it.
-        """
-        return self._transport.call("POST", path_of("sagas", name, saga_id, "purge"), body={"note": note})
-
-    def definitions(self) -> builtins.list[DefinitionView]:
-        """Return the saga types that are deployed."""
-        return self._transport.call("GET", "/definitions")["definitions"]
-
-    def enable(self, name: str, reason: str = "") -> DefinitionView:
-        """Let sagas of a type be started again.
-
-        Raises:
-            NotFound: there is no such type.
-        """
-        return self._change(name, reason, active=True)
-
-    def disable(self, name: str, reason: str) -> DefinitionView:
-        """Refuse to start sagas of a type; those under way go on.
-
-        Raises:
-            NotFound: there is no such type.
-        """
-        return self._change(name, reason, active=False)
-
-    def breakers(self) -> builtins.list[BreakerView]:
-        """Return the circuit breakers of all steps that declare one: their state, and how many sagas wait."""
-        return self._transport.call("GET", "/breakers")["breakers"]
-
-    def close_breaker(self, saga: str, step: str) -> BreakerView:
-        """Close a step's circuit breaker. Sagas that wait behind it are sent anew, spread over time.
-
-        Args:
-            saga: the name of the type.
-            step: the name of the step.
-
-        Returns:
-            The breaker; ``waiting`` counts those that were sent anew.
-
-        Raises:
-            NotFound: there is no such type or step, or the step has no breaker.
-        """
-        return self._transport.call("POST", path_of("breakers", saga, step, "close"))
-
-    def _change(self, name: str, reason: str, *, active: bool) -> DefinitionView:
-        return self._transport.call("PUT", path_of("definitions", name), body={"active": active, "reason": reason})
 
     def wait(
         self,
@@ -392,18 +337,34 @@ class SagaClient:
         queue, why = self._dead_letter_queue(name), partial(why_needed, self)
         return queue.prune(why, saga_id, dry_run=dry_run, on_progress=on_progress)
 
-    def recover(self, stale_after: float | None = None) -> RecoveryView:
-        """Have the supervisor look for stalled sagas now, not at its next minute.
+    def recover(
+        self,
+        stale_after: float | None = None,
+        *,
+        name: str | None = None,
+        saga_id: str | None = None,
+        limit: int | None = None,
+        max_attempts: int | None = None,
+    ) -> RecoveryView:
+        """Have the supervisor look for stalled sagas now, not at its next tick.
 
         It takes over from dead workers and sends lost messages anew. Sagas that live are left alone.
 
         Args:
             stale_after: seconds of silence that count as a stall; each saga type's own by default.
+            name: only sagas of this type.
+            saga_id: only this saga, whether the supervisor would look at it now or not.
+            limit: how many at most, 1 to 1,000; 1,000 by default.
+            max_attempts: only sagas that stalled less often than this since their last progress, 0 to 1,000.
 
         Raises:
+            InvalidRequest: an argument does not fit.
+            NotFound: there is no such type or saga.
             SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
         """
-        return self._supervisor().recover(stale_after)
+        return self._supervisor().recover(
+            stale_after=stale_after, name=name, saga_id=saga_id, limit=limit, max_attempts=max_attempts
+        )
 
     def sweep(self, name: str, *, dry_run: bool = False, force: bool = False) -> SweepView:
         """Have the supervisor sweep the S3 objects that undone sagas of a type left behind, now and to the end.

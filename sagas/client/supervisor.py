@@ -45,17 +45,20 @@ class Supervisor:
         self._client = client
         self._function = function
 
-    def recover(self, stale_after: float | None) -> RecoveryView:
+    def recover(self, **wanted: str | float | None) -> RecoveryView:
         """Recover stalled sagas, once.
 
         Args:
-            stale_after: seconds of silence that count as a stall; each saga type's own by default.
+            wanted: the fields of the event: ``stale_after``, ``name``, ``saga_id``, ``limit``, ``max_attempts``;
+                ``None`` stands for all of them, or for each saga type's own patience.
 
         Raises:
+            InvalidRequest: a field does not fit.
+            NotFound: there is no such type or saga.
             Unavailable: Lambda is out of reach or throttles.
             SagaError: the caller may not invoke the function, or the function failed.
         """
-        given = {} if stale_after is None else {"stale_after": stale_after}
+        given = {field: value for field, value in wanted.items() if value is not None}
         return cast("RecoveryView", self._call({"task": "recover", **given}))
 
     def sweep(self, name: str, *, dry_run: bool, force: bool) -> SweepView:

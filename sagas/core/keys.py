@@ -1,4 +1,5 @@
-"""What an ``Idempotency-Key`` may look like: the API checks it, and the client before it sends one."""
+"""What an ``Idempotency-Key`` and an ``X-Correlation-Id`` may look like: the API checks them, and the client before it
+sends one."""
 
 from __future__ import annotations
 
@@ -6,3 +7,6 @@ LONGEST_KEY = 256
 """Characters it may have."""
 KEY_PATTERN = r"^[!-~]([ -~]*[!-~])?$"
 """No others: HTTP names no encoding for them, so that one key would arrive as several, and it cuts spaces off."""
+
+LONGEST_CORRELATION_ID = 128
+"""Characters a caller's correlation id may have; :data:`KEY_PATTERN` holds for it, too."""

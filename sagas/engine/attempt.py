@@ -246,7 +246,11 @@ class Attempt:
                 retry, step, index, error, self._services.clock, cancelled=cancelled, began=self._began
             )
         # The error itself goes to the journal. The log has its kind, not its text, which may quote payloads.
-        fields = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
+        fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
+        granted = step.undo_attempts_at_grant if self._message.undo else step.attempts_at_grant
+        fields |= {"attempt": fact.attempt, "of": granted + retry.executions}
+        if retry_at := getattr(fact, "retry_at", 0.0):
+            fields["delay"] = round(retry_at - self._services.clock.now(), 3)
         self._services.logger.warning("the attempt failed", extra=fields)
         return self._commit(held, fact, None, details)
 

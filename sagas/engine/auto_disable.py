@@ -18,7 +18,7 @@ from sagas.engine.reader import readable
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
 from sagas.store.control import ControlItems
-from sagas.store.definitions import Activity, Definitions, FailedSaga
+from sagas.store.definitions import FOREVER, Activity, Definitions, FailedSaga
 from sagas.store.listing import Listing
 
 _PAGE = 100
@@ -61,9 +61,14 @@ class AutoDisabler:
             if len(streak) >= policy.threshold:
                 streak = [*self._unbroken(name, [other for other in streak if other != failed]), failed]
             self.definitions.forget_failures(name, set(activity.failures) - set(streak))
-            until = round(failed.at + policy.cooldown.total_seconds(), 3)
+            rest = FOREVER if policy.cooldown is None else policy.cooldown.total_seconds()
+            until = min(round(failed.at + rest, 3), FOREVER)
             if len(streak) >= policy.threshold and self.definitions.disable(name, until, failed):
-                fields = {"saga": name, "failures": len(streak), "disabled_until": iso(until)}
+                fields = {
+                    "saga": name,
+                    "failures": len(streak),
+                    "disabled_until": iso(until) if until < FOREVER else "an operator enables it",
+                }
                 self.logger.warning("the saga type is disabled: its sagas keep failing", extra=fields)
                 self.observer.disabled(name)
         except SagaError as error:

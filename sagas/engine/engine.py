@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sagas.authoring.policies import AutoDisable
 from sagas.engine.advance import Advancer
 from sagas.engine.attempt import AttemptServices
 from sagas.engine.auto_disable import AutoDisabler
@@ -165,7 +166,8 @@ def from_environment(
     missing = [name for name in ("SAGAS_CLASSES", "SAGAS_QUEUES") if not environment.get(name)]
     if missing:
         raise SagaError(f"the environment lacks {', '.join(missing)}")
-    registry = Registry.load(environment["SAGAS_CLASSES"])
+    usual = environment.get("SAGAS_AUTO_DISABLE")
+    registry = Registry.load(environment["SAGAS_CLASSES"], AutoDisable.parse(usual) if usual else None)
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps)
     carry = environment.get("SAGAS_CARRY_INPUTS") != "0"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from sagas.core.rules import forward
 from sagas.core.states import SagaState
 from sagas.core.times import iso
-from sagas.engine.answers import AuditEntry, Page, SagaView
+from sagas.engine.answers import AuditEntry, Page, SagaView, Summary
 from sagas.engine.breaker import Breakers
 from sagas.engine.registry import Registry
 from sagas.engine.remains import Left, Remains, told
@@ -23,6 +23,9 @@ from sagas.store.listing import Listing
 
 _ROOM = 4_000_000
 """Bytes of payloads one answer may hold: Lambda's limit is 6 MB."""
+
+_LARGE_PAGE, _MOST_PAGES = 100, 20
+"""How many sagas are looked at a time for those of one type, and how many times."""
 
 
 def readable(control: ControlItems, saga_ids: list[str]) -> list[SagaState]:
@@ -149,8 +152,23 @@ class Reader:
         return {"sagas": shown, "cursor": page.cursor}
 
     def attention(self, name: str | None, limit: int, cursor: str | None) -> Page:
-        """Return summaries of sagas that need a person, longest waiting first."""
-        page = self.listing.attention(limit, cursor)
-        found = readable(self.control, page.saga_ids)
-        shown = [summary_view(state) for state in found if name in (None, state.saga)]
-        return {"sagas": [saga for saga in shown if "why" in saga], "cursor": page.cursor}
+        """Return summaries of sagas that need a person, longest waiting first.
+
+        The index knows no types: with a ``name`` up to two thousand sagas are looked at for a page, which may be short
+        after that many, although the cursor leads on.
+        """
+        shown, usual = list[Summary](), limit if name is None else _LARGE_PAGE
+        size = usual
+        for _ in range(_MOST_PAGES):
+            page = self.listing.attention(size, cursor)
+            states = [one for one in readable(self.control, page.saga_ids) if name in (None, one.saga)]
+            found = [saga for saga in map(summary_view, states) if "why" in saga]
+            room = limit - len(shown)
+            if len(found) > room:
+                # Once more, but no further than what is shown: a cursor is known only of the end of a page.
+                size = page.saga_ids.index(found[room - 1]["saga_id"]) + 1
+                continue
+            shown, cursor, size = shown + found, page.cursor, usual
+            if cursor is None or len(shown) == limit:
+                break
+        return {"sagas": shown, "cursor": cursor}

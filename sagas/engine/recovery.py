@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from sagas.core import events as ev
@@ -11,7 +12,7 @@ from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.engine.lanes import Lanes
 from sagas.engine.ports import LaneQueues
-from sagas.errors import NotFound, SagaError
+from sagas.errors import NotFound, Unavailable
 from sagas.store.control import ControlItems
 from sagas.store.lanes import Watermarks
 from sagas.store.listing import IndexPosition, Listing
@@ -38,6 +39,7 @@ class RecoveryReport:
         overdue: seconds that the longest due saga had been due when the run began; 0 when none was.
         overdue_by_type: the same by saga type, of those that were looked at.
         undeployed: sagas in flight whose type is not deployed.
+        by_type: how many of each type were recovered.
     """
 
     recovered: list[str] = field(default_factory=list[str])
@@ -47,6 +49,28 @@ class RecoveryReport:
     overdue: float = 0.0
     overdue_by_type: dict[str, float] = field(default_factory=dict[str, float])
     undeployed: int = 0
+    by_type: Counter[str] = field(default_factory=Counter[str])
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which sagas an operator wants to have recovered.
+
+    Args:
+        name: of this type.
+        saga_id: this one, due or not. If it does not stall it is left alone all the same.
+        max_attempts: that stalled less often than this since their last progress.
+    """
+
+    name: str | None = None
+    saga_id: str | None = None
+    max_attempts: int | None = None
+
+    def takes(self, state: SagaState | None) -> bool:
+        """Tell whether a saga is among them."""
+        if state is None or self.name not in (None, state.saga):
+            return False
+        return self.max_attempts is None or state.recovery_attempts < self.max_attempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +114,7 @@ class Recovery:
 
         Raises:
             NotFound: there is no such saga.
-            SagaError: it changes too fast.
+            Unavailable: it changes too fast.
         """
         for _ in range(5):
             state = self.control.get(saga_id)
@@ -98,26 +122,39 @@ class Recovery:
                 raise NotFound(f"there is no saga {saga_id}")
             if self.control.set_recovery_attempts(state, attempts):
                 return
-        raise SagaError(f"saga {saga_id} changes too fast")
+        raise Unavailable(f"saga {saga_id} changes too fast; try again", retry_after=1)
 
-    def run(self, budget: float, stale_after: float | None = None, limit: int = 1_000) -> RecoveryReport:
+    def run(
+        self, budget: float, stale_after: float | None = None, limit: int = 1_000, wanted: Wanted | None = None
+    ) -> RecoveryReport:
         """Recover due sagas. One that fails stops no other.
 
         Args:
             budget: seconds the run may take; what is left is for the next.
             stale_after: seconds of silence that count as a stall; each type's own by default.
             limit: how many sagas at most.
+            wanted: which of them; all by default. ``left`` counts all that were not looked at, of any type.
+
+        Raises:
+            NotFound: the one saga that is wanted does not exist.
         """
         clock, report = self.advancer.services.clock, RecoveryReport()
         lanes = Lanes(self.queues, self.watermarks, clock)
         end = clock.now() + budget
-        due = self._due(limit, stale_after)
-        report.overdue = max(0.0, clock.now() - epoch(due[0].sort)) if due else 0.0
+        if wanted is not None and wanted.saga_id is not None:
+            due = [self._one(wanted.saga_id, wanted)]
+        else:
+            due = self._due(limit if wanted is None else _LONGEST_LIST, stale_after)
+            report.overdue = max(0.0, clock.now() - epoch(due[0].sort)) if due else 0.0
         for position, found in enumerate(due):
             if clock.now() >= end:
                 report.left = len(due) - position
                 break
             try:
+                if wanted is not None and not wanted.takes(self.control.get(found.saga_id)):
+                    continue
+                if (limit := limit - 1) < 0:
+                    break
                 self._recover(found, stale_after, lanes, report)
             except Fenced:
                 report.untouched += 1
@@ -126,6 +163,13 @@ class Recovery:
                 self.advancer.services.logger.warning("recovery failed", extra=fields)
                 report.failed.append(found.saga_id)
         return report
+
+    def _one(self, saga_id: str, wanted: Wanted) -> IndexPosition:
+        """A saga by its id, whether it is due or not. Where it stands in the index is not known: that is left alone."""
+        state = self.control.get(saga_id)
+        if state is None or wanted.name not in (None, state.saga):
+            raise NotFound(f"there is no saga {saga_id}" + (f" of type {wanted.name}" if wanted.name else ""))
+        return IndexPosition("~", saga_id)
 
     def _due(self, limit: int, stale_after: float | None) -> list[IndexPosition]:
         """The index rounds ``due`` up, so an impatient look must go beyond it; the saga itself decides."""
@@ -165,6 +209,7 @@ class Recovery:
         advanced = self.advancer.advance(state, stall, EntryContext(actor=SUPERVISOR))
         if advanced.state is not state:
             report.recovered.append(found.saga_id)
+            report.by_type[state.saga] += 1
             return
         report.untouched += 1
         due = max(due_at(state, patience), postponed_until + patience)

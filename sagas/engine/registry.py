@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.authoring.definition import SagaDefinition, StepDefinition
+from sagas.authoring.policies import AutoDisable
 from sagas.authoring.saga import definition_of
 from sagas.core.plan import Plan, StepPlan
 from sagas.core.states import StepState
@@ -81,10 +82,16 @@ class SagaType:
 
 
 class Registry:
-    """Saga types by name."""
+    """Saga types by name.
 
-    def __init__(self, classes: Iterable[type[Any]]) -> None:
-        self._types = {one.name: SagaType(one) for one in map(definition_of, classes)}
+    Args:
+        classes: theirs.
+        auto_disable: of types that declare none.
+    """
+
+    def __init__(self, classes: Iterable[type[Any]], auto_disable: AutoDisable | None = None) -> None:
+        found = (one.with_default(auto_disable) for one in map(definition_of, classes))
+        self._types = {one.name: SagaType(one) for one in found}
 
     @classmethod
     def of(cls, definition: SagaDefinition) -> Registry:
@@ -94,8 +101,8 @@ class Registry:
         return registry
 
     @classmethod
-    def load(cls, text: str) -> Registry:
-        """Import the classes named in a JSON list of ``module:Class``."""
+    def load(cls, text: str, auto_disable: AutoDisable | None = None) -> Registry:
+        """Import the classes named in a JSON list of ``module:Class``; ``auto_disable`` as above."""
         classes: list[type[Any]] = []
         for name in json.loads(text):
             module, _, qualified = str(name).partition(":")
@@ -103,7 +110,7 @@ class Registry:
             for part in qualified.split("."):
                 found = getattr(found, part)
             classes.append(found)
-        return cls(classes)
+        return cls(classes, auto_disable)
 
     def get(self, name: str) -> SagaType:
         """Return the saga type of that name.

@@ -22,7 +22,7 @@ from sagas.errors import InvalidRequest, Problem, Unavailable
 from sagas.messaging.carried import fitting
 from sagas.messaging.message import Message
 from sagas.store.control import ControlItems
-from sagas.store.definitions import Definitions
+from sagas.store.definitions import FOREVER, Definitions
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 
@@ -84,7 +84,15 @@ class Starter:
         self._remains = Remains(registry, journal)
         self._carry = carry
 
-    def start(self, name: str, request: Any, *, key: str | None = None, actor: str = "unknown") -> Started:
+    def start(
+        self,
+        name: str,
+        request: Any,
+        *,
+        key: str | None = None,
+        actor: str = "unknown",
+        correlation_id: str | None = None,
+    ) -> Started:
         """Start a saga.
 
         Args:
@@ -92,33 +100,47 @@ class Starter:
             request: its request, as JSON builtins.
             key: an idempotency key: the same key and request start one saga.
             actor: who asks.
+            correlation_id: the caller's own, kept in every entry, message and log line; the saga's id by default. A
+                saga that was started before keeps the one it has.
 
         Raises:
             NotFound: there is no such saga type.
             InvalidRequest: the request does not fit; ``problems`` lists the paths.
             KeyReused: the key came with another request before.
-            Disabled: the type takes no new sagas for now.
+            Disabled: the type takes no new sagas for now. A key that is known is answered all the same.
             Unavailable: a table or queue is out of reach. Try again with the same key.
         """
         saga_type = self._registry.get(name)
-        activity = self._definitions.get(name)
-        if not activity.active:
-            raise Disabled(f"starting {name} is disabled", retry_after=60)
-        rest = activity.disabled_until - self._clock.now()
-        if rest > 0:
-            raise Disabled(f"starting {name} is disabled: too many of its sagas failed", retry_after=math.ceil(rest))
+        refused = self._refusal(name)
+        if refused is not None and key is None:
+            raise refused
         decode(request, saga_type.definition.request_type)
         if key is not None and (len(key) > LONGEST_KEY or not re.fullmatch(KEY_PATTERN, key)):
             text = f"must be 1 to {LONGEST_KEY} printable characters of ASCII, no space first or last"
             problem = Problem("header.Idempotency-Key", text)
             raise InvalidRequest("the idempotency key is not usable", [problem])
         entry = self._first_entry(saga_type, id_for_key(name, key) if key else self._clock.new_id(), request, actor)
+        entry = entry if correlation_id is None else replace(entry, correlation_id=correlation_id)
+        # A caller who repeats what was begun before gets it: it is no new saga.
+        if refused is not None and not self._journal.entries(entry.saga_id, [1]):
+            raise refused
         found = self._journal.put(entry)
         used_for = found.tombstone.request_hash if found.tombstone else found.details.get("request_hash")
         if used_for != entry.details["request_hash"]:
             problem = Problem("header.Idempotency-Key", "was used with another body")
             raise KeyReused("this idempotency key was used before, for another request", [problem])
         return self._created(saga_type, found) if found is entry else self._found(saga_type, found)
+
+    def _refusal(self, name: str) -> Disabled | None:
+        """Why the type takes no new sagas for now; ``None`` if it does."""
+        activity = self._definitions.get(name)
+        if not activity.active:
+            return Disabled(f"starting {name} is disabled", retry_after=60)
+        rest = activity.disabled_until - self._clock.now()
+        if rest <= 0:
+            return None
+        wait = 60 if activity.disabled_until == FOREVER else math.ceil(rest)
+        return Disabled(f"starting {name} is disabled: too many of its sagas failed", retry_after=wait)
 
     def _first_entry(self, saga_type: SagaType, saga_id: str, request: Any, actor: str) -> Entry:
         return Entry(

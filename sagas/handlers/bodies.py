@@ -13,6 +13,9 @@ from sagas.handlers.inputs import Request
 _LONGEST_TEXT = 4_000
 """Characters a text may have: a page of the audit trail, which shows a hundred of them, must fit into an answer."""
 
+MOST_RECOVERY_ATTEMPTS = 1_000
+"""As many as a saga type may declare as its ``max_recovery_attempts``."""
+
 _SOMETHING = r"[^\u0000-\u0020]"
 
 T = TypeVar("T")
@@ -32,6 +35,13 @@ class Resolution:
     note: str
     action: str = ""
     steps: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """How often a saga counts as having stalled since its last progress."""
+
+    attempts: int
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,8 @@ def read_body(request: Request, type_: type[T]) -> T:
     ]
     if isinstance(body, Resolution) and not re.search(_SOMETHING, body.note):
         problems.append(Problem("$.note", "says nothing"))
+    if isinstance(body, Attempts) and not 0 <= body.attempts <= MOST_RECOVERY_ATTEMPTS:
+        problems.append(Problem("$.attempts", f"must be 0 to {MOST_RECOVERY_ATTEMPTS}"))
     if problems:
         raise InvalidRequest("the body does not fit", problems)
     return body
@@ -74,4 +86,6 @@ def describe_body(type_: type[Any]) -> dict[str, Any]:
         text["maxLength"] = _LONGEST_TEXT
     if type_ is Resolution:
         schema["properties"]["note"]["pattern"] = _SOMETHING
+    if type_ is Attempts:
+        schema["properties"]["attempts"] |= {"minimum": 0, "maximum": MOST_RECOVERY_ATTEMPTS}
     return schema

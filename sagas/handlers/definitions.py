@@ -12,7 +12,7 @@ from sagas.handlers.answers import answer
 from sagas.handlers.bodies import Change, read_body
 from sagas.handlers.inputs import Request
 from sagas.handlers.openapi import describe
-from sagas.store.definitions import Activity
+from sagas.store.definitions import FOREVER, Activity
 
 
 def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
@@ -24,6 +24,7 @@ def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         now = engine.clock.now()
         failures = engine.auto_disabler.failures_in_a_row(name, activity, now)
         failing = activity.disabled_until > now
+        for_good = activity.disabled_until == FOREVER
         automatic = f"{failures} sagas in a row failed" if failing else ""
         return {
             "name": definition.name,
@@ -34,7 +35,7 @@ def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
             "changed_by": activity.changed_by or None,
             "changed_at": iso(activity.changed_at) if activity.changed_at else None,
             "failures": failures,
-            "disabled_until": iso(activity.disabled_until) if failing else None,
+            "disabled_until": iso(activity.disabled_until) if failing and not for_good else None,
             "request": json_schema(definition.request_type),
             "steps": [
                 {

@@ -10,6 +10,7 @@ import re
 from typing import Any
 
 from sagas.authoring.shapes.base import Path
+from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID
 from sagas.core.states import SagaStatus
 from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge
 from sagas.handlers.answers import MalformedBody
@@ -18,6 +19,7 @@ LARGEST_BODY = 256 * 1024
 """Bytes a body may have."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_TRACE_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
 _LIMIT = re.compile(r"[1-9][0-9]?|100")
 
 
@@ -50,6 +52,25 @@ class Request:
         path = str(self._context.get("path") or "")
         stage = path[: -len(self._event["path"])] if path.endswith(str(self._event.get("path"))) else ""
         return stage + os.environ.get("SAGAS_MOUNT", "")
+
+    @property
+    def correlation_id(self) -> str | None:
+        """The caller's own: the header ``X-Correlation-Id``, else the trace id of a W3C ``traceparent``; ``None`` if
+        there is neither.
+
+        A ``traceparent`` that is none is passed over, as its standard wants it: proxies write it, not callers.
+
+        Raises:
+            InvalidRequest: ``X-Correlation-Id`` is not usable.
+        """
+        given = self.header("X-Correlation-Id")
+        if given is None:
+            trace = _TRACE_PARENT.fullmatch(self.header("traceparent") or "")
+            return trace[1] if trace else None
+        if len(given) > LONGEST_CORRELATION_ID or not re.fullmatch(KEY_PATTERN, given):
+            text = f"must be 1 to {LONGEST_CORRELATION_ID} printable characters of ASCII, no space first or last"
+            raise InvalidRequest("the correlation id is not usable", [Problem("header.X-Correlation-Id", text)])
+        return given
 
     def header(self, name: str) -> str | None:
         """Return a header, whatever its case; ``None`` if it is missing."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from sagas.authoring.codec import json_schema
-from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
+from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
-from sagas.handlers.bodies import Change, Note, Resolution, describe_body
+from sagas.handlers.bodies import Attempts, Change, Note, Resolution, describe_body
 from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, ref
 
 _ERRORS: dict[str, tuple[str, str]] = {
@@ -95,8 +95,15 @@ def _saga_paths(saga: SagaType) -> Json:
     for status in ("200", "202"):
         start["responses"][status] |= {"headers": {"Location": _LOCATION}, "links": links}
     key: Json = {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": KEY_PATTERN}
+    correlation: Json = {**key, "maxLength": LONGEST_CORRELATION_ID}
+    headers = (
+        ("Idempotency-Key", key, _KEY),
+        ("X-Correlation-Id", correlation, "Your own correlation id; kept in the audit trail, messages and logs."),
+        ("traceparent", {"type": "string"}, "Of W3C: without X-Correlation-Id its trace id is the correlation id."),
+    )
     start["parameters"] = [
-        {"name": "Idempotency-Key", "in": "header", "required": False, "schema": key, "description": _KEY}
+        {"name": header, "in": "header", "required": False, "schema": schema, "description": told}
+        for header, schema, told in headers
     ]
     start["description"] = definition.description
     note, change = describe_body(Note), f"{_WRITE} 409"
@@ -104,6 +111,7 @@ def _saga_paths(saga: SagaType) -> Json:
     compensate = operation("compensate", "Give up and undo", "202", change)
     resolve = operation("resolve", "Settle by hand", "200", change)
     purge = operation("purge", "Delete what is stored of one that is over, but for the tombstone", "200", change)
+    patience = operation("set_recovery_attempts", "Set how often it has stalled", "200", change)
     audit = _operation(f"audit_{identifier}", "The audit trail", {"200": ref("Entries")}, "404 422")
     return {
         f"/sagas/{name}": {"post": start},
@@ -115,6 +123,7 @@ def _saga_paths(saga: SagaType) -> Json:
         f"{one}/audit": {"parameters": [*where, *_paging()], "get": audit},
         f"{one}/retry": {"parameters": where, "post": _with_body(retry, note, required=False)},
         f"{one}/compensate": {"parameters": where, "post": _with_body(compensate, note, required=False)},
+        f"{one}/recovery-attempts": {"parameters": where, "put": _with_body(patience, describe_body(Attempts))},
         f"{one}/resolve": {"parameters": where, "post": _with_body(resolve, describe_body(Resolution))},
         f"{one}/purge": {"parameters": where, "post": _with_body(purge, note, required=False)},
     }

@@ -11,10 +11,11 @@ from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.answers import AuditPage, Summary
 from sagas.engine.engine import Engine
 from sagas.engine.views import left_view, saga_view
-from sagas.errors import InvalidRequest, Problem
+from sagas.errors import Conflict, InvalidRequest, Problem
 from sagas.handlers.answers import answer
-from sagas.handlers.bodies import Note, Resolution, read_body
+from sagas.handlers.bodies import Attempts, Note, Resolution, read_body
 from sagas.handlers.inputs import Request, checked_id
+from sagas.handlers.telemetry import telemetry
 from sagas.store.listing import IndexPosition
 
 _SEQ = re.compile(r"[0-9]{1,9}")
@@ -41,7 +42,8 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         request = _request(app)
         registry.get(name)  # before the body is looked at: an unknown type is 404, whatever comes with it
         key, actor = request.header("Idempotency-Key"), request.actor
-        started = engine.starter.start(name, request.body(), key=key, actor=actor)
+        body, correlation_id = request.body(), request.correlation_id
+        started = engine.starter.start(name, body, key=key, actor=actor, correlation_id=correlation_id)
         # As it was created, from what was just written; one that had been started before, as it is now.
         state, entry = started.state, started.entry
         saga = saga_view(state, [entry]) if started.created else reader.show(name, state.saga_id)
@@ -91,7 +93,7 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
 
 
 def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
-    """Add the routes that cancel, retry, compensate, resolve and purge sagas to ``app``."""
+    """Add the routes that cancel, retry, compensate, resolve and purge sagas, and give them patience, to ``app``."""
     reader, operations = engine.reader, engine.operations
 
     def shown(state: SagaState, status: int) -> Response[str]:
@@ -124,4 +126,16 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         left = engine.purger.purge(name, checked_id(saga_id), note, actor)
         return answer(200, _linked(_request(app), left_view(left.state, left.entries, left.purge)))
 
-    _ = cancel, retry, compensate, resolve, purge
+    @app.put("/sagas/<name>/<saga_id>/recovery-attempts")
+    def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:
+        request = _request(app)
+        attempts, state = read_body(request, Attempts).attempts, reader.state(name, checked_id(saga_id))
+        if state.over:
+            raise Conflict(f"the saga is {state.status}: it is not recovered any more")
+        engine.recovery.set_recovery_attempts(state.saga_id, attempts)
+        # The audit trail has what happens to a saga; this is only how patient the supervisor is with it.
+        fields = {"saga_id": state.saga_id, "saga": name, "attempts": attempts, "actor": request.actor}
+        telemetry().logger.info("recovery attempts set", extra=fields)
+        return shown(state, 200)
+
+    _ = cancel, retry, compensate, resolve, purge, set_recovery_attempts

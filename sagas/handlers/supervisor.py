@@ -4,7 +4,7 @@ behind."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,10 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from sagas.engine.answers import PurgeView, RecoveryView
 from sagas.engine.engine import Engine, from_environment
+from sagas.engine.recovery import Wanted
 from sagas.errors import InvalidRequest, Problem
+from sagas.handlers.bodies import MOST_RECOVERY_ATTEMPTS
+from sagas.handlers.inputs import checked_id
 from sagas.handlers.sweeping import is_number, sweep
 from sagas.handlers.telemetry import telemetry
 
@@ -22,6 +25,25 @@ _SPARE = 5.0
 
 _LONGEST_SILENCE = 366 * 86_400
 """Seconds of silence that may be asked for: no saga waits longer, and what is due by then is still a date."""
+_MOST_SAGAS = 1_000
+"""What one run takes: as many as it gets through in a minute."""
+
+
+def _whole(value: Any, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+_RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "stale_after": (lambda it: is_number(it) and 0 <= it <= _LONGEST_SILENCE, f"a number from 0 to {_LONGEST_SILENCE}"),
+    "name": (lambda it: isinstance(it, str), "text"),
+    "saga_id": (lambda it: isinstance(it, str), "text"),
+    "limit": (lambda it: _whole(it, 1, _MOST_SAGAS), f"a whole number from 1 to {_MOST_SAGAS}"),
+    "max_attempts": (
+        lambda it: _whole(it, 0, MOST_RECOVERY_ATTEMPTS),
+        f"a whole number from 0 to {MOST_RECOVERY_ATTEMPTS}",
+    ),
+}
+"""Of each field of a ``recover`` event: when a value of it is right, and what is right."""
 
 
 @lru_cache(maxsize=1)
@@ -34,19 +56,29 @@ def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryV
     """Recover the sagas that are due.
 
     Args:
-        event: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds.
+        event: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds, ``name`` (only this type),
+            ``saga_id`` (only this saga), ``max_attempts`` (only those that stalled less often) and ``limit`` (how many
+            at most).
         context: Lambda's context.
         engine: the parts at work.
 
     Raises:
         InvalidRequest: the event does not fit.
+        NotFound: it names a type or a saga that is not there.
     """
-    stale_after: Any = event.get("stale_after")
-    if stale_after is not None and not (is_number(stale_after) and 0 <= stale_after <= _LONGEST_SILENCE):
-        problem = Problem("$.stale_after", f"must be a number from 0 to {_LONGEST_SILENCE}")
-        raise InvalidRequest("stale_after must be seconds", [problem])
+    given = {field: event[field] for field in _RULES if event.get(field) is not None}
+    wrong = {field: _RULES[field][1] for field, value in given.items() if not _RULES[field][0](value)}
+    if wrong:
+        problems = [Problem(f"$.{field}", f"must be {what}") for field, what in wrong.items()]
+        raise InvalidRequest("the event does not fit", problems)
+    saga_id = checked_id(given["saga_id"]) if "saga_id" in given else None
+    wanted = Wanted(given.get("name"), saga_id, given.get("max_attempts"))
+    if wanted.name is not None:
+        engine.registry.get(wanted.name)
     budget = context.get_remaining_time_in_millis() / 1000 - _SPARE
-    report = engine.recovery.run(budget, None if stale_after is None else float(stale_after))
+    patience = float(given["stale_after"]) if "stale_after" in given else None
+    limit = given.get("limit", _MOST_SAGAS)
+    report = engine.recovery.run(budget, patience, limit, None if wanted == Wanted() else wanted)
     shown: RecoveryView = {
         "recovered": len(report.recovered),
         "untouched": report.untouched,
@@ -60,6 +92,10 @@ def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryV
         telemetry().measure("OldestDueSaga", round(report.overdue, 3), MetricUnit.Seconds)
     for saga, overdue in report.overdue_by_type.items():
         telemetry().measure("OldestDueSaga", round(overdue, 3), MetricUnit.Seconds, saga)
+    for saga, times in report.by_type.items():
+        telemetry().count("SagaRecovered", saga, times)
+    if len(report.failed) > report.undeployed:
+        telemetry().measure("RecoveryFailed", len(report.failed) - report.undeployed)
     if report.undeployed:
         telemetry().measure("SagaWithoutCode", report.undeployed)
     return shown
@@ -87,7 +123,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Do one run of a task.
 
     Args:
-        event: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds; ``{"task": "purge"}``; or
+        event: ``{"task": "recover"}``, optionally with what :func:`recover` takes; ``{"task": "purge"}``; or
             ``{"task": "sweep"}``, optionally with what :func:`sagas.handlers.sweeping.sweep` takes.
         context: Lambda's context.
 
@@ -96,7 +132,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
     Raises:
         InvalidRequest: the task is unknown, or its arguments do not fit.
-        NotFound: it names a saga type that is not deployed.
+        NotFound: it names a saga type that is not deployed, or a saga that does not exist.
     """
     if not isinstance(event, dict):  # pyright: ignore[reportUnnecessaryIsInstance] -- anything can be sent to a function
         raise InvalidRequest("the event must be an object", [Problem("$", "must be an object")])

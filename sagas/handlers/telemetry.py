@@ -31,7 +31,8 @@ class Telemetry:
         return logging.getLogger(self.logger.service)
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
-        """Log the fact; count the saga when it has ended or waits for a person, and each attempt that is repeated.
+        """Log the fact; count the saga when it has ended, with the time it took, or waits for a person, and each
+        attempt that is repeated.
 
         After a cancel none is.
         """
@@ -45,12 +46,18 @@ class Telemetry:
             "attempt": getattr(fact, "attempt", None),
             "seq": after.seq,
         }
-        self.logger.info(fact.action, extra={key: value for key, value in fields.items() if value is not None})
+        # An undo that failed for good is seen at every level of the log that leaves errors in.
+        tell = self.logger.error if _undos_failed(after) > _undos_failed(before) else self.logger.info
+        tell(fact.action, extra={key: value for key, value in fields.items() if value is not None})
         if after.status is not before.status and (after.over or after.attention):
+            if after.over:
+                took = round((after.updated_at - after.created_at) * 1000)
+                self._metrics.add_metric("SagaDuration", MetricUnit.Milliseconds, took)
             self.count(f"Saga{after.status.value.title().replace('_', '')}", after.saga)
         if after.attention and not before.attention:
             self.count("SagaNeedsAttention", after.saga)
-        another = fact.action == "CompensationAttemptFailed" and after.undoing
+        again = index is not None and after.steps[index].status is not StepStatus.COMPENSATION_FAILED
+        another = fact.action == "CompensationAttemptFailed" and after.undoing and again
         if fact.action in ("StepFailed", "StepLost") and index is not None:
             another = after.steps[index].status is StepStatus.RETRYING and not after.cancel_requested_at
         if another:
@@ -77,12 +84,12 @@ class Telemetry:
         """Count that a message could not be handled; Lambda itself sees no error in that."""
         self.count("RecordFailed", saga)
 
-    def count(self, metric: str, saga: str) -> None:
-        """Add one to a metric of a saga type, in CloudWatch's embedded metric format.
+    def count(self, metric: str, saga: str, times: int = 1) -> None:
+        """Add to a metric of a saga type, in CloudWatch's embedded metric format.
 
         One dimension besides the service: a metric costs by the month for each combination.
         """
-        self.measure(metric, 1, saga=saga)
+        self.measure(metric, times, saga=saga)
 
     def measure(self, metric: str, value: float, unit: MetricUnit = MetricUnit.Count, saga: str = "") -> None:
         """Write a metric of a saga type, or of the service as a whole."""
@@ -96,6 +103,10 @@ class Telemetry:
         """The invocation's X-Ray trace id; empty if there is none."""
         parts = os.environ.get(_TRACE_VARIABLE, "").split(";")
         return next((part.removeprefix("Root=") for part in parts if part.startswith("Root=")), "")
+
+
+def _undos_failed(state: SagaState) -> int:
+    return sum(step.status is StepStatus.COMPENSATION_FAILED for step in state.steps)
 
 
 @lru_cache(maxsize=1)

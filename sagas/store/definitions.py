@@ -11,6 +11,9 @@ from sagas.store.mapping import time_of
 from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
+FOREVER = 253_370_764_800.0
+"""Epoch seconds that never come, in the year 9999: starts are refused until an operator enables the type. A time, so
+that older versions understand it too."""
 _GOOD_FOR = 5.0
 """Seconds for which an answer is kept: a start costs no read of its own."""
 
@@ -43,7 +46,8 @@ class Activity:
         reason: why.
         changed_by: who it was.
         changed_at: when.
-        disabled_until: starts are refused until then because too many sagas failed.
+        disabled_until: starts are refused until then because too many sagas failed; :data:`FOREVER`: by an operator
+            only are they accepted again.
         failures: failed sagas that may count, oldest first.
     """
 

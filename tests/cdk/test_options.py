@@ -211,6 +211,20 @@ class TestService:
         found = variables(service(payload_limit=100_000, shards=32))
         assert (found["SAGAS_PAYLOAD_LIMIT"], found["SAGAS_SHARDS"]) == ("100000", "32")
 
+    def test_the_supervisors_period(self) -> None:
+        template = service(recover_every=timedelta(minutes=3))
+        rates = {
+            rule["Targets"][0]["Input"]: rule["ScheduleExpression"] for rule in of_type(template, "AWS::Events::Rule")
+        }
+        assert rates['{"task":"recover"}'] == "rate(3 minutes)"
+        (invocation,) = of_type(template, "AWS::Lambda::EventInvokeConfig")
+        assert invocation["MaximumEventAgeInSeconds"] == 180
+
+    @pytest.mark.parametrize("every", [timedelta(0), timedelta(seconds=90), timedelta(minutes=6), 1, None])
+    def test_a_period_that_is_none(self, every: Any) -> None:
+        with pytest.raises(DefinitionError, match="Test-Shop: recover_every must be 1 to 5 whole minutes"):
+            service(recover_every=every)
+
     def test_throttling(self) -> None:
         (stage,) = of_type(service(throttling=Throttling(rate=50, burst=80)), "AWS::ApiGateway::Stage")
         (settings,) = stage["MethodSettings"]

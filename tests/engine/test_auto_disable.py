@@ -14,7 +14,7 @@ from botocore.client import BaseClient
 from sagas.authoring.policies import AutoDisable, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.engine.starter import Disabled
+from sagas.engine.starter import Disabled, KeyReused, id_for_key
 from sagas.errors import Rejected, Unavailable
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
@@ -36,6 +36,10 @@ class Risky(Booked, name="risky", auto_disable=POLICY):
     @step(retry=_ONCE)
     def pay(self) -> None:
         perform("pay")
+
+
+class ByHand(Risky, name="by-hand", auto_disable=AutoDisable(threshold=1, cooldown=None)):
+    """What disables it is over when a person says so."""
 
 
 class Waiting(Booked, name="waiting", auto_disable=AutoDisable(threshold=2)):
@@ -215,6 +219,34 @@ def test_the_cooldown_does_not_undo_what_an_operator_disabled(bench: Make) -> No
     b.engine.definitions.put("risky", Activity(False, "closed", "ann", b.clock.now()))
     b.clock.advance(86_400)
     assert refused(b) == 60
+
+
+def test_without_a_cooldown_only_an_operator_enables_it(bench: Make) -> None:
+    b = bench(ByHand)
+    assert run(b, "by-hand", RuntimeError()) == "COMPENSATED"
+    assert refused(b, "by-hand") == 60
+    b.clock.advance(10 * 366 * 86_400)
+    assert refused(b, "by-hand") == 60
+    b.engine.definitions.put("by-hand", Activity(True, "mended", "ann", b.clock.now()))
+    assert run(b, "by-hand") == "COMPLETED"
+    assert run(b, "by-hand", RuntimeError()) == "COMPENSATED"
+    assert refused(b, "by-hand") == 60
+
+
+def test_a_key_that_is_known_gets_its_saga_while_starts_are_refused(bench: Make) -> None:
+    b = bench(Risky)
+    known = b.start("risky", REQUEST, key="k-1")
+    b.run()
+    fail(b, 3)
+    again = b.engine.starter.start("risky", REQUEST, key="k-1")
+    assert (again.state.saga_id, again.created) == (known, False)
+    with pytest.raises(KeyReused):
+        b.start("risky", {"item": "bus"}, key="k-1")
+    with pytest.raises(Disabled):
+        b.start("risky", REQUEST, key="k-2")
+    assert b.engine.journal.entries(id_for_key("risky", "k-2"), [1]) == {}
+    b.engine.definitions.put("risky", Activity(False, "closed", "ann", b.clock.now()))
+    assert b.start("risky", REQUEST, key="k-1") == known
 
 
 def test_all_environments_count_together(bench: Make) -> None:

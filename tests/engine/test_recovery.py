@@ -8,6 +8,8 @@ from itertools import pairwise
 import pytest
 
 from sagas.engine.outcome import Later
+from sagas.engine.recovery import Wanted
+from sagas.errors import NotFound
 from tests.support.bench import Bench, Death, once
 from tests.support.sagas import FAIL, LOG, Stubborn, Trip
 
@@ -223,3 +225,34 @@ def test_due_sagas_are_listed_for_whoever_asks(bench: Make) -> None:
     found = recovery.get_sagas_for_recovery(max_recovery_attempts=4)
     assert [state.saga_id for state in found] == [stubborn]
     assert len(recovery.get_sagas_for_recovery(limit=1)) == 1
+
+
+def test_an_operator_recovers_a_type_or_one_or_a_few(bench: Make) -> None:
+    b = bench(Trip, Stubborn)
+    trips = [b.start("trip", REQUEST) for _ in range(3)]
+    b.start("stubborn", REQUEST)
+    b.lose_messages()
+    b.clock.advance(600)
+    run = b.engine.recovery.run
+    assert run(60.0, wanted=Wanted(name="stubborn", saga_id=b.start("stubborn", REQUEST))).recovered == []
+    with pytest.raises(NotFound):
+        run(60.0, wanted=Wanted(name="stubborn", saga_id=trips[0]))
+    assert run(60.0, wanted=Wanted(saga_id=trips[0])).recovered == [trips[0]]
+    b.engine.recovery.set_recovery_attempts(trips[1], 1)
+    b.lose_messages()  # a saga behind a message that waits is none that stalls
+    assert run(60.0, None, 1, Wanted(name="trip", max_attempts=1)).recovered == [trips[2]]
+    b.lose_messages()
+    assert run(60.0, None, 1, Wanted(name="trip")).recovered == [trips[1]]
+    assert len(run(60.0).recovered) == 1
+
+
+def test_one_saga_is_recovered_before_its_time_by_an_impatient_operator(bench: Make) -> None:
+    b = bench(Trip)
+    saga_id = b.start("trip", REQUEST)
+    b.lose_messages()
+    b.clock.advance(30)
+    run = b.engine.recovery.run
+    assert run(60.0, wanted=Wanted(saga_id=saga_id)).recovered == []
+    assert run(60.0, 10.0, wanted=Wanted(saga_id=saga_id)).recovered == [saga_id]
+    b.run()
+    assert b.show(saga_id)["status"] == "COMPLETED"

@@ -11,7 +11,7 @@ import pytest
 
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from tests.handlers.conftest import ANN, Make, Site
+from tests.handlers.conftest import ANN, Make, Site, request
 from tests.support.sagas import FAIL, LOG, Fatal, Stubborn, Trip
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -52,6 +52,35 @@ def test_start(site: Make) -> None:
     assert TIME.fullmatch(saga["created_at"])
     assert s.waiting() == 1
     assert s.call("GET", f"/sagas/trip/{saga['saga_id']}").body == saga
+
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+@pytest.mark.parametrize(
+    ("headers", "kept"),
+    [
+        ({"X-Correlation-Id": "order 17/e"}, "order 17/e"),
+        ({"x-correlation-id": "c" * 128, "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}, "c" * 128),
+        ({"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}, TRACE),
+        ({"traceparent": "00-" + "0" * 32 + "-00f067aa0ba902b7-01"}, None),
+        ({"traceparent": "nonsense"}, None),
+        ({}, None),
+    ],
+)
+def test_a_callers_correlation_id_is_kept(site: Make, headers: dict[str, str], kept: str | None) -> None:
+    s = site(Trip)
+    event = request("POST", "/sagas/trip", {"item": "train"}, key="k")
+    event["headers"] |= headers
+    started = s.send(event).body
+    saga_id = started["saga_id"]
+    assert started["correlation_id"] == (kept or saga_id)
+    s.run()
+    assert s.call("GET", f"/sagas/trip/{saga_id}").body["correlation_id"] == (kept or saga_id)
+    assert {entry["correlation_id"] for entry in _audit(s, saga_id)["entries"]} == {kept or saga_id}
+    event["headers"]["X-Correlation-Id"] = "another"
+    again = s.send(event)
+    assert (again.status, again.body["correlation_id"]) == (200, kept or saga_id)
 
 
 def test_same_key_and_body_is_the_same_saga(site: Make) -> None:
@@ -242,6 +271,35 @@ def test_attention(site: Make) -> None:
     first = s.call("GET", "/attention", limit="1")
     assert _ids(first) == [failed]
     assert _ids(s.call("GET", "/attention", limit="1", cursor=first.body["cursor"])) == [stuck]
+
+
+def test_attention_of_one_type_behind_many_of_others(site: Make) -> None:
+    FAIL["second"] = ValueError("no")
+    s = site(Fatal, Stubborn)
+    for _ in range(12):
+        s.begin("fatal")
+    s.run()
+    stuck = [s.begin("stubborn") for _ in range(3)]
+    s.run()
+    s.begin("fatal")
+    s.run()
+    waiting = _ids(s.call("GET", "/attention", name="stubborn"))
+    assert sorted(waiting) == sorted(stuck)
+    first = s.call("GET", "/attention", name="stubborn", limit="2")
+    assert _ids(first) == waiting[:2]
+    rest = s.call("GET", "/attention", name="stubborn", limit="2", cursor=first.body["cursor"])
+    assert (_ids(rest), rest.body["cursor"]) == (waiting[2:], None)
+
+
+def test_recovery_attempts_are_set_by_hand(site: Make) -> None:
+    s = site(Trip)
+    path = f"/sagas/trip/{s.begin('trip')}"
+    set_to = s.call("PUT", f"{path}/recovery-attempts", {"attempts": 4})
+    assert (set_to.status, set_to.body["recovery_attempts"]) == (200, 4)
+    assert s.call("PUT", f"{path}/recovery-attempts", {"attempts": 0}).body["recovery_attempts"] == 0
+    assert s.call("GET", path).body["recovery_attempts"] == 0
+    s.run()
+    assert s.call("PUT", f"{path}/recovery-attempts", {"attempts": 0}).code == "conflict"
 
 
 # Saga types.

@@ -110,6 +110,13 @@ def test_an_idempotency_key_that_is_not_usable(site: Make, key: str) -> None:
     assert _refused(site(Trip), 422, "invalid_request", event) == ["header.Idempotency-Key"]
 
 
+@pytest.mark.parametrize("given", ["", "x" * 129, "a\nb", "é", " a", "a "])
+def test_a_correlation_id_that_is_not_usable(site: Make, given: str) -> None:
+    event = request("POST", "/sagas/trip", {"item": "x"})
+    event["headers"]["X-Correlation-Id"] = given
+    assert _refused(site(Trip), 422, "invalid_request", event) == ["header.X-Correlation-Id"]
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -122,6 +129,7 @@ def test_an_idempotency_key_that_is_not_usable(site: Make, key: str) -> None:
         ("POST", f"/sagas/trip/{NOBODY}/compensate"),
         ("POST", f"/sagas/trip/{NOBODY}/resolve"),
         ("POST", f"/sagas/trip/{NOBODY}/purge"),
+        ("PUT", f"/sagas/trip/{NOBODY}/recovery-attempts"),
         ("GET", "/sagas/trip/42"),
         ("GET", "/sagas/trip/definition"),
         ("GET", "/sagas/trip/42/audit"),
@@ -141,7 +149,8 @@ def test_an_idempotency_key_that_is_not_usable(site: Make, key: str) -> None:
     ],
 )
 def test_what_is_not_there(site: Make, method: str, path: str) -> None:
-    body = {"note": "x"} if path.endswith(("retry", "compensate", "resolve", "purge")) else None
+    body: Any = {"note": "x"} if path.endswith(("retry", "compensate", "resolve", "purge")) else None
+    body = {"attempts": 0} if path.endswith("attempts") else body
     _refused(site(Trip), 404, "not_found", request(method, path, body))
 
 
@@ -219,6 +228,14 @@ def test_operations_with_bodies_that_do_not_fit(site: Make, verb: str, body: Any
     saga_id = s.begin("trip")
     event = request("POST", f"/sagas/trip/{saga_id}/{verb}", body)
     assert sorted(_refused(s, 422, "invalid_request", event)) == paths
+
+
+@pytest.mark.parametrize("attempts", [None, -1, 1001, 1.5, "1", True])
+def test_recovery_attempts_that_do_not_fit(site: Make, attempts: Any) -> None:
+    s = site(Trip)
+    path = f"/sagas/trip/{s.begin('trip')}/recovery-attempts"
+    body = {} if attempts is None else {"attempts": attempts}
+    assert _refused(s, 422, "invalid_request", request("PUT", path, body)) == ["$.attempts"]
 
 
 @pytest.mark.parametrize("verb", ["retry", "compensate", "resolve", "purge"])

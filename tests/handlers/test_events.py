@@ -12,7 +12,7 @@ import pytest
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas.core.states import SagaState
-from sagas.errors import InvalidRequest
+from sagas.errors import InvalidRequest, NotFound
 from sagas.handlers import step as step_handler
 from sagas.handlers import supervisor
 from tests.handlers.conftest import EVENTS, Make, Site, load
@@ -119,6 +119,9 @@ BAD_TICKS: list[Any] = [
         {"task": "recover", "stale_after": value}
         for value in (-1, True, "5", float("nan"), float("inf"), 1e300, 10**400)
     ),
+    *({"task": "recover", "limit": value} for value in (0, 1001, True, 1.5, "5")),
+    *({"task": "recover", "max_attempts": value} for value in (-1, 1001, True, "5")),
+    *({"task": "recover", field: 5} for field in ("name", "saga_id")),
     *({"task": "sweep", "seconds": value} for value in (0, True, "5", float("nan"))),
     {"task": "sweep", "start_after": "\ud800"},
     {"task": "sweep", "now": "yes"},
@@ -132,6 +135,24 @@ def test_a_tick_that_does_not_fit(reference: Callable[[], Site], event: Any) -> 
     with pytest.raises(InvalidRequest) as caught:
         supervisor.handler(event, LambdaContext())
     assert caught.value.problems
+
+
+def test_a_tick_names_the_fields_that_do_not_fit(reference: Callable[[], Site]) -> None:
+    reference()
+    supervisor.reset()
+    with pytest.raises(InvalidRequest) as caught:
+        supervisor.handler({"task": "recover", "limit": 0, "name": 1, "max_attempts": 1}, LambdaContext())
+    assert sorted(problem.path for problem in caught.value.problems) == ["$.limit", "$.name"]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"name": "unknown"}, {"saga_id": "42"}, {"saga_id": str(uuid.UUID(int=7))}], ids=str
+)
+def test_a_tick_for_what_is_not_there(reference: Callable[[], Site], fields: dict[str, str]) -> None:
+    reference()
+    supervisor.reset()
+    with pytest.raises(NotFound):
+        supervisor.handler({"task": "recover", **fields}, LambdaContext())
 
 
 def test_a_tick_with_nothing_to_sweep(reference: Callable[[], Site]) -> None:

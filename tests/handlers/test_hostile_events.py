@@ -299,7 +299,23 @@ def reference(site: Make, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 TICKS = st.dictionaries(
-    st.sampled_from(["stale_after", "saga", "now", "dry_run", "force", "start_after", "seconds"]), anything, max_size=3
+    st.sampled_from(
+        [
+            "stale_after",
+            "name",
+            "saga_id",
+            "limit",
+            "max_attempts",
+            "saga",
+            "now",
+            "dry_run",
+            "force",
+            "start_after",
+            "seconds",
+        ]
+    ),
+    anything,
+    max_size=3,
 )
 TASKS = st.sampled_from(["recover", "purge", "sweep"]) | anything
 

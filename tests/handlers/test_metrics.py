@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from sagas import CircuitBreaker, Context, Retry, Saga, step
+from sagas.core.times import epoch
 from sagas.handlers import supervisor
+from sagas.store.control import ControlItems
 from tests.handlers.conftest import Make, Site
 from tests.support.aws import LambdaContext
 from tests.support.sagas import FAIL, Fatal, Order, Stubborn, Trip
@@ -50,7 +52,7 @@ def test_each_repeated_attempt(site: Make, capsys: Capture) -> None:
     s = site(Trip)
     s.begin("trip")
     s.run()
-    assert counts(capsys) == {("StepRetried", "trip"): 2, ("SagaCompleted", "trip"): 1}
+    assert counts(capsys) == {("StepRetried", "trip"): 2, ("SagaCompleted", "trip"): 1, ("SagaDuration", "trip"): 1}
 
 
 def test_each_repeated_attempt_of_an_undo(site: Make, capsys: Capture) -> None:
@@ -58,7 +60,44 @@ def test_each_repeated_attempt_of_an_undo(site: Make, capsys: Capture) -> None:
     s = site(Trip)
     s.begin("trip")
     s.run()
-    assert counts(capsys) == {("StepRetried", "trip"): 3, ("SagaCompensated", "trip"): 1}
+    found = counts(capsys)
+    assert found == {("StepRetried", "trip"): 3, ("SagaCompensated", "trip"): 1, ("SagaDuration", "trip"): 1}
+
+
+def test_how_long_a_saga_took_in_milliseconds(site: Make, capsys: Capture) -> None:
+    FAIL.update(pay=1)
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    s.run()
+    saga = s.call("GET", f"/sagas/trip/{saga_id}").body
+    (line,) = [line for line in written(capsys) if "SagaDuration" in line]
+    assert line["SagaDuration"] == [round((epoch(saga["updated_at"]) - epoch(saga["created_at"])) * 1000)]
+    (about,) = line["_aws"]["CloudWatchMetrics"]
+    assert {metric["Name"]: metric["Unit"] for metric in about["Metrics"]}["SagaDuration"] == "Milliseconds"
+
+
+def test_an_undo_that_failed_for_good_is_an_error_in_the_log(site: Make, caplog: pytest.LogCaptureFixture) -> None:
+    FAIL.update(tell=RuntimeError("secret"), unbook=RuntimeError("secret"))
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    s.run()
+    (error,) = [vars(record) for record in caplog.records if record.levelname == "ERROR"]
+    assert (error["msg"], error["saga_id"], error["step"]) == ("CompensationFailed", saga_id, "book")
+    assert "secret" not in str([vars(record) for record in caplog.records])
+
+
+def test_a_failed_attempt_says_which_of_how_many_and_when_the_next_is_due(
+    site: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    FAIL.update(pay=RuntimeError("no"))
+    s = site(Trip)
+    s.begin("trip")
+    s.run()
+    lines = [vars(record) for record in caplog.records if record.message == "the attempt failed"]
+    assert {line["levelname"] for line in lines} == {"WARNING"}
+    assert [(line["step"], line["attempt"], line["of"]) for line in lines] == [("pay", n, 3) for n in (1, 2, 3)]
+    assert ["delay" in line for line in lines] == [True, True, False]
+    assert all(0 <= line.get("delay", 0) <= 60 for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +179,29 @@ def test_sagas_whose_type_is_not_deployed(site: Make, capsys: Capture, monkeypat
     monkeypatch.setenv("SAGAS_CLASSES", json.dumps(["tests.support.sagas:Fatal"]))
     assert recover()["failed"] == 1
     assert of_service(capsys)["SagaWithoutCode"] == 1
+
+
+def test_what_was_recovered_and_what_could_not_be(site: Make, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    s = site(Trip, Fatal)
+    good, bad = s.begin("trip"), s.begin("fatal")
+    s.lose_messages()
+    get = ControlItems.get
+
+    def failing(self: ControlItems, saga_id: str) -> object:
+        if saga_id == bad:
+            raise ValueError("unreadable")
+        return get(self, saga_id)
+
+    monkeypatch.setattr(ControlItems, "get", failing)
+    supervisor.reset()
+    report = supervisor.handler({"task": "recover", "stale_after": 0}, LambdaContext())
+    assert (report["saga_ids"], report["failed"]) == ([good], 1)
+    lines = written(capsys)
+    (recovered,) = [line for line in lines if "SagaRecovered" in line]
+    assert (recovered["saga"], recovered["SagaRecovered"]) == ("trip", [1.0])
+    (failed,) = [line for line in lines if "RecoveryFailed" in line]
+    assert failed["RecoveryFailed"] == [1.0]
+    assert failed["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["service"]]
 
 
 def test_a_message_of_a_newer_version(site: Make, capsys: Capture) -> None:

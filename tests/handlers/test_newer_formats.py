@@ -49,6 +49,7 @@ CALLS: list[tuple[str, str, Any]] = [
     ("POST", "/compensate", {}),
     ("POST", "/resolve", {"note": "settled"}),
     ("POST", "/purge", {}),
+    ("PUT", "/recovery-attempts", {"attempts": 0}),
 ]
 
 

@@ -135,6 +135,7 @@ def test_every_call_of_the_contract_is_there(site: Make) -> None:
         assert {"get", "delete"} <= set(paths[one])
         assert "get" in paths[f"{one}/audit"]
         assert all("post" in paths[f"{one}/{verb}"] for verb in ("retry", "compensate", "resolve", "purge"))
+        assert "put" in paths[f"{one}/recovery-attempts"]
     assert all("get" in paths[path] for path in ("/sagas", "/attention", "/definitions", "/breakers", "/openapi.json"))
     assert "post" in paths["/breakers/{saga}/{step}/close"]
     assert {"get", "put"} <= set(paths["/definitions/{name}"])

@@ -127,6 +127,12 @@ BODIES: dict[str, tuple[str, list[str]]] = {
         "@step(retry=Retry.exponential(max_retries=1000))\ndef b(self) -> int: ...",
         ['step "b"', "14 days"],
     ),
+    "on_exhausted of an undo": (
+        GOOD
+        + "@book.compensate(retry=Retry.constant(on_exhausted=Exhausted.DEAD_LETTER))\n"
+        + "def undo(self) -> None: ...",
+        ['step "book"', 'compensation "undo"', "on_exhausted", "operator"],
+    ),
     "retry no Retry": ("@step(retry=3)\ndef b(self) -> int: ...", ['step "b"', "retry"]),
     "breaker no CircuitBreaker": ("@step(circuit_breaker=3)\ndef b(self) -> int: ...", ['step "b"', "circuit_breaker"]),
     "undo_when": ("@step(undo_when='never')\ndef b(self) -> int: ...", ['step "b"', "undo_when"]),
@@ -249,6 +255,8 @@ POLICIES = [
     "OrphanSweep(bucket_env='A', prefix='/x/')",
     "OrphanSweep(bucket_env='A', prefix='x/', action='burn')",
     "OrphanSweep(bucket_env=None, prefix=None)",
+    "OrphanSweep(bucket_env='A', prefix='x/', every=timedelta(minutes=59))",
+    "AutoDisable(cooldown=60)",
 ]
 
 

@@ -40,6 +40,21 @@ class TestStart:
         assert result.stdout.splitlines()[0] == f"create-zip {SAGA_ID} PENDING"
         assert (api.asked[0].body, api.asked[0].headers["Idempotency-Key"]) == ({"keys": ["ü"]}, "k1")
 
+    def test_runs_one_again(self, api: StubApi, run: Run) -> None:
+        new = a_saga("PENDING", saga_id="019aa59c-fb41-7d0b-8a37-c2d15e94f603")
+        api.will(200, DEAD).will(202, new)
+        result = run("rerun", "create-zip", SAGA_ID, "--json")
+        assert (result.exit_code, json.loads(result.stdout)) == (0, new)
+        assert api.asked[1].body == DEAD["request"]
+        api.will(404, an_error("not_found", "there is no saga create-zip/x"))
+        missing = run("rerun", "create-zip", SAGA_ID)
+        assert (missing.exit_code, missing.stderr) == (1, "sagas: there is no saga create-zip/x\n")
+
+    def test_passes_on_a_correlation_id(self, api: StubApi, run: Run) -> None:
+        api.will(202, a_saga("PENDING"))
+        assert run("start", "create-zip", "-f", "-", "--correlation-id", "c1", text="{}").exit_code == 0
+        assert api.asked[0].headers["X-Correlation-Id"] == "c1"
+
     def test_reads_standard_input(self, api: StubApi, run: Run) -> None:
         api.will(202, a_saga("PENDING"))
         result = run("start", "create-zip", "-f", "-", "--json", text="[1]")
@@ -150,6 +165,14 @@ class TestLists:
         assert json.loads(result.stdout) == {"sagas": [a_saga("FAILED")], "cursor": "three"}
         assert [one.path for one in api.asked] == [
             "/v1/sagas?status=FAILED&limit=1", "/v1/sagas?status=FAILED&limit=1&cursor=two",
+        ]  # fmt: skip
+
+    def test_attention_goes_on_for_one_type(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [], "cursor": "two"}).will(200, {"sagas": [DEAD], "cursor": None})
+        result = run("attention", "--name", "create-zip", "--json")
+        assert json.loads(result.stdout) == {"sagas": [DEAD], "cursor": None}
+        assert [one.path for one in api.asked] == [
+            "/v1/attention?name=create-zip&limit=20", "/v1/attention?name=create-zip&limit=20&cursor=two",
         ]  # fmt: skip
 
     def test_one_that_goes_on_says_how(self, api: StubApi, run: Run) -> None:
@@ -303,6 +326,24 @@ class TestSupervising:
         (asked,) = api.asked
         assert asked.path.endswith("/2015-03-31/functions/the-supervisor/invocations")
         assert asked.body == {"task": "recover", "stale_after": 5.0}
+
+    def test_recovers_what_is_asked_for(self, api: StubApi, run: Run) -> None:
+        api.will(200, self.REPORT)
+        result = run("recover", "create-zip", "--saga-id", SAGA_ID, "--limit", "5", "--max-attempts", "3")
+        assert result.exit_code == 0, result.output
+        (asked,) = api.asked
+        assert asked.body == {
+            "task": "recover", "name": "create-zip", "saga_id": SAGA_ID, "limit": 5, "max_attempts": 3,
+        }  # fmt: skip
+
+    def test_sets_recovery_attempts(self, api: StubApi, run: Run) -> None:
+        api.will(200, a_saga("RUNNING"))
+        result = run("set-recovery-attempts", "create-zip", SAGA_ID, "0")
+        assert result.stdout == f"create-zip {SAGA_ID} counts as having stalled 0 times since its last progress\n"
+        (asked,) = api.asked
+        assert (asked.method, asked.body) == ("PUT", {"attempts": 0})
+        assert asked.path.endswith(f"/sagas/create-zip/{SAGA_ID}/recovery-attempts")
+        assert run("set-recovery-attempts", "create-zip", SAGA_ID, "1001").exit_code == 2
 
     def test_as_json(self, api: StubApi, run: Run) -> None:
         api.will(200, self.REPORT)

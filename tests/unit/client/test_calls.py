@@ -12,7 +12,7 @@ import boto3
 import pytest
 
 from sagas import InvalidRequest, Saga, SagaClient, SagaError, step
-from sagas.errors import NotFound
+from sagas.errors import Conflict, NotFound
 from tests.unit.client.stub import SAGA_ID, StubApi, a_saga
 
 ONE = f"/v1/sagas/create-zip/{SAGA_ID}"
@@ -50,6 +50,20 @@ class TestStart:
         client.start("create-zip", {}, key="order 17")
         assert api.asked[0].headers["Idempotency-Key"] == "order 17"
 
+    def test_sends_the_correlation_id(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga())
+        client.start("create-zip", {}, correlation_id="order 17")
+        assert api.asked[0].headers["X-Correlation-Id"] == "order 17"
+
+    @pytest.mark.parametrize("given", ["", "x" * 129, "two\nlines", " padded"])
+    def test_refuses_a_correlation_id_that_no_header_can_carry(
+        self, api: StubApi, client: SagaClient, given: str
+    ) -> None:
+        with pytest.raises(InvalidRequest) as refused:
+            client.start("create-zip", {}, correlation_id=given)
+        assert [problem.path for problem in refused.value.problems] == ["header.X-Correlation-Id"]
+        assert api.asked == []
+
     @pytest.mark.parametrize("key", ["", "x" * 257, "two\nlines", "schlüssel", " padded"])
     def test_refuses_a_key_that_no_header_can_carry(self, api: StubApi, client: SagaClient, key: str) -> None:
         with pytest.raises(InvalidRequest) as refused:
@@ -68,6 +82,23 @@ class TestStart:
         with pytest.raises(InvalidRequest, match="not a valid Order"):
             client.start(Pay, cast("Order", {"amount": "1"}))
         assert api.asked == []
+
+
+class TestRunningAgain:
+    def test_starts_a_new_saga_with_the_request_of_the_old(self, api: StubApi, client: SagaClient) -> None:
+        old = a_saga("COMPENSATED", request={"keys": ["ü"]}, correlation_id="order 17")
+        api.will(200, old).will(202, a_saga("PENDING"))
+        assert client.rerun("create-zip", SAGA_ID, key="k2") == a_saga("PENDING")
+        shown, started = api.asked
+        assert (shown.method, shown.path) == ("GET", ONE)
+        assert (started.method, started.path, started.body) == ("POST", "/v1/sagas/create-zip", {"keys": ["ü"]})
+        assert (started.headers["Idempotency-Key"], started.headers["X-Correlation-Id"]) == ("k2", "order 17")
+
+    def test_of_one_that_was_purged_says_so(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga("COMPLETED", request=None, purged_at="2026-11-21T09:48:52.000Z"))
+        with pytest.raises(Conflict, match="request was purged at 2026-11-21"):
+            client.rerun("create-zip", SAGA_ID)
+        assert len(api.asked) == 1
 
 
 class TestReading:

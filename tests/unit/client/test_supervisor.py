@@ -60,12 +60,17 @@ def _sweep_event(start_after: str = "") -> dict[str, Any]:
 
 def test_recovers_each_type_by_its_own_patience(stubber: Any, supervisor: Supervisor) -> None:
     _will(stubber, {"task": "recover"}, RECOVERED)
-    assert supervisor.recover(None) == RECOVERED
+    assert supervisor.recover() == RECOVERED
 
 
 def test_recovers_with_the_patience_given(stubber: Any, supervisor: Supervisor) -> None:
     _will(stubber, {"task": "recover", "stale_after": 0.0}, RECOVERED)
-    assert supervisor.recover(0.0) == RECOVERED
+    assert supervisor.recover(stale_after=0.0) == RECOVERED
+
+
+def test_recovers_what_is_asked_for(stubber: Any, supervisor: Supervisor) -> None:
+    _will(stubber, {"task": "recover", "name": "zip", "limit": 5, "max_attempts": 0}, RECOVERED)
+    assert supervisor.recover(stale_after=None, name="zip", saga_id=None, limit=5, max_attempts=0) == RECOVERED
 
 
 def test_sweeps_to_the_end_and_adds_up(stubber: Any, supervisor: Supervisor) -> None:
@@ -87,7 +92,7 @@ def test_a_caller_that_may_not_call_it_is_told_what_it_takes(stubber: Any, super
     message = "User: arn:aws:iam::1:user/ann is not authorized to perform: lambda:InvokeFunction"
     stubber.add_client_error("invoke", "AccessDeniedException", message, 403)
     with pytest.raises(SagaError, match=rf"takes lambda:InvokeFunction on {NAME}: {message}") as caught:
-        supervisor.recover(None)
+        supervisor.recover()
     assert type(caught.value) is SagaError
 
 
@@ -116,14 +121,14 @@ def test_what_the_caller_can_mend_is_raised_as_it_was(
 def test_a_function_that_fails(stubber: Any, supervisor: Supervisor, answer: Any, message: str) -> None:
     _will(stubber, {"task": "recover"}, answer, FunctionError="Unhandled")
     with pytest.raises(SagaError, match=message):
-        supervisor.recover(None)
+        supervisor.recover()
 
 
 @pytest.mark.parametrize("code", ["TooManyRequestsException", "ServiceException"])
 def test_throttled_or_out_of_order_it_is_worth_another_try(stubber: Any, supervisor: Supervisor, code: str) -> None:
     stubber.add_client_error("invoke", code, "later")
     with pytest.raises(Unavailable, match=code):
-        supervisor.recover(None)
+        supervisor.recover()
 
 
 @pytest.mark.parametrize("error", [ConnectTimeoutError, ReadTimeoutError])
@@ -133,7 +138,7 @@ def test_out_of_reach(error: type[Exception]) -> None:
             raise cast("Any", error)(endpoint_url="https://lambda")
 
     with pytest.raises(Unavailable, match=f"Lambda is out of reach: {error.__name__}"):
-        Supervisor(Away(), NAME).recover(None)
+        Supervisor(Away(), NAME).recover()
 
 
 def test_it_is_called_once_and_waited_for(session: boto3.Session) -> None:

@@ -1,0 +1,145 @@
+"""What operators ask of the API: about single sagas, saga types and circuit breakers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sagas.client.transport import Transport, path_of
+from sagas.engine.answers import BreakerView, DefinitionView, SagaView
+
+
+class OperatorCalls:
+    """The calls of :class:`sagas.client.SagaClient` that change sagas, saga types and circuit breakers.
+
+    Args:
+        transport: of the client.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def cancel(self, name: str, saga_id: str) -> SagaView:
+        """Ask for a saga to be cancelled. It is CANCELLED once a running step has stopped and all is undone.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: it is over.
+        """
+        return self._transport.call("DELETE", path_of("sagas", name, saga_id))
+
+    def retry(self, name: str, saga_id: str, note: str = "") -> SagaView:
+        """Grant what failed a new budget: the step of a DEAD_LETTERED saga, the failed undos of a COMPENSATION_FAILED.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: nothing of it can be retried.
+        """
+        return self._transport.call("POST", path_of("sagas", name, saga_id, "retry"), body={"note": note})
+
+    def compensate(self, name: str, saga_id: str, note: str = "") -> SagaView:
+        """Give up on a saga that is DEAD_LETTERED or FAILED, and have it undone.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: it is neither.
+        """
+        return self._transport.call("POST", path_of("sagas", name, saga_id, "compensate"), body={"note": note})
+
+    def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> SagaView:
+        """Take a saga off the attention list: a person has settled it.
+
+        Args:
+            name: of the type.
+            saga_id: the saga.
+            note: why it is settled.
+            action: what was done.
+            steps: whose undo was done by hand; a later retry skips them.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: it needs no attention.
+            InvalidRequest: the note is empty, or a step is unknown.
+        """
+        body = {"note": note, "action": action, "steps": [*steps]}
+        return self._transport.call("POST", path_of("sagas", name, saga_id, "resolve"), body=body)
+
+    def purge(self, name: str, saga_id: str, note: str = "") -> SagaView:
+        """Delete what is stored of a saga that is over, at once; one that is purged already stays as it is.
+
+        What is left has states, times and actions, but no request, result or error, and goes after the service's
+        ``key_retention``. Until then its idempotency key starts no other saga.
+
+        Args:
+            name: of the type.
+            saga_id: the saga.
+            note: why; kept with what is left.
+
+        Returns:
+            What is left.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: it is not over, needs a person, or something may still be at work on it.
+        """
+        return self._transport.call("POST", path_of("sagas", name, saga_id, "purge"), body={"note": note})
+
+    def definitions(self) -> list[DefinitionView]:
+        """Return the saga types that are deployed."""
+        return self._transport.call("GET", "/definitions")["definitions"]
+
+    def enable(self, name: str, reason: str = "") -> DefinitionView:
+        """Let sagas of a type be started again.
+
+        Raises:
+            NotFound: there is no such type.
+        """
+        return self._change(name, reason, active=True)
+
+    def disable(self, name: str, reason: str) -> DefinitionView:
+        """Refuse to start sagas of a type; those under way go on.
+
+        Raises:
+            NotFound: there is no such type.
+        """
+        return self._change(name, reason, active=False)
+
+    def breakers(self) -> list[BreakerView]:
+        """Return the circuit breakers of all steps that declare one: their state, and how many sagas wait."""
+        return self._transport.call("GET", "/breakers")["breakers"]
+
+    def close_breaker(self, saga: str, step: str) -> BreakerView:
+        """Close a step's circuit breaker. Sagas that wait behind it are sent anew, spread over time.
+
+        Args:
+            saga: the name of the type.
+            step: the name of the step.
+
+        Returns:
+            The breaker; ``waiting`` counts those that were sent anew.
+
+        Raises:
+            NotFound: there is no such type or step, or the step has no breaker.
+        """
+        return self._transport.call("POST", path_of("breakers", saga, step, "close"))
+
+    def set_recovery_attempts(self, name: str, saga_id: str, attempts: int) -> SagaView:
+        """Set how often a saga counts as having stalled since its last progress.
+
+        At the stall after ``max_recovery_attempts`` of its type the supervisor gives it up and has it undone. 0 gives
+        it all its patience back.
+
+        Args:
+            name: of the type.
+            saga_id: the saga.
+            attempts: 0 to 1,000.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: it is over.
+            InvalidRequest: the number does not fit.
+        """
+        path = path_of("sagas", name, saga_id, "recovery-attempts")
+        return self._transport.call("PUT", path, body={"attempts": attempts})
+
+    def _change(self, name: str, reason: str, *, active: bool) -> DefinitionView:
+        return self._transport.call("PUT", path_of("definitions", name), body={"active": active, "reason": reason})
