@@ -156,7 +156,8 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
         unknown = step.outcome_unknown and status is not StepStatus.COMPENSATED
         undos = max(step.undo_attempts, attempt)
         return replace(step, status=status, undo_attempts=undos, outcome_unknown=unknown)
-    unknown = entry.action == "StepLost" or (step.outcome_unknown and status is not StepStatus.COMPLETED)
+    doubt = entry.action == "StepLost" or bool(entry.details.get("outcome_unknown"))
+    unknown = doubt or (step.outcome_unknown and status is not StepStatus.COMPLETED)
     return replace(
         step,
         status=StepStatus.RETRYING if again else status,
