@@ -23,6 +23,8 @@ SUPERVISOR = "supervisor"
 _LONGEST_LIST = 10_000
 _LONGEST_PAUSE = 900.0
 """Seconds after which a saga is looked at again that may still wait in line."""
+_NOWHERE = "~"
+"""The place in the index of a saga that was not found by it: after every time."""
 _UNKNOWN_PAUSE = 600.0
 """Seconds after which a saga is looked at again whose type is not deployed: until then it is in nobody's way."""
 
@@ -169,7 +171,7 @@ class Recovery:
         state = self.control.get(saga_id)
         if state is None or wanted.name not in (None, state.saga):
             raise NotFound(f"there is no saga {saga_id}" + (f" of type {wanted.name}" if wanted.name else ""))
-        return IndexPosition("~", saga_id)
+        return IndexPosition(_NOWHERE, saga_id)
 
     def _due(self, limit: int, stale_after: float | None) -> list[IndexPosition]:
         """The index rounds ``due`` up, so an impatient look must go beyond it; the saga itself decides."""
@@ -197,7 +199,7 @@ class Recovery:
         postponed_until, step, backlog = 0.0, state.current, ev.Backlog.NONE
         if state.lease is None and step is not None and not state.undoing:
             postponed_until = self.advancer.services.breakers.postponed_until(state.saga, step.name, state.updated_at)
-        overdue = clock.now() - epoch(found.sort)
+        overdue = 0.0 if found.sort == _NOWHERE else clock.now() - epoch(found.sort)
         if overdue > report.overdue_by_type.get(state.saga, 0.0):
             report.overdue_by_type[state.saga] = overdue
         patience = self.advancer.plan(state).stale_after
