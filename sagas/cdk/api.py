@@ -91,7 +91,7 @@ class ApiFunction(SagaFunction):
             handler="sagas.handlers.api.handler",
             timeout=_TIMEOUT,
             environment=environment,
-            function=FunctionOptions(memory_size=512),
+            function=shared.options.api_options or FunctionOptions(memory_size=512),
             description="Starts, shows and cancels sagas",
         )
         allow_all_sagas(self.role, shared.tables)

@@ -147,6 +147,8 @@ class SagaServiceProps(TypedDict, total=False):
             not, no payload is in any queue, dead-letter queues included; steps read theirs, and an outcome that cannot
             be committed is not kept: its step runs again, under the same idempotency key.
         auto_disable: of saga types that declare none; none when absent.
+        api_options: of the API's function; 512 MB when absent. It has a time of its own, and takes no batches.
+        supervisor_options: of the supervisor's; 256 MB and 300 seconds when absent.
         recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
         shards: over how many keys the indexes of the control table are spread. Fixed once sagas exist.
     """
@@ -177,6 +179,8 @@ class SagaServiceProps(TypedDict, total=False):
     payload_limit: int | None
     carry_inputs: bool
     auto_disable: AutoDisable | None
+    api_options: FunctionOptions | None
+    supervisor_options: FunctionOptions | None
     recover_every: timedelta
     shards: int
 
@@ -216,6 +220,8 @@ class ServiceOptions:
     payload_limit: int | None = None
     carry_inputs: bool = True
     auto_disable: AutoDisable | None = None
+    api_options: FunctionOptions | None = None
+    supervisor_options: FunctionOptions | None = None
     recover_every: timedelta = timedelta(minutes=1)
     shards: int = 8
 
@@ -237,6 +243,13 @@ class ServiceOptions:
         every: object = self.recover_every
         if every not in [timedelta(minutes=minutes) for minutes in range(1, 6)]:
             raise DefinitionError(f"{self.service}: recover_every must be 1 to 5 whole minutes, not {every!r}")
+        for option, given, refused in (
+            ("api_options", self.api_options, ("batch_size", "maximum_concurrency", "timeout")),
+            ("supervisor_options", self.supervisor_options, ("batch_size", "maximum_concurrency")),
+        ):
+            for name in refused:
+                if given is not None and getattr(given, name) != getattr(FunctionOptions(), name):
+                    raise DefinitionError(f"{self.service}: {option} takes no {name}")
         if self.mount is not None and self.throttling is not None:
             raise DefinitionError(f"{self.service}: throttling is that of the stage of the API you mount on")
         if self.sagas_table is not None and self.sagas_table is self.audit_table:

@@ -86,6 +86,14 @@ class SagaService(Construct):
         api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount).rest_api
         self._add_alarms(placements, api.function)
+        lanes = [group.options for placement in placements for group in placement.groups]
+        if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
+            told = (
+                f"{options.service}: nothing limits its functions, so a burst may take all executions of the account, "
+                "those of the API and the supervisor too; set maximum_concurrency, or reserve theirs by api_options and "
+                "supervisor_options"
+            )
+            Annotations.of(self).add_info(told)
         if options.dashboard:
             self._add_dashboard(mount.path if mount else "")
 

@@ -37,14 +37,15 @@ class Supervisor(SagaFunction):
         environment: Mapping[str, str],
         recover_every: timedelta,
     ) -> None:
+        options = shared.options.supervisor_options or FunctionOptions()
         super().__init__(
             scope,
             id,
             shared=shared,
             handler="sagas.handlers.supervisor.handler",
-            timeout=_TIMEOUT,
+            timeout=options.timeout or _TIMEOUT,
             environment=environment,
-            function=FunctionOptions(),
+            function=options,
             description="Recovers sagas whose message or lease was lost, purges old ones, and sweeps orphaned objects",
         )
         tag_part(self.function, "supervisor")

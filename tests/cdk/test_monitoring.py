@@ -16,7 +16,7 @@ from aws_cdk import aws_sns as sns
 
 from functions.checkout import Checkout
 from sagas import AutoDisable, Context, Saga, step
-from sagas.cdk import SagaService
+from sagas.cdk import FunctionOptions, SagaService
 
 Template = dict[str, Any]
 Find = Callable[[str], list[Template]]
@@ -93,6 +93,14 @@ class TestAlarms:
         SagaService(stack, "Loud", sagas=[saga_of(2, 1)], alarm_topic=told)
         warnings = assertions.Annotations.from_stack(stack).find_warning("*", assertions.Match.any_value())
         assert [warning.id for warning in warnings if "alarm_topic" in str(warning.entry.data)] == ["/Test/Silent"]
+
+    def test_a_service_that_nothing_limits_is_told_so(self) -> None:
+        stack = Stack(App(), "Test")
+        few = FunctionOptions(maximum_concurrency=5)
+        SagaService(stack, "Free", sagas=[saga_of(1, 1)])
+        SagaService(stack, "Held", sagas=[saga_of(2, 1)], function_options=few)
+        told = assertions.Annotations.from_stack(stack).find_info("*", assertions.Match.any_value())
+        assert [one.id for one in told if "nothing limits" in str(one.entry.data)] == ["/Test/Free"]
 
     def test_messages_may_be_as_old_as_their_step_allows(self, of_type: Find) -> None:
         ages = [alarm for alarm in of_type(ALARM) if alarm["MetricName"] == "ApproximateAgeOfOldestMessage"]

@@ -130,6 +130,27 @@ class TestFunctionOptions:
         found = marks(service(functions=functions, function_options=FunctionOptions(memory_size=512)))
         assert (found[CAPTURE]["MemorySize"], found[SHIP]["MemorySize"]) == (512, 1024)
 
+    def test_of_api_and_supervisor(self) -> None:
+        api, supervisor = FunctionOptions(reserved_concurrency=5), FunctionOptions(memory_size=1024, timeout=600)
+        made = of_type(service(api_options=api, supervisor_options=supervisor), "AWS::Lambda::Function")
+        found = {function["Handler"].split(".")[2]: function for function in made}
+        assert found["api"]["ReservedConcurrentExecutions"] == 5
+        assert (found["supervisor"]["MemorySize"], found["supervisor"]["Timeout"]) == (1024, 600)
+
+    @pytest.mark.parametrize(
+        ("option", "given", "refused"),
+        [
+            ("api_options", FunctionOptions(timeout=20), "timeout"),
+            ("api_options", FunctionOptions(batch_size=2), "batch_size"),
+            ("supervisor_options", FunctionOptions(maximum_concurrency=2), "maximum_concurrency"),
+        ],
+    )
+    def test_no_queue_is_in_front_of_api_and_supervisor(
+        self, option: str, given: FunctionOptions, refused: str
+    ) -> None:
+        with pytest.raises(DefinitionError, match=f"{option} takes no {refused}"):
+            service(**{option: given})
+
     def test_a_longer_timeout_lengthens_the_visibility(self) -> None:
         found = marks(with_capture(timeout=300))
         assert found[CAPTURE]["Timeout"] == 300
