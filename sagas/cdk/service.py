@@ -90,8 +90,8 @@ class SagaService(Construct):
         if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
             told = (
                 f"{options.service}: nothing limits its functions, so a burst may take all executions of the account, "
-                "those of the API and the supervisor too; set maximum_concurrency, or reserve theirs by api_options and "
-                "supervisor_options"
+                "those of the API and the supervisor too; set maximum_concurrency, or reserve theirs by api_options "
+                "and supervisor_options"
             )
             Annotations.of(self).add_info(told)
         if options.dashboard:
