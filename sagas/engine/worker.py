@@ -25,8 +25,8 @@ _RACE = 1.0
 
 
 _KNOWN_DYING = 60.0
-"""Seconds for which a message that was found dying is let die without another look at its saga. It is received ten times
-and more on its way, most of them by this environment; an operator's retry has the saga go on by another message."""
+"""Seconds for which a message that was found dying is let die without another look at its saga. It is received a dozen
+times on its way or more, mostly by this environment; an operator's retry has the saga go on by another message."""
 _MOST_DYING = 1_000
 
 
