@@ -8,7 +8,17 @@ from sagas.core import events as ev
 from sagas.core.commands import Decision, Die, Discard, Postpone, Refuse, Run, Write
 from sagas.core.facts import send_current
 from sagas.core.plan import Plan
-from sagas.core.rules import code_missing, next_fact, patient_until, takeover_fact, waits
+from sagas.core.rules import (
+    LONG_WAIT,
+    ended_wait,
+    forward,
+    in_wait,
+    needs_no_message,
+    next_fact,
+    patient_until,
+    takeover_fact,
+    waits,
+)
 from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus, StepStatus
 
 
@@ -54,7 +64,7 @@ def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now:
         return _taken_over(plan, state, event.lease, now)
     if state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at:
         return _dead_arrived(state, event)
-    fact = next_fact(plan, state)
+    fact = next_fact(plan, state) or ended_wait(state, now)
     if waits(state, fact, now):
         return Decision(state, Postpone(state.lost_until))
     if isinstance(fact, ev.StepDeadLettered):
@@ -91,7 +101,7 @@ def _deadly_arrived(state: SagaState, fact: ev.StepDeadLettered, event: ev.Messa
     """The step is exhausted: the current message is the one to die. If its code is gone, none needs to."""
     if event.dispatch != state.dispatch:
         return Decision(state, Discard("a newer message is the saga's current one"))
-    if code_missing(fact):
+    if needs_no_message(fact):
         return Decision(_claimed(state, event.lease), Write(fact))
     dying = DeadLetter(event.dispatch, event.hops, event.message_id)
     return Decision(_claimed(state, event.lease), Write(replace(fact, message=dying)))
@@ -106,9 +116,11 @@ def _work_arrived(state: SagaState, event: ev.MessageArrived, now: float) -> Dec
             if state.undoing
             else step.attempts > step.attempts_at_grant
         )
-        if not claimed:  # then the current message may be missing
+        if not claimed and state.status is not SagaStatus.WAITING:  # then the current message may be missing
             return Decision(state, Discard("the step is done; its successor was sent again"), current)
         return Decision(state, Discard("a newer message is the saga's current one"))
+    if in_wait(state) and current.not_before - now > LONG_WAIT:
+        return Decision(state, Discard("the saga waits for longer than a message is kept"))
     if current.not_before > now:
         return Decision(state, Postpone(current.not_before))
     held, index = _claimed(state, event.lease), state.cursor
@@ -126,8 +138,9 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
         return Decision(state)
     if _interrupted(state):
         return _taken_over(plan, state, event.lease, now)
-    fact = next_fact(plan, state)
-    if waits(state, fact, now) or (state.status is SagaStatus.DEAD_LETTERED and fact is None):
+    fact = next_fact(plan, state) or ended_wait(state, now)
+    at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state)
+    if waits(state, fact, now) or (at_rest and fact is None):
         return Decision(state)
     if fact is not None and not isinstance(fact, ev.StepDeadLettered):
         return Decision(_claimed(state, event.lease), Write(fact))
@@ -137,7 +150,7 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
         return Decision(state)
     # Where a line may be long, what was lost in it is sent anew, but never used up for that.
     anew = ev.Recovered(stall=event.backlog is ev.Backlog.NONE)
-    return Decision(_claimed(state, event.lease), Write(fact if code_missing(fact) else anew))
+    return Decision(_claimed(state, event.lease), Write(fact if needs_no_message(fact) else anew))
 
 
 def cancel_asked(plan: Plan, state: SagaState, event: ev.CancelAsked, now: float) -> Decision:
@@ -150,6 +163,22 @@ def cancel_asked(plan: Plan, state: SagaState, event: ev.CancelAsked, now: float
         return Decision(state)
     after = replace(state, cancel_requested_at=now, cancel_requested_by=event.actor)
     return Decision(after, send=None if state.lease else send_current(after))
+
+
+def signal_asked(plan: Plan, state: SagaState, event: ev.SignalAsked, now: float) -> Decision:
+    """Set the step's flag; the holder of the lease, or the next one, takes the value."""
+    step = state.steps[event.index]
+    early = (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
+    able = forward(state) or state.status is SagaStatus.DEAD_LETTERED
+    if step.waits_for != "signal" or not able or state.recovery_exhausted:
+        return Decision(state, Refuse(f"the saga is {state.status}: step {step.name} takes no signal any more"))
+    if state.cancel_requested_at:
+        return Decision(state, Refuse(f"the saga is cancelled: step {step.name} takes no signal any more"))
+    if step.timed_out:
+        return Decision(state, Refuse(f"step {step.name} has waited in vain: its time is over"))
+    if step.signalled or step.status not in early:
+        return Decision(state, Refuse(f"step {step.name} is {step.status}: it takes no signal any more"))
+    return Decision(state.with_step(event.index, replace(step, signalled=True)))
 
 
 def retry_asked(plan: Plan, state: SagaState, event: ev.RetryAsked, now: float) -> Decision:

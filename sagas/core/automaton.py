@@ -33,7 +33,8 @@ from sagas.core.states import OVER, SagaState, SagaStatus
 S = SagaStatus
 _UNDONE = (S.COMPENSATING, S.COMPENSATED, S.CANCELLED, S.COMPENSATION_FAILED)
 _TURNED = (S.COMPENSATING, S.COMPENSATED, S.CANCELLED)
-_ACTIVE = (S.PENDING, S.RUNNING, S.COMPENSATING)
+_ACTIVE = (S.PENDING, S.RUNNING, S.WAITING, S.COMPENSATING)
+_ON = (S.PENDING, S.RUNNING, S.WAITING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +59,22 @@ class Row:
 ROWS: tuple[Row, ...] = (
     # Facts: committed journal entries.
     Row((S.RUNNING,), ev.StepCompleted, facts.step_completed, (S.RUNNING, S.COMPLETED), "last step completed"),
-    Row((S.RUNNING,), ev.StepFailed, facts.step_failed, (S.RUNNING,)),
-    Row((S.RUNNING,), ev.StepLost, facts.step_lost, (S.RUNNING,)),
+    Row((S.RUNNING,), ev.StepFailed, facts.step_failed, (S.RUNNING, S.COMPLETED)),
+    Row((S.RUNNING,), ev.StepLost, facts.step_lost, (S.RUNNING, S.COMPLETED)),
+    Row((S.PENDING, S.RUNNING), ev.WaitStarted, facts.wait_started, (S.WAITING,), "it waits"),
+    Row((S.WAITING,), ev.SignalReceived, facts.signal_received, (S.RUNNING, S.COMPLETED), "a signal came"),
+    Row((S.WAITING,), ev.WaitEnded, facts.wait_ended, (S.RUNNING, S.COMPLETED), "the time came"),
+    Row((S.WAITING,), ev.WaitTimedOut, facts.wait_timed_out, (S.RUNNING, S.COMPLETED), "it waited in vain"),
+    Row((S.RUNNING,), ev.StepPostponed, facts.step_postponed, (S.WAITING,), "a step looks again later"),
     Row((S.PENDING,), ev.StepDeadLettered, facts.step_dead_lettered, (S.DEAD_LETTERED,), "code gone"),
     Row((S.RUNNING,), ev.StepDeadLettered, facts.step_dead_lettered, (S.DEAD_LETTERED,), "exhausted or code gone"),
+    Row((S.WAITING,), ev.StepDeadLettered, facts.step_dead_lettered, (S.DEAD_LETTERED,), "code gone"),
     Row((S.RUNNING,), ev.SagaFailed, facts.saga_failed, (S.FAILED,), "exhausted, FAIL"),
-    Row((S.PENDING, S.RUNNING, S.DEAD_LETTERED), ev.CancelRequested, facts.cancel_requested, ()),
+    Row((*_ON, S.DEAD_LETTERED), ev.CancelRequested, facts.cancel_requested, ()),
+    Row((*_ON, S.DEAD_LETTERED), ev.SagaTimedOut, facts.saga_timed_out, ()),
     Row((S.PENDING,), ev.CompensationStarted, facts.compensation_started, _TURNED[1:], "cancelled or given up"),
     Row((S.RUNNING,), ev.CompensationStarted, facts.compensation_started, _TURNED, "exhausted or cancelled"),
+    Row((S.WAITING,), ev.CompensationStarted, facts.compensation_started, _TURNED, "cancelled or given up"),
     Row((S.DEAD_LETTERED,), ev.CompensationStarted, facts.compensation_started, _TURNED, "cancelled or given up"),
     Row((S.FAILED,), ev.CompensationStarted, facts.compensation_started, _TURNED[:2], "given up"),
     Row((S.COMPENSATING,), ev.StepCompensated, facts.step_compensated, _UNDONE, "last undo done"),
@@ -74,15 +83,17 @@ ROWS: tuple[Row, ...] = (
     Row((S.DEAD_LETTERED,), ev.Redriven, facts.redriven, (S.RUNNING,), "redriven"),
     Row((S.COMPENSATION_FAILED,), ev.Redriven, facts.undos_redriven, _UNDONE, "retried by an operator"),
     Row(_ACTIVE, ev.Recovered, facts.recovered, ()),
-    Row((S.PENDING, S.RUNNING), ev.RecoveryExhausted, facts.recovery_exhausted, ()),
+    Row(_ON, ev.RecoveryExhausted, facts.recovery_exhausted, ()),
     Row((S.COMPENSATING,), ev.RecoveryExhausted, facts.undoing_exhausted, (S.COMPENSATION_FAILED,), "given up"),
     Row((S.DEAD_LETTERED, *sorted(OVER)), ev.Resolved, facts.resolved, ()),
     # Arrivals: a message, the supervisor, an operator or a caller; claims are the only changes.
     Row((S.PENDING, S.RUNNING), ev.MessageArrived, arrivals.message_arrived, (S.RUNNING,), "first step claimed"),
+    Row((S.WAITING,), ev.MessageArrived, arrivals.message_arrived, (S.RUNNING,), "it looks again"),
     Row((S.COMPENSATING, S.DEAD_LETTERED), ev.MessageArrived, arrivals.message_arrived, ()),
     Row(tuple(sorted(OVER)), ev.MessageArrived, arrivals.message_arrived_late, ()),
     Row((*_ACTIVE, S.DEAD_LETTERED), ev.StallNoticed, arrivals.stall_noticed, ()),
     Row(tuple(S), ev.CancelAsked, arrivals.cancel_asked, ()),
+    Row(tuple(S), ev.SignalAsked, arrivals.signal_asked, ()),
     Row(tuple(S), ev.RetryAsked, arrivals.retry_asked, ()),
     Row(tuple(S), ev.CompensateAsked, arrivals.compensate_asked, ()),
     Row(tuple(S), ev.ResolveAsked, arrivals.resolve_asked, ()),

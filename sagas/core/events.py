@@ -31,6 +31,10 @@ class Failure:
         return self.type == "CodeGone"
 
 
+DEADLINE = "the saga's deadline"
+"""Who asks for a cancel where it is the saga's own ``timeout``. No caller's identity has spaces."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fact:
     """A journaled change. ``action`` is its name in the audit trail."""
@@ -119,6 +123,58 @@ class CompensationFailed(StepFact):
     """The step's undo failed for good."""
 
     failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class WaitStarted(StepFact):
+    """The step waits from here on, for a signal or for a time; ``until``: epoch seconds of its end."""
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReceived(Fact):
+    """The signal that the step at ``index`` waits for came; its value is in the entry."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitTimedOut(Fact):
+    """The step at ``index`` waited in vain."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitEnded(Fact):
+    """The time came that the step at ``index`` waited for."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepPostponed(StepFact):
+    """The step said that it is not yet time: nothing failed.
+
+    Args:
+        message: what it waits for.
+        after: seconds that it asked for.
+        retry_at: epoch seconds of the next look.
+        since: epoch seconds of the first look in vain.
+        looks: how many there were.
+    """
+
+    message: str
+    after: float
+    retry_at: float
+    since: float
+    looks: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SagaTimedOut(Fact):
+    """The saga's own deadline has passed: it is undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +274,13 @@ class CancelAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class SignalAsked:
+    """A caller has a value for the step at ``index``, which waits for a signal, has waited, or will."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class RetryAsked:
     """An operator wants what failed tried again; ``lease`` is what would be taken."""
 
@@ -249,7 +312,7 @@ class ResolveAsked:
     steps: tuple[str, ...] = ()
 
 
-Arrival = MessageArrived | StallNoticed | CancelAsked | RetryAsked | CompensateAsked | ResolveAsked
+Arrival = MessageArrived | StallNoticed | CancelAsked | SignalAsked | RetryAsked | CompensateAsked | ResolveAsked
 Event = Fact | Arrival
 
 FACTS: dict[str, type[Fact]] = {
@@ -269,6 +332,12 @@ FACTS: dict[str, type[Fact]] = {
         RecoveryExhausted,
         Redriven,
         Resolved,
+        WaitStarted,
+        SignalReceived,
+        WaitTimedOut,
+        WaitEnded,
+        StepPostponed,
+        SagaTimedOut,
     )
 }
 """Each fact by the name of its action."""

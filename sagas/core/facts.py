@@ -10,7 +10,12 @@ from sagas.core.plan import Plan
 from sagas.core.rules import (
     SHORT_WAIT,
     code_missing,
+    ended_wait,
+    exhausted_policy,
     forward,
+    in_wait,
+    long_wait,
+    needs_no_message,
     next_fact,
     next_undo,
     out_of_budget,
@@ -18,7 +23,7 @@ from sagas.core.rules import (
     undoable,
     waits,
 )
-from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Polling, SagaState, SagaStatus, StepState, StepStatus
 
 
 def _committed(state: SagaState) -> SagaState:
@@ -38,9 +43,9 @@ def send_current(state: SagaState) -> Send:
 
 def _proceed(plan: Plan, state: SagaState, now: float) -> Decision:
     """After a commit: go on journaling what is owed, or release the lease and send the current message."""
-    fact = next_fact(plan, state)
+    fact = next_fact(plan, state) or ended_wait(state, now)
     if fact is None:
-        idle = state.over or state.status is SagaStatus.DEAD_LETTERED
+        idle = state.over or state.status is SagaStatus.DEAD_LETTERED or long_wait(state, now)
         return _released(state) if idle else _released(state, send_current(state))
     if waits(state, fact, now):
         later = replace(state, not_before=max(state.not_before, state.lost_until), dispatch=state.dispatch + 1)
@@ -81,8 +86,20 @@ def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: fl
         return Decision(state)
     after = _committed(state)
     done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq, outcome_unknown=False)
-    after = after.with_step(fact.index, done)
-    after = replace(after, cursor=fact.index + 1, recovery_attempts=0, not_before=0.0, dispatch=state.dispatch + 1)
+    return _gone_on(plan, after.with_step(fact.index, done), now)
+
+
+def _gone_on(plan: Plan, state: SagaState, now: float) -> Decision:
+    """The step under the cursor is done, or the saga goes on without it: advance the cursor."""
+    after = replace(
+        state,
+        status=SagaStatus.RUNNING,
+        cursor=state.cursor + 1,
+        recovery_attempts=0,
+        not_before=0.0,
+        dispatch=state.dispatch + 1,
+        polling=None,
+    )
     if after.cursor == len(after.steps) and not after.cancel_requested_at and not after.recovery_exhausted:
         after = replace(after, status=SagaStatus.COMPLETED, dispatch=state.dispatch)
     return _proceed(plan, after, now)
@@ -103,7 +120,9 @@ def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -
     after = _committed(state)
     if fact.permanent or out_of_budget(plan, state):
         failed = after.with_step(fact.index, replace(step, status=StepStatus.FAILED))
-        failed = replace(failed, rejected=fact.rejected, error_seq=after.seq, not_before=0.0)
+        if exhausted_policy(plan, state, step, rejected=fact.rejected) == "CONTINUE":
+            return _gone_on(plan, failed, now)
+        failed = replace(failed, rejected=fact.rejected, error_seq=after.seq, not_before=0.0, polling=None)
         return _proceed(plan, failed, now)
     again = after.with_step(fact.index, replace(step, status=StepStatus.RETRYING))
     return _proceed(plan, _again(again, fact.retry_at, now), now)
@@ -118,24 +137,106 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
     exhausted = out_of_budget(plan, state)
     status = StepStatus.FAILED if exhausted else StepStatus.RETRYING
     after = after.with_step(fact.index, replace(step, status=status, outcome_unknown=True))
+    if exhausted and exhausted_policy(plan, state, step, rejected=False) == "CONTINUE":
+        return _gone_on(plan, after, now)
     if exhausted:
-        after = replace(after, error_seq=after.seq)
+        after = replace(after, error_seq=after.seq, polling=None)
     dead = next_fact(plan, after)
-    if isinstance(dead, ev.StepDeadLettered) and not code_missing(dead):
+    if isinstance(dead, ev.StepDeadLettered) and not needs_no_message(dead):
         return _released(after, send_current(after))
     return _proceed(plan, after, now)
+
+
+def wait_started(plan: Plan, state: SagaState, fact: ev.WaitStarted, now: float) -> Decision:
+    """Wait, holding no lease; what was signalled already, or is over already, follows at once."""
+    step = _running(state, fact) or _unasked(state, fact)
+    if step is None or not step.waits_for:
+        return Decision(state)
+    waiting = replace(step, status=StepStatus.WAITING, outcome_unknown=False)
+    after = replace(
+        _committed(state).with_step(fact.index, waiting),
+        status=SagaStatus.WAITING,
+        not_before=fact.until,
+        dispatch=state.dispatch + 1,
+        recovery_attempts=0,
+        polling=None,
+    )
+    return _proceed(plan, after, now)
+
+
+def _unasked(state: SagaState, fact: ev.WaitStarted) -> StepState | None:
+    """The current step, if it is about to wait and has no code that asks."""
+    step = state.current
+    fits = step is not None and state.cursor == fact.index and step.attempts == fact.attempt
+    ready = step is not None and step.status in (StepStatus.PENDING, StepStatus.RETRYING)
+    return step if fits and ready and state.lease else None
+
+
+def _in_wait(state: SagaState, index: int, kind: str) -> StepState | None:
+    """The current step, if it waits for that and nothing came of it yet."""
+    step = state.current
+    fits = step is not None and state.cursor == index and step.waits_for == kind
+    return step if fits and state.lease and in_wait(state) else None
+
+
+def signal_received(plan: Plan, state: SagaState, fact: ev.SignalReceived, now: float) -> Decision:
+    """The step's result is what was sent."""
+    step = _in_wait(state, fact.index, "signal")
+    if step is None or not step.signalled:
+        return Decision(state)
+    after = _committed(state)
+    done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq)
+    return _gone_on(plan, after.with_step(fact.index, done), now)
+
+
+def wait_ended(plan: Plan, state: SagaState, fact: ev.WaitEnded, now: float) -> Decision:
+    """The time has come; there is no result but that."""
+    step = _in_wait(state, fact.index, "time")
+    if step is None:
+        return Decision(state)
+    after = _committed(state)
+    done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq)
+    return _gone_on(plan, after.with_step(fact.index, done), now)
+
+
+def wait_timed_out(plan: Plan, state: SagaState, fact: ev.WaitTimedOut, now: float) -> Decision:
+    """Nobody sent anything: what happens then is the wait's own policy. Not once a signal was accepted."""
+    step = _in_wait(state, fact.index, "signal")
+    if step is None or step.signalled:
+        return Decision(state)
+    in_vain = replace(step, status=StepStatus.FAILED, timed_out=True)
+    after = _committed(state).with_step(fact.index, in_vain)
+    if plan.steps[fact.index].on_timeout == "CONTINUE":
+        return _gone_on(plan, after, now)
+    return _proceed(plan, replace(after, status=SagaStatus.RUNNING, error_seq=after.seq, not_before=0.0), now)
+
+
+def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: float) -> Decision:
+    """Look again later. The execution counts, but not against the budget: nothing failed."""
+    step = _running(state, fact)
+    if step is None:
+        return Decision(state)
+    again = replace(step, status=StepStatus.WAITING, attempts_at_grant=step.attempts_at_grant + 1)
+    after = replace(
+        _committed(state).with_step(fact.index, again),
+        status=SagaStatus.WAITING,
+        recovery_attempts=0,
+        polling=Polling(fact.since, fact.looks, fact.message, fact.after),
+    )
+    return _proceed(plan, _again(after, fact.retry_at, now), now)
 
 
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
     """Wait for an operator; the message at hand dies. A step whose code is gone has failed without an attempt."""
     step = state.current
     fitting = (StepStatus.PENDING, StepStatus.RETRYING) if code_missing(fact) else (StepStatus.FAILED,)
+    fitting = (*fitting, StepStatus.WAITING) if state.waiting_for == "retry" else fitting
     if state.lease is None or step is None or step.status not in fitting or fact.index != state.cursor:
         return Decision(state)
     after = replace(_committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message)
     if code_missing(fact):
         after = after.with_step(fact.index, replace(step, status=StepStatus.FAILED))
-        after = replace(after, error_seq=after.seq, not_before=0.0)
+        after = replace(after, error_seq=after.seq, not_before=0.0, polling=None)
     return _proceed(plan, after, now)
 
 
@@ -153,12 +254,23 @@ def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now
     return _proceed(plan, replace(_committed(state), cancelling=True), now)
 
 
+def saga_timed_out(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
+    """Like a cancel, except that it is an error: undoing follows."""
+    if state.lease is None or _busy(state) or not state.cancel_requested_at or state.cancelling:
+        return Decision(state)
+    after = _committed(state)
+    return _proceed(plan, replace(after, cancelling=True, error_seq=after.seq), now)
+
+
 def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStarted, now: float) -> Decision:
     """Turn round: from here on only undos run."""
     if state.lease is None or _busy(state) or not _may_turn(state, fact.cause):
         return Decision(state)
-    after = replace(_committed(state), cause=fact.cause, dead=None, resolution_seq=0)
-    return _proceed(plan, next_undo(plan, replace(after, recovery_attempts=0)), now)
+    after = replace(_committed(state), cause=fact.cause, dead=None, resolution_seq=0, recovery_attempts=0, polling=None)
+    turned, step = next_undo(plan, after), state.current
+    if step is not None and step.status is StepStatus.WAITING and not (turned.undoing and turned.cursor == state.cursor):
+        turned = turned.with_step(state.cursor, replace(step, status=StepStatus.FAILED))
+    return _proceed(plan, turned, now)
 
 
 def _may_turn(state: SagaState, cause: str) -> bool:
@@ -166,7 +278,7 @@ def _may_turn(state: SagaState, cause: str) -> bool:
     valid until it is committed."""
     if cause == "operator":
         return not forward(state)
-    if cause == "cancel":
+    if cause in ("cancel", "timeout"):
         return state.cancelling
     if cause == "recovery":
         return forward(state) and state.recovery_exhausted
@@ -214,6 +326,8 @@ def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Dec
     if state.lease is None or step is None:
         return Decision(state)
     again = replace(step, status=StepStatus.RETRYING, attempts_at_grant=step.attempts)
+    if step.timed_out:
+        again = replace(again, timed_out=False, signalled=False, round=step.round + 1)
     after = replace(
         _committed(state).with_step(state.cursor, again),
         status=SagaStatus.RUNNING,
@@ -247,11 +361,11 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
     stalls = state.recovery_attempts + (1 if fact.stall else 0)
     after = replace(_committed(state), recovery_attempts=stalls, dispatch=state.dispatch + 1)
     following = next_fact(plan, after)
-    if isinstance(following, ev.RecoveryExhausted) or code_missing(following):
+    if isinstance(following, ev.RecoveryExhausted) or needs_no_message(following):
         return Decision(after, Write(following))
     if waits(after, following, now):
         after = replace(after, not_before=max(after.not_before, after.lost_until))
-    return _released(after, send_current(after))
+    return _released(after) if long_wait(after, now) else _released(after, send_current(after))
 
 
 def _stalled(state: SagaState) -> bool:

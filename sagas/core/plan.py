@@ -16,15 +16,21 @@ class StepPlan:
         has_undo: whether it can be undone.
         undo_executions: how many times its undo runs at most, in one budget.
         undo_when_started: undo it also when it failed or its outcome is unknown.
-        gone: the deployed code does not have it.
+        code_missing: the deployed code does not have it.
+        asks: it has code to execute; a wait without any begins by itself.
+        wait: seconds that it waits at most, from when it has asked.
+        on_timeout: what happens when it waited in vain.
     """
 
     executions: int = 1
-    exhausted: Literal["COMPENSATE", "FAIL", "DEAD_LETTER"] = "COMPENSATE"
+    exhausted: Literal["COMPENSATE", "FAIL", "DEAD_LETTER", "CONTINUE"] = "COMPENSATE"
     has_undo: bool = False
     undo_executions: int = 1
     undo_when_started: bool = False
     code_missing: bool = False
+    asks: bool = True
+    wait: float = 0.0
+    on_timeout: Literal["COMPENSATE", "FAIL", "DEAD_LETTER", "CONTINUE"] = "COMPENSATE"
 
 
 @dataclass(frozen=True, slots=True)

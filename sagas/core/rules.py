@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from sagas.core.events import (
+    DEADLINE,
     CancelRequested,
     CompensationAttemptFailed,
     CompensationFailed,
@@ -15,8 +16,13 @@ from sagas.core.events import (
     Recovered,
     RecoveryExhausted,
     SagaFailed,
+    SagaTimedOut,
+    SignalReceived,
     StepDeadLettered,
     StepLost,
+    WaitEnded,
+    WaitStarted,
+    WaitTimedOut,
 )
 from sagas.core.plan import Plan
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
@@ -24,11 +30,14 @@ from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 SHORT_WAIT = 5.0
 """Seconds up to which a message is hidden; who waits longer is a new message, or a copy: SQS counts each receipt, and
 only so many hidden messages are allowed."""
-_FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING)
+LONG_WAIT = 900.0
+"""Seconds up to which a message is delayed, which is SQS's limit. What waits longer has none; the supervisor sends it one
+shortly before the end."""
+_FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING, SagaStatus.WAITING)
 _LONGEST_PATIENCE = 10
 """Doublings at most."""
 _READY = (StepStatus.PENDING, StepStatus.RETRYING)
-_STARTED = (StepStatus.FAILED, StepStatus.RETRYING, StepStatus.RUNNING)
+_STARTED = (StepStatus.FAILED, StepStatus.RETRYING, StepStatus.RUNNING, StepStatus.WAITING)
 
 
 def forward(state: SagaState) -> bool:
@@ -44,7 +53,35 @@ def patient_until(state: SagaState, stale_after: float) -> float:
 
 def code_missing(fact: Fact | None) -> TypeGuard[StepDeadLettered]:
     """Whether ``fact`` is the end of a step whose code is gone."""
+    return isinstance(fact, StepDeadLettered) and fact.failure is not None and fact.failure.code_missing
+
+
+def needs_no_message(fact: Fact | None) -> TypeGuard[StepDeadLettered]:
+    """Whether ``fact`` is the end of a step for which no message need die: its code is gone, or it waited in vain."""
     return isinstance(fact, StepDeadLettered) and fact.failure is not None
+
+
+def in_wait(state: SagaState) -> bool:
+    """Whether the saga waits for a signal or for a time, and not for its code to look again."""
+    return state.status is SagaStatus.WAITING and state.polling is None
+
+
+def long_wait(state: SagaState, now: float) -> bool:
+    """Whether the saga waits for so long that no message is kept for its end."""
+    return state.status is SagaStatus.WAITING and state.not_before - now > LONG_WAIT
+
+
+def ended_wait(state: SagaState, now: float) -> Fact | None:
+    """The fact that the wait is over by time; none if it is not, or if the saga does not wait."""
+    step = state.current
+    if not in_wait(state) or step is None or state.not_before > now:
+        return None
+    return WaitEnded(state.cursor) if step.waits_for == "time" else WaitTimedOut(state.cursor)
+
+
+def _signal_to_take(state: SagaState) -> bool:
+    step = state.current
+    return in_wait(state) and step is not None and step.signalled and not state.cancelling
 
 
 def out_of_budget(plan: Plan, state: SagaState) -> bool:
@@ -62,9 +99,17 @@ def undo_out_of_budget(plan: Plan, state: SagaState) -> bool:
 
 
 def next_fact(plan: Plan, state: SagaState) -> Fact | None:
-    """The fact that the holder of the lease must journal next, without running user code; none if work is next."""
+    """The fact that the holder of the lease must journal next, without running user code; none if work is next.
+
+    A signal that was accepted comes before a cancel: its sender was told so, and it may have to be undone.
+    """
+    if _signal_to_take(state):
+        return SignalReceived(state.cursor)
     if state.status in (*_FORWARD, SagaStatus.DEAD_LETTERED) and state.cancel_requested_at:
-        return CompensationStarted("cancel") if state.cancelling else CancelRequested()
+        by_time = state.cancel_requested_by == DEADLINE
+        if state.cancelling:
+            return CompensationStarted("timeout" if by_time else "cancel")
+        return SagaTimedOut() if by_time else CancelRequested()
     tired = state.recovery_attempts > plan.max_recovery_attempts
     if tired and (state.undoing or (forward(state) and not state.recovery_exhausted)):
         return RecoveryExhausted()
@@ -72,14 +117,17 @@ def next_fact(plan: Plan, state: SagaState) -> Fact | None:
         return CompensationStarted("recovery")
     if state.undoing:
         return _fact_after_missing_undo(plan, state)
-    return _fact_after_missing_step(plan, state) or _fact_after_exhaustion(plan, state) if forward(state) else None
+    return _fact_without_code(plan, state) or _fact_after_exhaustion(plan, state) if forward(state) else None
 
 
-def _fact_after_missing_step(plan: Plan, state: SagaState) -> Fact | None:
+def _fact_without_code(plan: Plan, state: SagaState) -> Fact | None:
+    """What is owed where the step to run has no code: it is gone, or a wait that asks nobody."""
     step = state.current
-    if step is None or not plan.steps[state.cursor].code_missing or step.status not in _READY:
+    if step is None or (step.status not in _READY and not (state.waiting_for == "retry")):
         return None
-    return StepDeadLettered(state.cursor, failure=Failure.code_missing_failure(f"step {step.name!r}", state.saga))
+    if plan.steps[state.cursor].code_missing:
+        return StepDeadLettered(state.cursor, failure=Failure.code_missing_failure(f"step {step.name!r}", state.saga))
+    return WaitStarted(state.cursor, step.attempts, 0.0) if not plan.steps[state.cursor].asks else None
 
 
 def _fact_after_missing_undo(plan: Plan, state: SagaState) -> Fact | None:
@@ -94,10 +142,17 @@ def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
     step = state.current
     if step is None or step.status is not StepStatus.FAILED:
         return None
-    policy = "COMPENSATE" if state.rejected else plan.steps[state.cursor].exhausted
+    policy = exhausted_policy(plan, state, step, rejected=state.rejected)
     if policy == "DEAD_LETTER":
-        return StepDeadLettered(state.cursor)
+        waited = Failure("WaitTimedOut", "no signal came in time") if step.timed_out else None
+        return StepDeadLettered(state.cursor, failure=waited)
     return SagaFailed() if policy == "FAIL" else CompensationStarted("failure")
+
+
+def exhausted_policy(plan: Plan, state: SagaState, step: StepState, *, rejected: bool) -> str:
+    """What happens with the current step, which has failed for good."""
+    own = plan.steps[state.cursor]
+    return "COMPENSATE" if rejected else own.on_timeout if step.timed_out else own.exhausted
 
 
 def waits(state: SagaState, fact: Fact | None, now: float) -> bool:
@@ -114,7 +169,7 @@ def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
         if undo_out_of_budget(plan, state):
             return CompensationFailed(state.cursor, step.undo_attempts, StepLost.failure)
         return CompensationAttemptFailed(state.cursor, step.undo_attempts, StepLost.failure)
-    fact = next_fact(plan, state)
+    fact = next_fact(plan, state) or ended_wait(state, now)
     unfit = fact is None or waits(state, fact, now) or isinstance(fact, StepDeadLettered)
     return Recovered(stall=False) if unfit or fact is None else fact
 
@@ -123,7 +178,8 @@ def undoable(plan: Plan, index: int, step: StepState) -> bool:
     """Whether undoing includes this step. An undo whose code is gone is included, and fails."""
     if not plan.steps[index].has_undo and not step.undo:
         return False
-    started = plan.steps[index].undo_when_started and step.attempts > 0 and step.status in _STARTED
+    began = step.attempts > 0 or step.timed_out or step.status is StepStatus.WAITING
+    started = plan.steps[index].undo_when_started and began and step.status in _STARTED
     return step.status is StepStatus.COMPLETED or started
 
 

@@ -61,6 +61,10 @@ class StepState:
         result_seq: the journal entry that holds its result; 0 when there is none.
         outcome_unknown: an execution's outcome is unknown and no later one completed.
         undo: it had an undo when the saga started.
+        waits_for: ``signal`` or ``time``, where the step is a wait.
+        round: how often an operator had it wait anew.
+        signalled: a signal for this round was accepted; its value is in the inbox, or taken.
+        timed_out: it waited in vain.
     """
 
     name: str
@@ -72,6 +76,10 @@ class StepState:
     result_seq: int = 0
     outcome_unknown: bool = False
     undo: bool = False
+    waits_for: str = ""
+    round: int = 0
+    signalled: bool = False
+    timed_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,23 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Polling:
+    """That the current step looks again and again for something that is not there yet.
+
+    Args:
+        since: epoch seconds of the first such look, from which the step's patience counts.
+        looks: how many there were.
+        message: what it said it waits for.
+        after: seconds that it asked for.
+    """
+
+    since: float
+    looks: int = 1
+    message: str = ""
+    after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Purge:
     """That a saga is being purged, for good: nothing but its purge goes on.
 
@@ -143,7 +168,7 @@ class SagaState:
         token: the fencing token: rises with every claim.
         dispatch: the number of the current message.
         lease: who holds the saga, if anyone.
-        not_before: nothing runs before.
+        not_before: nothing runs before; of a wait, when it ends.
         lost_until: a lost execution may act until then.
         cancel_requested_at: when a cancel was accepted.
         cancel_requested_by: who asked for it.
@@ -163,6 +188,8 @@ class SagaState:
         updated_at: last committed change.
         progress: of the current execution, for people; gone with the next claim or commit.
         purge: it is being purged; the lease that goes with it is never given back.
+        polling: the current step said that it is not yet time.
+        deadline: when the saga is to be cancelled, if it is not over by then.
     """
 
     saga_id: str
@@ -195,6 +222,8 @@ class SagaState:
     updated_at: float = 0.0
     progress: Progress | None = None
     purge: Purge | None = None
+    polling: Polling | None = None
+    deadline: float = 0.0
 
     @property
     def over(self) -> bool:
@@ -210,6 +239,19 @@ class SagaState:
     def current(self) -> StepState | None:
         """The step under the cursor, or none past the last."""
         return self.steps[self.cursor] if self.cursor < len(self.steps) else None
+
+    @property
+    def waiting_for(self) -> str:
+        """What the saga waits for: ``signal``, ``time`` or ``retry``; empty if it does not wait."""
+        step = self.current
+        if self.status is not SagaStatus.WAITING or step is None:
+            return ""
+        return "retry" if self.polling is not None else step.waits_for
+
+    @property
+    def ends_at(self) -> float:
+        """When the saga's own deadline ends it; 0 where it has none, or where it is being undone or over."""
+        return 0.0 if self.over or self.undoing or self.cancel_requested_at else self.deadline
 
     @property
     def in_doubt(self) -> tuple[str, ...]:

@@ -25,4 +25,4 @@ def test_the_diagram_has_every_change_of_status_and_no_way_back() -> None:
     table = {(source.value, target.value) for row in ROWS for source in row.sources for target in row.targets}
     assert {arrow for arrow in table if arrow[0] != arrow[1]} == {arrow for arrow in drawn if "[*]" not in arrow}
     assert {source for source, target in drawn if target == "[*]"} == {status.value for status in OVER}
-    assert {source for source, target in drawn if target == "RUNNING"} == {"PENDING", "DEAD_LETTERED"}
+    assert {source for source, target in drawn if target == "RUNNING"} == {"PENDING", "WAITING", "DEAD_LETTERED"}

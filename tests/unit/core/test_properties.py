@@ -16,13 +16,15 @@ from sagas.core.automaton import ROWS, TABLE, decide
 from sagas.core.commands import Decision, Refuse, Run, Write
 from sagas.core.plan import Plan, StepPlan
 from sagas.core.rules import needs_attention, next_fact
-from sagas.core.states import OVER, DeadLetter, Lease, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import OVER, DeadLetter, Lease, Polling, SagaState, SagaStatus, StepState, StepStatus
 from tests.unit.core.making import BOOM, NOW, S, T, commands
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
 SETTINGS = settings(max_examples=200, deadline=None, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
 OPERATORS = (ev.Redriven, ev.Resolved, ev.RetryAsked, ev.CompensateAsked, ev.ResolveAsked, ev.CompensationStarted)
-FORWARD = (ev.StepCompleted, ev.StepFailed, ev.StepLost)
+FORWARD = (ev.StepCompleted, ev.StepFailed, ev.StepLost, ev.StepPostponed)
+IN_ONE_WRITE = (ev.SagaFailed, ev.WaitTimedOut)
+"""Journaled and committed at once, on conditions of their own."""
 BACKWARD = (ev.StepCompensated, ev.CompensationAttemptFailed, ev.CompensationFailed)
 FAILURES = (ev.StepFailed, ev.CompensationAttemptFailed, ev.CompensationFailed)
 
@@ -31,8 +33,17 @@ counts = st.integers(0, 3)
 leases = st.builds(
     Lease, st.sampled_from(["mine", "theirs"]), st.sampled_from([NOW - 5, NOW + 5]), st.sampled_from([NOW - 5, NOW + 9])
 )
-policies = st.sampled_from(["COMPENSATE", "FAIL", "DEAD_LETTER"])
-step_plans: Any = st.builds(StepPlan, st.integers(1, 3), policies, st.booleans(), st.integers(1, 3), st.booleans())
+policies = st.sampled_from(["COMPENSATE", "FAIL", "DEAD_LETTER", "CONTINUE"])
+step_plans: Any = st.builds(
+    StepPlan,
+    st.integers(1, 3),
+    policies,
+    st.booleans(),
+    st.integers(1, 3),
+    st.booleans(),
+    asks=st.booleans(),
+    on_timeout=policies,
+)
 step_plans |= st.just(StepPlan(code_missing=True))
 
 BEHIND = [T.COMPLETED]
@@ -41,12 +52,13 @@ UNDOING = [T.COMPLETED, T.COMPENSATED, T.COMPENSATION_FAILED, T.FAILED, T.RETRYI
 AT_CURSOR: dict[SagaStatus, list[StepStatus]] = {
     S.PENDING: [T.PENDING],
     S.RUNNING: [T.PENDING, T.RUNNING, T.RETRYING, T.FAILED],
+    S.WAITING: [T.WAITING],
     S.DEAD_LETTERED: [T.FAILED, T.COMPENSATED],
     S.FAILED: [T.FAILED, T.COMPENSATED],
     S.COMPLETED: [T.COMPLETED],
     S.COMPENSATING: [T.COMPLETED, T.FAILED, T.COMPENSATING],
 }
-STATUSES = [status for status in SagaStatus if status is not S.WAITING]
+STATUSES = list(SagaStatus)
 
 
 @st.composite
@@ -58,6 +70,7 @@ def steps(draw: st.DrawFn, status: SagaStatus, cursor: int, index: int) -> StepS
     else:
         known = BEHIND if index < cursor or status is S.COMPLETED else AHEAD
     chosen = draw(st.sampled_from(known))
+    kind = draw(st.sampled_from(["", "signal", "time"]))
     attempts = 0 if chosen is T.PENDING else draw(st.integers(1, 4))
     undo_attempts = draw(st.integers(1, 4)) if chosen is T.COMPENSATING else draw(counts)
     done = chosen in (T.COMPLETED, T.COMPENSATED) or draw(st.booleans())
@@ -71,6 +84,10 @@ def steps(draw: st.DrawFn, status: SagaStatus, cursor: int, index: int) -> StepS
         2 + index if done and attempts else 0,
         draw(st.booleans()) and attempts > 0,
         draw(st.booleans()),
+        kind,
+        draw(counts),
+        kind == "signal" and draw(st.booleans()),
+        kind == "signal" and chosen is T.FAILED and draw(st.booleans()),
     )
 
 
@@ -82,7 +99,11 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
     cursor = 0 if status is S.PENDING else draw(st.integers(0, len(plans) - 1))
     held = draw(st.none() | leases)
     made = tuple(draw(steps(status, cursor, index)) for index in range(len(plans)))
+    plans = [plan if step.waits_for else replace(plan, asks=True) for plan, step in zip(plans, made, strict=True)]
     busy = made[cursor].status in (T.RUNNING, T.COMPENSATING)
+    polling = draw(st.none() | st.just(Polling(NOW - 60))) if made[cursor].status in (T.RUNNING, T.RETRYING) else None
+    if status is S.WAITING and (not made[cursor].waits_for or draw(st.booleans())):
+        polling = Polling(NOW - 60)
     dead = DeadLetter(draw(counts), 0, draw(st.sampled_from("mn"))) if status is S.DEAD_LETTERED else None
     cancelled = 0.0 if status in (S.COMPLETED, S.FAILED) else draw(st.sampled_from([0.0, NOW - 9]))
     state = SagaState(
@@ -99,6 +120,7 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
         not_before=draw(times),
         lost_until=draw(times),
         cancel_requested_at=cancelled,
+        cancel_requested_by=draw(st.sampled_from(["", "someone", ev.DEADLINE])),
         cancelling=bool(cancelled) and not busy and draw(st.booleans()),
         rejected=draw(st.booleans()),
         cause=draw(st.sampled_from(["failure", "cancel", "recovery", "operator"])),
@@ -106,6 +128,7 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
         recovery_exhausted=draw(st.booleans()) and made[cursor].status is not T.RUNNING,
         dead=dead,
         updated_at=draw(st.sampled_from([NOW - 500, NOW])),
+        polling=polling,
     )
     state = replace(state, attention=NOW - 30 if needs_attention(state) else 0.0)
     return Plan(tuple(plans), draw(st.integers(0, 2)), 60.0), state
@@ -126,6 +149,14 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.StepCompensated: st.builds(ev.StepCompensated, indices, counts),
     ev.CompensationAttemptFailed: st.builds(ev.CompensationAttemptFailed, indices, counts, failures, times),
     ev.CompensationFailed: st.builds(ev.CompensationFailed, indices, counts, failures),
+    ev.WaitStarted: st.builds(ev.WaitStarted, indices, counts, times),
+    ev.SignalReceived: st.builds(ev.SignalReceived, indices),
+    ev.WaitTimedOut: st.builds(ev.WaitTimedOut, indices),
+    ev.WaitEnded: st.builds(ev.WaitEnded, indices),
+    ev.StepPostponed: st.builds(
+        ev.StepPostponed, indices, counts, st.just("not yet"), st.just(20.0), times, times, st.integers(1, 3)
+    ),
+    ev.SagaTimedOut: st.just(ev.SagaTimedOut()),
     ev.CancelRequested: st.just(ev.CancelRequested()),
     ev.SagaFailed: st.just(ev.SagaFailed()),
     ev.Recovered: st.builds(ev.Recovered, booleans),
@@ -137,6 +168,7 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ),
     ev.StallNoticed: st.builds(ev.StallNoticed, leases),
     ev.CancelAsked: st.just(ev.CancelAsked("somebody")),
+    ev.SignalAsked: st.just(ev.SignalAsked(0)),
     ev.RetryAsked: st.builds(ev.RetryAsked, leases),
     ev.CompensateAsked: st.builds(ev.CompensateAsked, leases),
     ev.ResolveAsked: st.builds(ev.ResolveAsked, leases, st.just("seen"), st.just("none"), st.just(())),
@@ -152,6 +184,8 @@ def likely(state: SagaState, plan: Plan) -> list[ev.Event]:
     found: list[ev.Event] = [ev.MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", lease)]
     if step is not None and step.status is T.RUNNING:
         found += [ev.StepCompleted(state.cursor, step.attempts), ev.StepFailed(state.cursor, step.attempts, BOOM)]
+        found += [ev.WaitStarted(state.cursor, step.attempts, NOW + 50)]
+        found += [ev.StepPostponed(state.cursor, step.attempts, "not yet", 50.0, NOW + 50, NOW)]
     if step is not None and step.status is T.COMPENSATING:
         found += [ev.StepCompensated(state.cursor, step.undo_attempts)]
         found += [ev.CompensationAttemptFailed(state.cursor, step.undo_attempts, BOOM)]
@@ -184,7 +218,7 @@ def _check_numbers(state: SagaState, after: SagaState, event: ev.Event) -> None:
     assert after.seq == state.seq + changed
     assert after.dispatch >= state.dispatch
     assert after.lost_until >= state.lost_until
-    claims = after is not state and not isinstance(event, ev.Fact | ev.CancelAsked)
+    claims = after is not state and not isinstance(event, ev.Fact | ev.CancelAsked | ev.SignalAsked)
     assert after.token == state.token + claims
 
 
@@ -192,7 +226,7 @@ def _check_backward(state: SagaState, decision: Decision, event: ev.Event) -> No
     back = state.undoing or state.over
     runs = [command for command in commands(decision) if isinstance(command, Run)]
     assert not (back and any(not run.undo for run in runs))
-    assert not (back and decision.state.status in (S.PENDING, S.RUNNING))
+    assert not (back and decision.state.status in (S.PENDING, S.RUNNING, S.WAITING))
     for command in commands(decision):
         if back and isinstance(command, Write):
             assert not isinstance(command.fact, ev.StepLost | ev.StepDeadLettered | ev.SagaFailed)
@@ -241,6 +275,7 @@ def executions(draw: st.DrawFn) -> tuple[Plan, SagaState, Any]:
     number = step.attempts if kind in FORWARD else step.undo_attempts
     index, attempt = draw(st.sampled_from([state.cursor, 0])), number + draw(st.sampled_from([0, 0, -1, 1]))
     more: list[Any] = [BOOM] if kind in FAILURES else []
+    more = ["not yet", 50.0, NOW + 50, NOW] if kind is ev.StepPostponed else more
     return plan, state, kind(index, attempt, *more)
 
 
@@ -267,13 +302,26 @@ def test_nobody_journals_without_the_lease(given_: tuple[Plan, SagaState], fact:
 
 
 @SETTINGS
+@given(sagas())
+def test_a_journaled_fact_stays_valid_when_a_signal_is_accepted(given_: tuple[Plan, SagaState]) -> None:
+    plan, state = given_
+    signalled = decide(plan, state, ev.SignalAsked(state.cursor), NOW).state
+    if signalled is state:
+        return
+    for fact in likely(state, plan):
+        valid = isinstance(fact, ev.Fact) and decide(plan, state, fact, NOW).state is not state
+        if valid and not isinstance(fact, IN_ONE_WRITE):
+            assert decide(plan, signalled, fact, NOW).state is not signalled
+
+
+@SETTINGS
 @given(
-    sagas(), st.one_of(*(EVENTS[kind] for kind in EVENTS if issubclass(kind, ev.Fact) and kind is not ev.SagaFailed))
+    sagas(), st.one_of(*(EVENTS[kind] for kind in EVENTS if issubclass(kind, ev.Fact) and kind not in IN_ONE_WRITE))
 )
 def test_a_journaled_fact_stays_valid_when_a_cancel_is_accepted(given_: tuple[Plan, SagaState], fact: ev.Fact) -> None:
-    """SagaFailed is journaled and committed at once, on condition that there is no cancel."""
+    """Those in one write are committed on condition that there is no cancel."""
     plan, state = given_
-    able = state.status in (S.PENDING, S.RUNNING, S.DEAD_LETTERED) and not state.cancel_requested_at
+    able = state.status in (S.PENDING, S.RUNNING, S.WAITING, S.DEAD_LETTERED) and not state.cancel_requested_at
     if able and decide(plan, state, fact, NOW).state is not state:
         cancelled = replace(state, cancel_requested_at=NOW)
         assert decide(plan, cancelled, fact, NOW).state is not cancelled
@@ -349,7 +397,7 @@ def test_no_row_leads_back() -> None:
     for row in ROWS:
         for source in row.sources:
             if source is S.COMPENSATING or source in OVER:
-                assert not {S.PENDING, S.RUNNING} & set(row.targets), row
+                assert not {S.PENDING, S.RUNNING, S.WAITING} & set(row.targets), row
 
 
 def _anybody(state: SagaState, fact: ev.StepFact) -> StepState | None:
