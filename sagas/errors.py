@@ -6,6 +6,7 @@
     │   ├── Rejected              raise it in a step: the business said no; undo at once
     │   └── BreakerOpen           a step was not tried: its circuit breaker is open, and it is not to wait
     ├── Cancelled                 raised by ``ctx.raise_if_cancelled()``
+    ├── NotYet                    raise it in a step: what it needs is not there yet; it is called again later
     ├── TimedOut                  an attempt ended after its deadline: its result does not count
     ├── InvalidRequest            the caller's input does not fit; ``problems`` lists the paths
     ├── NotFound                  no such saga type or saga
@@ -20,6 +21,7 @@ Branches follow what the caller should do about it. Errors of boto and botocore 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,6 +45,28 @@ class Rejected(PermanentError):
 
 class BreakerOpen(PermanentError):
     """A step with ``CircuitBreaker(when_open="fail")`` was not tried, because its circuit breaker is open."""
+
+
+class NotYet(SagaError):
+    """Raised by a step: what it needs is not there yet. It is called again later; nothing failed, and no attempt of its
+    retries is used up. How long it may go on so is the step's ``patience``, from the first time on.
+
+    Args:
+        after: seconds until the next look, from 1. From the hundredth look on it is a minute at least.
+        message: what it waits for, for people; shown with the saga.
+        steady: keep to ``after`` also from the hundredth look on.
+
+    Raises:
+        ValueError: ``after`` is less than a second, or no number.
+    """
+
+    def __init__(self, after: float, message: str = "", *, steady: bool = False) -> None:
+        if isinstance(after, bool) or not isinstance(after, int | float) or not 1 <= after < math.inf:  # pyright: ignore[reportUnnecessaryIsInstance] -- what a step raises is not checked before
+            raise ValueError(f"NotYet: after must be a number of seconds from 1 on, not {after!r}")
+        super().__init__(message)
+        self.after = float(after)
+        self.message = str(message)
+        self.steady = bool(steady)
 
 
 class Cancelled(SagaError):

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from sagas.errors import Unavailable
 
-FORMAT = 1
-"""What this version writes, and the highest it reads."""
+FORMAT = 2
+"""The highest that this version reads."""
+PLAIN = 1
+"""What it writes of sagas that do not wait: code that knows of no waits goes on with them."""
 
 
 class NewerFormat(Unavailable):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal
 
-from sagas.authoring.policies import AutoDisable, CircuitBreaker, OrphanSweep, Retry
+from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
 
 
 class Source(StrEnum):
@@ -28,7 +28,8 @@ class Parameter:
         source: what fills it.
         type: its resolved annotation.
         step: for ``Source.RESULT``, the name of the step whose result it is.
-        optional: the undo's own result may be absent (``undo_when="started"``).
+        optional: the result may be absent: the undo's own (``undo_when="started"``), or that of a step without which
+            the saga goes on (``Exhausted.CONTINUE``).
     """
 
     name: str
@@ -51,7 +52,12 @@ class UndoDefinition:
 
 @dataclass(frozen=True, slots=True)
 class StepDefinition:
-    """One step: its code, its inputs by name, its policies. ``timeout`` in seconds."""
+    """One step: its code, its inputs by name, its policies. ``timeout`` in seconds.
+
+    Of a wait: ``waits_for`` says for what, ``asks`` whether it has code at all (then ``function`` is it), ``wait`` how
+    many seconds it waits, ``signal_type`` what it takes. ``patience``: seconds for which a step may say that it is not
+    yet time.
+    """
 
     name: str
     function: Callable[..., Any]
@@ -64,6 +70,23 @@ class StepDefinition:
     undo: UndoDefinition | None = None
     undo_when: Literal["completed", "started"] = "completed"
     retired: bool = False
+    waits_for: Literal["", "signal", "time"] = ""
+    asks: bool = True
+    wait: float = 0.0
+    on_timeout: Exhausted = Exhausted.COMPENSATE
+    public: bool = False
+    signal_type: Any = None
+    patience: float = 86_400.0
+
+    @property
+    def has_lane(self) -> bool:
+        """Whether any code belongs to it, which takes a queue and a function."""
+        return self.asks or self.undo is not None
+
+    @property
+    def returned_type(self) -> Any:
+        """What its code returns: its result, but of a wait the moment until which it waits, or nothing."""
+        return {"": self.result_type, "signal": type(None), "time": datetime}[self.waits_for]
 
     def code(self, *, undo: bool) -> StepDefinition | UndoDefinition:
         """Return what runs: the step itself, or its undo.
@@ -91,6 +114,14 @@ class SagaDefinition:
     auto_disable: AutoDisable | None
     orphans: OrphanSweep | None
     description: str
+    timeout: timedelta | None = None
+    result: str | None = None
+
+    @property
+    def result_step(self) -> StepDefinition:
+        """The step whose result is the saga's."""
+        current = [step for step in self.steps if not step.retired]
+        return next((step for step in current if self.result in (step.result, step.name)), current[-1])
 
     def step(self, name: str) -> StepDefinition:
         """Return the step of that name.

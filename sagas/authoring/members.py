@@ -6,9 +6,10 @@ from typing import Any
 
 from sagas.authoring.scope import Scope
 from sagas.authoring.steps import Compensation, Step
+from sagas.authoring.waits import Sleep, Wait
 from sagas.errors import DefinitionError
 
-AnyStep = Step[..., Any]
+AnyStep = Step[..., Any] | Wait[Any] | Sleep
 AnyCompensation = Compensation[..., Any]
 
 
@@ -76,7 +77,9 @@ def collect(cls: type[Any], where: str) -> Members:
                     raise DefinitionError(f'{where}: step "{step}": it has two compensations, {pair}')
                 own_undos[step] = value
         undos.update(own_undos)
-    steps: dict[str, AnyStep] = {name: value for name, value in members.items() if isinstance(value, Step)}
+    steps: dict[str, AnyStep] = {
+        name: value for name, value in members.items() if isinstance(value, Step | Wait | Sleep)
+    }
     for step, undo in undos.items():
         if step not in steps:
             raise DefinitionError(f'{where}: compensation "{undo.name}": "{step}" is not a step of this class')
@@ -84,7 +87,7 @@ def collect(cls: type[Any], where: str) -> Members:
 
 
 def _kind(value: Any) -> type[Any]:
-    if isinstance(value, Step):
+    if isinstance(value, Step | Wait | Sleep):
         return Step
     return Compensation if isinstance(value, Compensation) else object
 

@@ -24,6 +24,8 @@ class SagaOptions:
     auto_disable: AutoDisable | None = None
     orphans: OrphanSweep | None = None
     stale_after: timedelta = timedelta(minutes=2)
+    timeout: timedelta | None = None
+    result: str | None = None
 
     def __post_init__(self) -> None:
         for keyword, valid, what in _RULES:
@@ -35,6 +37,10 @@ class SagaOptions:
 
 
 OPTION_NAMES = tuple(field for field in SagaOptions.__dataclass_fields__ if field != "saga_class")
+
+
+LONGEST_WAIT = timedelta(days=366)
+"""A year."""
 
 
 def _is_positive(value: object) -> bool:
@@ -60,6 +66,12 @@ _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         "a whole number from 0 to 1000",
     ),
     ("auto_disable", lambda it: isinstance(it, AutoDisable | None), "an AutoDisable or None"),
+    (
+        "timeout",
+        lambda it: it is None or (_is_positive(it) and it <= LONGEST_WAIT),
+        "a positive timedelta of at most a year, or None",
+    ),
+    ("result", lambda it: isinstance(it, str | None), "the name of a step's result, or None"),
     ("orphans", lambda it: isinstance(it, OrphanSweep | None), "an OrphanSweep or None"),
 )
 """Of each keyword: when a value of it is right, and what is right."""

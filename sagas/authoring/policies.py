@@ -28,6 +28,8 @@ class Exhausted(StrEnum):
     COMPENSATE = "COMPENSATE"
     FAIL = "FAIL"
     DEAD_LETTER = "DEAD_LETTER"
+    CONTINUE = "CONTINUE"
+    """Go on without a result. For waits, and for steps with ``patience``."""
 
 
 def _require(ok: bool, message: str) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
-from sagas.authoring.policies import CircuitBreaker, Retry
+from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
 from sagas.errors import DefinitionError
 
 DEFAULT_TIMEOUT = 30.0
@@ -22,6 +23,27 @@ Undo_co = TypeVar("Undo_co", bound="Coroutine[Any, Any, None] | None", covariant
 
 
 @dataclass(frozen=True, slots=True)
+class WaitOptions:
+    """What a wait was given.
+
+    Args:
+        kind: what it waits for.
+        value: the type of the signal.
+        length: how long it waits at most, or for how long it sleeps; ``None``: until what ``until`` says.
+        on_timeout: what happens when no signal comes.
+        public: whether a signal may come without AWS credentials.
+        until: says until when it sleeps.
+    """
+
+    kind: Literal["signal", "time"]
+    value: Any = None
+    length: timedelta | None = None
+    on_timeout: Exhausted = Exhausted.COMPENSATE
+    public: bool = False
+    until: Callable[..., datetime] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StepOptions:
     """What ``@step`` was given. Unchecked: the class that holds the step checks it, since it can name itself."""
 
@@ -31,6 +53,8 @@ class StepOptions:
     result: str | None = None
     undo_when: Literal["completed", "started"] = "completed"
     retired: bool = False
+    patience: timedelta | None = None
+    wait: WaitOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +65,19 @@ class UndoOptions:
     timeout: float | None = None
 
 
-class _Member:
-    """A decorated function in a saga's class body. Equal, once it has an owner, by owner and name."""
+class Member:
+    """What a saga's class body declares. Equal, once it has an owner, by owner and name."""
 
     __wrapped__: Callable[..., Any]
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        if not callable(function) or isinstance(function, type | staticmethod | classmethod | _Member):
-            raise DefinitionError(f"@step and @<step>.compensate decorate a method, not {function!r}")
-        functools.update_wrapper(cast("Callable[..., Any]", self), function)
+    def __init__(self, function: Callable[..., Any] | None) -> None:
         self.name: str = getattr(function, "__name__", "")
         self.owner: type[Any] | None = None
+        if function is None:  # a wait that asks nobody
+            return
+        if not callable(function) or isinstance(function, type | staticmethod | classmethod | Member):
+            raise DefinitionError(f"@step, @wait_for and @<step>.compensate decorate a method, not {function!r}")
+        functools.update_wrapper(cast("Callable[..., Any]", self), function)
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -62,7 +88,8 @@ class _Member:
         if self.owner is None:  # else it belongs to another class, which a second name must not change
             self.owner, self.name = owner, name
 
-    def _of(self, owner: type[Any]) -> Self:
+    def of(self, owner: type[Any]) -> Self:
+        """Return the member as one of ``owner``, which may have inherited it."""
         if owner is self.owner:
             return self
         copy = object.__new__(type(self))
@@ -74,7 +101,7 @@ class _Member:
         return (id(self), "") if self.owner is None else (self.owner, self.name)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Member) and type(other) is type(self) and other._key() == self._key()
+        return isinstance(other, Member) and type(other) is type(self) and other._key() == self._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
@@ -84,7 +111,7 @@ class _Member:
         return f"<{type(self).__name__.lower()} {owner}{self.name}>"
 
 
-class Compensation(_Member, Generic[Q, Undo_co]):
+class Compensation(Member, Generic[Q, Undo_co]):
     """The undo of a step, made by ``@<step>.compensate``. On an instance it is a plain method.
 
     Args:
@@ -94,7 +121,7 @@ class Compensation(_Member, Generic[Q, Undo_co]):
     """
 
     def __init__(
-        self, function: Callable[Concatenate[Any, Q], Undo_co], step: Step[..., Any], options: UndoOptions
+        self, function: Callable[Concatenate[Any, Q], Undo_co], step: Undoable, options: UndoOptions
     ) -> None:
         super().__init__(function)
         self.step = step
@@ -105,7 +132,7 @@ class Compensation(_Member, Generic[Q, Undo_co]):
     @overload
     def __get__(self, instance: object, owner: type[Any], /) -> Callable[Q, Undo_co]: ...
     def __get__(self, instance: object, owner: type[Any], /) -> Callable[..., Any]:
-        return self._of(owner) if instance is None else self.function.__get__(instance, owner)
+        return self.of(owner) if instance is None else self.function.__get__(instance, owner)
 
     def __call__(self, instance: Any, /, *args: Q.args, **kwargs: Q.kwargs) -> Undo_co:
         """Call the undo as a plain function of an instance."""
@@ -116,31 +143,17 @@ class _CompensateDecorator(Protocol):
     def __call__(self, fn: Callable[Concatenate[Any, Q], Undo], /) -> Compensation[Q, Undo]: ...
 
 
-class Step(_Member, Generic[P, R_co]):
-    """A step of a saga, made by ``@step``. On an instance it is a plain method.
-
-    On a class it is a value that names the step: hashable, equal to another that has the same ``owner`` and ``name``.
-    A step that a class inherits belongs, when read from that class, to that class.
+class Undoable(Member):
+    """What may have an undo: a step, or a wait for a signal.
 
     Args:
-        function: the undecorated method.
+        function: the undecorated method, if there is one.
         options: its policies.
     """
 
-    def __init__(self, function: Callable[Concatenate[Any, P], R_co], options: StepOptions) -> None:
+    def __init__(self, function: Callable[..., Any] | None, options: StepOptions) -> None:
         super().__init__(function)
         self.options = options
-
-    @overload
-    def __get__(self, instance: None, owner: type[Any], /) -> Step[P, R_co]: ...
-    @overload
-    def __get__(self, instance: object, owner: type[Any], /) -> Callable[P, R_co]: ...
-    def __get__(self, instance: object, owner: type[Any], /) -> Callable[..., Any]:
-        return self._of(owner) if instance is None else self.function.__get__(instance, owner)
-
-    def __call__(self, instance: Any, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Call the step as a plain function of an instance: an override may call the one it replaces."""
-        return self.function(instance, *args, **kwargs)
 
     @overload
     def compensate(self, fn: Callable[Concatenate[Any, Q], Undo], /) -> Compensation[Q, Undo]: ...
@@ -167,6 +180,32 @@ class Step(_Member, Generic[P, R_co]):
         return decorate
 
 
+class Step(Undoable, Generic[P, R_co]):
+    """A step of a saga, made by ``@step``. On an instance it is a plain method.
+
+    On a class it is a value that names the step: hashable, equal to another that has the same ``owner`` and ``name``.
+    A step that a class inherits belongs, when read from that class, to that class.
+
+    Args:
+        function: the undecorated method.
+        options: its policies.
+    """
+
+    def __init__(self, function: Callable[Concatenate[Any, P], R_co], options: StepOptions) -> None:
+        super().__init__(function, options)
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any], /) -> Step[P, R_co]: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any], /) -> Callable[P, R_co]: ...
+    def __get__(self, instance: object, owner: type[Any], /) -> Callable[..., Any]:
+        return self.of(owner) if instance is None else self.function.__get__(instance, owner)
+
+    def __call__(self, instance: Any, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the step as a plain function of an instance: an override may call the one it replaces."""
+        return self.function(instance, *args, **kwargs)
+
+
 class _StepDecorator(Protocol):
     def __call__(self, fn: Callable[Concatenate[Any, P], R], /) -> Step[P, R]: ...
 
@@ -182,6 +221,7 @@ def step(
     result: str | None = None,
     undo_when: Literal["completed", "started"] = "completed",
     retired: bool = False,
+    patience: timedelta | None = None,
 ) -> _StepDecorator: ...
 def step(
     fn: Callable[..., Any] | None = None,
@@ -193,6 +233,7 @@ def step(
     result: str | None = None,
     undo_when: Literal["completed", "started"] = "completed",
     retired: bool = False,
+    patience: timedelta | None = None,
 ) -> Any:
     """Declare a method a step of its saga. Parameters are filled by name: see :class:`sagas.Saga`.
 
@@ -207,8 +248,11 @@ def step(
         undo_when: ``"completed"`` undoes the step if it completed; ``"started"`` also if it failed or its outcome is
             unknown, and then the undo's parameter for the step's own result is annotated ``T | None``.
         retired: new sagas skip the step; its code and undo stay for the sagas that have it.
+        patience: how long the step may go on raising ``NotYet``, from the first time on; a day by default, at most a
+            year. Then it has failed for good. With it ``Exhausted.CONTINUE`` may be the policy, and the result is
+            annotated ``T | None``.
     """
-    options = StepOptions(retry, timeout, circuit_breaker, result, undo_when, retired)
+    options = StepOptions(retry, timeout, circuit_breaker, result, undo_when, retired, patience)
     if fn is not None:
         return Step(fn, options)
 

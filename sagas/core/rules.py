@@ -66,6 +66,12 @@ def in_wait(state: SagaState) -> bool:
     return state.status is SagaStatus.WAITING and state.polling is None
 
 
+def knows_waits(state: SagaState) -> bool:
+    """Whether only code that knows of waits and deadlines may go on with the saga."""
+    waits = state.status is SagaStatus.WAITING or state.polling is not None or bool(state.deadline)
+    return waits or any(step.waits_for for step in state.steps)
+
+
 def long_wait(state: SagaState, now: float) -> bool:
     """Whether the saga waits for so long that no message is kept for its end."""
     return state.status is SagaStatus.WAITING and state.not_before - now > LONG_WAIT

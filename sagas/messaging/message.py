@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from sagas.errors import InvalidRequest, Problem
-from sagas.formats import FORMAT, check_format
+from sagas.formats import PLAIN, check_format
 from sagas.messaging.carried import MOST_CARRIED, CarriedInput, problems_in
 from sagas.messaging.pending_commit import Count, PendingCommit, problems_of
 
@@ -60,6 +60,7 @@ class Message:
         sent_at: epoch seconds at which it entered its queue; 0 if unknown.
         pending_commit: the outcome of an attempt that is still to be committed.
         inputs: results that the step may take, or their hashes, in order of ``seq``.
+        format: what its reader must know of.
     """
 
     saga_id: str
@@ -76,13 +77,14 @@ class Message:
     sent_at: float = 0.0
     pending_commit: PendingCommit | None = None
     inputs: tuple[CarriedInput, ...] = ()
+    format: int = PLAIN
 
     @property
     def body(self) -> str:
         """The message's body, as JSON."""
         place = self.saga_id, self.saga, self.step, self.index, self.undo, self.dispatch
         more = self.pending_commit or msgspec.UNSET, self.inputs or msgspec.UNSET
-        body = _Body(*place, self.hops, self.correlation_id, FORMAT, *more)
+        body = _Body(*place, self.hops, self.correlation_id, self.format, *more)
         try:
             return _encode(body).decode()
         except UnicodeEncodeError:  # an exception's text may hold half a character, as file names do
@@ -120,6 +122,7 @@ def parse_record(record: Mapping[str, Any]) -> Message:
         sent_at=sent_at,
         pending_commit=body.commit or None,
         inputs=body.inputs or (),
+        format=body.format,
     )
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sagas.core.states import Lease, Progress, SagaState, SagaStatus, StepStatus
@@ -12,13 +10,15 @@ from sagas.core.times import iso
 from sagas.errors import SagaError
 from sagas.formats import FORMAT
 from sagas.store.entries import Entry
+from sagas.store.expressions import placeholders, update_of
 from sagas.store.journal import Journal
 from sagas.store.mapping import Item, attributes_of, item_of, number_in, progress_of, shard_of, state_of
-from sagas.store.outcomes import CancelWon, Fenced, Refused
+from sagas.store.outcomes import CancelWon, Fenced, Refused, SignalWon
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
-_FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
+_FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value, SagaStatus.WAITING.value)
+_ON_ITS_WAY = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
 _STATUSES = attributes_of({f":{status}": status.value for status in (*SagaStatus, *StepStatus)})
 _IN_TIME = "(attribute_not_exists({0}) OR {0} <= :now)"
 """What waits until a time may go on: there is none, or it has passed."""
@@ -104,8 +104,9 @@ class ControlItems:
         """
         step = f"#steps[{index}]"
         allowed = [
-            "#status IN (:PENDING, :RUNNING)",
-            f"{step}.#status IN (:PENDING, :RETRYING)",
+            "#status IN (:PENDING, :RUNNING, :WAITING)",
+            # A step that waits is claimed only where its own code asked to be called again.
+            f"({step}.#status IN (:PENDING, :RETRYING) OR ({step}.#status = :WAITING AND attribute_exists(#polling)))",
             "attribute_not_exists(#cancel_requested_at)",  # no step is claimed once a cancel is accepted
             "attribute_not_exists(#recovery_exhausted)",
         ]
@@ -206,6 +207,7 @@ class ControlItems:
 
         Raises:
             CancelWon: a cancel was accepted meanwhile and the new state does not take it into account.
+            SignalWon: likewise a signal.
             Fenced: another worker took the lease.
             Ambiguous: no answer.
         """
@@ -221,7 +223,7 @@ class ControlItems:
         prevented (rule 12).
 
         Raises:
-            CancelWon, Fenced, Ambiguous: as :meth:`commit`.
+            CancelWon, SignalWon, Fenced, Ambiguous: as :meth:`commit`.
             Refused: the slot holds a predecessor's entry, to be adopted first.
         """
         update = self._move(before, after, self._mine(before, after), stale_after)
@@ -237,14 +239,16 @@ class ControlItems:
         mine = "#token = :seen_token AND #seq = :seen_seq"  # rules 1 and 3: only the holder, and only the open slot
         ignoring = not before.cancel_requested_at and not after.undoing
         forward = before.status.value in _FORWARD and ignoring
-        # A cancel that was accepted wins over whatever goes forward.
-        return f"{mine} AND attribute_not_exists(#cancel_requested_at)" if forward else mine
+        # A cancel that was accepted wins over whatever goes forward, and a signal over what does not know of it.
+        parts = [mine, *(f"attribute_not_exists(#steps[{index}].#sig)" for index in _unsignalled(before, after))]
+        return " AND ".join([*parts, "attribute_not_exists(#cancel_requested_at)"] if forward else parts)
 
     def _mine_already(self, before: SagaState) -> bool:
         """After a refused commit: whether an earlier try of mine succeeded (rule 10).
 
         Raises:
             CancelWon: a cancel was accepted meanwhile.
+            SignalWon: a signal was.
             Fenced: another worker took the lease.
         """
         item = self._item(before.saga_id)
@@ -257,16 +261,18 @@ class ControlItems:
             raise Fenced("the lease was released")
         if found.cancel_requested_at and not before.cancel_requested_at:
             raise CancelWon(found)
+        if any(now.signalled and not was.signalled for was, now in zip(before.steps, found.steps, strict=True)):
+            raise SignalWon(found)
         return False
 
     def request_cancel(self, before: SagaState, after: SagaState) -> bool:
         """Set the cancel flag; ``False`` when the state no longer allows it.
 
-        A saga that waited for an operator is the supervisor's from now on: the caller may die before acting on it.
+        A saga that waited is the supervisor's from now on: the caller may die before acting on it.
         """
         model = self._tables.control
-        waiting = before.status is SagaStatus.DEAD_LETTERED
-        able = (SagaStatus.DEAD_LETTERED.value,) if waiting else _FORWARD
+        waiting = before.status in (SagaStatus.DEAD_LETTERED, SagaStatus.WAITING)
+        able = (before.status.value,) if waiting else _ON_ITS_WAY
         flag = [
             model.cancel_requested_at.set(iso(after.cancel_requested_at)),
             model.cancel_requested_by.set(after.cancel_requested_by or "unknown"),
@@ -287,7 +293,7 @@ class ControlItems:
     def delete(self, state: SagaState) -> bool:
         """Delete the item of a saga at the end of its purge; ``False`` if it is not, or no longer, as it was seen."""
         condition = "attribute_exists(#purge) AND #token = :seen_token AND #seq = :seen_seq"
-        names, used = _placeholders(condition)
+        names, used = placeholders(condition)
         request = {
             "TableName": self._settings.sagas_table,
             "Key": _key(state.saga_id),
@@ -368,19 +374,18 @@ class ControlItems:
 
     def _update(self, saga_id: str, condition: str, update: str, values: Mapping[str, Item]) -> dict[str, Any]:
         """An update, of whose values it takes those that it names."""
-        names, used = _placeholders(f"{condition} {update}")
-        return {
-            "TableName": self._settings.sagas_table,
-            "Key": _key(saga_id),
-            "ConditionExpression": condition,
-            "UpdateExpression": update,
-            "ExpressionAttributeNames": names,
-            "ExpressionAttributeValues": {name: values[name] for name in used},
-        }
+        return update_of(self._settings.sagas_table, _key(saga_id), condition, update, values)
 
 
 def _key(saga_id: str) -> Item:
     return {"saga_id": {"S": saga_id}}
+
+
+def _unsignalled(before: SagaState, after: SagaState) -> Iterator[int]:
+    """The steps that a move writes as not signalled: one that was meanwhile would lose its signal."""
+    for index, (was, now) in enumerate(zip(before.steps, after.steps, strict=True)):
+        if was.waits_for == "signal" and was != now and not was.signalled:
+            yield index
 
 
 def _seen(state: SagaState) -> Item:
@@ -395,10 +400,3 @@ def _seen(state: SagaState) -> Item:
             ":seen_expiry": lease and iso(lease.expires_at),
         }
     )
-
-
-@lru_cache(maxsize=512)
-def _placeholders(expressions: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What expressions name: attributes by placeholder, and values. DynamoDB refuses a request that has others."""
-    names = {f"#{name}": name for name in re.findall(r"#(\w+)", expressions)}
-    return names, tuple(dict.fromkeys(re.findall(r":\w+", expressions)))

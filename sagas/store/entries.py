@@ -92,6 +92,14 @@ class Entry:
         return "" if self.payload is None else payload_hash(self.salt, self.payload)
 
 
+NEW_ACTIONS = frozenset(
+    {"WaitStarted", "SignalReceived", "WaitTimedOut", "WaitEnded", "StepPostponed", "SagaTimedOut"}
+)
+"""Those that only code which knows of waits can read."""
+RESULTS = ("StepCompleted", "SignalReceived", "WaitEnded")
+"""Those by which a step has its result, which later steps take."""
+
+
 def _error(failure: ev.Failure) -> dict[str, Any]:
     return {"type": failure.type, "message": failure.message}
 
@@ -124,6 +132,15 @@ def details_of(fact: ev.Fact) -> dict[str, Any]:
             return {"stall": fact.stall}
         case ev.Redriven():
             return {"note": fact.note}
+        case ev.WaitStarted():
+            return {"until": iso(fact.until)}
+        case ev.WaitTimedOut():
+            return {"error": {"type": "WaitTimedOut", "message": "no signal came in time"}}
+        case ev.StepPostponed():
+            told = {"message": fact.message, "after": fact.after, "next_attempt_at": iso(fact.retry_at)}
+            return told | {"since": iso(fact.since), "looks": fact.looks}
+        case ev.SagaTimedOut():
+            return {"error": {"type": "SagaTimedOut", "message": "the saga's own timeout has passed"}}
         case ev.Resolved():
             return {"note": fact.note, "action": fact.taken, "undone_by_hand": list(fact.steps)}
         case _:
@@ -150,6 +167,11 @@ def fact_of(entry: Entry, index: int) -> ev.Fact:
         return ev.CompensationAttemptFailed(index, attempt, _failure(details), retry_at)
     if kind is ev.CompensationFailed:
         return ev.CompensationFailed(index, attempt, _failure(details))
+    if kind is ev.WaitStarted:
+        return ev.WaitStarted(index, attempt, epoch(details["until"]))
+    if kind is ev.StepPostponed:
+        message, after, since = str(details["message"]), float(details["after"]), epoch(details["since"])
+        return ev.StepPostponed(index, attempt, message, after, retry_at, since, int(details["looks"]))
     if kind in (ev.StepCompleted, ev.StepLost, ev.StepCompensated):
         return kind(index, attempt)
     return _fact_without_attempt(kind, details, index)
@@ -160,6 +182,8 @@ def _fact_without_attempt(kind: type[ev.Fact], details: dict[str, Any], index: i
         known = "message_id" in details
         dead = DeadLetter(int(details["dispatch"]), int(details["hops"]), details["message_id"]) if known else None
         return ev.StepDeadLettered(index, dead, _failure(details) if "error" in details else None)
+    if kind in (ev.SignalReceived, ev.WaitTimedOut, ev.WaitEnded):
+        return kind(index)
     if kind is ev.CompensationStarted:
         return ev.CompensationStarted(str(details.get("cause", "failure")))
     if kind is ev.Recovered:

@@ -12,10 +12,10 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sagas.core.rules import patient_until
-from sagas.core.states import DeadLetter, Lease, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.rules import LONG_WAIT, knows_waits, patient_until
+from sagas.core.states import DeadLetter, Lease, Polling, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
-from sagas.formats import FORMAT, NewerFormat, check_format
+from sagas.formats import FORMAT, PLAIN, NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
 from sagas.store.settings import StoreSettings
 
@@ -39,9 +39,16 @@ def due_at(state: SagaState, stale_after: float) -> float:
     """When the supervisor should look at the saga.
 
     Rounded up to a multiple of ``stale_after``, so that a short saga writes the index at its start and its end only.
+    Never rounded are the end of a long wait, of which no message tells, and the saga's own deadline.
     """
     lease = state.lease.expires_at if state.lease else 0.0
-    return math.ceil(max(patient_until(state, stale_after), lease + stale_after) / stale_after) * stale_after
+    waiting = state.status is SagaStatus.WAITING
+    if waiting and not lease and state.not_before - state.updated_at > LONG_WAIT:
+        due = state.not_before
+    else:
+        quiet = 0.0 if waiting and lease else patient_until(state, stale_after)
+        due = math.ceil(max(quiet, lease + stale_after) / stale_after) * stale_after
+    return min(due, state.ends_at or due)
 
 
 def attention_shard(shard: int) -> str:
@@ -85,7 +92,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     item = attributes_of(
         {
             "saga_id": state.saga_id,
-            "format": FORMAT,
+            "format": FORMAT if knows_waits(state) else PLAIN,
             "saga": state.saga,
             "version": state.version,
             "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
@@ -111,6 +118,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "resolution_seq": state.resolution_seq or None,
             "digest": state.digest or None,
             "attention": text_of(state.attention),
+            "deadline": text_of(state.deadline),
             "created_at": iso(state.created_at),
             "updated_at": iso(state.updated_at),
             "name_shard": f"{state.saga}#{shard}",
@@ -121,6 +129,9 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
         item["dead"] = packed(asdict(state.dead))
     if state.purge:
         item["purge"] = purge_item(state.purge)
+    if state.polling:
+        told = {"message": state.polling.message, "after": state.polling.after}
+        item["polling"] = packed({"since": iso(state.polling.since), "looks": state.polling.looks, **told})
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
     if to_purge := purge_at(state, settings):
         item |= attributes_of({"open_shard": purge_shard(shard), "due": iso(to_purge)})
@@ -166,6 +177,10 @@ def _step_item(step: StepState) -> Item:
             "seq": step.result_seq or None,
             "lost": step.outcome_unknown or None,
             "undo": step.undo or None,
+            "kind": step.waits_for or None,
+            "round": step.round or None,
+            "sig": step.signalled or None,
+            "late": step.timed_out or None,
         }
     )
 
@@ -242,7 +257,14 @@ def state_of(item: Item) -> SagaState:
         attention=time_of(text_in(item, "attention")),
         progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
         purge=purge_in(item["purge"]) if "purge" in item else None,
+        polling=_polling_in(item["polling"]) if "polling" in item else None,
+        deadline=time_of(text_in(item, "deadline")),
     )
+
+
+def _polling_in(stored: Item) -> Polling:
+    told: dict[str, Any] = unpacked(stored)
+    return Polling(epoch(told["since"]), int(told["looks"]), told["message"], float(told["after"]))
 
 
 def known(kind: type[Known], text: str, what: str) -> Known:
@@ -268,4 +290,8 @@ def _step_in(item: Item, what: str) -> StepState:
         result_seq=number_in(item, "seq"),
         outcome_unknown=_flag_in(item, "lost"),
         undo=_flag_in(item, "undo"),
+        waits_for=text_in(item, "kind"),
+        round=number_in(item, "round"),
+        signalled=_flag_in(item, "sig"),
+        timed_out=_flag_in(item, "late"),
     )

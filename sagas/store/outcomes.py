@@ -14,9 +14,23 @@ class Fenced(SagaError):
     """A worker with a higher fencing token is at work: stop, keep the message, write nothing more."""
 
 
-class CancelWon(SagaError):
-    """A cancel was accepted between reading and writing; ``state`` is the saga as it is now."""
+class FlagWon(SagaError):
+    """A flag was set between reading and writing, by whom needs no lease; ``state`` is the saga as it is now."""
+
+    def __init__(self, state: SagaState, what: str) -> None:
+        super().__init__(f"a {what} was accepted meanwhile")
+        self.state = state
+
+
+class CancelWon(FlagWon):
+    """A cancel was accepted."""
 
     def __init__(self, state: SagaState) -> None:
-        super().__init__("a cancel was accepted meanwhile")
-        self.state = state
+        super().__init__(state, "cancel")
+
+
+class SignalWon(FlagWon):
+    """A signal was accepted for the step that is to wait, or waits."""
+
+    def __init__(self, state: SagaState) -> None:
+        super().__init__(state, "signal")

@@ -35,6 +35,10 @@ class StepAttribute(MapAttribute[Any, Any]):
     seq = NumberAttribute(null=True)
     lost = BooleanAttribute(null=True)
     undo = BooleanAttribute(null=True)
+    kind = UnicodeAttribute(null=True)
+    round = NumberAttribute(null=True)
+    sig = BooleanAttribute(null=True)
+    late = BooleanAttribute(null=True)
 
 
 class DeadAttribute(MapAttribute[Any, Any]):
@@ -124,6 +128,8 @@ def _control(settings: StoreSettings) -> type[Model]:
         attention = UnicodeAttribute(null=True)
         progress = DocumentAttribute(null=True)
         purge = DocumentAttribute(null=True)
+        polling = DocumentAttribute(null=True)
+        deadline = UnicodeAttribute(null=True)
         created_at = UnicodeAttribute()
         updated_at = UnicodeAttribute()
         open_shard = UnicodeAttribute(null=True)

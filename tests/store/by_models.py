@@ -6,17 +6,17 @@ from typing import Any
 
 from pynamodb.expressions.update import Update
 
-from sagas.core.states import DeadLetter, Lease, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import DeadLetter, Lease, Polling, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
-from sagas.formats import FORMAT
-from sagas.store.entries import Entry
+from sagas.formats import FORMAT, PLAIN
+from sagas.store.entries import NEW_ACTIONS, Entry
 from sagas.store.mapping import attention_shard, due_at, shard_of
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import DeadAttribute, StepAttribute, Tables
 
-_FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
+_FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value, SagaStatus.WAITING.value)
 _READY = (StepStatus.PENDING.value, StepStatus.RETRYING.value)
-_TIMES = ("not_before", "lost_until", "cancel_requested_at", "attention")
+_TIMES = ("not_before", "lost_until", "cancel_requested_at", "attention", "deadline")
 _PLAIN = (
     "rejected",
     "failed",
@@ -36,8 +36,9 @@ _PLAIN = (
 def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stale_after: float) -> dict[str, Any]:
     """A state as DynamoDB has it, without what only the store adds: when it is due, and when it expires."""
     dead = state.dead
+    waits = state.status is SagaStatus.WAITING or state.polling or state.deadline
     values: dict[str, Any] = {
-        "format": FORMAT,
+        "format": FORMAT if waits or any(step.waits_for for step in state.steps) else PLAIN,
         "saga": state.saga,
         "version": state.version,
         "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
@@ -63,6 +64,9 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         values["purge"] = {"at": iso(purge.at)}
         values["purge"] |= {} if purge.by == "supervisor" else {"by": purge.by}
         values["purge"] |= {} if purge.reason == "retention" else {"reason": purge.reason}
+    if state.polling:
+        values["polling"] = {"since": iso(state.polling.since), "looks": state.polling.looks}
+        values["polling"] |= {"message": state.polling.message, "after": state.polling.after}
     if purge or not kept:
         shard = shard_of(state.saga_id, settings.shards)
         dues = [*([purge.at] if purge else []), *([] if kept else [state.updated_at + settings.retention])]
@@ -86,6 +90,10 @@ def _step_attribute(step: StepState) -> StepAttribute:
         seq=step.result_seq or None,
         lost=step.outcome_unknown or None,
         undo=step.undo or None,
+        kind=step.waits_for or None,
+        round=step.round or None,
+        sig=step.signalled or None,
+        late=step.timed_out or None,
     )
 
 
@@ -120,8 +128,13 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         updated_at=epoch(item.updated_at),
         progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
         purge=_purge(item.purge) if item.purge else None,
+        polling=_polling(item.polling) if item.polling else None,
         **{name: epoch(text) for name in _TIMES if (text := getattr(item, name))},
     )
+
+
+def _polling(told: dict[str, Any]) -> Polling:
+    return Polling(epoch(told["since"]), int(told["looks"]), told["message"], float(told["after"]))
 
 
 def _purge(purge: dict[str, str]) -> Purge:
@@ -139,6 +152,10 @@ def _step_state(item: Any) -> StepState:
         result_seq=int(item.seq or 0),
         outcome_unknown=bool(item.lost),
         undo=bool(item.undo),
+        waits_for=item.kind or "",
+        round=int(item.round or 0),
+        signalled=bool(item.sig),
+        timed_out=bool(item.late),
     )
 
 
@@ -147,7 +164,7 @@ def entry_item(tables: Tables, entry: Entry) -> dict[str, Any]:
     return tables.entry(
         saga_id=entry.saga_id,
         seq=entry.seq,
-        format=FORMAT,
+        format=FORMAT if entry.action in NEW_ACTIONS else PLAIN,
         at=iso(entry.at),
         saga=entry.saga,
         action=entry.action,
@@ -199,7 +216,7 @@ def claim_step(
     condition = (
         _free(tables, index, dispatch, now, name)
         & model.status.is_in(*_FORWARD)
-        & step.status.is_in(*_READY)
+        & (step.status.is_in(*_READY) | ((step.status == StepStatus.WAITING.value) & model.polling.exists()))
         & model.cancel_requested_at.does_not_exist()
         & model.recovery_exhausted.does_not_exist()
     )
@@ -273,6 +290,9 @@ def commit(tables: Tables, before: SagaState, after: SagaState) -> Any:
     """Condition of a commit."""
     model = tables.control
     condition = (model.token == before.token) & (model.seq == before.seq)
+    for index, (was, now) in enumerate(zip(before.steps, after.steps, strict=True)):
+        if was.waits_for == "signal" and was != now and not was.signalled:
+            condition &= model.steps[index].sig.does_not_exist()
     ignoring = before.status.value in _FORWARD and not before.cancel_requested_at and not after.undoing
     return condition & model.cancel_requested_at.does_not_exist() if ignoring else condition
 

@@ -12,7 +12,7 @@ from sagas.core.automaton import decide
 from sagas.core.commands import Decision, Run, Write
 from sagas.core.plan import Plan, StepPlan
 from sagas.core.rules import out_of_budget, undo_out_of_budget
-from sagas.core.states import DeadLetter, Lease, Purge, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import DeadLetter, Lease, Polling, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.engine.clock import SystemClock
 
 NOW = 1_795_250_000.0
@@ -54,9 +54,14 @@ def _steps() -> st.SearchStrategy[StepState]:
         _counts,
         st.booleans(),
         st.booleans(),
+        st.sampled_from(["", "signal", "time"]),
+        _counts,
+        st.booleans(),
+        st.booleans(),
     )
 
 
+_pollings = st.builds(Polling, times, _counts, st.text(max_size=20), st.floats(0, 10**6))
 _leases = st.builds(Lease, _names, times, times)
 _purges = st.builds(Purge, times) | st.builds(Purge, times, st.text(max_size=20), st.text(max_size=20))
 _dead = st.builds(DeadLetter, _counts, _counts, _names)
@@ -92,6 +97,8 @@ def contents(steps: int = 2) -> st.SearchStrategy[Callable[[str], SagaState]]:
         "created_at": times,
         "updated_at": times,
         "purge": st.none() | _purges,
+        "polling": st.none() | _pollings,
+        "deadline": _whens,
     }
 
     def build(given: dict[str, object]) -> Callable[[str], SagaState]:

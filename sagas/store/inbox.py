@@ -1,0 +1,141 @@
+"""The inbox: what was sent to steps that wait for a signal, write-once, beside the sagas under keys no saga can have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sagas.core.states import SagaState, StepState, StepStatus
+from sagas.core.times import epoch, iso
+from sagas.formats import FORMAT, check_format
+from sagas.store.expressions import update_of
+from sagas.store.mapping import Item, attributes_of, number_in, text_in
+from sagas.store.outcomes import Refused
+from sagas.store.payloads import Payloads
+from sagas.store.settings import StoreSettings
+from sagas.store.tables import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A value that was sent.
+
+    Args:
+        payload: the value, as JSON text.
+        content: the hash of its canonical JSON, by which a repeated signal is known again.
+        actor: who sent it.
+        at: epoch seconds.
+    """
+
+    payload: str
+    content: str
+    actor: str
+    at: float
+
+
+_COMING = ("PENDING", "RUNNING", "RETRYING")
+
+
+class Inbox:
+    """Signals by saga, step and round. A value is put once, together with its step's flag in the control item."""
+
+    def __init__(self, tables: Tables, settings: StoreSettings, payloads: Payloads) -> None:
+        self._tables = tables
+        self._settings = settings
+        self._payloads = payloads
+
+    taking = "#status IN (:PENDING, :RUNNING, :WAITING, :DEAD_LETTERED)"
+    """The condition that a saga may still come to a step, or waits there."""
+
+    def accept(self, before: SagaState, index: int, signal: Signal, stale_after: float) -> bool:
+        """Put a value into the inbox and mark its step as signalled, in one transaction.
+
+        Args:
+            before: the saga as it was read: it takes the signal.
+            index: the step's position.
+            signal: what was sent. A large payload is stored aside at once.
+            stale_after: seconds after which the supervisor is to look at a saga that waits, should the caller die
+                before it acts on the signal.
+
+        Returns:
+            Whether both were written; if not, neither was: look again.
+
+        Raises:
+            TooLarge: it is large, and there is no bucket.
+            Ambiguous, Unavailable: the table or S3 is out of reach, or a worker writes at this moment.
+        """
+        step, place = before.steps[index], f"#steps[{index}]"
+        text, ref = signal.payload, None
+        if self._payloads.is_large(text):
+            text, ref = None, self._payloads.put(before.saga_id, 0, step.round, text)
+        item = attributes_of(
+            {
+                "saga_id": _key(before.saga_id, step.name, step.round),
+                "format": FORMAT,
+                "content": signal.content,
+                "payload": text,
+                "payload_ref": ref,
+                "actor": signal.actor,
+                "at": iso(signal.at),
+            }
+        )
+        table = self._settings.sagas_table
+        put = {"TableName": table, "Item": item, "ConditionExpression": "attribute_not_exists(saga_id)"}
+        here = step.status is StepStatus.WAITING
+        conditions = [
+            "(attribute_not_exists(#format) OR #format <= :known_format)",
+            self.taking,
+            "attribute_not_exists(#cancel_requested_at)",
+            "attribute_not_exists(#recovery_exhausted)",
+            f"{place}.#name = :name",
+            f"{place}.#status {'= :WAITING' if here else 'IN (:PENDING, :RUNNING, :RETRYING)'}",
+            f"attribute_not_exists({place}.#sig)",
+            f"{place}.#round = :round" if step.round else f"attribute_not_exists({place}.#round)",
+        ]
+        # Whoever sends may die before acting on it, and the wait's own end may be years away.
+        changes = f"SET {place}.#sig = :sig" + (", #due = :due" if here else "")
+        values = attributes_of({f":{status}": status for status in (*_COMING, "WAITING", "DEAD_LETTERED")})
+        due = iso(signal.at + stale_after)
+        values |= attributes_of(
+            {":known_format": FORMAT, ":name": step.name, ":round": step.round, ":sig": True, ":due": due}
+        )
+        key = {"saga_id": {"S": before.saga_id}}
+        flag = update_of(table, key, " AND ".join(conditions), changes, values)
+        try:
+            self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": [{"Put": put}, {"Update": flag}]})
+        except Refused:
+            return False
+        return True
+
+    def get(self, saga_id: str, step: StepState) -> Signal | None:
+        """Return what was sent to a step in its current round, by a consistent read; ``None`` if nothing was.
+
+        Raises:
+            NewerFormat: a newer version wrote it.
+            Unavailable: the table or S3 is out of reach.
+        """
+        key = {"saga_id": {"S": _key(saga_id, step.name, step.round)}}
+        request = {"TableName": self._settings.sagas_table, "Key": key, "ConsistentRead": True}
+        item: Item | None = self._tables.connection.dispatch("GetItem", request).get("Item")
+        if not item:
+            return None
+        check_format(number_in(item, "format"), f"a signal of saga {saga_id}")
+        ref = text_in(item, "payload_ref")
+        payload = self._payloads.get(ref) if ref else item["payload"]["S"]
+        return Signal(payload, item["content"]["S"], item["actor"]["S"], epoch(item["at"]["S"]))
+
+    def delete(self, state: SagaState) -> None:
+        """Delete all that was sent to a saga, in any round. What is gone already counts as deleted.
+
+        Raises:
+            Ambiguous, Unavailable: the table is out of reach; some may be deleted.
+        """
+        for step in state.steps:
+            for number in range(step.round + 1 if step.waits_for == "signal" else 0):
+                key = {"saga_id": {"S": _key(state.saga_id, step.name, number)}}
+                self._tables.connection.dispatch(
+                    "DeleteItem", {"TableName": self._settings.sagas_table, "Key": key}
+                )
+
+
+def _key(saga_id: str, step: str, number: int) -> str:
+    return f"{saga_id}#signal#{step}#{number}"
