@@ -9,7 +9,17 @@ from sagas.authoring.context import Context, S3Object
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.errors import Cancelled, DefinitionError, InvalidRequest, PermanentError, Rejected, SagaError, TimedOut
+from sagas.authoring.waits import sleep, wait_for
+from sagas.errors import (
+    Cancelled,
+    DefinitionError,
+    InvalidRequest,
+    NotYet,
+    PermanentError,
+    Rejected,
+    SagaError,
+    TimedOut,
+)
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
@@ -22,6 +32,7 @@ __all__ = [
     "DefinitionError",
     "Exhausted",
     "InvalidRequest",
+    "NotYet",
     "OrphanSweep",
     "PermanentError",
     "Rejected",
@@ -31,7 +42,9 @@ __all__ = [
     "SagaClient",
     "SagaError",
     "TimedOut",
+    "sleep",
     "step",
+    "wait_for",
 ]
 
 _LAZY = {"SagaClient": "sagas.client"}

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from sagas.authoring.assignability import can_hold, can_hold_context, is_optional
 from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
 from sagas.authoring.members import AnyStep, Members
-from sagas.authoring.options import SagaOptions
+from sagas.authoring.options import LONGEST_WAIT, SagaOptions
 from sagas.authoring.policies import DEFAULT_RETRY, CircuitBreaker, Exhausted, Retry
-from sagas.authoring.scope import Scope
+from sagas.authoring.scope import Scope, resolve
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of, type_name
-from sagas.authoring.signatures import Signature, read_signature
+from sagas.authoring.signatures import Signature, as_method, read_signature
+from sagas.authoring.steps import Step, WaitOptions
 from sagas.errors import DefinitionError
 
 MAX_TIMEOUT = 890
@@ -37,6 +40,7 @@ class _Builder:
     scope: Scope
     bound: dict[Any, Any]
     reserved: frozenset[str]
+    module: dict[str, Any]
     made: list[StepDefinition] = field(default_factory=list[StepDefinition])
 
     def check_names(self) -> None:
@@ -74,22 +78,22 @@ class _Builder:
             raise DefinitionError(f"{where}: circuit_breaker must be a CircuitBreaker, not {breaker!r}")
         if options.undo_when not in ("completed", "started"):
             raise DefinitionError(f'{where}: undo_when must be "completed" or "started", not {options.undo_when!r}')
-        signature = read_signature(step.function, self.scope, self.bound, where)
-        if not signature.says_return:
-            raise DefinitionError(f"{where}: it has no return annotation; a step without a result returns None")
-        self.check_type(signature.returns, f"{where}: the result")
         definition = StepDefinition(
             name=name,
-            function=step.function,
-            parameters=self._parameters(signature, where, retired=bool(options.retired)),
+            function=_asks_nobody,
+            parameters=(),
             result=name if options.result is None else options.result,
-            result_type=signature.returns,
+            result_type=None,
             retry=retry,
             timeout=timeout,
             circuit_breaker=options.circuit_breaker,
             undo_when=options.undo_when,
             retired=bool(options.retired),
         )
+        if options.wait is not None:
+            definition = self._wait(definition, step, options.wait, where)
+        else:
+            definition = self._step(definition, step, where)
         self.made.append(definition)
         undo = self.members.undos.get(name)
         if undo is None:
@@ -112,6 +116,61 @@ class _Builder:
         parameters = self._parameters(signature, where, retired=definition.retired, undone=definition)
         undo_definition = UndoDefinition(undo.name, undo.function, parameters, retry, timeout)
         self.made[-1] = replace(definition, undo=undo_definition)
+
+    def _step(self, definition: StepDefinition, step: AnyStep, where: str) -> StepDefinition:
+        """Complete the definition of a step that does something itself."""
+        signature = read_signature(step.function, self.scope, self.bound, where)
+        if not signature.says_return:
+            raise DefinitionError(f"{where}: it has no return annotation; a step without a result returns None")
+        self.check_type(signature.returns, f"{where}: the result")
+        patience, goes_on = step.options.patience, definition.retry.on_exhausted is Exhausted.CONTINUE
+        if patience is not None and not (
+            isinstance(cast("object", patience), timedelta) and timedelta(0) < patience <= LONGEST_WAIT
+        ):
+            raise DefinitionError(f"{where}: patience must be a positive timedelta of at most a year, not {patience!r}")
+        if goes_on and patience is None:
+            raise DefinitionError(f"{where}: Exhausted.CONTINUE is for waits, and for steps with patience")
+        if goes_on and not is_optional(signature.returns):
+            raise DefinitionError(f'{where}: its result must be annotated "... | None": it goes on without one')
+        return replace(
+            definition,
+            function=step.function,
+            parameters=self._parameters(signature, where, retired=definition.retired),
+            result_type=signature.returns,
+            patience=definition.patience if patience is None else patience.total_seconds(),
+        )
+
+    def _wait(self, definition: StepDefinition, step: AnyStep, wait: WaitOptions, where: str) -> StepDefinition:
+        """Complete the definition of a wait, which may have code that asks, or that says until when."""
+        if definition.retry.on_exhausted is Exhausted.CONTINUE:
+            raise DefinitionError(f"{where}: its retry cannot have Exhausted.CONTINUE; on_timeout can")
+        length = 0.0 if wait.length is None else wait.length.total_seconds()
+        definition = replace(definition, waits_for=wait.kind, wait=length, asks=False, on_timeout=wait.on_timeout)
+        if wait.kind == "time":
+            if wait.until is None:
+                return replace(definition, result_type=type(None))
+            function = as_method(wait.until)
+            signature = read_signature(function, self.scope, self.bound, f"{where}: until")
+            if signature.returns is not datetime:
+                told = type_name(signature.returns) if signature.says_return else "nothing"
+                raise DefinitionError(f"{where}: until is annotated to return {told}, not a datetime")
+            parameters = self._parameters(signature, f"{where}: until", retired=False)
+            return replace(definition, result_type=type(None), function=function, parameters=parameters, asks=True)
+        try:
+            value = resolve(wait.value, self.module, self.scope)
+        except DefinitionError as error:
+            raise DefinitionError(f"{where}: the type of its signal {error}") from None
+        self.check_type(value, f"{where}: the signal")
+        result = value | None if wait.on_timeout is Exhausted.CONTINUE and not is_optional(value) else value
+        definition = replace(definition, signal_type=value, result_type=result, public=wait.public)
+        if not isinstance(step, Step):
+            return definition
+        signature = read_signature(step.function, self.scope, self.bound, where)
+        if signature.says_return and not can_hold(None, signature.returns):
+            told = type_name(signature.returns)
+            raise DefinitionError(f"{where}: it returns {told}; code that asks returns None, the result is the signal")
+        parameters = self._parameters(signature, where, retired=False)
+        return replace(definition, function=step.function, parameters=parameters, asks=True)
 
     def _parameters(
         self, signature: Signature, where: str, *, retired: bool, undone: StepDefinition | None = None
@@ -138,6 +197,7 @@ class _Builder:
             if optional and not is_optional(type_):
                 text = 'must be annotated "... | None": with undo_when="started" it may be absent'
                 raise DefinitionError(f"{here} {text}")
+            optional = optional or Exhausted.CONTINUE in (producer.retry.on_exhausted, producer.on_timeout)
             parameters.append(Parameter(name, Source.RESULT, type_, producer.name, optional))
         return tuple(parameters)
 
@@ -162,6 +222,10 @@ class _Builder:
             shape_of(type_, self.scope.names)
         except UnsupportedType as error:
             raise DefinitionError(f"{what} is of an unsupported type: {error}") from None
+
+
+def _asks_nobody(instance: object) -> None:
+    """Stand for the code of a wait that has none."""
 
 
 def _check_holds(type_: Any, produced: Any, producer: str, where: str) -> None:
@@ -208,13 +272,20 @@ def build(
         DefinitionError: something about the class cannot work.
     """
     where = f'{cls.__name__} (saga "{options.name}")'
-    builder = _Builder(where, request_type, members, scope, bound, frozenset(reserved))
+    module: dict[str, Any] = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+    builder = _Builder(where, request_type, members, scope, bound, frozenset(reserved), module)
     builder.check_type(request_type, f"{where}: the request")
     builder.check_names()
     if all(step.options.retired for step in members.steps.values()):
         raise DefinitionError(f"{where}: it has no steps; decorate methods with @step")
     for name, step in members.steps.items():
         builder.add_step(name, step)
+    current = [step for step in builder.made if not step.retired]
+    if not any(step.asks for step in current):
+        raise DefinitionError(f"{where}: it only waits; decorate a method with @step")
+    if options.result is not None and all(options.result not in (step.result, step.name) for step in current):
+        known = ", ".join(step.result for step in current)
+        raise DefinitionError(f'{where}: the class keyword result names no step: "{options.result}"; known are {known}')
     return SagaDefinition(
         name=options.name,
         version=options.version,
@@ -227,4 +298,6 @@ def build(
         auto_disable=options.auto_disable,
         orphans=options.orphans,
         description=inspect.cleandoc(vars(cls).get("__doc__") or ""),
+        timeout=options.timeout,
+        result=options.result,
     )

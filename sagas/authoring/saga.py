@@ -114,8 +114,8 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         auto_disable: refuse new starts of a type that keeps failing; off by default.
         orphans: sweep S3 objects left behind; off by default.
         stale_after: silence after which a message counts as lost.
-        timeout: how long the saga may take in all, at most a year; then it is cancelled and undone, and ends COMPENSATED
-            with the error ``SagaTimedOut``. None by default.
+        timeout: how long the saga may take in all, at most a year; then it is cancelled and undone, and ends
+            COMPENSATED with the error ``SagaTimedOut``. None by default.
         result: the name of the step's result that is the saga's; the last step's by default.
     """
 

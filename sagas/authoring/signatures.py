@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,6 +66,21 @@ def read_signature(function: Callable[..., Any], scope: Scope, bound: dict[Any, 
         types[parameter.name] = type_of(parameter.annotation, f'parameter "{parameter.name}"')
     returns = signature.return_annotation
     return Signature(types, returns if returns is MISSING else type_of(returns, "the return value"))
+
+
+def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function as a method; one whose first parameter is ``self`` is one already."""
+    own = inspect.signature(function)
+    if next(iter(own.parameters), "") == "self":
+        return function
+
+    @functools.wraps(function)
+    def method(self: object, **given: Any) -> Any:
+        return function(**given)
+
+    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    vars(method)["__signature__"] = own.replace(parameters=[itself, *own.parameters.values()])
+    return method
 
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

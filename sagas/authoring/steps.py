@@ -120,9 +120,7 @@ class Compensation(Member, Generic[Q, Undo_co]):
         options: its own policies.
     """
 
-    def __init__(
-        self, function: Callable[Concatenate[Any, Q], Undo_co], step: Undoable, options: UndoOptions
-    ) -> None:
+    def __init__(self, function: Callable[Concatenate[Any, Q], Undo_co], step: Undoable, options: UndoOptions) -> None:
         super().__init__(function)
         self.step = step
         self.options = options

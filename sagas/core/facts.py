@@ -268,7 +268,11 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
         return Decision(state)
     after = replace(_committed(state), cause=fact.cause, dead=None, resolution_seq=0, recovery_attempts=0, polling=None)
     turned, step = next_undo(plan, after), state.current
-    if step is not None and step.status is StepStatus.WAITING and not (turned.undoing and turned.cursor == state.cursor):
+    if (
+        step is not None
+        and step.status is StepStatus.WAITING
+        and not (turned.undoing and turned.cursor == state.cursor)
+    ):
         turned = turned.with_step(state.cursor, replace(step, status=StepStatus.FAILED))
     return _proceed(plan, turned, now)
 

@@ -31,8 +31,8 @@ SHORT_WAIT = 5.0
 """Seconds up to which a message is hidden; who waits longer is a new message, or a copy: SQS counts each receipt, and
 only so many hidden messages are allowed."""
 LONG_WAIT = 900.0
-"""Seconds up to which a message is delayed, which is SQS's limit. What waits longer has none; the supervisor sends it one
-shortly before the end."""
+"""Seconds up to which a message is delayed, which is SQS's limit. What waits longer has none: the supervisor sends it
+one shortly before the end."""
 _FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING, SagaStatus.WAITING)
 _LONGEST_PATIENCE = 10
 """Doublings at most."""
@@ -129,11 +129,12 @@ def next_fact(plan: Plan, state: SagaState) -> Fact | None:
 def _fact_without_code(plan: Plan, state: SagaState) -> Fact | None:
     """What is owed where the step to run has no code: it is gone, or a wait that asks nobody."""
     step = state.current
-    if step is None or (step.status not in _READY and not (state.waiting_for == "retry")):
+    if step is None or (step.status not in _READY and state.waiting_for != "retry"):
         return None
-    if plan.steps[state.cursor].code_missing:
+    own = plan.steps[state.cursor]
+    if own.code_missing or not (own.asks or step.waits_for):
         return StepDeadLettered(state.cursor, failure=Failure.code_missing_failure(f"step {step.name!r}", state.saga))
-    return WaitStarted(state.cursor, step.attempts, 0.0) if not plan.steps[state.cursor].asks else None
+    return None if own.asks else WaitStarted(state.cursor, step.attempts, 0.0)
 
 
 def _fact_after_missing_undo(plan: Plan, state: SagaState) -> Fact | None:

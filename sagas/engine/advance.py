@@ -19,6 +19,7 @@ from sagas.core.automaton import decide
 from sagas.core.commands import Discard, Refuse, Send, Then, Write
 from sagas.core.facts import send_current
 from sagas.core.plan import Plan
+from sagas.core.rules import knows_waits
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation, lease_for
 from sagas.engine.carrying import onward
@@ -27,6 +28,7 @@ from sagas.engine.late_commits import pending_fact
 from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType, plan_for
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
+from sagas.formats import FORMAT, PLAIN
 from sagas.messaging.carried import CarriedInput
 from sagas.messaging.message import Message
 
@@ -197,6 +199,7 @@ class Advancer:
             dispatch=send.dispatch,
             correlation_id=state.correlation_id,
             inputs=inputs if self.carry else (),
+            format=FORMAT if knows_waits(state) else PLAIN,
         )
         self.sender.send(message, send.not_before - self.services.clock.now())
 

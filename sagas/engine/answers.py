@@ -37,7 +37,10 @@ class SagaErrorView(ErrorView):
 
 
 class StepView(TypedDict):
-    """One step of a saga. ``next_attempt_at`` is known while it waits between two attempts."""
+    """One step of a saga. ``next_attempt_at`` is known while it waits between two attempts. While it waits,
+    ``waiting_for`` says for what (a retry: it said itself that it is not yet time, and ``message`` why), and
+    ``waits_until`` until when at most.
+    """
 
     name: str
     status: _StepStatus
@@ -48,6 +51,9 @@ class StepView(TypedDict):
     result: Any
     error: ErrorView | None
     next_attempt_at: _Time | None
+    waiting_for: Annotated[str, Meta(extra_json_schema={"enum": ["signal", "time", "retry"]})] | None
+    waits_until: _Time | None
+    message: str | None
 
 
 class ProgressView(TypedDict):
@@ -101,7 +107,8 @@ class Summary(TypedDict):
 
 
 class SagaView(Summary):
-    """A saga with its request and its steps in order. ``error`` is the one that ended the forward way; ``breaker`` is
+    """A saga with its request and its steps in order. ``result`` is there once it is COMPLETED; ``deadline`` is when it
+    will be cancelled, if it is not over by then; ``error`` is the one that ended the forward way; ``breaker`` is
     there while it waits behind one.
 
     ``purged_at`` and ``purge_reason`` are there when it was purged: then request, results and errors are null.
@@ -114,6 +121,8 @@ class SagaView(Summary):
     breaker: WaitingBehindView | None
     resolution: ResolutionView | None
     correlation_id: str
+    result: Any
+    deadline: _Time | None
     purged_at: NotRequired[_Time]
     purge_reason: NotRequired[str]
 

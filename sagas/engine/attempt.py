@@ -15,13 +15,13 @@ from sagas.engine.carrying import brought
 from sagas.engine.clock import Clock
 from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.context import StepContext
-from sagas.engine.failures import step_failure, undo_failure
+from sagas.engine.failures import postponement, step_failure, undo_failure
 from sagas.engine.heartbeat import Heartbeat
 from sagas.engine.ports import ControlStore, JournalStore
 from sagas.engine.progress import ProgressReport
 from sagas.engine.registry import SagaType, plan_for
-from sagas.engine.runner import Runner, inputs_needed
-from sagas.errors import SagaError, Unavailable
+from sagas.engine.runner import Runner, inputs_needed, moment
+from sagas.errors import NotYet, SagaError, Unavailable
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
 from sagas.store.entries import details_of
@@ -120,6 +120,7 @@ class Attempt:
         self._code = saga_type.step(message.step).code(undo=message.undo)
         self._context: StepContext | None = None
         self._began = False
+        self._until = 0.0
 
     def run(self) -> Committed | None:
         """Claim, run, journal, commit.
@@ -212,8 +213,11 @@ class Attempt:
             services.control, held, lock_expiry, clock, context.tell_lost, progress.take, self._hide_until_after
         )
         with progress, beat:
-            step_definition = self._type.step(message.step)
-            return services.runner.run(definition, step_definition, message.undo, payloads, context, self._code_began)
+            code = self._type.step(message.step)
+            payload = services.runner.run(definition, code, message.undo, payloads, context, self._code_began)
+        if code.waits_for == "time" and not message.undo:
+            self._until = moment(payload, clock.now())
+        return payload
 
     def _code_began(self) -> None:
         self._began = True
@@ -233,11 +237,19 @@ class Attempt:
         step, index = held.steps[self._message.index], self._message.index
         if self._message.undo:
             return self._commit(held, ev.StepCompensated(index, step.undo_attempts), None, {})
+        if (
+            step.waits_for and self._type.step(step.name).waits_for
+        ):  # it has asked: the wait begins, which is no result yet
+            until = self._until or round(self._services.clock.now() + self._type.step(step.name).wait, 3)
+            return self._commit(held, ev.WaitStarted(index, step.attempts, until), None, {})
         return self._commit(held, ev.StepCompleted(index, step.attempts), payload, {})
 
     def fail(self, held: SagaState, error: Exception) -> Committed:
         """Journal and commit the failure."""
         step, index, retry = held.steps[self._message.index], self._message.index, self._code.retry
+        if isinstance(error, NotYet) and not self._message.undo:
+            patience, now = self._type.step(step.name).patience, self._services.clock.now()
+            return self._commit(held, postponement(step, index, error, held.polling, patience, now), None, {})
         if self._message.undo:
             fact, details = undo_failure(retry, step, index, error, self._services.clock, self._invocation.trace_id)
         else:

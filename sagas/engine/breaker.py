@@ -25,7 +25,7 @@ from sagas.core.breaker import (
     probe_ended,
     silent_until,
 )
-from sagas.core.events import Fact, StepCompleted, StepFact, StepFailed, StepLost
+from sagas.core.events import Fact, StepCompleted, StepFact, StepFailed, StepLost, StepPostponed
 from sagas.core.states import SagaState
 from sagas.core.times import iso
 from sagas.engine.clock import Clock
@@ -337,7 +337,7 @@ class Breakers:
 def _outcome_of(fact: Fact) -> AttemptOutcome | None:
     """What a committed fact says of the dependency; ``None`` if it is not the outcome of a step's attempt."""
     match fact:
-        case StepCompleted():
+        case StepCompleted() | StepPostponed():  # that it is not yet time, the dependency said
             return AttemptOutcome.SUCCESS
         case StepFailed(permanent=False, excused=False):
             return AttemptOutcome.FAILURE

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sagas.messaging.carried import CarriedInput, fitting
-from sagas.store.entries import Entry
+from sagas.store.entries import RESULTS, Entry
 from sagas.store.entry_hash import chained, payload_hash
 
 
@@ -55,6 +55,6 @@ def onward(inputs: tuple[CarriedInput, ...], entry: Entry | None, digest: str) -
     Returns:
         Nothing if it does not add up, as after a recovery: then the next step reads.
     """
-    if entry is not None and entry.action == "StepCompleted":
+    if entry is not None and entry.action in RESULTS:
         inputs = (*inputs, carried(entry))
     return fitting(inputs) if inputs and digest_of(inputs) == digest else ()

@@ -10,14 +10,15 @@ from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Decision, Send, Write
 from sagas.core.plan import Plan
-from sagas.core.rules import code_missing, forward, next_fact
+from sagas.core.rules import forward, needs_no_message, next_fact
 from sagas.core.states import DeadLetter, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
-from sagas.engine.ports import CommitObserver, ControlStore, JournalStore
-from sagas.store.entries import Entry, details_of, fact_of
+from sagas.engine.ports import CommitObserver, ControlStore, JournalStore, SignalSource
+from sagas.errors import Unavailable
+from sagas.store.entries import RESULTS, Entry, details_of, fact_of
 from sagas.store.entry_hash import chained
-from sagas.store.outcomes import CancelWon, Fenced, Refused
+from sagas.store.outcomes import Fenced, FlagWon, Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,18 @@ class Committer:
     """Writes facts, one open slot at a time (rule 3), until none follows."""
 
     def __init__(
-        self, control: ControlStore, journal: JournalStore, clock: Clock, observers: Sequence[CommitObserver] = ()
+        self,
+        control: ControlStore,
+        journal: JournalStore,
+        clock: Clock,
+        observers: Sequence[CommitObserver] = (),
+        inbox: SignalSource | None = None,
     ) -> None:
         self._control = control
         self._journal = journal
         self._clock = clock
         self._observers = observers
+        self._inbox = inbox
 
     def commit(self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext) -> Committed:
         """Journal and commit ``fact`` and whatever follows from it.
@@ -100,7 +107,7 @@ class Committer:
         Returns:
             What follows, the entry that is in the slot, and whether a predecessor put it there.
         """
-        fact = _with_dying_message(state, fact, context.message)
+        fact, context = self._completed(plan, state, _with_dying_message(state, fact, context.message), context)
         decision = decide(plan, state, fact, self._clock.now())
         if decision.state is state:
             # A cancel came first and the fact no longer fits: go on with what comes next now.
@@ -110,11 +117,11 @@ class Committer:
             return Decision(state, Write(following)), None, False
         entry = self._entry(state, decision.state, fact, context)
         ends = decision.state.over or decision.state.status is SagaStatus.DEAD_LETTERED
-        if forward(state) and ends and not isinstance(decision.then, Write):
-            # Rule 12: a cancel may still win here, and must leave no entry that claims otherwise.
+        if isinstance(fact, ev.WaitTimedOut) or (forward(state) and ends and not isinstance(decision.then, Write)):
+            # Rule 12: a cancel or a signal may still win here, and must leave no entry that claims otherwise.
             try:
                 self._control.finish(entry, state, decision.state, plan.stale_after, self._journal)
-            except CancelWon as won:
+            except FlagWon as won:
                 return self._write(plan, won.state, fact, context)
             except Refused:
                 found = self._journal.occupant(entry)
@@ -135,15 +142,33 @@ class Committer:
         decision = decision or decide(plan, state, fact, self._clock.now())
         if decision.state is state:
             raise Fenced(f"the journal holds {fact.action}, which does not fit the saga")
-        if isinstance(fact, ev.StepCompleted):
+        if fact.action in RESULTS:
             digest = chained(state.digest, entry.seq, entry.payload_hash)
             decision = replace(decision, state=replace(decision.state, digest=digest))
         try:
             self._control.commit(state, decision.state, plan.stale_after)
-        except CancelWon as won:
+        except FlagWon as won:
             return self._move_pointer(plan, won.state, fact, entry)
         self._tell(state, decision.state, fact)
         return decision
+
+    def _completed(
+        self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
+    ) -> tuple[ev.Fact, EntryContext]:
+        """Add what a fact of a wait says that neither plan nor state tells: until when, and what was sent."""
+        match fact:
+            case ev.WaitStarted(until=0.0):
+                return replace(fact, until=round(self._clock.now() + plan.steps[fact.index].wait, 3)), context
+            case ev.WaitEnded():
+                return fact, replace(context, payload="null")
+            case ev.SignalReceived(index):
+                signal = self._inbox.get(state.saga_id, state.steps[index]) if self._inbox else None
+                if signal is None:
+                    raise Unavailable("the inbox does not show the signal that was accepted")
+                sent = {"sent_at": iso(signal.at)}
+                return fact, replace(context, payload=signal.payload, actor=signal.actor, details=sent)
+            case _:
+                return fact, context
 
     def _tell(self, before: SagaState, after: SagaState, fact: ev.Fact) -> None:
         for observer in self._observers:
@@ -164,7 +189,7 @@ class Committer:
             status=after.status.value,
             token=before.token,
             step=None if index is None else before.steps[index].name,
-            attempt=getattr(fact, "attempt", None),
+            attempt=getattr(fact, "attempt", None) or None,
             actor=before.cancel_requested_by if asked else context.actor,
             correlation_id=before.correlation_id,
             trace_id=context.trace_id,
@@ -179,7 +204,7 @@ def _with_dying_message(state: SagaState, fact: ev.Fact, message: DeadLetter | N
 
     A step whose code is missing may have no queue either: none dies.
     """
-    if not isinstance(fact, ev.StepDeadLettered) or fact.message is not None or code_missing(fact):
+    if not isinstance(fact, ev.StepDeadLettered) or fact.message is not None or needs_no_message(fact):
         return fact
     current = message is not None and message.dispatch == state.dispatch
     return replace(fact, message=message) if current else ev.Recovered(stall=False)

@@ -25,6 +25,7 @@ from sagas.engine.recovery import Recovery
 from sagas.engine.registry import Registry
 from sagas.engine.remains import Remains
 from sagas.engine.runner import Runner
+from sagas.engine.signals import Signals
 from sagas.engine.starter import Starter
 from sagas.engine.worker import Worker
 from sagas.errors import SagaError
@@ -33,6 +34,7 @@ from sagas.messaging.routes import Routes
 from sagas.store.breakers import BreakerItems
 from sagas.store.control import ControlItems
 from sagas.store.definitions import Definitions
+from sagas.store.inbox import Inbox
 from sagas.store.journal import Journal
 from sagas.store.lanes import Watermarks
 from sagas.store.listing import Listing
@@ -55,6 +57,7 @@ class Engine:
     starter: Starter
     reader: Reader
     operations: Operations
+    signals: Signals
     recovery: Recovery
     purger: Purger
     definitions: Definitions
@@ -101,16 +104,20 @@ def build_engine(
     tables = tables_for(settings)
     payloads = Payloads(settings)
     control, journal, listing = ControlItems(tables, settings), Journal(tables, payloads), Listing(tables, settings)
+    routes = replace(routes, lanes={saga.definition.name: saga.lanes for saga in registry})
     queues = Queues(routes, settings.region, settings.endpoint_url)
     definitions = Definitions(tables, clock.now)
     auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, observer)
     breakers = Breakers(BreakerItems(tables, settings), registry, clock, logger, observer)
-    committer = Committer(control, journal, clock, (breakers, observer, auto_disabler))
+    inbox = Inbox(tables, settings, payloads)
+    committer = Committer(control, journal, clock, (breakers, observer, auto_disabler), inbox)
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
     advancer = Advancer(services, registry, queues, IdempotentAttempt, carry)
     watermarks = Watermarks(tables)
     reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal))
-    purger = Purger(control, journal, Tombstones(tables, settings, payloads), listing, reader, settings, clock, logger)
+    purger = Purger(
+        control, journal, Tombstones(tables, settings, payloads), inbox, listing, reader, settings, clock, logger
+    )
     return Engine(
         registry=registry,
         control=control,
@@ -121,6 +128,7 @@ def build_engine(
         starter=Starter(registry, control, journal, queues, clock, definitions, carry=carry),
         reader=reader,
         operations=Operations(reader, control, advancer),
+        signals=Signals(reader, inbox, advancer),
         recovery=Recovery(advancer, control, listing, queues, watermarks),
         purger=purger,
         definitions=definitions,

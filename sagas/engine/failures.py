@@ -8,12 +8,16 @@ from typing import Any
 
 from sagas.authoring.policies import Retry
 from sagas.core import events as ev
-from sagas.core.states import StepState
+from sagas.core.states import Polling, StepState
 from sagas.engine.clock import Clock
-from sagas.errors import Rejected, TimedOut
+from sagas.errors import NotYet, Rejected, TimedOut
 
 _LONGEST_MESSAGE = 1_000
 _LONGEST_TRACE = 4_000
+_LONGEST_REASON = 100
+"""Characters of what a step says it waits for: they are in the control item."""
+_MANY, _SLOW = 100, 60.0
+"""Looks after which the next is at least so many seconds later."""
 _NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.")
 
 
@@ -52,6 +56,27 @@ def step_failure(
         outcome_unknown=isinstance(error, TimedOut),
     )
     return fact, {} if again or cancelled else {"stack_trace": _stack_trace(error)}
+
+
+def postponement(
+    step: StepState, index: int, error: NotYet, polling: Polling | None, patience: float, now: float
+) -> ev.StepFailed | ev.StepPostponed:
+    """Return the fact that a step said that it is not yet time; that it failed for good where its patience is over.
+
+    Args:
+        step, index: as for :func:`step_failure`.
+        error: what it raised.
+        polling: what it said before, if it did.
+        patience: seconds for which it may go on so, from the first time on.
+        now: epoch seconds.
+    """
+    since, looks = (polling.since, polling.looks + 1) if polling else (now, 1)
+    end, message = round(since + patience, 3), error.message[:_LONGEST_REASON]
+    if now >= end:
+        return ev.StepFailed(index, step.attempts, ev.Failure("NotYet", message), permanent=True, excused=True)
+    after = max(error.after, _SLOW) if looks > _MANY and not error.steady else error.after
+    # One last look at the end of its patience.
+    return ev.StepPostponed(index, step.attempts, message, after, min(round(now + after, 3), end), since, looks)
 
 
 def undo_failure(

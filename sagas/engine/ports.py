@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from sagas.core.events import Fact
-from sagas.core.states import Lease, Progress, SagaState
+from sagas.core.states import Lease, Progress, SagaState, StepState
 from sagas.messaging.message import Message
 from sagas.store.entries import Entry
+from sagas.store.sent import Signal
 
 
 class JournalStore(Protocol):
@@ -34,6 +35,12 @@ class ControlStore(Protocol):
     def claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool: ...
     def commit(self, before: SagaState, after: SagaState, stale_after: float) -> None: ...
     def finish(self, entry: Entry, before: SagaState, after: SagaState, stale_after: float, journal: Any) -> None: ...
+
+
+class SignalSource(Protocol):
+    """What was sent to steps; see ``sagas.store.inbox.Inbox``."""
+
+    def get(self, saga_id: str, step: StepState) -> Signal | None: ...
 
 
 class MessageSender(Protocol):

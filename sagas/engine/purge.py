@@ -24,6 +24,7 @@ from sagas.engine.remains import Left
 from sagas.errors import Conflict, Unavailable
 from sagas.store.control import ControlItems
 from sagas.store.entries import Action, Entry, Tombstone
+from sagas.store.inbox import Inbox
 from sagas.store.journal import Journal
 from sagas.store.listing import IndexPosition, Listing
 from sagas.store.mapping import purge_at
@@ -66,6 +67,7 @@ class Purger:
     control: ControlItems
     journal: Journal
     tombstones: Tombstones
+    inbox: Inbox
     listing: Listing
     reader: Reader
     settings: StoreSettings
@@ -171,13 +173,14 @@ class Purger:
         """
         entries = self.journal.history(state.saga_id)
         first = entries[0] if entries and entries[0].seq == 1 else None
-        aside = any("payload_ref" in entry.details for entry in entries)
+        aside = any("payload_ref" in entry.details for entry in entries) or any(s.signalled for s in state.steps)
         if first is not None and first.tombstone is not None:
             aside = first.tombstone.aside
         elif first is not None:
             actions = tuple(_action(entry) for entry in entries if entry.seq <= state.seq)
             request_hash = str(first.details.get("request_hash", ""))
             self.tombstones.put(state.saga_id, Tombstone(purge, request_hash, state, actions, aside))
+        self.inbox.delete(state)
         self.tombstones.clear(state.saga_id, [entry.seq for entry in entries if entry.seq > 1], aside=aside)
 
 

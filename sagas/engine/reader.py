@@ -108,7 +108,9 @@ class Reader:
         if state is None or state.purge is not None:
             left = self.left(name, saga_id)
             return left_view(left.state, self._loaded(left.entries), left.purge)
-        view, step = saga_view(state, self._loaded(self.journal.history(saga_id, up_to=state.seq))), state.current
+        result = self.registry.get(name).definition.result_step.name
+        entries = self._loaded(self.journal.history(saga_id, up_to=state.seq))
+        view, step = saga_view(state, entries, result), state.current
         if step is not None and forward(state) and state.lease is None:
             # An open circuit breaker puts the next attempt off.
             breaker = self.breakers.waits_behind(state.saga, step.name)

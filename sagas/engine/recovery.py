@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from sagas.core import events as ev
+from sagas.core.automaton import decide
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import epoch, iso
 from sagas.engine.advance import Advancer
@@ -25,6 +26,9 @@ _LONGEST_PAUSE = 900.0
 """Seconds after which a saga is looked at again that may still wait in line."""
 _NOWHERE = "~"
 """The place in the index of a saga that was not found by it: after every time."""
+LOOK_AHEAD = 150.0
+"""Seconds before the end of a long wait from which on its message is sent, with the rest as its delay: two and a half
+of the supervisor's minutes."""
 _UNKNOWN_PAUSE = 600.0
 """Seconds after which a saga is looked at again whose type is not deployed: until then it is in nobody's way."""
 
@@ -84,6 +88,7 @@ class Recovery:
     listing: Listing
     queues: LaneQueues
     watermarks: Watermarks
+    look_ahead: float = LOOK_AHEAD
 
     def get_sagas_for_recovery(
         self,
@@ -146,7 +151,9 @@ class Recovery:
         if wanted is not None and wanted.saga_id is not None:
             due = [self._one(wanted.saga_id, wanted)]
         else:
-            due = self._due(limit if wanted is None else _LONGEST_LIST, stale_after)
+            most = limit if wanted is None else _LONGEST_LIST
+            waits = self.listing.waits(clock.now() + self.look_ahead, most)
+            due = sorted([*self._due(most, stale_after), *waits])[:most]
             report.overdue = max(0.0, clock.now() - epoch(due[0].sort)) if due else 0.0
         for position, found in enumerate(due):
             if clock.now() >= end:
@@ -196,6 +203,11 @@ class Recovery:
             report.undeployed += 1
             report.failed.append(found.saga_id)
             return
+        ended = None if self._sent_ahead(state, found) else self._ended(state)
+        if ended is None:
+            report.untouched += 1
+            return
+        state = ended
         postponed_until, step, backlog = 0.0, state.current, ev.Backlog.NONE
         if state.lease is None and step is not None and not state.undoing:
             postponed_until = self.advancer.services.breakers.postponed_until(state.saga, step.name, state.updated_at)
@@ -219,3 +231,31 @@ class Recovery:
             due = max(due, clock.now() + min(max(patience, quiet_for), _LONGEST_PAUSE))
         if found.sort <= iso(clock.now()) and due > clock.now() and not state.over:
             self.control.push_due(found.saga_id, found.sort, due)  # on condition that it still is what was seen
+
+    def _ended(self, state: SagaState) -> SagaState | None:
+        """Cancel a saga whose own deadline has passed, and return it; ``None`` if it has changed meanwhile."""
+        now = self.advancer.services.clock.now()
+        if not state.ends_at or state.ends_at > now:
+            return state
+        asked = decide(self.advancer.plan(state), state, ev.CancelAsked(ev.DEADLINE), now)
+        return self.control.get(state.saga_id) if self.control.request_cancel(state, asked.state) else None
+
+    def _sent_ahead(self, state: SagaState, found: IndexPosition) -> bool:
+        """Send the message of a wait that ends soon, with the rest of it as its delay; whether that is all there is to
+        do. First it is made due later, as seen: of two who look, one sends, and if that one dies, it is due again."""
+        rest = state.not_before - self.advancer.services.clock.now()
+        step = state.current
+        signalled = state.polling is None and step is not None and step.signalled
+        if (
+            state.status is not SagaStatus.WAITING
+            or not 0 < rest <= self.look_ahead
+            or state.lease
+            or state.cancel_requested_at
+            or signalled
+        ):
+            return False
+        stale_after = self.advancer.plan(state).stale_after
+        past = max(stale_after, self.look_ahead)  # until its end it is not seen again
+        if self.control.push_due(state.saga_id, found.sort, state.not_before + past):
+            self.advancer.send_again(state, 0.0)
+        return True

@@ -23,6 +23,9 @@ def _step_plan(step: StepDefinition) -> StepPlan:
         has_undo=step.undo is not None,
         undo_executions=step.undo.retry.executions if step.undo else 1,
         undo_when_started=step.undo_when == "started",
+        asks=step.asks,
+        wait=step.wait,
+        on_timeout=step.on_timeout.value,
     )
 
 
@@ -46,12 +49,15 @@ class SagaType:
     def new_steps(self) -> tuple[StepState, ...]:
         """The steps that a new saga takes."""
         taken = (step for step in self.definition.steps if not step.retired)
-        return tuple(StepState(step.name, undo=step.undo is not None) for step in taken)
+        return tuple(StepState(step.name, undo=step.undo is not None, waits_for=step.waits_for) for step in taken)
 
     @property
     def first_entry_details(self) -> dict[str, Any]:
         """What the first entry of a new saga keeps of its type, for :meth:`steps_recorded`."""
-        steps = [{"name": step.name, "undo": step.undo} for step in self.new_steps]
+        steps = [
+            {"name": step.name, "undo": step.undo} | ({"waits_for": step.waits_for} if step.waits_for else {})
+            for step in self.new_steps
+        ]
         return {"version": self.definition.version, "steps": steps}
 
     def steps_recorded(self, details: Mapping[str, Any]) -> tuple[StepState, ...]:
@@ -62,12 +68,32 @@ class SagaType:
         """
         if "steps" not in details:
             return self.new_steps
-        return tuple(StepState(str(step["name"]), undo=bool(step["undo"])) for step in details["steps"])
+        return tuple(
+            StepState(str(step["name"]), undo=bool(step["undo"]), waits_for=str(step.get("waits_for", "")))
+            for step in details["steps"]
+        )
+
+    def deadline(self, created_at: float) -> float:
+        """Return when a saga that was started then has to be over; 0 for never."""
+        timeout = self.definition.timeout
+        return 0.0 if timeout is None else round(created_at + timeout.total_seconds(), 3)
 
     def has_code(self, name: str, *, undo: bool) -> bool:
-        """Whether the code of that step, or of its undo, is deployed."""
+        """Whether the code of that step, or of its undo, is deployed. A wait may have none."""
         found = next((step for step in self.definition.steps if step.name == name), None)
-        return found is not None and (found.undo is not None or not undo)
+        return found is not None and (found.undo is not None if undo else found.asks)
+
+    @property
+    def lanes(self) -> dict[str, str]:
+        """Of each step without code of its own the step whose queue has its messages: the next one that has code, or
+        the last."""
+        coded = [position for position, step in enumerate(self.definition.steps) if step.has_lane]
+        steps, lanes = self.definition.steps, dict[str, str]()
+        for position, step in enumerate(steps):
+            if not step.has_lane:
+                after = next((other for other in coded if other > position), coded[-1])
+                lanes[step.name] = steps[after].name
+        return lanes
 
     def step(self, name: str) -> StepDefinition:
         """Return the step of that name.

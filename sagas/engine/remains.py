@@ -17,6 +17,9 @@ PURGED = "SagaPurged"
 
 _ENDS = {
     "StepCompleted": StepStatus.COMPLETED,
+    "SignalReceived": StepStatus.COMPLETED,
+    "WaitEnded": StepStatus.COMPLETED,
+    "WaitTimedOut": StepStatus.FAILED,
     "StepFailed": StepStatus.FAILED,
     "StepLost": StepStatus.FAILED,
     "StepDeadLettered": StepStatus.FAILED,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
+from sagas.authoring.options import LONGEST_WAIT
 from sagas.core.states import SagaState
 from sagas.engine.context import StepContext
 from sagas.engine.coroutines import awaited_in_time
@@ -91,7 +93,25 @@ class Runner:
         result = _called(code, self._instances[definition.saga_class], arguments, context)
         if undo:
             return None
-        return json.dumps(encode(result, step.result_type), separators=(",", ":"), ensure_ascii=False)
+        return json.dumps(encode(result, step.returned_type), separators=(",", ":"), ensure_ascii=False)
+
+
+def moment(payload: str | None, now: float) -> float:
+    """Return the epoch seconds until which a step says the saga is to wait.
+
+    Args:
+        payload: what its code returned, as JSON text.
+        now: epoch seconds.
+
+    Raises:
+        ValueError: it has no time zone, or is more than a year ahead.
+    """
+    until: datetime = decode(json.loads(payload or "null"), datetime)
+    if until.tzinfo is None:
+        raise ValueError("until returned a datetime without a time zone")
+    if until.timestamp() > now + LONGEST_WAIT.total_seconds():
+        raise ValueError(f"until returned {until.isoformat()}, which is more than a year ahead")
+    return max(round(until.timestamp(), 3), 0.001)
 
 
 def _called(

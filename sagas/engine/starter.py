@@ -12,6 +12,7 @@ from typing import Any
 
 from sagas.authoring.codec import content_hash, decode
 from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
+from sagas.core.rules import knows_waits
 from sagas.core.states import SagaState
 from sagas.engine.carrying import carried, digest_of
 from sagas.engine.clock import Clock
@@ -19,6 +20,7 @@ from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.remains import Remains
 from sagas.errors import InvalidRequest, Problem, Unavailable
+from sagas.formats import FORMAT
 from sagas.messaging.carried import fitting
 from sagas.messaging.message import Message
 from sagas.store.control import ControlItems
@@ -213,15 +215,17 @@ class Starter:
             created_at=entry.at,
             updated_at=entry.at,
             digest=digest_of((carried(entry),)),
+            deadline=saga_type.deadline(entry.at),
         )
 
     def _send_first(self, saga_type: SagaType, state: SagaState, entry: Entry) -> None:
         """Send the first message. Where its code is not deployed there may be no queue either: the supervisor will find
         nothing that moves, and say why."""
         first = state.steps[0].name
-        if not saga_type.has_code(first, undo=False):
+        if all(step.name != first for step in saga_type.definition.steps):
             return
         message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, state.correlation_id)
+        message = replace(message, format=FORMAT) if knows_waits(state) else message
         if self._carry:
             message = replace(message, inputs=fitting((carried(entry),)))
         self._sender.send(message)

@@ -11,10 +11,13 @@ from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
 from sagas.core.times import iso
 from sagas.engine.answers import AuditEntry, ErrorView, SagaView, StepView, Summary
 from sagas.engine.clock import claimed_at
-from sagas.store.entries import Entry
+from sagas.store.entries import RESULTS, Entry
 
-_FAILURES = ("StepFailed", "StepLost", "CompensationAttemptFailed", "CompensationFailed")
-_ENDS = (*_FAILURES, "StepCompleted", "StepCompensated")
+_FAILURES = (
+    *("StepFailed", "StepLost", "CompensationAttemptFailed", "CompensationFailed"),
+    *("WaitTimedOut", "SagaTimedOut"),
+)
+_ENDS = (*_FAILURES, *RESULTS, "StepCompensated")
 
 
 def _when(seconds: float) -> str | None:
@@ -50,6 +53,8 @@ def _why(state: SagaState) -> str:
         return f"the code of the undo of {', '.join(untried)} is gone: deploy it again and retry, or undo it by hand"
     if failed:
         return f"the undo of {', '.join(one.name for one in failed)} failed"
+    if state.status is SagaStatus.DEAD_LETTERED and state.current and state.current.timed_out:
+        return f"step {step} waited in vain: no signal came in time; retry has it wait anew"
     if state.status is SagaStatus.DEAD_LETTERED and state.dead is None:
         return f"the code of step {step} is gone: deploy it again and retry, or compensate"
     if state.status is SagaStatus.DEAD_LETTERED:
@@ -62,7 +67,7 @@ def _why(state: SagaState) -> str:
 
 
 def _code_missing(entry: Entry) -> bool:
-    return entry.action == "StepDeadLettered" and "error" in entry.details
+    return entry.action == "StepDeadLettered" and entry.details.get("error", {}).get("type") == "CodeGone"
 
 
 def _error(entry: Entry | None) -> ErrorView | None:
@@ -83,8 +88,8 @@ def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
     forward: Entry | None = None
     backward: Entry | None = None
     for entry in past:
-        if entry.action in ("StepFailed", "StepLost", "StepDeadLettered", "StepCompleted"):
-            forward = entry if entry.action != "StepCompleted" else None
+        if entry.action in ("StepFailed", "StepLost", "StepDeadLettered", "WaitTimedOut", *RESULTS):
+            forward = entry if entry.action not in RESULTS else None
         else:
             backward = entry if entry.action != "StepCompensated" else None
     return _error(backward or forward)
@@ -93,15 +98,20 @@ def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
 def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepView:
     step = state.steps[index]
     past = [entry for entry in entries if entry.step == step.name]
+    began = next((entry for entry in past if entry.action in ("WaitStarted", "StepPostponed")), None)
     past = [entry for entry in past if entry.action in _ENDS or _code_missing(entry)]
     started: str | None = None
-    if past:
+    if began and (not past or began.seq < past[0].seq):
+        started = iso(began.at) if began.attempt is None else str(began.details.get("started_at") or iso(began.at))
+    elif past:
         started = str(past[0].details.get("started_at") or iso(past[0].at))
     elif step.status is StepStatus.RUNNING and state.lease is not None:
         started = _when(claimed_at(state.lease.owner))
     # Between two attempts of its undo a step is being compensated, whatever it was before.
     undoing = state.undoing and state.cursor == index and step.undo_attempts > step.undo_attempts_at_grant
-    ended = bool(past) and step.status not in (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING)
+    on_its_way = (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
+    ended = bool(past) and step.status not in on_its_way
+    waiting_for = state.waiting_for if state.cursor == index else ""
     waits = state.cursor == index and not state.over and state.lease is None
     return {
         "name": step.name,
@@ -110,19 +120,24 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "undo_attempts": step.undo_attempts,
         "started_at": started,
         "ended_at": iso(past[-1].at) if ended else None,
-        "result": _payload(next((entry for entry in past if entry.action == "StepCompleted"), None)),
+        "result": _payload(next((entry for entry in past if entry.action in RESULTS), None)),
         "error": _standing_error(past),
-        "next_attempt_at": _when(state.not_before) if waits else None,
+        "next_attempt_at": _when(state.not_before) if waits and waiting_for in ("", "retry") else None,
+        "waiting_for": waiting_for or None,
+        "waits_until": _when(state.not_before) if waiting_for else None,
+        "message": state.polling.message if waiting_for and state.polling else None,
     }
 
 
-def saga_view(state: SagaState, entries: Sequence[Entry]) -> SagaView:
+def saga_view(state: SagaState, entries: Sequence[Entry], result: str | None = None) -> SagaView:
     """Return a saga with its steps.
 
     Args:
         state: its control item.
         entries: its journal up to the last committed entry, payloads loaded.
+        result: the name of the step whose result is the saga's; the last by default.
     """
+    result = result or state.steps[-1].name
     by_seq = {entry.seq: entry for entry in entries}
     cause, settled = by_seq.get(state.error_seq), by_seq.get(state.resolution_seq)
     error, progress, step = _error(cause), state.progress, state.current
@@ -135,7 +150,11 @@ def saga_view(state: SagaState, entries: Sequence[Entry]) -> SagaView:
         "breaker": None,
         "resolution": None,
         "correlation_id": state.correlation_id,
+        "result": None,
+        "deadline": _when(state.ends_at),
     }
+    if state.status is SagaStatus.COMPLETED:
+        view["result"] = next((one["result"] for one in view["steps"] if one["name"] == result), None)
     if cause is not None and error is not None:
         view["error"] = {"step": cause.step, **error}
     if progress is not None and step is not None:

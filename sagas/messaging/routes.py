@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sagas.errors import NotFound
@@ -38,10 +38,12 @@ class Routes:
     Args:
         base: what every queue's URL begins with, without a slash at the end.
         queues: queue names by saga and step.
+        lanes: by saga, of a step without a queue the one whose queue it uses.
     """
 
     base: str
     queues: dict[str, dict[str, str]]
+    lanes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
 
     @classmethod
     def parse(cls, text: str, steps: Mapping[str, Collection[str]] | None = None) -> Routes:
@@ -72,7 +74,7 @@ class Routes:
         Raises:
             NotFound: no such saga or step is deployed.
         """
-        name = self.queues.get(saga, {}).get(step)
+        name = self.queues.get(saga, {}).get(self.lanes.get(saga, {}).get(step, step))
         if name is None:
             raise NotFound(f"no queue for step {step!r} of saga {saga!r} is deployed")
         return f"{self.base}/{name}"

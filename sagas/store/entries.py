@@ -92,9 +92,7 @@ class Entry:
         return "" if self.payload is None else payload_hash(self.salt, self.payload)
 
 
-NEW_ACTIONS = frozenset(
-    {"WaitStarted", "SignalReceived", "WaitTimedOut", "WaitEnded", "StepPostponed", "SagaTimedOut"}
-)
+NEW_ACTIONS = frozenset({"WaitStarted", "SignalReceived", "WaitTimedOut", "WaitEnded", "StepPostponed", "SagaTimedOut"})
 """Those that only code which knows of waits can read."""
 RESULTS = ("StepCompleted", "SignalReceived", "WaitEnded")
 """Those by which a step has its result, which later steps take."""
@@ -132,6 +130,14 @@ def details_of(fact: ev.Fact) -> dict[str, Any]:
             return {"stall": fact.stall}
         case ev.Redriven():
             return {"note": fact.note}
+        case ev.Resolved():
+            return {"note": fact.note, "action": fact.taken, "undone_by_hand": list(fact.steps)}
+        case _:
+            return _details_of_wait(fact)
+
+
+def _details_of_wait(fact: ev.Fact) -> dict[str, Any]:
+    match fact:
         case ev.WaitStarted():
             return {"until": iso(fact.until)}
         case ev.WaitTimedOut():
@@ -141,8 +147,6 @@ def details_of(fact: ev.Fact) -> dict[str, Any]:
             return told | {"since": iso(fact.since), "looks": fact.looks}
         case ev.SagaTimedOut():
             return {"error": {"type": "SagaTimedOut", "message": "the saga's own timeout has passed"}}
-        case ev.Resolved():
-            return {"note": fact.note, "action": fact.taken, "undone_by_hand": list(fact.steps)}
         case _:
             return {}
 

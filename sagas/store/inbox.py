@@ -1,8 +1,7 @@
-"""The inbox: what was sent to steps that wait for a signal, write-once, beside the sagas under keys no saga can have."""
+"""The inbox: what was sent to steps that wait for a signal, write-once. It is beside the sagas, under keys that no saga
+can have."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from sagas.core.states import SagaState, StepState, StepStatus
 from sagas.core.times import epoch, iso
@@ -11,26 +10,9 @@ from sagas.store.expressions import update_of
 from sagas.store.mapping import Item, attributes_of, number_in, text_in
 from sagas.store.outcomes import Refused
 from sagas.store.payloads import Payloads
+from sagas.store.sent import Signal
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """A value that was sent.
-
-    Args:
-        payload: the value, as JSON text.
-        content: the hash of its canonical JSON, by which a repeated signal is known again.
-        actor: who sent it.
-        at: epoch seconds.
-    """
-
-    payload: str
-    content: str
-    actor: str
-    at: float
-
 
 _COMING = ("PENDING", "RUNNING", "RETRYING")
 
@@ -132,9 +114,7 @@ class Inbox:
         for step in state.steps:
             for number in range(step.round + 1 if step.waits_for == "signal" else 0):
                 key = {"saga_id": {"S": _key(state.saga_id, step.name, number)}}
-                self._tables.connection.dispatch(
-                    "DeleteItem", {"TableName": self._settings.sagas_table, "Key": key}
-                )
+                self._tables.connection.dispatch("DeleteItem", {"TableName": self._settings.sagas_table, "Key": key})
 
 
 def _key(saga_id: str, step: str, number: int) -> str:

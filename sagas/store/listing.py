@@ -13,7 +13,7 @@ import msgspec
 
 from sagas.core.times import iso
 from sagas.errors import InvalidRequest, Problem
-from sagas.store.mapping import attention_shards, purge_shard
+from sagas.store.mapping import attention_shards, purge_shard, wait_shard
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
@@ -104,6 +104,15 @@ class Listing:
             limit: how many at most.
         """
         return self._due(map(str, range(self._settings.shards)), until, limit)
+
+    def waits(self, until: float, limit: int) -> list[IndexPosition]:
+        """Return sagas whose long waits end, longest ended first.
+
+        Args:
+            until: epoch seconds by which they end.
+            limit: how many at most.
+        """
+        return self._due(map(wait_shard, range(self._settings.shards)), until, limit)
 
     def to_purge(self, until: float, limit: int) -> list[IndexPosition]:
         """Return sagas that are to be purged, longest due first.

@@ -35,6 +35,11 @@ def shard_of(saga_id: str, shards: int) -> int:
     return int.from_bytes(hashlib.sha256(saga_id.encode()).digest()[:4]) % shards
 
 
+def waits_long(state: SagaState) -> bool:
+    """Whether the saga waits, without a lease and without a message."""
+    return state.status is SagaStatus.WAITING and not state.lease and state.not_before - state.updated_at > LONG_WAIT
+
+
 def due_at(state: SagaState, stale_after: float) -> float:
     """When the supervisor should look at the saga.
 
@@ -42,11 +47,10 @@ def due_at(state: SagaState, stale_after: float) -> float:
     Never rounded are the end of a long wait, of which no message tells, and the saga's own deadline.
     """
     lease = state.lease.expires_at if state.lease else 0.0
-    waiting = state.status is SagaStatus.WAITING
-    if waiting and not lease and state.not_before - state.updated_at > LONG_WAIT:
+    if waits_long(state):
         due = state.not_before
     else:
-        quiet = 0.0 if waiting and lease else patient_until(state, stale_after)
+        quiet = 0.0 if state.status is SagaStatus.WAITING and lease else patient_until(state, stale_after)
         due = math.ceil(max(quiet, lease + stale_after) / stale_after) * stale_after
     return min(due, state.ends_at or due)
 
@@ -62,6 +66,12 @@ def attention_shard(shard: int) -> str:
 def attention_shards(shards: int) -> list[str]:
     """All shards where there may be sagas that need a person, version 0.1's included."""
     return [_ATTENTION, *map(attention_shard, range(shards))]
+
+
+def wait_shard(shard: int) -> str:
+    """Return the key under which the index ``open`` has the sagas of a shard that wait for long: they are looked at
+    before they are due."""
+    return f"wait#{shard}"
 
 
 def purge_shard(shard: int) -> str:
@@ -138,7 +148,8 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     elif state.attention and (state.over or waiting):
         item |= attributes_of({"open_shard": attention_shard(shard), "due": iso(state.attention)})
     elif not state.over:
-        item |= attributes_of({"open_shard": str(shard), "due": iso(due_at(state, stale_after))})
+        key = wait_shard(shard) if waits_long(state) else str(shard)
+        item |= attributes_of({"open_shard": key, "due": iso(due_at(state, stale_after))})
     return item
 
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from sagas.authoring.codec import content_hash
+from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition import SagaDefinition, StepDefinition
-from sagas.core.states import SagaState
+from sagas.core import events as ev
+from sagas.core.automaton import decide
+from sagas.core.rules import in_wait
+from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.advance import Advancer
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation
 from sagas.engine.breaker import Breakers
 from sagas.engine.carrying import carried, digest_of
-from sagas.engine.committer import Committer
+from sagas.engine.clock import SystemClock
+from sagas.engine.committer import Committer, EntryContext
 from sagas.engine.outcome import Done, Later
 from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
@@ -24,11 +29,12 @@ from sagas.engine.runner import Runner
 from sagas.engine.worker import Worker
 from sagas.messaging.message import Message
 from sagas.store.entries import Entry
-from sagas.testing.memory import MemoryBreakers, MemoryControl, MemoryJournal
+from sagas.store.sent import Signal
+from sagas.testing.memory import MemoryBreakers, MemoryControl, MemoryInbox, MemoryJournal
 
-Failing = BaseException | type[BaseException]
-"""What an attempt raises instead of running."""
-_BEGINNING = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
+Raised = BaseException | type[BaseException]
+Failing = Raised | Sequence[Raised | None]
+"""What every attempt raises instead of running; or what each raises in turn: ``None`` where it runs, as do the rest."""
 _LIFETIME = 900.0
 """Seconds that each invocation has, as on Lambda at most."""
 
@@ -37,7 +43,7 @@ class SkippingClock:
     """Time passes only where something waits for it, and then at once; chance repeats."""
 
     def __init__(self, saga_id: str) -> None:
-        self._now = _BEGINNING
+        self._now = SystemClock().now()
         self._saga_id = saga_id
 
     def now(self) -> float:
@@ -74,6 +80,8 @@ class InProcessRun:
         clients: what ``ctx.client(service)`` returns: by service, or a function.
         saga_id: the saga's id.
         request: its request, as JSON builtins.
+        signals: what is sent to each wait, by its name.
+        at: how long after the wait began it is sent; at once by default.
     """
 
     def __init__(
@@ -83,18 +91,21 @@ class InProcessRun:
         clients: Mapping[str, Any] | Callable[[str], Any] | None,
         saga_id: str,
         request: Any,
+        signals: Mapping[str, object] | None = None,
+        at: Mapping[str, timedelta] | None = None,
     ) -> None:
         self.definition = definition
         self.saga_id = saga_id
         self._clock = SkippingClock(saga_id)
-        self._control, self._journal = MemoryControl(), MemoryJournal()
+        self._control, self._journal, self._inbox = MemoryControl(), MemoryJournal(), MemoryInbox()
+        self._signals, self._at = dict(signals or {}), dict(at or {})
         self._sent: list[tuple[float, Message]] = []
         # A lease that outlasts every invocation needs no heartbeat, and one saga alone trips no breaker.
         steps = tuple(replace(_with_failures(step, fail), circuit_breaker=None) for step in definition.steps)
         registry = Registry.of(replace(definition, steps=steps, lock_expiry=timedelta(days=1)))
         logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
         breakers = Breakers(MemoryBreakers(), registry, self._clock, logger, quiet)
-        committer = Committer(self._control, self._journal, self._clock)
+        committer = Committer(self._control, self._journal, self._clock, inbox=self._inbox)
         services = AttemptServices(
             self._control,
             self._journal,
@@ -105,7 +116,8 @@ class InProcessRun:
             logger,
             connect=_connecting(clients),
         )
-        self._worker = Worker(Advancer(services, registry, self, Attempt))
+        self._advancer = Advancer(services, registry, self, Attempt)
+        self._worker = Worker(self._advancer)
         self._start(SagaType(definition), request)
 
     @property
@@ -124,15 +136,58 @@ class InProcessRun:
         self._sent.append((due, replace(message, message_id=f"message-{message.dispatch}")))
 
     def play(self) -> None:
-        """Deliver the saga's messages until none is left, or one has died."""
-        while self._sent:
-            due, message = self._sent.pop(0)
-            self._clock.sleep(due - self._clock.now())
-            outcome = self._worker.handle(message, Invocation(self._clock.now() + _LIFETIME))
-            if isinstance(outcome, Later):
-                self._sent.append((outcome.until, message))
-            elif not isinstance(outcome, Done):
+        """Let come what comes next, until nothing does, or a message has died: a message, a signal, the end of a wait,
+        the saga's own deadline."""
+        while True:
+            coming: list[tuple[float, int, Callable[[], bool]]] = []
+            if self._sent:
+                first = min(range(len(self._sent)), key=lambda index: self._sent[index][0])
+                coming.append((self._sent[first][0], 1, partial(self._deliver, first)))
+            state, step = self.state, self.state.current
+            if state.status is SagaStatus.WAITING and step is not None:
+                coming.append((state.not_before, 2, self._look))
+                if in_wait(state) and step.name in self._signals and not step.signalled:
+                    sent = state.updated_at + self._at.get(step.name, timedelta()).total_seconds()
+                    coming.append((sent, 0, self._signal))
+            if state.ends_at:
+                coming.append((state.ends_at, 3, self._end))
+            if not coming:
                 return
+            when, _, act = min(coming, key=lambda one: one[:2])
+            self._clock.sleep(when - self._clock.now())
+            if not act():
+                return
+
+    def _deliver(self, index: int) -> bool:
+        _, message = self._sent.pop(index)
+        outcome = self._worker.handle(message, Invocation(self._clock.now() + _LIFETIME))
+        if isinstance(outcome, Later):
+            self._sent.append((outcome.until, message))
+        return isinstance(outcome, Done | Later)
+
+    def _look(self) -> bool:
+        """What the supervisor does at the end of a wait: of a step that looks again it sends the message."""
+        if not in_wait(self.state):
+            self._advancer.send_again(self.state, 0.0)
+            return True
+        self._advancer.advance(self.state, ev.StallNoticed(self._advancer.lease()), EntryContext(actor="supervisor"))
+        return True
+
+    def _signal(self) -> bool:
+        state = self.state
+        step = state.steps[state.cursor]
+        data = encode(self._signals[step.name], self.definition.step(step.name).signal_type)
+        payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+        self._inbox.stored[step.name, step.round] = Signal(payload, content_hash(data), "test", self._clock.now())
+        return self._decided(ev.SignalAsked(state.cursor))
+
+    def _end(self) -> bool:
+        return self._decided(ev.CancelAsked(ev.DEADLINE))
+
+    def _decided(self, arrival: ev.Arrival) -> bool:
+        state = self.state
+        self._control.items[self.saga_id] = decide(self._advancer.plan(state), state, arrival, self._clock.now()).state
+        return self._look()
 
     def _start(self, saga_type: SagaType, request: Any) -> None:
         now, definition = self._clock.now(), saga_type.definition
@@ -159,6 +214,7 @@ class InProcessRun:
             created_at=now,
             updated_at=now,
             digest=digest_of(inputs),
+            deadline=saga_type.deadline(now),
         )
         self._journal.put(entry)
         self._control.create(state, definition.stale_after.total_seconds())
@@ -181,12 +237,23 @@ def _connecting(clients: Mapping[str, Any] | Callable[[str], Any] | None) -> Cal
 def _with_failures(step: StepDefinition, fail: Mapping[str, Failing]) -> StepDefinition:
     """The step with what ``fail`` names replaced by code that raises."""
     if step.undo is not None and step.undo.name in fail:
-        step = replace(step, undo=replace(step.undo, function=_raising(fail[step.undo.name])))
-    return replace(step, function=_raising(fail[step.name])) if step.name in fail else step
+        step = replace(step, undo=replace(step.undo, function=_raising(fail[step.undo.name], step.undo.function)))
+    return replace(step, function=_raising(fail[step.name], step.function)) if step.name in fail else step
 
 
-def _raising(failing: Failing) -> Callable[..., None]:
-    def fail(*_: object, **__: object) -> None:
-        raise failing if isinstance(failing, type) else failing.with_traceback(None)
+def _raising(failing: Failing, works: Callable[..., Any]) -> Callable[..., Any]:
+    if not isinstance(failing, Sequence):
 
-    return fail
+        def fail(*_: object, **__: object) -> None:
+            raise failing if isinstance(failing, type) else failing.with_traceback(None)
+
+        return fail
+    left = list(failing)
+
+    def fail_at_first(*given: Any, **named: Any) -> Any:
+        raised = left.pop(0) if left else None
+        if raised is None:
+            return works(*given, **named)
+        raise raised if isinstance(raised, type) else raised.with_traceback(None)
+
+    return fail_at_first

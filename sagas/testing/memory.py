@@ -11,6 +11,7 @@ from sagas.core.rules import forward
 from sagas.core.states import Lease, Progress, SagaState, SagaStatus, StepState, StepStatus
 from sagas.store.entries import Entry
 from sagas.store.outcomes import CancelWon, Fenced, Refused
+from sagas.store.sent import Signal
 
 
 class MemoryJournal:
@@ -58,7 +59,8 @@ class MemoryControl:
         if state is None or not forward(state) or state.cancel_requested_at or state.recovery_exhausted:
             return None
         step = state.steps[index]
-        if step.status not in (StepStatus.PENDING, StepStatus.RETRYING):
+        looks_again = step.status is StepStatus.WAITING and state.polling is not None
+        if step.status not in (StepStatus.PENDING, StepStatus.RETRYING) and not looks_again:
             return None
         running = replace(step, status=StepStatus.RUNNING, attempts=step.attempts + 1)
         return self._hold(replace(state, status=SagaStatus.RUNNING), index, running, lease)
@@ -128,6 +130,17 @@ class MemoryControl:
     def note_progress(self, state: SagaState, progress: Progress) -> bool:
         """Forget a progress: nobody looks while it runs."""
         return True
+
+
+class MemoryInbox:
+    """Signals of one saga, by step and round; see ``sagas.store.inbox.Inbox``."""
+
+    def __init__(self) -> None:
+        self.stored: dict[tuple[str, int], Signal] = {}
+
+    def get(self, saga_id: str, step: StepState) -> Signal | None:
+        """Return what was sent to a step in its current round."""
+        return self.stored.get((step.name, step.round))
 
 
 class MemoryBreakers:

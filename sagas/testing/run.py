@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, cast
 
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import Saga, definition_of
 from sagas.engine.views import audit_view
+from sagas.errors import InvalidRequest
+from sagas.store.entries import RESULTS
 from sagas.testing.in_process import Failing, InProcessRun
 
 _SAGA_ID = "00000000-0000-7000-8000-000000000000"
@@ -38,6 +41,9 @@ class Outcome:
             ``details`` and the rest of what the API shows.
         steps: the last status of each step, by its name.
         in_doubt: names of steps with an execution of unknown outcome.
+        result: what the saga resulted in: what its last step did, or the one that the class keyword ``result`` names;
+            ``None`` unless it is COMPLETED.
+        waited: how long each wait took, by its name.
     """
 
     status: str
@@ -46,6 +52,24 @@ class Outcome:
     audit: list[Record]
     steps: dict[str, str]
     in_doubt: tuple[str, ...] = ()
+    result: Any = None
+    waited: dict[str, timedelta] = field(default_factory=dict[str, timedelta])
+
+    def __repr__(self) -> str:
+        """A page that one can read: what became of each step, the audit trail, and the last stack trace."""
+        lines = [f"Outcome {self.status}"]
+        if self.error is not None:
+            lines.append(f"  error: {self.error.type} in {self.error.step}: {self.error.message}")
+        for name, status in self.steps.items():
+            waited = f", waited {self.waited[name]}" if name in self.waited else ""
+            lines.append(f"  {name}: {status}{waited}")
+        lines += [f"  {name} = {value!r}" for name, value in self.results.items()]
+        for entry in self.audit:
+            what = entry.action + (f" {entry.step}" if entry.step else "")
+            attempt = f" (attempt {entry.attempt})" if entry.attempt else ""
+            lines.append(f"  {entry.seq:>3} {entry.at} {what}{attempt}: {entry.status}")
+        traces = [entry.details["stack_trace"] for entry in self.audit if "stack_trace" in entry.details]
+        return "\n".join(lines + traces[-1:])
 
 
 def run(
@@ -55,6 +79,8 @@ def run(
     fail: Mapping[str, Failing] | None = None,
     clients: Mapping[str, Any] | Callable[[str], Any] | None = None,
     saga_id: str = _SAGA_ID,
+    signals: Mapping[str, object] | None = None,
+    at: Mapping[str, timedelta] | None = None,
 ) -> Outcome:
     """Run a saga to its end, or until it waits for an operator.
 
@@ -65,21 +91,26 @@ def run(
     Args:
         saga_class: the saga.
         request: an instance of its request type.
-        fail: what every attempt of a step or undo raises instead of running, by its name.
+        fail: what every attempt of a step or undo raises instead of running, by its name; or a list of what each raises
+            in turn (``[RuntimeError(), None]`` fails once, then works): ``None`` where it runs, and so the rest.
         clients: what ``ctx.client(service)`` returns: clients by service, or a function such as ``boto3.client``.
         saga_id: the saga's id.
+        signals: what is sent to each wait, by its name; one without a signal times out. Time is skipped: a wait of a
+            year takes none.
+        at: how long after its wait began a signal is sent; at once by default.
 
     Raises:
         InvalidRequest: the request is not of its type.
-        ValueError: ``fail`` names no step or undo of this saga.
-        TypeError: what it says to raise is no exception.
+        ValueError: ``fail`` names no step or undo of this saga, ``signals`` or ``at`` no wait.
+        TypeError: what it says to raise is no exception, or a signal is not of its wait's type.
     """
     definition = definition_of(saga_class)
     failing = dict(fail or {})
     _check(definition, failing)
+    _check_signals(definition, signals or {}, at or {})
     data = encode(request, definition.request_type)
     decode(data, definition.request_type)
-    played = InProcessRun(definition, failing, clients, saga_id, data)
+    played = InProcessRun(definition, failing, clients, saga_id, data, signals, at)
     played.play()
     return _outcome(played)
 
@@ -90,14 +121,36 @@ def _check(definition: SagaDefinition, fail: Mapping[str, object]) -> None:
     for name, failing in fail.items():
         if name not in known:
             raise ValueError(f'fail: {definition.name} has no step or undo "{name}"; it has {", ".join(known)}')
-        if not issubclass(failing if isinstance(failing, type) else type(failing), BaseException):
-            raise TypeError(f'fail: "{name}" must be an exception or its class, not {failing!r}')
+        each = cast("Sequence[object]", failing) if isinstance(failing, list | tuple) else [failing]
+        for one in each:
+            raises = issubclass(one if isinstance(one, type) else type(one), BaseException)
+            if not raises and (one is not None or each is not failing):
+                raise TypeError(f'fail: "{name}" must be an exception or its class, or a list of them, not {failing!r}')
+    for step in definition.steps:
+        if step.name in fail and not step.asks:
+            raise ValueError(f'fail: "{step.name}" only waits: there is no code of it to fail')
+
+
+def _check_signals(definition: SagaDefinition, signals: Mapping[str, object], at: Mapping[str, timedelta]) -> None:
+    waits = {step.name: step for step in definition.steps if step.waits_for == "signal"}
+    known = ", ".join(waits) or "none"
+    for name, value in signals.items():
+        if name not in waits:
+            raise ValueError(f'signals: {definition.name} has no wait "{name}" for a signal; it has {known}')
+        try:
+            encode(value, waits[name].signal_type)
+        except InvalidRequest as error:
+            raise TypeError(f'signals: "{name}": {error}') from None
+    for name in at:
+        if name not in signals:
+            raise ValueError(f'at: no signal for "{name}" is among signals')
 
 
 def _outcome(played: InProcessRun) -> Outcome:
     state, error = played.state, played.entries.get(played.state.error_seq)
+    result = played.definition.result_step
     seqs = {step.name: step.result_seq for step in state.steps if step.result_seq}
-    return Outcome(
+    outcome = Outcome(
         status=state.status.value,
         results={
             step.result: decode(json.loads(played.entries[seqs[step.name]].payload or "null"), step.result_type)
@@ -108,4 +161,18 @@ def _outcome(played: InProcessRun) -> Outcome:
         audit=[Record(audit_view(entry)) for entry in played.entries.values()],
         steps={step.name: step.status.value for step in state.steps},
         in_doubt=state.in_doubt,
+        waited=_waited(played),
     )
+    return replace(outcome, result=outcome.results.get(result.result)) if outcome.status == "COMPLETED" else outcome
+
+
+def _waited(played: InProcessRun) -> dict[str, timedelta]:
+    """How long each wait took: until its end, or until something else put an end to it."""
+    began, waited = dict[str, float](), dict[str, timedelta]()
+    for entry in played.entries.values():
+        ends = entry.action in (*RESULTS, "WaitTimedOut")
+        for name in [name for name in began if (ends and name == entry.step) or entry.action == "CompensationStarted"]:
+            waited[name] = timedelta(seconds=round(entry.at - began.pop(name), 3))
+        if entry.action == "WaitStarted" and entry.step is not None:
+            began[entry.step] = entry.at
+    return waited

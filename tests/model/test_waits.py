@@ -18,7 +18,7 @@ class Actor(NamedTuple):
     """Who looks after the saga.
 
     Args:
-        at: ``look`` (has not read yet), ``write`` (holds the lease), ``commit`` (has put what it is to commit), ``gone``.
+        at: ``look`` (has not read yet), ``write`` (holds the lease), ``commit`` (has put what to commit), ``gone``.
         token: its fencing token.
         fact: what it put.
         knows: what it has seen of flag and cancel.

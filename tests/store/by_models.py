@@ -75,7 +75,8 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         values |= {"open_shard": attention_shard(shard_of(state.saga_id, settings.shards)), "due": iso(state.attention)}
     elif not state.over:
         shard = shard_of(state.saga_id, settings.shards)
-        values |= {"open_shard": str(shard), "due": iso(due_at(state, stale_after))}
+        long = state.status is SagaStatus.WAITING and not state.lease and state.not_before - state.updated_at > 900
+        values |= {"open_shard": f"wait#{shard}" if long else str(shard), "due": iso(due_at(state, stale_after))}
     return tables.control(saga_id=state.saga_id, **values).to_dynamodb_dict()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sagas.core.states import SagaState, SagaStatus
-from sagas.formats import FORMAT, NewerFormat
+from sagas.formats import FORMAT, PLAIN, NewerFormat
 from sagas.store.checkpoints import SagaSummaries
 from sagas.store.entries import Entry
 from tests.store.conftest import STALE_AFTER, Store
@@ -61,7 +61,7 @@ def test_items_and_entries_say_their_format(store: Store) -> None:
     store.journal.put(Entry(state.saga_id, 1, NOW, "trip", "SagaStarted", "PENDING", 0))
     for item in (store.item(state.saga_id), store.entry(state.saga_id, 1)):
         assert item is not None
-        assert item["format"] == {"N": str(FORMAT)}
+        assert item["format"] == {"N": str(PLAIN)}
 
 
 @CLAIMS

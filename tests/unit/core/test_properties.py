@@ -315,9 +315,7 @@ def test_a_journaled_fact_stays_valid_when_a_signal_is_accepted(given_: tuple[Pl
 
 
 @SETTINGS
-@given(
-    sagas(), st.one_of(*(EVENTS[kind] for kind in EVENTS if issubclass(kind, ev.Fact) and kind not in IN_ONE_WRITE))
-)
+@given(sagas(), st.one_of(*(EVENTS[kind] for kind in EVENTS if issubclass(kind, ev.Fact) and kind not in IN_ONE_WRITE)))
 def test_a_journaled_fact_stays_valid_when_a_cancel_is_accepted(given_: tuple[Plan, SagaState], fact: ev.Fact) -> None:
     """Those in one write are committed on condition that there is no cancel."""
     plan, state = given_

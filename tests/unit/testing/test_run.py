@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from sagas import Context, InvalidRequest, PermanentError, Rejected, Retry, Saga, TimedOut, step
+from sagas.core.times import epoch
 from sagas.testing import run
 from tests.support.sagas import Fatal, Order, Seat, Stubborn, Trip
 
@@ -88,11 +89,8 @@ def test_the_audit_trail_is_that_of_production() -> None:
 
 def test_delays_are_skipped_but_show_in_the_trail() -> None:
     audit = run(Pricing, Order("tea"), fail={"quote": RuntimeError}).audit
-    assert [entry.at[:19] for entry in audit if entry.action == "StepFailed"] == [
-        "2030-01-01T00:00:00",
-        "2030-01-01T01:00:00",
-        "2030-01-01T03:00:00",
-    ]
+    failed = [epoch(entry.at) for entry in audit if entry.action == "StepFailed"]
+    assert [round(at - failed[0]) for at in failed] == [0, 3600, 10_800]
     assert all(one.at <= other.at for one, other in pairwise(audit))
 
 

@@ -1,0 +1,103 @@
+"""Signals: values that people and systems send to steps that wait for them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sagas.authoring.codec import content_hash, decode
+from sagas.core import events as ev
+from sagas.core.automaton import decide
+from sagas.core.commands import Refuse
+from sagas.core.rules import in_wait
+from sagas.core.states import SagaState
+from sagas.engine.advance import Advancer
+from sagas.engine.committer import EntryContext
+from sagas.engine.reader import Reader
+from sagas.errors import Conflict, NotFound, Unavailable
+from sagas.store.inbox import Inbox
+from sagas.store.outcomes import Fenced
+from sagas.store.sent import Signal
+
+_TRIES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Signalled:
+    """What became of a signal.
+
+    Args:
+        state: the saga afterwards.
+        accepted: by this call; else the same value had been accepted before.
+    """
+
+    state: SagaState
+    accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """Accepts signals. Each is put into the inbox and flagged in one transaction, and taken by whoever holds the lease:
+    here at once, if nobody does and the saga waits for it."""
+
+    reader: Reader
+    inbox: Inbox
+    advancer: Advancer
+
+    def send(self, name: str, saga_id: str, step: str, value: Any, actor: str) -> Signalled:
+        """Send a value to a step, which may wait for it already, or come to it later.
+
+        Args:
+            name: the saga type.
+            saga_id: the saga.
+            step: the step.
+            value: as JSON builtins.
+            actor: who sends it.
+
+        Raises:
+            NotFound: there is no such saga, or the step takes no signal.
+            InvalidRequest: the value does not fit; ``problems`` lists the paths.
+            Conflict: another value was sent before, or the saga takes none any more.
+            TooLarge: the value cannot be stored.
+            Unavailable: the store is out of reach. Try again with the same value.
+        """
+        definition = next((one for one in self.advancer.registry.get(name).definition.steps if one.name == step), None)
+        if definition is None or definition.waits_for != "signal":
+            raise NotFound(f"saga {name!r} has no step {step!r} that takes a signal")
+        decode(value, definition.signal_type)
+        payload = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        clock = self.advancer.services.clock
+        signal = Signal(payload, content_hash(value), actor, clock.now())
+        for _ in range(_TRIES):
+            state = self.reader.state(name, saga_id)
+            index = next((i for i, one in enumerate(state.steps) if one.name == step and one.waits_for), None)
+            if index is None:
+                raise NotFound(f"this saga was started without the step {step!r}, or when it took no signal")
+            plan = self.advancer.plan(state)
+            decision = decide(plan, state, ev.SignalAsked(index), clock.now())
+            if isinstance(decision.then, Refuse):
+                found = self.inbox.get(saga_id, state.steps[index])
+                if found is None:
+                    raise Conflict(decision.then.reason)
+                if found.content != signal.content:
+                    raise Conflict(f"another value was sent to step {step} before")
+                return Signalled(self._look_after(state), accepted=False)
+            if self.inbox.accept(state, index, signal, plan.stale_after):
+                return Signalled(self._look_after(self.reader.state(name, saga_id)), accepted=True)
+        raise Unavailable("the saga changes too fast; try again", retry_after=1)
+
+    def _look_after(self, state: SagaState) -> SagaState:
+        """Take the signal if the saga waits for it and nobody holds it; else its holder will."""
+        step = state.current
+        if not in_wait(state) or step is None or not step.signalled:
+            return state
+        try:
+            stall = ev.StallNoticed(self.advancer.lease())
+            self.advancer.advance(state, stall, EntryContext(actor="api"))
+        except Fenced:
+            pass
+        except Unavailable:
+            # It is accepted: the supervisor takes it, should nobody else.
+            self.advancer.services.logger.warning("a signal waits to be taken", extra={"saga_id": state.saga_id})
+        return self.reader.state(state.saga, state.saga_id)
