@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from aws_cdk import Duration, Fn, Stack
+from aws_cdk import Duration, Fn, Stack, Validations
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.nested_stacks import TOKEN, Placement, service_token
 from sagas.cdk.options import AnyKey
 from sagas.cdk.parts import tag_part
@@ -40,6 +41,7 @@ class SagaQueues:
         scopes = [Construct(placement.scope, placement.id_of("queues")) for placement in placements]
         self.dead_letters = self._queue(scopes[0], "DeadLetters", self._derived(placements[0], _DEAD_LETTERS))
         tag_part(self.dead_letters, "dead_letter_queue", saga=self._saga)
+        acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})
         self.by_group: dict[str, sqs.Queue] = {}
         self.by_step: dict[str, sqs.Queue] = {}
         for placement, scope in zip(placements, scopes, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-from aws_cdk import Annotations
+from aws_cdk import Annotations, Stack, Token
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
@@ -49,7 +49,7 @@ class SagaService(Construct):
 
     def __init__(self, scope: Construct, id: str, **props: Unpack[SagaServiceProps]) -> None:
         super().__init__(scope, id)
-        options = self._options = service_options(self.node.path.replace("/", "-"), props)
+        options = self._options = service_options(default_name(self), props)
         self._catalogue = Catalogue(id, options)
         sagas = self._catalogue.sagas
         let_logs_use(self, options.encryption_key)
@@ -61,8 +61,10 @@ class SagaService(Construct):
         placed = {saga.name: placements_of(self, saga, self._catalogue.groups(saga), nested=nested) for saga in sagas}
         self._queues = {name: SagaQueues(self, places, options.encryption_key) for name, places in placed.items()}
         packages = packages_of(saga.saga_class for saga in sagas)
-        layers = Layers(self, options.architecture, options.runtime, requirements_of(packages))
-        shared = SharedAssets(CodeAssets(packages), layers, options, self.tables)
+        layers = Layers(
+            self, options.architecture, options.runtime, requirements_of(packages), bundle_sdk=options.bundle_sdk
+        )
+        shared = SharedAssets(self, CodeAssets(packages), layers, options, self.tables)
         self._functions: dict[tuple[str, str], lambda_.Function] = {}
         placements = [placement for places in placed.values() for placement in places]
         for placement in placements:
@@ -173,3 +175,13 @@ class SagaService(Construct):
             groups = self._catalogue.groups(saga)
             functions = [(group.names, self._functions[saga.name, group.id]) for group in groups]
             dashboard.add_saga(saga.name, functions, self._queues[saga.name])
+
+
+def default_name(scope: Construct) -> str:
+    """Return the name of a service that is given none: its stack's, and its path in it. No other stack has the same."""
+    stack = Stack.of(scope)
+    while stack.nested_stack_parent is not None:
+        stack = stack.nested_stack_parent
+    below = scope.node.path.removeprefix(f"{stack.node.path}/")
+    name = stack.artifact_id if Token.is_unresolved(stack.stack_name) else stack.stack_name
+    return f"{name}-{below.replace('/', '-')}"

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import cast
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Validations
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.options import FunctionOptions
 from sagas.cdk.parts import tag_part
@@ -21,6 +22,9 @@ from sagas.cdk.queues import SagaQueues
 _TIMEOUT = 300
 _PURGE_EVERY = Duration.minutes(5)
 _SWEEP_EVERY = Duration.hours(1)
+
+_MISSED = "The next tick does what this one missed, and an alarm tells when none comes."
+_FINDINGS = {"Serverless-LambdaAsyncFailureDestination": _MISSED, "Serverless-EventBusDLQ": _MISSED}
 
 
 class Supervisor(SagaFunction):
@@ -54,6 +58,7 @@ class Supervisor(SagaFunction):
         every = Duration.minutes(recover_every // timedelta(minutes=1))
         # The next tick is the retry; a late one would only do the same work twice.
         self.function.configure_async_invoke(retry_attempts=0, max_event_age=every)
+        acknowledge(Validations.of(self), _FINDINGS)
         self._call("recover", every)
         self._call("purge", _PURGE_EVERY)
         self._call("sweep", _SWEEP_EVERY)

@@ -259,8 +259,19 @@ class TestService:
         found = of_type(service(runtime=lambda_.Runtime.PYTHON_3_12), "AWS::Lambda::Function")
         assert {function["Runtime"] for function in found} == {"python3.12"}
 
-    @pytest.mark.parametrize(("policy", "asked", "protected"), [("DESTROY", True, True), ("RETAIN", False, False)])
-    def test_deletion_protection(self, policy: str, asked: bool, protected: bool) -> None:
+    @pytest.mark.parametrize(
+        ("policy", "asked", "protected"),
+        [
+            ("DESTROY", True, True),
+            ("RETAIN", False, False),
+            ("RETAIN", None, True),
+            ("DESTROY", None, False),
+            # What a first deployment that fails could not delete would stay, and block the second.
+            ("RETAIN_ON_UPDATE_OR_DELETE", None, False),
+            ("RETAIN_ON_UPDATE_OR_DELETE", True, True),
+        ],
+    )
+    def test_deletion_protection(self, policy: str, asked: bool | None, protected: bool) -> None:
         template = service(removal_policy=RemovalPolicy[policy], deletion_protection=asked)
         tables = of_type(template, "AWS::DynamoDB::Table")
         assert [table["DeletionProtectionEnabled"] for table in tables] == [protected, protected]

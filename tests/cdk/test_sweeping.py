@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 from aws_cdk import App, Stack, Validations
 from aws_cdk import aws_s3 as s3
-from cdk_nag import AwsSolutionsChecks
+from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
@@ -47,7 +47,7 @@ class Tagging(
 def granted(saga: type[Any], directory: Path) -> set[tuple[str, str]]:
     """(action, resource) pairs of the supervisor on the swept bucket; cdk-nag and cfn-lint find nothing in it."""
     app = App(outdir=str(directory))
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
     stack = Stack(app, "Sweeping")
     bucket = s3.Bucket.from_bucket_name(stack, "Zips", "zips-of-mine")
     service = SagaService(stack, "Shop", sagas=[saga], environment={"ZIPS_BUCKET": bucket.bucket_name})

@@ -13,6 +13,8 @@ import pytest
 
 Template = dict[str, Any]
 Find = Callable[[str], list[Template]]
+REGIONS = ("us-east-1", "cn-north-1", "us-gov-west-1")
+"""One of each partition."""
 
 
 def denies_plain_http(policy: Template) -> bool:
@@ -26,7 +28,8 @@ def denies_plain_http(policy: Template) -> bool:
 
 
 def test_cfn_lint_finds_nothing(assembly: Path) -> None:
-    command = [str(Path(sys.executable).parent / "cfn-lint"), str(assembly / "Sagas.template.json")]
+    command = [str(Path(sys.executable).parent / "cfn-lint"), "--regions", *REGIONS, "--"]
+    command.append(str(assembly / "Sagas.template.json"))
     linted = subprocess.run(command, capture_output=True, text=True, check=False)
     assert linted.returncode == 0, linted.stdout
 
@@ -62,8 +65,8 @@ class TestTables:
         for table in of_type("AWS::DynamoDB::Table"):
             assert table["BillingMode"] == "PAY_PER_REQUEST"
             assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
-            assert table["DeletionProtectionEnabled"] is True
-            assert table["@resource"]["DeletionPolicy"] == "Retain"
+            assert table["@resource"]["DeletionPolicy"] == "RetainExceptOnCreate"
+            assert table["@resource"]["UpdateReplacePolicy"] == "Retain"
 
     def test_items_of_sagas_expire(self, template: Template) -> None:
         for part in ("sagas_table", "audit_table"):
@@ -197,12 +200,6 @@ class TestApi:
         assert settings["ThrottlingRateLimit"] > 0
         assert settings["ThrottlingBurstLimit"] > 0
         assert settings.get("DataTraceEnabled", False) is False
-
-    def test_access_log_holds_no_payload(self, of_type: Find) -> None:
-        (stage,) = of_type("AWS::ApiGateway::Stage")
-        form = stage["AccessLogSetting"]["Format"]
-        assert "$context.status" in form
-        assert "body" not in form.lower()
 
     def test_gateway_answers_have_our_shape(self, of_type: Find) -> None:
         answers = {answer["ResponseType"]: answer for answer in of_type("AWS::ApiGateway::GatewayResponse")}
