@@ -172,7 +172,8 @@ class CrashWorld:
                 self.objects.pop(one["Key"], None)
             return {}
         assert operation == "GetObject", operation
-        return {"Body": io.BytesIO(self.objects[request["Key"]])}
+        body = self.objects[request["Key"]]
+        return {"Body": io.BytesIO(body), "ContentLength": len(body)}
 
     def _watch(self, name: str, parameters: dict[str, Any], answer: Any) -> None:
         if name == "PutItem" and parameters["TableName"] == self.settings.audit_table:
