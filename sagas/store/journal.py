@@ -130,8 +130,15 @@ class Journal:
 
     def load(self, entry: Entry) -> Entry:
         """Return ``entry`` with a payload that was stored aside fetched."""
+        return self.load_within(entry)[0]
+
+    def load_within(self, entry: Entry, most: int | None = None) -> tuple[Entry, int]:
+        """Return ``entry`` with its payload fetched, unless that has more than ``most`` bytes, and how many it has."""
         key = entry.details.get("payload_ref")
-        return entry if entry.payload is not None or not key else replace(entry, payload=self._payloads.get(key))
+        if entry.payload is not None or not key:
+            return entry, len((entry.payload or "").encode())
+        payload, size = self._payloads.get_within(key, most)
+        return replace(entry, payload=payload), size
 
 
 def _entry_of(item: Item) -> Entry:

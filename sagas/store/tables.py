@@ -117,6 +117,7 @@ def _control(settings: StoreSettings) -> type[Model]:
         cause = UnicodeAttribute(null=True)
         recovery_attempts = NumberAttribute(null=True)
         recovery_exhausted = BooleanAttribute(null=True)
+        unreadable = UnicodeAttribute(null=True)
         digest = UnicodeAttribute(null=True)
         dead = DeadAttribute(null=True)
         error_seq = NumberAttribute(null=True)

@@ -154,7 +154,7 @@ class CrashWorld:
         self.echo = self.counted = self.expired = False
         self._engine = None
         self._horizon, self._tick_at = float("inf"), self.clock.now() + TICK
-        STAGE.fail, STAGE.reject = {}, set()
+        STAGE.fail, STAGE.reject, STAGE.refuse = {}, set(), False
         STAGE.perform, STAGE.during = self._perform, lambda name, ctx: None
 
     # What answers, and what is seen.
@@ -172,7 +172,8 @@ class CrashWorld:
                 self.objects.pop(one["Key"], None)
             return {}
         assert operation == "GetObject", operation
-        return {"Body": io.BytesIO(self.objects[request["Key"]])}
+        body = self.objects[request["Key"]]
+        return {"Body": io.BytesIO(body), "ContentLength": len(body)}
 
     def _watch(self, name: str, parameters: dict[str, Any], answer: Any) -> None:
         if name == "PutItem" and parameters["TableName"] == self.settings.audit_table:

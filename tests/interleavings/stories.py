@@ -8,6 +8,7 @@ from tests.faults.sagas import (
     Parked,
     Plain,
     Rash,
+    Retyped,
     Short,
     Started,
     StartedBriefly,
@@ -90,6 +91,13 @@ SHORT: dict[str, Story] = {
         Plain, {"deploy": 2, "retry": 1}, reject=_REFUSED, other=WithoutUndos
     ),
     "the undos' code is gone, cancelled": Story(Plain, {"deploy": 1, "cancel": 1, "switch": 1}, other=WithoutUndos),
+    "a result does not fit": Story(Plain, {"deploy": 1, "crash": 1}, other=Retyped),
+    "a result does not fit, retried": Story(Plain, {"deploy": 1, "retry": 1}, other=Retyped),
+    "a result does not fit, given up": Story(Plain, {"deploy": 1, "compensate": 1}, other=Retyped),
+    "a result does not fit, cancelled": Story(Plain, {"deploy": 1, "cancel": 1, "switch": 1}, other=Retyped),
+    "a result does not fit, two workers": Story(Plain, {"deploy": 1, "duplicate": 1}, other=Retyped),
+    "a result does not fit and does again": Story(Plain, {"deploy": 2, "retry": 1}, other=Retyped),
+    "what an undo takes does not fit": Story(Plain, {"deploy": 1, "retry": 1}, reject=_REFUSED, other=Retyped),
 }
 """Complete, but for those that ``switch`` bounds: every order there is, by what happens."""
 
@@ -148,6 +156,15 @@ LONG: dict[str, Story] = {
     "the next step's code is gone, a pause": Story(Plain, {"deploy": 1, "pause": 1, "retry": 1}, other=WithoutSecond),
     "the undos' code is gone, everybody": Story(
         Plain, {"deploy": 1, "crash": 1, "cancel": 1, "retry": 1, "switch": 0}, reject=_REFUSED, other=WithoutUndos
+    ),
+    "a result does not fit, everybody": Story(
+        Plain,
+        {"deploy": 1, "crash": 1, "cancel": 1, "retry": 1, "compensate": 1, "switch": 0},
+        other=Retyped,
+    ),
+    "a result does not fit, a pause": Story(Plain, {"deploy": 1, "pause": 1, "retry": 1}, other=Retyped),
+    "what an undo takes does not fit, everybody": Story(
+        Plain, {"deploy": 1, "crash": 1, "cancel": 1, "retry": 1, "switch": 0}, reject=_REFUSED, other=Retyped
     ),
 }
 """Larger: complete but where ``switch`` bounds how often one process interrupts another."""

@@ -127,7 +127,7 @@ def test_a_result_of_another_type_fails_the_step() -> None:
     outcome = run(Mistaken, Order("x"))
     assert outcome.status == "COMPENSATED"
     assert outcome.error is not None
-    assert outcome.error.type == "InvalidRequest"
+    assert outcome.error.type == "WrongResult"
 
 
 def test_results_come_to_the_next_step_as_their_type() -> None:
