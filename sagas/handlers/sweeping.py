@@ -70,6 +70,24 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, A
     return {"swept": [asdict(report) for report in reports]}
 
 
+def continue_sweep(details: Mapping[str, Any], context: Any, engine: Engine) -> list[dict[str, Any]]:
+    """Sweep what a message of the queue ``bulk`` asks for.
+
+    Args:
+        details: of the message: what :func:`sweep` takes, but for ``task``.
+        context: Lambda's context.
+        engine: the parts at work.
+
+    Returns:
+        The details of further messages, each of one more ``sweep``.
+
+    Raises:
+        InvalidRequest, NotFound: as :func:`sweep`.
+    """
+    sweep(details, context, engine)
+    return []
+
+
 def is_number(value: Any) -> bool:
     """Tell whether ``value``, of an event, is a number; NaN and the infinities, which some readers let in, are none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
