@@ -163,8 +163,8 @@ class DefinitionStepView(TypedDict):
 class DefinitionView(TypedDict):
     """A saga type: its steps, the JSON Schema of its request, and whether sagas of it may be started.
 
-    ``cancellable`` tells whether callers may cancel its sagas. ``failures`` counts its failed sagas in a row, where that
-    is counted; ``disabled_until`` is there while too many of them have it disabled.
+    ``cancellable`` tells whether callers may cancel its sagas. ``failures`` counts its failed sagas in a row, where
+    that is counted; ``disabled_until`` is there while too many of them have it disabled.
     """
 
     name: str
