@@ -114,6 +114,8 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         auto_disable: refuse new starts of a type that keeps failing; off by default.
         orphans: sweep S3 objects left behind; off by default.
         stale_after: silence after which a message counts as lost.
+        cancellable: whether callers may cancel sagas of this type. If not, an operator may still have one undone that
+            waits for a person.
     """
 
     if TYPE_CHECKING:
@@ -128,6 +130,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
             auto_disable: AutoDisable | None = None,
             orphans: OrphanSweep | None = None,
             stale_after: timedelta = timedelta(minutes=2),
+            cancellable: bool = True,
         ) -> None: ...
 
     else:
