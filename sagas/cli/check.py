@@ -45,19 +45,20 @@ def check(
     if as_json:
         emit({"lock": str(lock), "written": write, "incompatible": broken, "changes": [_shown(one) for one in found]})
     else:
-        _tell(found, lock, write)
+        _tell(found, lock, write, current=known == content_of(definitions))
     if broken and not write:
         fail(f"{broken} of {len(found)} changes since the last release stop sagas in flight")
 
 
-def _tell(found: list[Change], lock: Path, written: bool) -> None:
+def _tell(found: list[Change], lock: Path, written: bool, *, current: bool) -> None:
     for change in found:
         say(plain(f"{'STOPS' if change.breaks else 'fits '} {change}"))
     if written:
         say(f"{lock} is written.")
-    elif not found:
+        return
+    if not found:
         say(f"Nothing that concerns sagas in flight changed since {lock}.")
-    else:
+    if not current:
         say("`sagas check --write` notes these types as those of a release.")
 
 

@@ -1,8 +1,8 @@
 """Whether everything that one JSON Schema allows is allowed by another, and where it is not.
 
 Both are schemas as :func:`sagas.authoring.codec.json_schema` makes them, of this version or an earlier one. What cannot
-be shown to fit counts as unfit: a field with a default may be absent, though a dataclass always writes it. What a schema
-does not say (a ``__post_init__``, a validator of pydantic's) is not seen.
+be shown to fit counts as unfit: a field with a default may be absent, though a dataclass always writes it. What no
+schema says (a ``__post_init__``, a validator of pydantic's) is not seen.
 """
 
 from __future__ import annotations
