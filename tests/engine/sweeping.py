@@ -136,10 +136,15 @@ class SweepDesk:
 
     def sweep(self, request: SweepRequest | None = None, *, seconds: float = 60.0, **changes: Any) -> SweepReport:
         """Sweep the one type there is, by hand unless ``request`` says otherwise."""
-        sweeper = replace(self.sweeper, **changes)
+        sweeper = self.changed(**changes)
         (report,) = sweeper.run(request or SweepRequest(now=True), self.clock.now() + seconds)
         assert not report.error
         return report
+
+    def changed(self, **services: Any) -> Sweeper:
+        """The sweeper, working with something else."""
+        sweeper = self.sweeper
+        return replace(sweeper, services=replace(sweeper.services, **services))
 
     def ticks(self, sweeper: Sweeper | None = None, seconds: float = 60.0) -> list[SweepReport]:
         return (sweeper or self.sweeper).run(SweepRequest(), self.clock.now() + seconds)
