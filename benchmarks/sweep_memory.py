@@ -19,14 +19,15 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from sagas.store.checkpoints import Checkpoint, SagaSummary
-
 from sagas import Context, OrphanSweep, Saga, step
 from sagas.authoring.saga import definition_of
 from sagas.core.states import SagaStatus
 from sagas.engine.clock import SystemClock
 from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import Sweeper, SweepRequest
+from sagas.engine.sweep_pages import SweepServices
+from sagas.store.entries import Entry
+from sagas.store.summaries import SagaSummary
 
 MIB = 2**20
 LIMIT = 2 * MIB
