@@ -13,7 +13,7 @@ from sagas.errors import DefinitionError
 
 _MOST_GROUPS = 40
 _MOST_RESOURCES = 490
-_OF_SERVICE, _OF_SAGA, _OF_GROUP = 69, 11, 9
+_OF_SERVICE, _OF_SAGA, _OF_GROUP = 80, 11, 9
 """Resources of what there is once, of a saga with all its alarms, and of a queue with its function."""
 _MOST_OF_A_SAGA = 100
 """Steps with a function each. With the longest names the templates of its nested stacks near the 1 MB there is."""

@@ -149,6 +149,8 @@ class SagaServiceProps(TypedDict, total=False):
         auto_disable: of saga types that declare none; none when absent.
         api_options: of the API's function; 512 MB when absent. It has a time of its own, and takes no batches.
         supervisor_options: of the supervisor's; 256 MB and 300 seconds when absent.
+        bulk_options: of the function that recovers and purges what the supervisor finds: 1,024 MB, 300 seconds and a
+            ``maximum_concurrency`` of 10 when absent. It takes no batches.
         recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
         shards: over how many keys the indexes of the control table are spread. Fixed once sagas exist.
     """
@@ -181,6 +183,7 @@ class SagaServiceProps(TypedDict, total=False):
     auto_disable: AutoDisable | None
     api_options: FunctionOptions | None
     supervisor_options: FunctionOptions | None
+    bulk_options: FunctionOptions | None
     recover_every: timedelta
     shards: int
 
@@ -222,6 +225,7 @@ class ServiceOptions:
     auto_disable: AutoDisable | None = None
     api_options: FunctionOptions | None = None
     supervisor_options: FunctionOptions | None = None
+    bulk_options: FunctionOptions | None = None
     recover_every: timedelta = timedelta(minutes=1)
     shards: int = 8
 
@@ -246,6 +250,7 @@ class ServiceOptions:
         for option, given, refused in (
             ("api_options", self.api_options, ("batch_size", "maximum_concurrency", "timeout")),
             ("supervisor_options", self.supervisor_options, ("batch_size", "maximum_concurrency")),
+            ("bulk_options", self.bulk_options, ("batch_size",)),
         ):
             for name in refused:
                 if given is not None and getattr(given, name) != getattr(FunctionOptions(), name):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
 
 from sagas.cdk.acknowledge import acknowledge_objects
 from sagas.cdk.encryption import allow_key
@@ -68,6 +69,11 @@ def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: boo
     # The CDK moves whole statements to further policies when one grows beyond what IAM takes.
     for start in range(0, len(arns), _STATEMENT):
         _allow(role, actions, arns[start : start + _STATEMENT])
+
+
+def allow_working(role: iam.Role, queue: sqs.IQueue) -> None:
+    """Let a function send to a work queue, and ask how many messages it holds."""
+    _allow(role, ["sqs:SendMessage", "sqs:GetQueueAttributes"], [queue.queue_arn])
 
 
 def allow_network(role: iam.Role) -> None:

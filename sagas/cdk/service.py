@@ -14,6 +14,7 @@ from constructs import Construct
 from sagas.authoring.steps import Step
 from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms
 from sagas.cdk.api import ApiFunction, Mount, SagaApi
+from sagas.cdk.bulk import BULK, WorkFunction, WorkQueue
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import CodeAssets, packages_of, requirements_of
 from sagas.cdk.dashboard import ServiceDashboard
@@ -70,22 +71,35 @@ class SagaService(Construct):
             for group in placement.groups:
                 made = StepGroupFunction(functions, group.id, shared=shared, group=group, queues=queues)
                 self._functions[group.saga.name, group.id] = made.function
+        queues, bulk_options = self._queues.values(), BULK.options(options.bulk_options)
+        bulk = WorkQueue(self, "BulkQueue", kind=BULK, options=bulk_options, encryption_key=options.encryption_key)
         environment = service_environment(self, self.tables, options, self._queues, sagas)
-        queues = self._queues.values()
+        working = service_environment(self, self.tables, options, self._queues, sagas, {bulk.name: bulk.queue})
         supervisor = Supervisor(
             self,
             "Supervisor",
             shared=shared,
             queues=queues,
-            environment=environment,
+            bulk=bulk.queue,
+            environment=working,
             recover_every=options.recover_every,
         )
         self.supervisor = supervisor.function
+        self.bulk = WorkFunction(
+            self,
+            "Bulk",
+            shared=shared,
+            kind=BULK,
+            options=bulk_options,
+            work=bulk,
+            queues=queues,
+            environment=working,
+        ).function
         if mount is not None:
             environment |= mount.environment
         api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount).rest_api
-        self._add_alarms(placements, api.function)
+        self._add_alarms(placements, api.function, bulk)
         lanes = [group.options for placement in placements for group in placement.groups]
         if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
             told = (
@@ -114,11 +128,11 @@ class SagaService(Construct):
         return self._queues[self._catalogue.definition(saga_class).name].dead_letters
 
     def allow_sweep(self, saga_class: type[Any], bucket: s3.IBucket | s3.BucketBase) -> None:
-        """Let the supervisor list, read and delete objects of ``bucket`` under the saga's prefix, and only there.
+        """Let sweeps list, read and delete objects of ``bucket`` under the saga's prefix, and only there.
 
         With ``action="report"`` it may but list them; with ``"archive"`` it may also write under ``archive/`` before
         that prefix. A class with an ``on_orphans`` of its own has what its action stands for; grant the rest to
-        :attr:`supervisor`.
+        :attr:`supervisor` and :attr:`bulk`.
 
         Args:
             saga_class: declares ``orphans``.
@@ -130,7 +144,8 @@ class SagaService(Construct):
         definition = self._catalogue.definition(saga_class)
         if definition.orphans is None:
             raise DefinitionError(f"{self.node.id}: saga {definition.name} declares no orphans to sweep")
-        allow_sweeping(self.supervisor, bucket, definition.prefix, definition.orphans.action)
+        for function in (self.supervisor, self.bulk):
+            allow_sweeping(function, bucket, definition.prefix, definition.orphans.action)
 
     @property
     def sagas_table(self) -> AnyTable:
@@ -142,13 +157,14 @@ class SagaService(Construct):
         """The audit table."""
         return self.tables.audit
 
-    def _add_alarms(self, placements: Sequence[Placement], api: lambda_.Function) -> None:
+    def _add_alarms(self, placements: Sequence[Placement], api: lambda_.Function, bulk: WorkQueue) -> None:
         service, topic = self._options.service, self._options.alarm_topic
         if topic is None:
             told = f"{service}: nobody is told when an alarm goes on; give SagaService an alarm_topic"
             Annotations.of(self).add_warning_v2("sagas:NoAlarmTopic", told)
         parts = {"supervisor": self.supervisor, "api": api}
-        ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, topic=topic)
+        alarms = ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, topic=topic)
+        alarms.add_work("Bulk", bulk.dead_letters, self.bulk)
         for placement in placements:
             saga, queues = placement.saga, self._queues[placement.saga.name]
             scope, id = placement.scope, placement.id_of("alarms")

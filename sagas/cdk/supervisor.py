@@ -10,12 +10,13 @@ from aws_cdk import Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.options import FunctionOptions
 from sagas.cdk.parts import tag_part
-from sagas.cdk.permissions import allow_all_sagas, allow_sending
+from sagas.cdk.permissions import allow_all_sagas, allow_sending, allow_working
 from sagas.cdk.queues import SagaQueues
 
 _TIMEOUT = 300
@@ -34,6 +35,7 @@ class Supervisor(SagaFunction):
         *,
         shared: SharedAssets,
         queues: Iterable[SagaQueues],
+        bulk: sqs.Queue,
         environment: Mapping[str, str],
         recover_every: timedelta,
     ) -> None:
@@ -51,6 +53,7 @@ class Supervisor(SagaFunction):
         tag_part(self.function, "supervisor")
         allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, queues, counting=True)
+        allow_working(self.role, bulk)
         every = Duration.minutes(recover_every // timedelta(minutes=1))
         # The next tick is the retry; a late one would only do the same work twice.
         self.function.configure_async_invoke(retry_attempts=0, max_event_age=every)

@@ -17,6 +17,7 @@ from sagas.engine.sweep import Sweeper, SweepRequest, sweeper_of
 from sagas.engine.sweep_rounds import EndedRound, PartName
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.telemetry import telemetry
+from sagas.messaging.work import BULK, Work
 
 _RESERVE = 20.0
 """Seconds kept back, of a long invocation, for the page at hand: it takes a second or two, with retries longer."""
@@ -67,7 +68,8 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, A
         sweeper.declared(request.saga)
     reports = sweeper.run(request, engine.clock.now() + min(budget, seconds))
     for report in reports:
-        _tell(report)
+        if report.bucket or report.error:  # else its parts were but sent out
+            _tell(report)
     return {"swept": [asdict(report) for report in reports]}
 
 
@@ -104,7 +106,13 @@ def continue_sweep(details: Mapping[str, Any], context: Any, engine: Engine) -> 
 
 
 def _sweeper(engine: Engine) -> Sweeper:
-    return replace(sweeper_of(engine, os.environ), tell=_tell_end)
+    """The sweeper, whose parts go through the queue ``bulk`` where there is one."""
+    queues = engine.queues
+
+    def send(part: PartName) -> None:
+        queues.send_work(BULK, [Work("sweep", {"saga": part.saga, "round": part.round, "part": part.number})])
+
+    return replace(sweeper_of(engine, os.environ), tell=_tell_end, send=send if queues.has_work(BULK) else None)
 
 
 def is_number(value: Any) -> bool:

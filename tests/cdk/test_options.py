@@ -194,7 +194,7 @@ class TestNetwork:
 
         template = render(build)
         functions = [f for f in of_type(template, "AWS::Lambda::Function") if "sagas.handlers" in f["Handler"]]
-        assert len(functions) == 5
+        assert len(functions) == 6
         assert all(len(function["VpcConfig"]["SubnetIds"]) == 2 for function in functions)
         assert "ec2:CreateNetworkInterface" in actions(template, "ec2")
         assert "ec2:*" not in actions(template, "ec2")
@@ -356,7 +356,7 @@ class TestSagaIsolation:
             ("function", "checkout", "reserve,capture,ship"),
             ("function", "create-zip", "check,upload,announce"),
         ]
-        assert len(of_type(built[1], "AWS::Lambda::EventSourceMapping")) == 2
+        assert len(of_type(built[1], "AWS::Lambda::EventSourceMapping")) == 3
 
     def test_the_slowest_step_decides(self, built: tuple[SagaService, Template]) -> None:
         found = marks(built[1])

@@ -157,11 +157,41 @@ class TestQueues:
 
     def test_event_sources(self, of_type: Find) -> None:
         sources = of_type("AWS::Lambda::EventSourceMapping")
-        assert len(sources) == 6
+        assert len(sources) == 7
         for source in sources:
             assert source["BatchSize"] == 1
             assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-            assert "ScalingConfig" not in source
+        assert [one["ScalingConfig"] for one in sources if "ScalingConfig" in one] == [{"MaximumConcurrency": 10}]
+
+
+class TestBulk:
+    def test_a_queue_whose_dead_letters_are_its_own(self, template: Template) -> None:
+        queue, letters = marked(template, "work_queue"), marked(template, "work_dead_letter_queue")
+        function = marked(template, "work_function")
+        assert queue["VisibilityTimeout"] == function["Timeout"] + 2
+        assert queue["RedrivePolicy"]["maxReceiveCount"] == 10
+        assert letters["RedriveAllowPolicy"]["redrivePermission"] == "byQueue"
+        [source] = letters["RedriveAllowPolicy"]["sourceQueueArns"]
+        assert json.dumps(queue["QueueName"]["Fn::Join"][1][0])[1:-1] in json.dumps(source)
+
+    def test_a_function_that_may_send_to_its_own_queue(self, template: Template) -> None:
+        function = marked(template, "work_function")
+        assert function["RecursiveLoop"] == "Allow"
+        assert (function["MemorySize"], function["Handler"]) == (1024, "sagas.handlers.bulk.handler")
+        assert '"work":{"bulk":"' in json.dumps(function["Environment"]["Variables"]["SAGAS_QUEUES"]).replace("\\", "")
+
+    def test_steps_and_the_api_do_not_know_of_it(self, template: Template) -> None:
+        handlers = {
+            resource["Properties"]["Handler"]: resource["Properties"]["Environment"]["Variables"]
+            for resource in template["Resources"].values()
+            if resource["Type"] == "AWS::Lambda::Function" and "sagas.handlers" in resource["Properties"]["Handler"]
+        }
+        known = {
+            name
+            for name, variables in handlers.items()
+            if '"work' in json.dumps(variables["SAGAS_QUEUES"]).replace("\\", "")
+        }
+        assert known == {"sagas.handlers.supervisor.handler", "sagas.handlers.bulk.handler"}
 
 
 class TestSupervisor:

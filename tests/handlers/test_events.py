@@ -13,8 +13,8 @@ from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas.core.states import SagaState
 from sagas.errors import InvalidRequest, NotFound
+from sagas.handlers import bulk, supervisor
 from sagas.handlers import step as step_handler
-from sagas.handlers import supervisor
 from tests.handlers.conftest import EVENTS, Make, Site, load
 from tests.support.aws import REGION, LambdaContext
 
@@ -156,7 +156,11 @@ def test_a_tick_for_what_is_not_there(reference: Callable[[], Site], fields: dic
 
 
 def test_a_tick_with_nothing_to_sweep(reference: Callable[[], Site]) -> None:
-    reference().stack.s3.create_bucket(Bucket="zips", CreateBucketConfiguration={"LocationConstraint": REGION})
+    stack = reference().stack
+    stack.s3.create_bucket(Bucket="zips", CreateBucketConfiguration={"LocationConstraint": REGION})
     supervisor.reset()
+    bulk.reset()
     (report,) = supervisor.handler(load("schedule_sweep"), LambdaContext())["swept"]
-    assert (report["saga"], report["listed"], report["finished"], report["error"]) == ("create-zip", 0, True, "")
+    assert (report["saga"], report["listed"], report["finished"], report["error"]) == ("create-zip", 0, False, "")
+    assert bulk.handler({"Records": stack.receive_from(stack.work)}, LambdaContext()) == {"batchItemFailures": []}
+    assert supervisor.handler(load("schedule_sweep"), LambdaContext()) == {"swept": []}
