@@ -127,7 +127,13 @@ class SagaService(Construct):
         """Return the queue where the messages of a saga's steps end that cannot be processed."""
         return self._queues[self._catalogue.definition(saga_class).name].dead_letters
 
-    def allow_sweep(self, saga_class: type[Any], bucket: s3.IBucket | s3.BucketBase) -> None:
+    def allow_sweep(
+        self,
+        saga_class: type[Any],
+        bucket: s3.IBucket | s3.BucketBase,
+        *,
+        archive_to: s3.IBucket | s3.BucketBase | None = None,
+    ) -> None:
         """Let sweeps list, read and delete objects of ``bucket`` under the saga's prefix, and only there.
 
         With ``action="report"`` it may but list them; with ``"archive"`` it may also write under ``archive/`` before
@@ -137,15 +143,21 @@ class SagaService(Construct):
         Args:
             saga_class: declares ``orphans``.
             bucket: the one whose name is in the variable ``bucket_env``.
+            archive_to: the one whose name is in the variable ``archive_bucket_env``, where the class declares that.
 
         Raises:
-            DefinitionError: it is none of the sagas here, or declares no ``orphans``.
+            DefinitionError: it is none of the sagas here, or declares no ``orphans``; or ``archive_to`` does not fit
+                what it declares.
         """
         definition = self._catalogue.definition(saga_class)
         if definition.orphans is None:
             raise DefinitionError(f"{self.node.id}: saga {definition.name} declares no orphans to sweep")
+        declared = definition.orphans.archive_bucket_env
+        if (declared is None) is not (archive_to is None):
+            told = "declares no archive_bucket_env" if declared is None else f"archives to the bucket of {declared}"
+            raise DefinitionError(f"{self.node.id}: saga {definition.name} {told}: see archive_to")
         for function in (self.supervisor, self.bulk):
-            allow_sweeping(function, bucket, definition.prefix, definition.orphans.action)
+            allow_sweeping(function, bucket, definition.prefix, definition.orphans.action, archive_to or bucket)
 
     @property
     def sagas_table(self) -> AnyTable:

@@ -176,7 +176,7 @@ class SweepDesk:
         return count
 
 
-ENVIRONMENT = {"ZIPS_BUCKET": BUCKET, "GONE_BUCKET": "no-such-bucket"}
+ENVIRONMENT = {"ZIPS_BUCKET": BUCKET, "GONE_BUCKET": "no-such-bucket", "ARCHIVE_BUCKET": "attic"}
 
 
 class Proxy:
