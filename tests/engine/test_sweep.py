@@ -173,6 +173,24 @@ def test_at_most_twelve_requests_for_a_thousand_objects(
     assert sum(calls.values()) <= 12
 
 
+def test_ten_more_where_completed_sagas_are_looked_into(
+    desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for each hundred entries that hold a request or a result: here there is but the request."""
+    d = desk()
+    _store_many(d, [d.engine.clock.new_id() for _ in range(1_000)])
+    d.clock.advance(3 * DAY)
+    calls: Counter[str] = Counter()
+    real: Any = cast("Any", BaseClient)._make_api_call
+
+    def count(self: BaseClient, operation: str, parameters: dict[str, Any]) -> Any:
+        calls[operation] += 1
+        return real(self, operation, parameters)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", count)
+    assert (d.sweep().listed, calls) == (1_000, {"ListObjectsV2": 1, "BatchGetItem": 15, "DeleteObjects": 1})
+
+
 def test_a_round_costs_nine_more(desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch) -> None:
     d = desk()
     saga_id = d.saga()
