@@ -101,6 +101,11 @@ class SagaService(Construct):
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount).rest_api
         self._add_alarms(placements, api.function, bulk)
         lanes = [group.options for placement in placements for group in placement.groups]
+        if shares := self._catalogue.shares:
+            told = ", ".join(f"{lane} {share}" for lane, share in shares.items())
+            Annotations.of(self).add_info(
+                f"{options.service}: max_concurrency={options.max_concurrency} is divided: {told}"
+            )
         if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
             told = (
                 f"{options.service}: nothing limits its functions, so a burst may take all executions of the account, "

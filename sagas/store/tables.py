@@ -50,7 +50,7 @@ class Tables:
     """The models and the connections of one pair of tables. Models are PynamoDB's, whose attributes are dynamic.
 
     Args:
-        control, entry, definition, lane: the models.
+        control, entry, definition, lane, hand_out: the models.
         connection: what they, and all others, ask by.
         impatient: asks once and waits a second at most: for writes that nobody should wait for.
     """
@@ -59,6 +59,7 @@ class Tables:
     entry: Any
     definition: Any
     lane: Any
+    hand_out: Any
     connection: SharedConnection
     impatient: SharedConnection
 
@@ -188,8 +189,25 @@ def _lane(settings: StoreSettings) -> type[Model]:
         saga_id = UnicodeAttribute(hash_key=True)
         passed = UnicodeAttribute(null=True)
         resumed_at = UnicodeAttribute(null=True)
+        empty_at = UnicodeAttribute(null=True)
+        resent_in = NumberAttribute(null=True)
+        resent = NumberAttribute(null=True)
 
     return Lane
+
+
+def _hand_out(settings: StoreSettings) -> type[Model]:
+    class HandOutItem(Model):
+        """How much of one shard of what is due was handed out. Kept beside the sagas, under a key no saga can have."""
+
+        Meta = _meta(settings.sagas_table)
+        saga_id = UnicodeAttribute(hash_key=True)
+        last_due = UnicodeAttribute(null=True)
+        last_id = UnicodeAttribute(null=True)
+        until = UnicodeAttribute(null=True)
+        moved_at = UnicodeAttribute(null=True)
+
+    return HandOutItem
 
 
 @lru_cache(maxsize=32)
@@ -197,7 +215,8 @@ def tables_for(settings: StoreSettings) -> Tables:
     """Return the models of these tables; the same ones for the same settings, since making them takes a while."""
     connection = SharedConnection(region=settings.region, host=settings.endpoint_url)
     control, entry = _control(settings), _entry(settings)
-    models: tuple[Any, Any, Any, Any] = control, entry, _definition(settings), _lane(settings)
+    definition, lane, hand_out = _definition(settings), _lane(settings), _hand_out(settings)
+    models: tuple[Any, Any, Any, Any, Any] = control, entry, definition, lane, hand_out
     for model in models:
         connection.serve(model)
     impatient = SharedConnection(region=settings.region, host=settings.endpoint_url)
