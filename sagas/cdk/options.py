@@ -93,6 +93,8 @@ class FunctionOptions:
             of two, so an idle queue costs more.
         reserved_concurrency: executions set aside for the function, and its most. Rather use ``maximum_concurrency``
             to hold it back: a message that Lambda refuses counts as received.
+        weight: its part of the service's ``max_concurrency``, in proportion to those of the other functions; it counts
+            only there, and only without a limit of its own.
         environment: further environment variables of this function.
         network: the VPC it runs in; that of the service when absent.
         log_level: of this function; that of the service when absent.
@@ -109,6 +111,7 @@ class FunctionOptions:
     timeout: int | None = None
     maximum_concurrency: int | None = None
     reserved_concurrency: int | None = None
+    weight: float = 1
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     network: Network | None = None
     log_level: str | None = None
@@ -123,6 +126,7 @@ class FunctionOptions:
         within("FunctionOptions", "timeout", self.timeout, 1, 900)
         within("FunctionOptions", "maximum_concurrency", self.maximum_concurrency, 2, 1_000)
         within("FunctionOptions", "reserved_concurrency", self.reserved_concurrency, 1, 1_000_000)
+        within("FunctionOptions", "weight", self.weight, 0.001, 1_000_000)
         if self.log_level is not None:
             one_of("FunctionOptions", "log_level", self.log_level, LOG_LEVELS)
         fits("FunctionOptions", self.architecture, self.runtime)
@@ -181,6 +185,9 @@ class SagaServiceProps(TypedDict, total=False):
             not, no payload is in any queue, dead-letter queues included; steps read theirs, and an outcome that cannot
             be committed is not kept: its step runs again, under the same idempotency key.
         auto_disable: of saga types that declare none; none when absent.
+        max_concurrency: executions that all functions of steps may take at once. It is divided over them by the
+            ``weight`` of their options, 2 at least for each; one with a ``maximum_concurrency`` of its own counts with
+            that.
         api_options: of the API's function; 512 MB when absent. It has a time of its own, and takes no batches.
         supervisor_options: of the supervisor's; 256 MB and 300 seconds when absent.
         bulk_options: of the function that recovers and purges what the supervisor finds: 1,024 MB, 300 seconds and a
@@ -221,6 +228,7 @@ class SagaServiceProps(TypedDict, total=False):
     payload_limit: int | None
     carry_inputs: bool
     auto_disable: AutoDisable | None
+    max_concurrency: int | None
     api_options: FunctionOptions | None
     supervisor_options: FunctionOptions | None
     bulk_options: FunctionOptions | None
@@ -268,6 +276,7 @@ class ServiceOptions:
     payload_limit: int | None = None
     carry_inputs: bool = True
     auto_disable: AutoDisable | None = None
+    max_concurrency: int | None = None
     api_options: FunctionOptions | None = None
     supervisor_options: FunctionOptions | None = None
     bulk_options: FunctionOptions | None = None
@@ -293,6 +302,9 @@ class ServiceOptions:
             seconds = None if kept is None else kept.total_seconds()
             within(self.service, f"{option} (in seconds)", seconds, least, 100 * 366 * 86_400)
         within(self.service, "payload_limit (in bytes)", self.payload_limit, 1_024, 256 * 1024)
+        within(self.service, "max_concurrency", self.max_concurrency, 2, 1_000_000)
+        if self.max_concurrency is not None and int(self.max_concurrency) != self.max_concurrency:
+            raise DefinitionError(f"{self.service}: max_concurrency must be a whole number")
         usual = cast("object", self.auto_disable)
         if not isinstance(usual, AutoDisable | None):
             raise DefinitionError(f"{self.service}: auto_disable must be an AutoDisable or None, not {usual!r}")
@@ -300,9 +312,9 @@ class ServiceOptions:
         if every not in [timedelta(minutes=minutes) for minutes in range(1, 6)]:
             raise DefinitionError(f"{self.service}: recover_every must be 1 to 5 whole minutes, not {every!r}")
         for option, given, refused in (
-            ("api_options", self.api_options, ("batch_size", "maximum_concurrency", "timeout")),
-            ("supervisor_options", self.supervisor_options, ("batch_size", "maximum_concurrency")),
-            ("bulk_options", self.bulk_options, ("batch_size",)),
+            ("api_options", self.api_options, ("batch_size", "maximum_concurrency", "timeout", "weight")),
+            ("supervisor_options", self.supervisor_options, ("batch_size", "maximum_concurrency", "weight")),
+            ("bulk_options", self.bulk_options, ("batch_size", "weight")),
         ):
             for name in refused:
                 if given is not None and getattr(given, name) != getattr(FunctionOptions(), name):

@@ -103,6 +103,11 @@ class SagaService(Construct):
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount).rest_api
         self._add_alarms(placements, api.function, bulk)
         lanes = [group.options for placement in placements for group in placement.groups]
+        if shares := self._catalogue.shares:
+            told = ", ".join(f"{lane} {share}" for lane, share in shares.items())
+            Annotations.of(self).add_info(
+                f"{options.service}: max_concurrency={options.max_concurrency} is divided: {told}"
+            )
         if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
             told = (
                 f"{options.service}: nothing limits its functions, so a burst may take all executions of the account, "
@@ -129,7 +134,13 @@ class SagaService(Construct):
         """Return the queue where the messages of a saga's steps end that cannot be processed."""
         return self._queues[self._catalogue.definition(saga_class).name].dead_letters
 
-    def allow_sweep(self, saga_class: type[Any], bucket: s3.IBucket | s3.BucketBase) -> None:
+    def allow_sweep(
+        self,
+        saga_class: type[Any],
+        bucket: s3.IBucket | s3.BucketBase,
+        *,
+        archive_to: s3.IBucket | s3.BucketBase | None = None,
+    ) -> None:
         """Let sweeps list, read and delete objects of ``bucket`` under the saga's prefix, and only there.
 
         With ``action="report"`` it may but list them; with ``"archive"`` it may also write under ``archive/`` before
@@ -139,15 +150,21 @@ class SagaService(Construct):
         Args:
             saga_class: declares ``orphans``.
             bucket: the one whose name is in the variable ``bucket_env``.
+            archive_to: the one whose name is in the variable ``archive_bucket_env``, where the class declares that.
 
         Raises:
-            DefinitionError: it is none of the sagas here, or declares no ``orphans``.
+            DefinitionError: it is none of the sagas here, or declares no ``orphans``; or ``archive_to`` does not fit
+                what it declares.
         """
         definition = self._catalogue.definition(saga_class)
         if definition.orphans is None:
             raise DefinitionError(f"{self.node.id}: saga {definition.name} declares no orphans to sweep")
+        declared = definition.orphans.archive_bucket_env
+        if (declared is None) is not (archive_to is None):
+            told = "declares no archive_bucket_env" if declared is None else f"archives to the bucket of {declared}"
+            raise DefinitionError(f"{self.node.id}: saga {definition.name} {told}: see archive_to")
         for function in (self.supervisor, self.bulk):
-            allow_sweeping(function, bucket, definition.prefix, definition.orphans.action)
+            allow_sweeping(function, bucket, definition.prefix, definition.orphans.action, archive_to or bucket)
 
     @property
     def sagas_table(self) -> AnyTable:

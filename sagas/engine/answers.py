@@ -284,12 +284,17 @@ class SweepView(TypedDict):
     action: str
     bucket: str
     listed: int
+    young: int
+    kept: int
     orphans: int
+    unreferenced: int
+    unknown: int
+    foreign: int
     deleted: int
     archived: int
     handled: int
-    unknown: int
-    foreign: int
+    gone: int
+    left: int
     errors: int
     sample: dict[str, list[str]]
     finished: bool

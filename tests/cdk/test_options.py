@@ -237,7 +237,7 @@ class TestService:
         rates = {
             rule["Targets"][0]["Input"]: rule["ScheduleExpression"] for rule in of_type(template, "AWS::Events::Rule")
         }
-        assert rates['{"task":"recover"}'] == "rate(3 minutes)"
+        assert rates['{"task":"recover","queue":true}'] == "rate(3 minutes)"
         (invocation,) = of_type(template, "AWS::Lambda::EventInvokeConfig")
         assert invocation["MaximumEventAgeInSeconds"] == 180
 

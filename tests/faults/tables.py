@@ -341,4 +341,17 @@ class MemoryTables:
             found.sort(key=lambda item: (item[sort]["S"], item["saga_id"]["S"]))
         if not request.get("ScanIndexForward", True):
             found.reverse()
+        if request.get("IndexName") == "open":
+            return page_of(request, _copied(found))
         return {"Items": _copied(found), "Count": len(found), "ScannedCount": len(found)}
+
+
+def page_of(request: Item, found: list[Item]) -> Item:
+    """Answer a query of the index ``open`` that found these items, in order. A page may begin after an item that is not
+    there any more."""
+    if "ExclusiveStartKey" in request:
+        after = tuple(request["ExclusiveStartKey"][name]["S"] for name in ("due", "saga_id"))
+        found = [item for item in found if tuple(item[name]["S"] for name in ("due", "saga_id")) > after]
+    limit = request.get("Limit", len(found))
+    more = {"LastEvaluatedKey": found[limit - 1]} if limit < len(found) else {}
+    return {"Items": found[:limit], "Count": len(found[:limit]), "ScannedCount": len(found[:limit]), **more}
