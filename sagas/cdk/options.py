@@ -311,6 +311,12 @@ class ServiceOptions:
         every: object = self.recover_every
         if every not in [timedelta(minutes=minutes) for minutes in range(1, 6)]:
             raise DefinitionError(f"{self.service}: recover_every must be 1 to 5 whole minutes, not {every!r}")
+        self._check_functions()
+        if self.sagas_table is not None and self.sagas_table is self.audit_table:
+            raise DefinitionError(f"{self.service}: sagas_table and audit_table must be two tables")
+
+    def _check_functions(self) -> None:
+        """Options of functions that the service has besides those of steps are those that make sense there."""
         for option, given, refused in (
             ("api_options", self.api_options, ("batch_size", "maximum_concurrency", "timeout", "weight")),
             ("supervisor_options", self.supervisor_options, ("batch_size", "maximum_concurrency", "weight")),
@@ -319,8 +325,6 @@ class ServiceOptions:
             for name in refused:
                 if given is not None and getattr(given, name) != getattr(FunctionOptions(), name):
                     raise DefinitionError(f"{self.service}: {option} takes no {name}")
-        if self.sagas_table is not None and self.sagas_table is self.audit_table:
-            raise DefinitionError(f"{self.service}: sagas_table and audit_table must be two tables")
 
     def _check_api(self) -> None:
         one_of(self.service, "access_log", self.access_log, get_args(AccessLog))
