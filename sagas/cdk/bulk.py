@@ -94,7 +94,7 @@ class WorkQueue(Construct):
             self,
             "Queue",
             encryption_key,
-            queue_name=name,
+            name=name,
             visibility_timeout=Duration.seconds((options.timeout or kind.timeout) + _AFTER_FUNCTION),
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=_MAX_RECEIVES),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict, Unpack, cast
+from typing import cast
 
 from aws_cdk import Duration, Fn, Stack, Validations
 from aws_cdk import aws_kms as kms
@@ -21,12 +21,6 @@ _DEAD_LETTERS = "dead-letters"
 """No step is called like this: its name would be no identifier."""
 _ARN = "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}:"
 """To be substituted, which takes a third of the room that joining takes. There may be thousands."""
-
-
-class _QueueOptions(TypedDict, total=False):
-    queue_name: str | None
-    visibility_timeout: Duration
-    dead_letter_queue: sqs.DeadLetterQueue
 
 
 class SagaQueues:
@@ -94,27 +88,45 @@ class SagaQueues:
         """A name, where CloudFormation is not to choose it."""
         return derived_name(self._saga, queue, placement.token) if placement.token else None
 
-    def _queue(self, scope: Construct, id: str, name: str | None, **options: Unpack[_QueueOptions]) -> sqs.Queue:
-        return encrypted_queue(scope, id, self._key, queue_name=name, **options)
+    def _queue(
+        self,
+        scope: Construct,
+        id: str,
+        name: str | None,
+        visibility_timeout: Duration | None = None,
+        dead_letter_queue: sqs.DeadLetterQueue | None = None,
+    ) -> sqs.Queue:
+        return encrypted_queue(scope, id, self._key, name, visibility_timeout, dead_letter_queue)
 
 
-def encrypted_queue(scope: Construct, id: str, key: AnyKey | None, **options: Unpack[_QueueOptions]) -> sqs.Queue:
+def encrypted_queue(
+    scope: Construct,
+    id: str,
+    key: AnyKey | None,
+    name: str | None = None,
+    visibility_timeout: Duration | None = None,
+    dead_letter_queue: sqs.DeadLetterQueue | None = None,
+) -> sqs.Queue:
     """Make a queue that takes encrypted connections only and keeps messages for 14 days.
 
     Args:
         scope: parent construct.
         id: construct id.
         key: encrypts the messages; a key of SQS's own when absent.
-        options: of ``aws_cdk.aws_sqs.Queue``.
+        name: where CloudFormation is not to choose it.
+        visibility_timeout: SQS's 30 seconds when absent.
+        dead_letter_queue: none when absent.
     """
     return sqs.Queue(
         scope,
         id,
+        queue_name=name,
+        visibility_timeout=visibility_timeout,
+        dead_letter_queue=dead_letter_queue,
         retention_period=_RETENTION,
         encryption=sqs.QueueEncryption.KMS if key else sqs.QueueEncryption.SQS_MANAGED,
         encryption_master_key=cast("kms.IKey | None", key),
         enforce_ssl=True,
-        **options,
     )
 
 

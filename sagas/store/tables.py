@@ -207,6 +207,7 @@ def _hand_out(settings: StoreSettings) -> type[Model]:
         last_id = UnicodeAttribute(null=True)
         until = UnicodeAttribute(null=True)
         moved_at = UnicodeAttribute(null=True)
+        by = UnicodeAttribute(null=True)
 
     return HandOutItem
 
