@@ -116,7 +116,10 @@ def definition_table(definitions: Iterable[DefinitionView]) -> Table:
     for saga in definitions:
         starts = Text("enabled", style="green") if saga["active"] else Text("disabled", style="red")
         steps = " -> ".join(step["name"] for step in saga["steps"])
-        table.add_row(saga["name"], saga["version"], starts, steps, plain(saga["reason"] or ""))
+        # An API of an earlier version does not say whether callers may cancel: there, they may.
+        notes = [] if saga.get("cancellable", True) else ["callers may not cancel it"]
+        notes += [saga["reason"]] if saga["reason"] else []
+        table.add_row(saga["name"], saga["version"], starts, steps, plain("; ".join(notes)))
     return table
 
 

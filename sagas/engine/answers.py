@@ -180,8 +180,8 @@ class DefinitionStepView(TypedDict):
 class DefinitionView(TypedDict):
     """A saga type: its steps, the JSON Schema of its request, and whether sagas of it may be started.
 
-    ``failures`` counts its failed sagas in a row, where that is counted; ``disabled_until`` is there while too many of
-    them have it disabled.
+    ``cancellable`` tells whether callers may cancel its sagas. ``failures`` counts its failed sagas in a row, where
+    that is counted; ``disabled_until`` is there while too many of them have it disabled.
     """
 
     name: str
@@ -193,6 +193,7 @@ class DefinitionView(TypedDict):
     changed_at: _Time | None
     failures: _Count
     disabled_until: _Time | None
+    cancellable: bool
     request: dict[str, Any]
     steps: list[DefinitionStepView]
 
@@ -283,12 +284,17 @@ class SweepView(TypedDict):
     action: str
     bucket: str
     listed: int
+    young: int
+    kept: int
     orphans: int
+    unreferenced: int
+    unknown: int
+    foreign: int
     deleted: int
     archived: int
     handled: int
-    unknown: int
-    foreign: int
+    gone: int
+    left: int
     errors: int
     sample: dict[str, list[str]]
     finished: bool

@@ -36,6 +36,10 @@ _KEY = (
     "for the service's key_retention (30 days unless it says otherwise) after it was purged; until then it starts no "
     "other."
 )
+_NOT_CANCELLABLE = (
+    "Sagas of this type cannot be cancelled: the answer is 409, but for one whose cancel was accepted before the type "
+    "was declared so."
+)
 _LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
 
 
@@ -106,6 +110,9 @@ def _saga_paths(saga: SagaType) -> Json:
         for header, schema, told in headers
     ]
     start["description"] = definition.description
+    cancel = operation("cancel", f"Cancel one {name}", "200 202", "404 409")
+    if not definition.cancellable:
+        cancel["description"] = _NOT_CANCELLABLE
     note, change = describe_body(Note), f"{_WRITE} 409"
     retry = operation("retry", "Retry what failed", "202", change)
     compensate = operation("compensate", "Give up and undo", "202", change)
@@ -118,7 +125,7 @@ def _saga_paths(saga: SagaType) -> Json:
         one: {
             "parameters": where,
             "get": operation("show", f"Show one {name}", "200", _READ),
-            "delete": operation("cancel", f"Cancel one {name}", "200 202", "404 409"),
+            "delete": cancel,
         },
         f"{one}/audit": {"parameters": [*where, *_paging()], "get": audit},
         f"{one}/retry": {"parameters": where, "post": _with_body(retry, note, required=False)},
