@@ -29,6 +29,7 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
     "sagas/{name}": ("POST",),
     "sagas/{name}/{id}": ("GET", "DELETE"),
     "sagas/{name}/{id}/audit": ("GET",),
+    "sagas/{name}/{id}/verification": ("GET",),
     "sagas/{name}/{id}/retry": ("POST",),
     "sagas/{name}/{id}/compensate": ("POST",),
     "sagas/{name}/{id}/resolve": ("POST",),
