@@ -21,6 +21,7 @@ from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
 from sagas.cdk.existing import AnyTable, mounted_api
 from sagas.cdk.functions import SharedAssets, StepGroupFunction
+from sagas.cdk.grants import Grants
 from sagas.cdk.layer import Layers
 from sagas.cdk.nested_stacks import Placement, placements_of
 from sagas.cdk.options import SagaServiceProps, service_options
@@ -33,7 +34,7 @@ from sagas.errors import DefinitionError
 AnyStep = Step[..., Any]
 
 
-class SagaService(Construct):
+class SagaService(Grants):
     """Functions, queues, tables, API and supervisor for a set of sagas.
 
     Args:
