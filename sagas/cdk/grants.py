@@ -131,7 +131,7 @@ class Grants(Construct):
         """
         granted = self._grant("operate", grantee, saga_classes)
         scope = cast("Construct", grantee) if Construct.is_construct(grantee) else self
-        more: list[tuple[Sequence[str], list[str]]] = [(_FIND_PARTS, self._stacks())]
+        more: list[tuple[Sequence[str], list[str]]] = [(_FIND_PARTS, self._stacks(grantee))]
         queues = [self._queues[saga.name] for saga in self._named(saga_classes) or self._catalogue.sagas]
         more.append((_DEAD_LETTERS, [own.dead_letters.queue_arn for own in queues]))
         more.append((("sqs:SendMessage",), [arn for own in queues for arn in own.arns(scope)]))
@@ -175,11 +175,13 @@ class Grants(Construct):
             stage = "*"
         return self.api.arn_for_execute_api(method, f"{base}/{path}", stage)
 
-    def _stacks(self) -> list[str]:
-        """The ARNs of the stacks that hold the service."""
+    def _stacks(self, grantee: Grantee) -> list[str]:
+        """The ARNs of the stacks that hold the service. The outermost is asked for by its name, without its id."""
         stack = Stack.of(self)
+        named = stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{stack.stack_name}/*")
+        acknowledge_objects(cast("iam.IGrantable", grantee), named, "A stack's id is not known beforehand.")
         nested = [one for one in self.node.find_all() if NestedStack.is_nested_stack(one)]
-        return [stack.stack_id, *(cast("Stack", one).stack_id for one in nested)]
+        return [named, *(cast("Stack", one).stack_id for one in nested)]
 
 
 def _allowed(grantee: Grantee, actions: Sequence[str], arns: Sequence[str]) -> list[iam.Grant]:
