@@ -28,6 +28,17 @@ class S3Object:
     etag: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class OrphanedObject(S3Object):
+    """An object that a sweep found to be an orphan.
+
+    Args:
+        last_modified: when it was stored (UTC).
+    """
+
+    last_modified: datetime | None = None
+
+
 class Context(Protocol):
     """The running attempt. A test double needs no inheritance: see ``sagas.testing.FakeContext``."""
 

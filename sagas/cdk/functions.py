@@ -20,7 +20,7 @@ from sagas.cdk.code import CodeAssets
 from sagas.cdk.encryption import allow_key
 from sagas.cdk.environment import check_size, service_environment
 from sagas.cdk.layer import Layers
-from sagas.cdk.options import FunctionOptions, ServiceOptions
+from sagas.cdk.options import FunctionOptions, Network, ServiceOptions
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_listing, allow_network, allow_one_saga, allow_sending
 from sagas.cdk.queues import SagaQueues
@@ -33,7 +33,11 @@ _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
 _FINDINGS = {
     "AwsSolutions-IAM5[Resource::*]": "X-Ray's write actions, and those for a VPC's interfaces, have no narrower form.",
     "AwsSolutions-L1": "The runtime is the one the layer was fetched for; the app chooses it.",
+    "Serverless-LambdaLatestVersion": "As above.",
+    "Serverless-LambdaDLQ": "Steps are called by queues, which have a dead-letter queue, and the API's function waits.",
+    "Serverless-LambdaEventSourceMappingDestination": "Its queue has a dead-letter queue; SQS sources take no other.",
 }
+_FINDINGS_UNTRACED = {"Serverless-LambdaTracing": "The user of the construct switched traces off."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +45,27 @@ class SharedAssets:
     """What all functions of a service share.
 
     Args:
+        service: the construct of the service.
         code: of the sagas.
         layers: of dependencies.
         options: of the service.
         tables: of the service.
     """
 
+    service: Construct
     code: CodeAssets
     layers: Layers
     options: ServiceOptions
     tables: Tables
+
+    def group_of(self, network: Network) -> ec2.SecurityGroup:
+        """Return the security group that the service's functions share in a VPC."""
+        id = f"SecurityGroup-{network.vpc.node.addr[-8:]}"
+        made = self.service.node.try_find_child(id)
+        if made is None:
+            vpc, what = cast("ec2.IVpc", network.vpc), f"Functions of {self.options.service}"
+            made = ec2.SecurityGroup(self.service, id, vpc=vpc, description=what, allow_all_outbound=True)
+        return cast("ec2.SecurityGroup", made)
 
 
 class SagaFunction(Construct):
@@ -98,8 +113,11 @@ class SagaFunction(Construct):
         security_groups = None
         if network is not None:
             allow_network(self.role)
-            if network.security_groups is not None:
-                security_groups = [cast("ec2.ISecurityGroup", group) for group in network.security_groups]
+            groups = network.security_groups
+            security_groups = [
+                cast("ec2.ISecurityGroup", group)
+                for group in ([shared.group_of(network)] if groups is None else groups)
+            ]
         level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
         variables = {**environment, **level, **function.environment}
         check_size(self, variables)
@@ -116,7 +134,7 @@ class SagaFunction(Construct):
             memory_size=function.memory_size,
             ephemeral_storage_size=function.ephemeral_storage,
             timeout=Duration.seconds(timeout),
-            tracing=lambda_.Tracing.ACTIVE,
+            tracing=lambda_.Tracing.ACTIVE if options.tracing else None,
             environment=variables,
             reserved_concurrent_executions=function.reserved_concurrency,
             description=description,
@@ -125,7 +143,7 @@ class SagaFunction(Construct):
             vpc_subnets=network and network.subnets,
             security_groups=security_groups,
         )
-        acknowledge(Validations.of(self), _FINDINGS)
+        acknowledge(Validations.of(self), _FINDINGS if options.tracing else _FINDINGS | _FINDINGS_UNTRACED)
         # The CDK itself writes a DependsOn beside the reference to the role; cfn-lint calls it redundant.
         resource = cast("lambda_.CfnFunction", self.function.node.default_child)
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["W3005"]}})

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
 
 from sagas.cdk.acknowledge import acknowledge_objects
 from sagas.cdk.encryption import allow_key
@@ -13,7 +14,7 @@ from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import BY_NAME_INDEX, OPEN_INDEX, Tables
 
 ARCHIVE = "archive/"
-"""Where the sweep archives; the same as in ``sagas.engine.sweep``, which needs more than a deployment has."""
+"""Where the sweep archives; the same as in ``sagas.engine.sweep_pages``, which needs more than a deployment has."""
 _SWEPT = "A sweep covers the saga's prefix, whose keys are not known beforehand."
 _ARCHIVED = "What is archived keeps its key, which is not known beforehand."
 _STATEMENT = 20
@@ -70,6 +71,11 @@ def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: boo
         _allow(role, actions, arns[start : start + _STATEMENT])
 
 
+def allow_working(role: iam.Role, queue: sqs.IQueue) -> None:
+    """Let a function send to a work queue, and ask how many messages it holds."""
+    _allow(role, ["sqs:SendMessage", "sqs:GetQueueAttributes"], [queue.queue_arn])
+
+
 def allow_network(role: iam.Role) -> None:
     """Let Lambda make the function's network interfaces in a VPC. It checks these before any interface is there."""
     names = ("CreateNetworkInterface", "DeleteNetworkInterface", "DescribeNetworkInterfaces", "DescribeSubnets")
@@ -77,7 +83,7 @@ def allow_network(role: iam.Role) -> None:
     _allow(role, [f"ec2:{name}" for name in (*names, *addresses)], ["*"])
 
 
-def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action: str) -> None:
+def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action: str, archive_to: s3.IBucket) -> None:
     """Let a role do under ``prefix`` what a sweep with ``action`` does there, and nothing beside it.
 
     Args:
@@ -85,6 +91,7 @@ def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action
         bucket: that is swept.
         prefix: of the saga's objects.
         action: ``report`` lists, ``delete`` reads and deletes too, ``archive`` copies to ``archive/`` before.
+        archive_to: the bucket that it copies to.
     """
     listing = iam.PolicyStatement(
         actions=["s3:ListBucket"],
@@ -94,7 +101,7 @@ def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action
     role.grant_principal.add_to_principal_policy(listing)
     if action == "report":
         return
-    swept, archived = (bucket.arn_for_objects(f"{start}{prefix}*") for start in ("", ARCHIVE))
+    swept, archived = bucket.arn_for_objects(f"{prefix}*"), archive_to.arn_for_objects(f"{ARCHIVE}{prefix}*")
     _allow_objects(role, ["s3:GetObject", "s3:DeleteObject"], swept, _SWEPT)
     if action == "archive":
         # Objects keep their tags. One over 5 GB is copied in parts, which an interrupted copy takes back.

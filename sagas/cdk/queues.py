@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import TypedDict, Unpack, cast
 
-from aws_cdk import Duration, Fn, Stack
+from aws_cdk import Duration, Fn, Stack, Validations
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.nested_stacks import TOKEN, Placement, service_token
 from sagas.cdk.options import AnyKey
 from sagas.cdk.parts import tag_part
@@ -20,6 +21,12 @@ _DEAD_LETTERS = "dead-letters"
 """No step is called like this: its name would be no identifier."""
 _ARN = "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}:"
 """To be substituted, which takes a third of the room that joining takes. There may be thousands."""
+
+
+class _QueueOptions(TypedDict, total=False):
+    queue_name: str | None
+    visibility_timeout: Duration
+    dead_letter_queue: sqs.DeadLetterQueue
 
 
 class SagaQueues:
@@ -40,6 +47,7 @@ class SagaQueues:
         scopes = [Construct(placement.scope, placement.id_of("queues")) for placement in placements]
         self.dead_letters = self._queue(scopes[0], "DeadLetters", self._derived(placements[0], _DEAD_LETTERS))
         tag_part(self.dead_letters, "dead_letter_queue", saga=self._saga)
+        acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})
         self.by_group: dict[str, sqs.Queue] = {}
         self.by_step: dict[str, sqs.Queue] = {}
         for placement, scope in zip(placements, scopes, strict=True):
@@ -86,25 +94,28 @@ class SagaQueues:
         """A name, where CloudFormation is not to choose it."""
         return derived_name(self._saga, queue, placement.token) if placement.token else None
 
-    def _queue(
-        self,
-        scope: Construct,
-        id: str,
-        name: str | None,
-        visibility_timeout: Duration | None = None,
-        dead_letter_queue: sqs.DeadLetterQueue | None = None,
-    ) -> sqs.Queue:
-        return sqs.Queue(
-            scope,
-            id,
-            queue_name=name,
-            visibility_timeout=visibility_timeout,
-            dead_letter_queue=dead_letter_queue,
-            retention_period=_RETENTION,
-            encryption=sqs.QueueEncryption.KMS if self._key else sqs.QueueEncryption.SQS_MANAGED,
-            encryption_master_key=cast("kms.IKey | None", self._key),
-            enforce_ssl=True,
-        )
+    def _queue(self, scope: Construct, id: str, name: str | None, **options: Unpack[_QueueOptions]) -> sqs.Queue:
+        return encrypted_queue(scope, id, self._key, queue_name=name, **options)
+
+
+def encrypted_queue(scope: Construct, id: str, key: AnyKey | None, **options: Unpack[_QueueOptions]) -> sqs.Queue:
+    """Make a queue that takes encrypted connections only and keeps messages for 14 days.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        key: encrypts the messages; a key of SQS's own when absent.
+        options: of ``aws_cdk.aws_sqs.Queue``.
+    """
+    return sqs.Queue(
+        scope,
+        id,
+        retention_period=_RETENTION,
+        encryption=sqs.QueueEncryption.KMS if key else sqs.QueueEncryption.SQS_MANAGED,
+        encryption_master_key=cast("kms.IKey | None", key),
+        enforce_ssl=True,
+        **options,
+    )
 
 
 def base_url(queue: sqs.IQueue) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-from aws_cdk import Annotations
+from aws_cdk import Annotations, Stack, Token
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
@@ -14,6 +14,7 @@ from constructs import Construct
 from sagas.authoring.steps import Step
 from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms
 from sagas.cdk.api import ApiFunction, Mount, SagaApi
+from sagas.cdk.bulk import BULK, WorkFunction, WorkQueue
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import CodeAssets, packages_of, requirements_of
 from sagas.cdk.dashboard import ServiceDashboard
@@ -50,7 +51,7 @@ class SagaService(Grants):
 
     def __init__(self, scope: Construct, id: str, **props: Unpack[SagaServiceProps]) -> None:
         super().__init__(scope, id)
-        options = self._options = service_options(self.node.path.replace("/", "-"), props)
+        options = self._options = service_options(default_name(self), props)
         self._catalogue = Catalogue(id, options)
         sagas = self._catalogue.sagas
         let_logs_use(self, options.encryption_key)
@@ -62,8 +63,10 @@ class SagaService(Grants):
         placed = {saga.name: placements_of(self, saga, self._catalogue.groups(saga), nested=nested) for saga in sagas}
         self._queues = {name: SagaQueues(self, places, options.encryption_key) for name, places in placed.items()}
         packages = packages_of(saga.saga_class for saga in sagas)
-        layers = Layers(self, options.architecture, options.runtime, requirements_of(packages))
-        shared = SharedAssets(CodeAssets(packages), layers, options, self.tables)
+        layers = Layers(
+            self, options.architecture, options.runtime, requirements_of(packages), bundle_sdk=options.bundle_sdk
+        )
+        shared = SharedAssets(self, CodeAssets(packages), layers, options, self.tables)
         self._functions: dict[tuple[str, str], lambda_.Function] = {}
         placements = [placement for places in placed.values() for placement in places]
         for placement in placements:
@@ -71,23 +74,41 @@ class SagaService(Grants):
             for group in placement.groups:
                 made = StepGroupFunction(functions, group.id, shared=shared, group=group, queues=queues)
                 self._functions[group.saga.name, group.id] = made.function
+        queues, bulk_options = self._queues.values(), BULK.options(options.bulk_options)
+        bulk = WorkQueue(self, "BulkQueue", kind=BULK, options=bulk_options, encryption_key=options.encryption_key)
         environment = service_environment(self, self.tables, options, self._queues, sagas)
-        queues = self._queues.values()
+        working = service_environment(self, self.tables, options, self._queues, sagas, {bulk.name: bulk.queue})
         supervisor = Supervisor(
             self,
             "Supervisor",
             shared=shared,
             queues=queues,
-            environment=environment,
+            bulk=bulk.queue,
+            environment=working,
             recover_every=options.recover_every,
         )
         self.supervisor = supervisor.function
+        self.bulk = WorkFunction(
+            self,
+            "Bulk",
+            shared=shared,
+            kind=BULK,
+            options=bulk_options,
+            work=bulk,
+            queues=queues,
+            environment=working,
+        ).function
         if mount is not None:
             environment |= mount.environment
         api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount).rest_api
-        self._add_alarms(placements, api.function)
+        self._add_alarms(placements, api.function, bulk)
         lanes = [group.options for placement in placements for group in placement.groups]
+        if shares := self._catalogue.shares:
+            told = ", ".join(f"{lane} {share}" for lane, share in shares.items())
+            Annotations.of(self).add_info(
+                f"{options.service}: max_concurrency={options.max_concurrency} is divided: {told}"
+            )
         if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
             told = (
                 f"{options.service}: nothing limits its functions, so a burst may take all executions of the account, "
@@ -114,24 +135,37 @@ class SagaService(Grants):
         """Return the queue where the messages of a saga's steps end that cannot be processed."""
         return self._queues[self._catalogue.definition(saga_class).name].dead_letters
 
-    def allow_sweep(self, saga_class: type[Any], bucket: s3.IBucket | s3.BucketBase) -> None:
-        """Let the supervisor list, read and delete objects of ``bucket`` under the saga's prefix, and only there.
+    def allow_sweep(
+        self,
+        saga_class: type[Any],
+        bucket: s3.IBucket | s3.BucketBase,
+        *,
+        archive_to: s3.IBucket | s3.BucketBase | None = None,
+    ) -> None:
+        """Let sweeps list, read and delete objects of ``bucket`` under the saga's prefix, and only there.
 
         With ``action="report"`` it may but list them; with ``"archive"`` it may also write under ``archive/`` before
         that prefix. A class with an ``on_orphans`` of its own has what its action stands for; grant the rest to
-        :attr:`supervisor`.
+        :attr:`supervisor` and :attr:`bulk`.
 
         Args:
             saga_class: declares ``orphans``.
             bucket: the one whose name is in the variable ``bucket_env``.
+            archive_to: the one whose name is in the variable ``archive_bucket_env``, where the class declares that.
 
         Raises:
-            DefinitionError: it is none of the sagas here, or declares no ``orphans``.
+            DefinitionError: it is none of the sagas here, or declares no ``orphans``; or ``archive_to`` does not fit
+                what it declares.
         """
         definition = self._catalogue.definition(saga_class)
         if definition.orphans is None:
             raise DefinitionError(f"{self.node.id}: saga {definition.name} declares no orphans to sweep")
-        allow_sweeping(self.supervisor, bucket, definition.prefix, definition.orphans.action)
+        declared = definition.orphans.archive_bucket_env
+        if (declared is None) is not (archive_to is None):
+            told = "declares no archive_bucket_env" if declared is None else f"archives to the bucket of {declared}"
+            raise DefinitionError(f"{self.node.id}: saga {definition.name} {told}: see archive_to")
+        for function in (self.supervisor, self.bulk):
+            allow_sweeping(function, bucket, definition.prefix, definition.orphans.action, archive_to or bucket)
 
     @property
     def sagas_table(self) -> AnyTable:
@@ -143,13 +177,14 @@ class SagaService(Grants):
         """The audit table."""
         return self.tables.audit
 
-    def _add_alarms(self, placements: Sequence[Placement], api: lambda_.Function) -> None:
+    def _add_alarms(self, placements: Sequence[Placement], api: lambda_.Function, bulk: WorkQueue) -> None:
         service, topic = self._options.service, self._options.alarm_topic
         if topic is None:
             told = f"{service}: nobody is told when an alarm goes on; give SagaService an alarm_topic"
             Annotations.of(self).add_warning_v2("sagas:NoAlarmTopic", told)
         parts = {"supervisor": self.supervisor, "api": api}
-        ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, topic=topic)
+        alarms = ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, topic=topic)
+        alarms.add_work("Bulk", bulk.dead_letters, self.bulk)
         for placement in placements:
             saga, queues = placement.saga, self._queues[placement.saga.name]
             scope, id = placement.scope, placement.id_of("alarms")
@@ -174,3 +209,13 @@ class SagaService(Grants):
             groups = self._catalogue.groups(saga)
             functions = [(group.names, self._functions[saga.name, group.id]) for group in groups]
             dashboard.add_saga(saga.name, functions, self._queues[saga.name])
+
+
+def default_name(scope: Construct) -> str:
+    """Return the name of a service that is given none: its stack's, and its path in it. No other stack has the same."""
+    stack = Stack.of(scope)
+    while stack.nested_stack_parent is not None:
+        stack = stack.nested_stack_parent
+    below = scope.node.path.removeprefix(f"{stack.node.path}/")
+    name = stack.artifact_id if Token.is_unresolved(stack.stack_name) else stack.stack_name
+    return f"{name}-{below.replace('/', '-')}"

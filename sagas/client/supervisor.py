@@ -15,8 +15,11 @@ from sagas.errors import InvalidRequest, NotFound, SagaError
 
 _SWEEP_SECONDS = 15.0
 """How long one call may sweep; what is left is the next call's, so that a long sweep can be interrupted."""
-_COUNTS = ("listed", "orphans", "deleted", "archived", "handled", "unknown", "foreign", "errors")
-_KINDS = ("orphans", "unknown", "foreign", "errors")
+_COUNTS = (
+    "listed", "young", "kept", "orphans", "unreferenced", "unknown", "foreign",
+    "deleted", "archived", "handled", "gone", "left", "errors",
+)  # fmt: skip
+_KINDS = ("orphans", "unreferenced", "unknown", "foreign", "errors")
 _MOST_SHOWN = 100
 _DENIED = ("AccessDeniedException", "AccessDenied")
 _RAISED: Mapping[str, type[SagaError]] = {"NotFound": NotFound, "InvalidRequest": InvalidRequest}

@@ -20,6 +20,9 @@ from sagas.core.rules import (
 )
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 
+_LONGEST_UNREADABLE = 300
+"""Characters of what does not fit that are kept with the saga; its journal has more."""
+
 
 def _committed(state: SagaState) -> SagaState:
     return replace(state, seq=state.seq + 1)
@@ -127,16 +130,23 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
 
 
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
-    """Wait for an operator; the message at hand dies. A step whose code is gone has failed without an attempt."""
-    step = state.current
-    fitting = (StepStatus.PENDING, StepStatus.RETRYING) if code_missing(fact) else (StepStatus.FAILED,)
+    """Wait for an operator; the message at hand dies. A step whose code is gone has failed without an attempt, and one
+    whose code could not be called gets its attempt back."""
+    step, failure = state.current, fact.failure
+    spared = 1 if failure is not None and failure.type_changed else 0
+    fitting = (StepStatus.FAILED,) if failure is None else (StepStatus.PENDING, StepStatus.RETRYING)
+    fitting = (StepStatus.RUNNING,) if spared else fitting
     if state.lease is None or step is None or step.status not in fitting or fact.index != state.cursor:
         return Decision(state)
     after = replace(_committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message)
-    if code_missing(fact):
-        after = after.with_step(fact.index, replace(step, status=StepStatus.FAILED))
-        after = replace(after, error_seq=after.seq, not_before=0.0)
+    if failure is not None:
+        after = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, attempts=step.attempts - spared))
+        after = replace(after, error_seq=after.seq, not_before=0.0, unreadable=_unreadable(failure))
     return _proceed(plan, after, now)
+
+
+def _unreadable(failure: ev.Failure) -> str:
+    return failure.message[:_LONGEST_UNREADABLE] if failure.type_changed else ""
 
 
 def saga_failed(plan: Plan, state: SagaState, fact: ev.SagaFailed, now: float) -> Decision:
@@ -157,7 +167,7 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
     """Turn round: from here on only undos run."""
     if state.lease is None or _busy(state) or not _may_turn(state, fact.cause):
         return Decision(state)
-    after = replace(_committed(state), cause=fact.cause, dead=None, resolution_seq=0)
+    after = replace(_committed(state), cause=fact.cause, dead=None, resolution_seq=0, unreadable="")
     return _proceed(plan, next_undo(plan, replace(after, recovery_attempts=0)), now)
 
 
@@ -204,8 +214,11 @@ def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: 
     step = _to_be_undone(state, fact) if fact.failure.code_missing else _being_undone(state, fact)
     if step is None:
         return Decision(state)
-    failed = replace(step, status=StepStatus.COMPENSATION_FAILED)
-    return _proceed(plan, next_undo(plan, _committed(state).with_step(fact.index, failed)), now)
+    spared = 1 if fact.failure.type_changed else 0
+    failed = replace(step, status=StepStatus.COMPENSATION_FAILED, undo_attempts=step.undo_attempts - spared)
+    after = _committed(state).with_step(fact.index, failed)
+    after = replace(after, unreadable=_unreadable(fact.failure) or after.unreadable)
+    return _proceed(plan, next_undo(plan, after), now)
 
 
 def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Decision:
@@ -224,6 +237,7 @@ def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Dec
         not_before=0.0,
         error_seq=0,
         resolution_seq=0,
+        unreadable="",
     )
     return _proceed(plan, after, now)
 
@@ -232,7 +246,7 @@ def undos_redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) 
     """Grant each failed undo a new budget; those that worked, or were done by hand, are not repeated."""
     if state.lease is None:
         return Decision(state)
-    after = replace(_committed(state), recovery_attempts=0, recovery_exhausted=False, resolution_seq=0)
+    after = replace(_committed(state), recovery_attempts=0, recovery_exhausted=False, resolution_seq=0, unreadable="")
     for index, step in enumerate(after.steps):
         fresh = replace(step, status=_undo_pending(step), undo_attempts_at_grant=step.undo_attempts)
         if step.status is StepStatus.COMPENSATION_FAILED and undoable(plan, index, fresh):
@@ -286,4 +300,4 @@ def resolved(plan: Plan, state: SagaState, fact: ev.Resolved, now: float) -> Dec
     for index, step in enumerate(state.steps):
         if step.name in fact.steps and step.status is not StepStatus.PENDING:
             after = after.with_step(index, replace(step, status=StepStatus.COMPENSATED, outcome_unknown=False))
-    return _released(replace(after, resolution_seq=after.seq))
+    return _released(replace(after, resolution_seq=after.seq, unreadable=""))

@@ -43,7 +43,7 @@ def patient_until(state: SagaState, stale_after: float) -> float:
 
 
 def code_missing(fact: Fact | None) -> TypeGuard[StepDeadLettered]:
-    """Whether ``fact`` is the end of a step whose code is gone."""
+    """Whether ``fact`` is the end of a step whose code is gone, or cannot be called: no message dies for it."""
     return isinstance(fact, StepDeadLettered) and fact.failure is not None
 
 

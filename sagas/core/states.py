@@ -156,6 +156,7 @@ class SagaState:
         dead: the message that is dying.
         error_seq: the journal entry of the error that ended the forward way; 0 when there is none.
         resolution_seq: the journal entry by which an operator settled it.
+        unreadable: what of the request or of a result does not fit the deployed code, and why; no value is in it.
         digest: of all results so far, each with its entry; empty when nothing has kept it. See
             ``sagas.store.entry_hash``.
         attention: needs a person, since when.
@@ -189,6 +190,7 @@ class SagaState:
     dead: DeadLetter | None = None
     error_seq: int = 0
     resolution_seq: int = 0
+    unreadable: str = ""
     digest: str = ""
     attention: float = 0.0
     created_at: float = 0.0

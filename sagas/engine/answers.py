@@ -84,6 +84,21 @@ class LinksView(TypedDict):
     self: str
 
 
+class LeftOutView(TypedDict):
+    """A request or result that is null in this answer, though there is one.
+
+    ``path`` is where it would be (``$.steps[2].result``), ``entry`` the number of the audit entry that has it,
+    ``object`` its key in the payload bucket if it is there, ``bytes`` its size, if known. ``why``: ``too_large`` where
+    a function's answer takes no more, ``not_asked_for`` in the answer to an operation.
+    """
+
+    path: str
+    entry: _Ordinal
+    object: str | None
+    bytes: _Count | None
+    why: Annotated[str, Meta(extra_json_schema={"enum": ["too_large", "not_asked_for"]})]
+
+
 class Summary(TypedDict):
     """What lists show of a saga. ``why`` is there while the saga needs a person."""
 
@@ -105,6 +120,7 @@ class SagaView(Summary):
     there while it waits behind one.
 
     ``purged_at`` and ``purge_reason`` are there when it was purged: then request, results and errors are null.
+    ``left_out`` is there when this answer lacks the request or a result, and lists them.
     """
 
     request: Any
@@ -116,6 +132,7 @@ class SagaView(Summary):
     correlation_id: str
     purged_at: NotRequired[_Time]
     purge_reason: NotRequired[str]
+    left_out: NotRequired[list[LeftOutView]]
 
 
 class Page(TypedDict):
@@ -267,12 +284,17 @@ class SweepView(TypedDict):
     action: str
     bucket: str
     listed: int
+    young: int
+    kept: int
     orphans: int
+    unreferenced: int
+    unknown: int
+    foreign: int
     deleted: int
     archived: int
     handled: int
-    unknown: int
-    foreign: int
+    gone: int
+    left: int
     errors: int
     sample: dict[str, list[str]]
     finished: bool

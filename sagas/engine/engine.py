@@ -15,6 +15,7 @@ from sagas.engine.breaker import Breakers
 from sagas.engine.breaker_operations import BreakerOperations
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
+from sagas.engine.finding import Finder
 from sagas.engine.idempotency import IdempotentAttempt
 from sagas.engine.lanes import LaneNotes
 from sagas.engine.operations import Operations
@@ -34,6 +35,7 @@ from sagas.messaging.routes import Routes
 from sagas.store.breakers import BreakerItems
 from sagas.store.control import ControlItems
 from sagas.store.definitions import Definitions
+from sagas.store.hand_outs import HandOuts
 from sagas.store.journal import Journal
 from sagas.store.lanes import Watermarks
 from sagas.store.listing import Listing
@@ -58,6 +60,7 @@ class Engine:
     operations: Operations
     recovery: Recovery
     purger: Purger
+    finder: Finder
     definitions: Definitions
     auto_disabler: AutoDisabler
     breakers: Breakers
@@ -129,6 +132,7 @@ def build_engine(
         operations=Operations(reader, control, advancer),
         recovery=Recovery(advancer, control, listing, queues, watermarks),
         purger=purger,
+        finder=Finder(listing, HandOuts(tables), queues, clock),
         definitions=definitions,
         auto_disabler=auto_disabler,
         breakers=breakers,

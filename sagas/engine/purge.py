@@ -15,6 +15,7 @@ a purge begins.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sagas.core.states import Lease, Purge, SagaState
@@ -79,8 +80,16 @@ class Purger:
             budget: seconds the run may take; what is left is for the next.
             limit: how many sagas at most.
         """
+        return self.work_off(self.listing.to_purge(self.clock.now(), limit), budget)
+
+    def work_off(self, due: Sequence[IndexPosition], budget: float) -> PurgeReport:
+        """Purge sagas that were found to be due. One that fails stops no other, and stays due.
+
+        Args:
+            due: where the index has them; what became of them since is seen to.
+            budget: seconds it may take.
+        """
         report, end = PurgeReport(), self.clock.now() + budget
-        due = self.listing.to_purge(self.clock.now(), limit)
         for position, found in enumerate(due):
             if self.clock.now() >= end:
                 report.left = len(due) - position

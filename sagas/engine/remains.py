@@ -9,6 +9,7 @@ from itertools import zip_longest
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import iso
 from sagas.engine.registry import Registry
+from sagas.errors import TypeChanged
 from sagas.store.entries import Entry, Tombstone
 from sagas.store.journal import Journal
 
@@ -152,6 +153,8 @@ def _tried_again(entry: Entry, following: Entry | None) -> bool:
 def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     """The step after an entry about it."""
     status, attempt = _ENDS[entry.action], entry.attempt or 0
+    if (entry.details.get("error") or {}).get("type") == TypeChanged.__name__:
+        attempt -= 1  # no code was called, and the attempt given back
     if status in _BACKWARD:
         unknown = step.outcome_unknown and status is not StepStatus.COMPENSATED
         undos = max(step.undo_attempts, attempt)

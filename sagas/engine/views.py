@@ -46,10 +46,15 @@ def _why(state: SagaState) -> str:
     failed = [one for one in state.steps if one.status is StepStatus.COMPENSATION_FAILED]
     # An undo that failed although none of the attempts granted was made: there was nothing to attempt it with.
     untried = [one.name for one in failed if one.undo_attempts == one.undo_attempts_at_grant]
+    if untried and not state.recovery_exhausted and state.unreadable:
+        what = f"the undo of {', '.join(untried)} was not called"
+        return f"{state.unreadable}: {what}; deploy code that fits and retry, or undo it by hand"
     if untried and not state.recovery_exhausted:
         return f"the code of the undo of {', '.join(untried)} is gone: deploy it again and retry, or undo it by hand"
     if failed:
         return f"the undo of {', '.join(one.name for one in failed)} failed"
+    if state.status is SagaStatus.DEAD_LETTERED and state.unreadable:
+        return f"{state.unreadable}: step {step} was not called; deploy code that fits and retry, or compensate"
     if state.status is SagaStatus.DEAD_LETTERED and state.dead is None:
         return f"the code of step {step} is gone: deploy it again and retry, or compensate"
     if state.status is SagaStatus.DEAD_LETTERED:
@@ -61,12 +66,13 @@ def _why(state: SagaState) -> str:
     return f"the outcome of {', '.join(state.in_doubt)} is unknown"
 
 
-def _code_missing(entry: Entry) -> bool:
+def _without_code(entry: Entry) -> bool:
+    """Whether a step waits whose code is gone, or could not be called."""
     return entry.action == "StepDeadLettered" and "error" in entry.details
 
 
 def _error(entry: Entry | None) -> ErrorView | None:
-    if entry is None or not (entry.action in _FAILURES or _code_missing(entry)):
+    if entry is None or not (entry.action in _FAILURES or _without_code(entry)):
         return None
     error: dict[str, Any] | None = entry.details.get("error")
     if error is None:  # purged
@@ -93,7 +99,7 @@ def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
 def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepView:
     step = state.steps[index]
     past = [entry for entry in entries if entry.step == step.name]
-    past = [entry for entry in past if entry.action in _ENDS or _code_missing(entry)]
+    past = [entry for entry in past if entry.action in _ENDS or _without_code(entry)]
     started: str | None = None
     if past:
         started = str(past[0].details.get("started_at") or iso(past[0].at))

@@ -97,7 +97,8 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     reader, operations = engine.reader, engine.operations
 
     def shown(state: SagaState, status: int) -> Response[str]:
-        return answer(status, _linked(_request(app), reader.show(state.saga, state.saga_id)))
+        # Without payloads: what was asked for is done, and its answer must not fail for its size.
+        return answer(status, _linked(_request(app), reader.show(state.saga, state.saga_id, payloads=False)))
 
     @app.delete("/sagas/<name>/<saga_id>")
     def cancel(name: str, saga_id: str) -> Response[str]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from sagas.authoring.policies import Exhausted
 from sagas.engine.attempt import RECORDING, Invocation
 from sagas.engine.engine import Engine, from_environment
 from sagas.engine.outcome import Done, Failed, Later
-from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
+from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.formats import NewerFormat
+from sagas.handlers.records import records_of
 from sagas.handlers.telemetry import frames, telemetry
 from sagas.handlers.warming import warm
 from sagas.messaging.message import Message, parse_record
@@ -98,22 +99,6 @@ class _Records:
         return self._engine.clock.now() + needed + RECORDING <= self._invocation.deadline
 
 
-def _given(event: Any) -> list[dict[str, Any]]:
-    """The records of an event. None is handled unless each can be reported failed."""
-    records: Any = cast("dict[str, Any]", event).get("Records", []) if isinstance(event, dict) else None
-    if not isinstance(records, list):
-        raise InvalidRequest("this is no event of SQS", [Problem("$.Records", "must be a list")])
-    found = cast("list[Any]", records)
-    problems = [Problem(f"$.Records[{i}].messageId", "missing") for i, one in enumerate(found) if not _has_id(one)]
-    if problems:
-        raise InvalidRequest("this is no event of SQS", problems)
-    return found
-
-
-def _has_id(record: Any) -> bool:
-    return isinstance(record, dict) and isinstance(cast("dict[str, Any]", record).get("messageId"), str)
-
-
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Handle an SQS event.
 
@@ -127,7 +112,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     Raises:
         InvalidRequest: it is no event of SQS, or a record has no id to report it by: then all of them are kept.
     """
-    given = _given(event)
+    given = records_of(event)
     records = _Records(_engine(), context)
     failed = [record["messageId"] for record in given if not records.done(record)]
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}

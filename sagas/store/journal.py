@@ -112,6 +112,22 @@ class Journal:
         items = self._tables.connection.get_many(self._table, keys, consistent=True)
         return {entry.seq: self.load(entry) for entry in map(_entry_of, items)}
 
+    def entries_of(self, places: Iterable[tuple[str, int]]) -> dict[str, dict[int, Entry]]:
+        """Return entries of many sagas, each given as saga and ``seq``, by consistent reads of up to 100 at a time.
+
+        A payload that was stored aside is not fetched: :meth:`load` does.
+
+        Raises:
+            NewerFormat: a newer version wrote one of them.
+            Unavailable: the table is out of reach.
+        """
+        keys = [attributes_of({"saga_id": saga_id, "seq": seq}) for saga_id, seq in places]
+        found = dict[str, dict[int, Entry]]()
+        for item in self._tables.connection.get_many(self._table, keys, consistent=True):
+            entry = _entry_of(item)
+            found.setdefault(entry.saga_id, {})[entry.seq] = entry
+        return found
+
     def history(self, saga_id: str, *, after: int = 0, up_to: int = _LAST, limit: int | None = None) -> list[Entry]:
         """Return committed entries in order.
 
@@ -130,8 +146,15 @@ class Journal:
 
     def load(self, entry: Entry) -> Entry:
         """Return ``entry`` with a payload that was stored aside fetched."""
+        return self.load_within(entry)[0]
+
+    def load_within(self, entry: Entry, most: int | None = None) -> tuple[Entry, int]:
+        """Return ``entry`` with its payload fetched, unless that has more than ``most`` bytes, and how many it has."""
         key = entry.details.get("payload_ref")
-        return entry if entry.payload is not None or not key else replace(entry, payload=self._payloads.get(key))
+        if entry.payload is not None or not key:
+            return entry, len((entry.payload or "").encode())
+        payload, size = self._payloads.get_within(key, most)
+        return replace(entry, payload=payload), size
 
 
 def _entry_of(item: Item) -> Entry:

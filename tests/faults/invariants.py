@@ -19,7 +19,7 @@ _UNDONE = (SagaStatus.COMPENSATED, SagaStatus.CANCELLED)
 _NEEDY = (SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED, SagaStatus.DEAD_LETTERED)
 _BACKWARD = frozenset({"COMPENSATING", "COMPENSATED", "CANCELLED", "COMPENSATION_FAILED"})
 
-_CODE_MISSING = "CodeGone"
+_WITHOUT_CODE = ("CodeGone", "TypeChanged")
 _FINAL = frozenset({"COMPLETED", "COMPENSATED", "CANCELLED"})
 
 
@@ -132,7 +132,7 @@ def _end(remains: Remains, state: SagaState, entries: Rows) -> Iterator[str]:
     dead = [letter.message_id for letter in remains.dead_letters]
     died = state.dead is not None and state.dead.message_id in dead
     causes = [entry["error"] for entry in entries if entry["action"] == "StepDeadLettered"]
-    if state.status is SagaStatus.DEAD_LETTERED and not died and causes[-1] != _CODE_MISSING:
+    if state.status is SagaStatus.DEAD_LETTERED and not died and causes[-1] not in _WITHOUT_CODE:
         yield f"the saga is DEAD_LETTERED, but its message {state.dead} is not among the dead letters {dead}"
     steps = {step.status for step in state.steps}
     unsettled = state.status is SagaStatus.COMPENSATION_FAILED and not state.resolution_seq
@@ -186,11 +186,11 @@ def _executions(saga_type: SagaType, entries: Rows, own: list[Event]) -> Iterato
 
 
 def _accounted(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]:
-    """Each execution has one entry that says what became of it. That code is missing says nothing of an execution."""
+    """Each execution has one entry that says what became of it. That there was no code to call says nothing of one."""
     told = Counter(
         (entry["step"], entry["action"] in _UNDO_REPORTS, entry["attempt"])
         for entry in entries
-        if entry["action"] in _REPORTS | _UNDO_REPORTS and entry["error"] != _CODE_MISSING
+        if entry["action"] in _REPORTS | _UNDO_REPORTS and entry["error"] not in _WITHOUT_CODE
     )
     for event in own:
         if isinstance(event, Began) and told[event.name, event.undo, event.attempt] != 1:

@@ -27,6 +27,7 @@ MUTANTS: dict[str, Mutant] = {
     "attempts_not_counted": Mutant(("happy", "exhausted_compensate")),
     "stale_messages_run": Mutant(("slow_message_overtaken", "every_message_again_and_again", "message_lost")),
     "nobody_recovers": Mutant(("message_lost", "happy")),
+    "handed_out_for_good": Mutant(("message_lost",)),
     "own_claims_not_recognised": Mutant(("happy", "rejected"), LOST_ANSWERS),
     "lost_answers_count_as_success": Mutant(("happy", "rejected"), LOST_ANSWERS),
     "takeover_forgets_the_deadline": Mutant(("short_lease",), DELAYS),

@@ -14,7 +14,8 @@ from sagas.core.commands import Decision, Write
 from sagas.core.plan import Plan
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.core.times import iso
-from sagas.engine import committer
+from sagas.engine import committer, finding
+from sagas.engine.finding import Finder
 from sagas.engine.purge import Purger
 from sagas.engine.recovery import Recovery, RecoveryReport
 from sagas.engine.remains import Remains
@@ -173,10 +174,16 @@ def _stale_messages_run() -> Generator[None]:
 
 @_rule("9: what stalls is recovered")
 def _nobody_recovers() -> Generator[None]:
-    def idle(self: Any, budget: float, stale_after: float | None = None) -> RecoveryReport:
+    def idle(self: Any, *given: Any) -> RecoveryReport:
         return RecoveryReport()
 
-    with patch.object(Recovery, "run", idle):
+    with patch.object(Recovery, "run", idle), patch.object(Recovery, "look_after", idle):
+        yield
+
+
+@_rule("14: what was handed out is handed out again")
+def _handed_out_for_good() -> Generator[None]:
+    with patch.object(finding, "ROUND", 10.0**9), patch.object(Finder, "_idle", lambda finder, run: False):
         yield
 
 

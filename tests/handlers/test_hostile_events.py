@@ -312,6 +312,7 @@ TICKS = st.dictionaries(
             "force",
             "start_after",
             "seconds",
+            "queue",
         ]
     ),
     anything,

@@ -86,6 +86,11 @@ class Mail:
         if request.name == "GetQueueAttributes":
             here = sum(letter.queue == queue for letter in self.opened)
             return self, Answer(json.dumps({"Attributes": {"ApproximateNumberOfMessages": str(here)}}))
+        if request.name == "SendMessageBatch":
+            mail = self
+            for one in asked["Entries"]:
+                mail, _ = mail.send(queue, one["MessageBody"], 0.0, now)
+            return mail, Answer("{}")
         assert request.name == "SendMessage", request.name
         mail, message_id = self.send(queue, asked["MessageBody"], asked.get("DelaySeconds", 0), now)
         return mail, Answer(json.dumps({"MessageId": message_id}))

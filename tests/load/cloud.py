@@ -26,7 +26,7 @@ from sagas.handlers import step as step_handler
 from sagas.messaging.routes import Routes
 from sagas.store.settings import StoreSettings
 from sagas.testing.faults import ProcessDied, Wire
-from tests.faults.tables import Item, MemoryTables, refusal
+from tests.faults.tables import Item, MemoryTables, page_of, refusal
 from tests.load.simulation import Simulation
 from tests.support.aws import REGION, LambdaContext
 
@@ -91,7 +91,7 @@ class _Tables(MemoryTables):
             if item.get("open_shard") == shard and item["due"]["S"] <= until
         ]
         found.sort(key=lambda item: (item["due"]["S"], item["saga_id"]["S"]))
-        return {"Items": found, "Count": len(found), "ScannedCount": len(found)}
+        return page_of(request, found)
 
 
 class Cloud:

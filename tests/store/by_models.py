@@ -27,6 +27,7 @@ _PLAIN = (
     "recovery_exhausted",
     "error_seq",
     "resolution_seq",
+    "unreadable",
     "digest",
 )
 
@@ -115,6 +116,7 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         dead=DeadLetter(int(dead.dispatch), int(dead.hops), dead.message_id) if dead else None,
         error_seq=int(item.error_seq or 0),
         resolution_seq=int(item.resolution_seq or 0),
+        unreadable=item.unreadable or "",
         digest=item.digest or "",
         created_at=epoch(item.created_at),
         updated_at=epoch(item.updated_at),

@@ -87,6 +87,7 @@ def contents(steps: int = 2) -> st.SearchStrategy[Callable[[str], SagaState]]:
         "dead": st.none() | _dead,
         "error_seq": _counts,
         "resolution_seq": _counts,
+        "unreadable": st.text(max_size=300),
         "digest": st.text(max_size=22),
         "attention": _whens,
         "created_at": times,

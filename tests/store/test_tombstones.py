@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
-from sagas.store.checkpoints import SagaSummaries, SagaSummary
 from sagas.store.entries import Action, Entry, Tombstone
+from sagas.store.summaries import SagaSummaries, SagaSummary
 from tests.store.conftest import STALE_AFTER, Store
 from tests.store.states import NOW, lease, new_id, saga
 from tests.store.test_journal import entry
@@ -117,8 +117,8 @@ def test_a_sweep_knows_how_a_purged_saga_ended(store: Store) -> None:
     there, purged, nowhere = saga(SagaStatus.COMPLETED), _ended(store), new_id()
     store.control.create(there, STALE_AFTER)
     store.tombstones.put(purged.saga_id, _tombstone(purged))
-    found = SagaSummaries(store.tables, store.tombstones).of([there.saga_id, purged.saga_id, nowhere])
+    found = SagaSummaries(store.tables, store.settings, store.tombstones).of([there.saga_id, purged.saga_id, nowhere])
     assert found == {
-        there.saga_id: SagaSummary("trip", SagaStatus.COMPLETED, attention=False),
-        purged.saga_id: SagaSummary("trip", SagaStatus.COMPENSATED, attention=False),
+        there.saga_id: SagaSummary("trip", SagaStatus.COMPLETED, attention=False, settled_at=NOW, results=(1,)),
+        purged.saga_id: SagaSummary("trip", SagaStatus.COMPENSATED, attention=False, settled_at=NOW),
     }

@@ -37,6 +37,7 @@ def test_the_public_names_are_these() -> None:
         "Exhausted",
         "InvalidRequest",
         "OrphanSweep",
+        "OrphanedObject",
         "PermanentError",
         "Rejected",
         "Retry",
