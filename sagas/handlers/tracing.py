@@ -110,15 +110,16 @@ def processing(made: Tracer, message: Message, record: Mapping[str, Any], contex
 
 
 @contextmanager
-def serving(made: Tracer, call: Mapping[str, Any], headers: Mapping[str, str], context: Any) -> Iterator[Span]:
+def serving(made: Tracer, call: Mapping[str, Any], context: Any) -> Iterator[Span]:
     """Have a call of the API be answered in a span whose parent is the caller's.
 
     Args:
         made: makes the span.
         call: API Gateway's event.
-        headers: of it, in lower case.
         context: Lambda's context.
     """
+    given: Mapping[str, Any] = call.get("headers") or {}
+    headers = {name.lower(): value for name, value in given.items() if isinstance(value, str)}
     method, route = str(call.get("httpMethod")), str(call.get("resource") or "")
     attributes = {
         "http.request.method": method,
