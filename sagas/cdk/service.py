@@ -30,6 +30,7 @@ from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.supervisor import Supervisor
 from sagas.cdk.tables import Tables
+from sagas.cdk.telemetry import needed_extras
 from sagas.errors import DefinitionError
 
 AnyStep = Step[..., Any]
@@ -64,7 +65,12 @@ class SagaService(Grants):
         self._queues = {name: SagaQueues(self, places, options.encryption_key) for name, places in placed.items()}
         packages = packages_of(saga.saga_class for saga in sagas)
         layers = Layers(
-            self, options.architecture, options.runtime, requirements_of(packages), bundle_sdk=options.bundle_sdk
+            self,
+            options.architecture,
+            options.runtime,
+            requirements_of(packages),
+            bundle_sdk=options.bundle_sdk,
+            extras=needed_extras(options.environment or {}),
         )
         shared = SharedAssets(self, CodeAssets(packages), layers, options, self.tables)
         self._functions: dict[tuple[str, str], lambda_.Function] = {}
