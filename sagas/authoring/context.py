@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -90,6 +91,11 @@ class Context(Protocol):
     @property
     def logger(self) -> logging.Logger:
         """A logger whose lines carry saga, step and attempt."""
+        ...
+
+    @property
+    def trace_headers(self) -> Mapping[str, str]:
+        """``traceparent`` and ``tracestate`` for calls that nothing instruments; empty where the saga is not traced."""
         ...
 
     def remaining_time(self) -> float:

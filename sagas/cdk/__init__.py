@@ -8,11 +8,13 @@ from sagas.cdk.api import shape_gateway_answers  # noqa: E402 - jsii reads JSII_
 from sagas.cdk.options import FunctionOptions, Network, PrivateEndpoint, SagaServiceProps, Throttling  # noqa: E402 - as above
 from sagas.cdk.releases import Deployment  # noqa: E402 - as above
 from sagas.cdk.service import SagaService  # noqa: E402 - as above
+from sagas.cdk.telemetry import OpenTelemetry  # noqa: E402 - as above
 
 __all__ = [
     "Deployment",
     "FunctionOptions",
     "Network",
+    "OpenTelemetry",
     "PrivateEndpoint",
     "SagaService",
     "SagaServiceProps",

@@ -24,6 +24,7 @@ from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
 from sagas.cdk.existing import AnyTable, mounted_api
 from sagas.cdk.functions import SagaFunction, SharedAssets, StepGroupFunction
+from sagas.cdk.grants import Grants
 from sagas.cdk.layer import Layers
 from sagas.cdk.nested_stacks import Layout, Placement, layout_of
 from sagas.cdk.options import SagaServiceProps, service_options
@@ -32,6 +33,7 @@ from sagas.cdk.queues import SagaQueues
 from sagas.cdk.releases import Releases
 from sagas.cdk.supervisor import Supervisor
 from sagas.cdk.tables import Tables
+from sagas.cdk.telemetry import needed_extras
 from sagas.errors import DefinitionError
 
 AnyStep = Step[..., Any]
@@ -39,7 +41,7 @@ _UNDOING = ("RecordFailed", "CompensationFailed", "NeedsAttention")
 """Alarms of a saga type that undo a deployment which is under way."""
 
 
-class SagaService(Construct):
+class SagaService(Grants):
     """Functions, queues, tables, API and supervisor for a set of sagas.
 
     Args:
@@ -70,7 +72,12 @@ class SagaService(Construct):
         }
         code = CodeAssets([saga.saga_class for saga in sagas])
         layers = Layers(
-            self, options.architecture, options.runtime, requirements_of(code.packages), bundle_sdk=options.bundle_sdk
+            self,
+            options.architecture,
+            options.runtime,
+            requirements_of(code.packages),
+            bundle_sdk=options.bundle_sdk,
+            extras=needed_extras(options.environment or {}),
         )
         shared = SharedAssets(self, code, layers, options, self.tables)
         self._functions: dict[tuple[str, str], StepGroupFunction] = {}

@@ -27,6 +27,7 @@ from sagas.engine.registry import Registry
 from sagas.engine.remains import Remains
 from sagas.engine.runner import Runner
 from sagas.engine.starter import Starter
+from sagas.engine.tracing import TracedSender, Tracer, traced_attempts
 from sagas.engine.verify import Verifier
 from sagas.engine.worker import Worker
 from sagas.errors import SagaError
@@ -86,6 +87,7 @@ def build_engine(
     logger: logging.Logger | None = None,
     connect: Callable[[str], Any] | None = None,
     carry: bool = True,
+    tracer: Tracer | None = None,
 ) -> Engine:
     """Return the parts for these tables and queues.
 
@@ -98,6 +100,7 @@ def build_engine(
         logger: given to steps as ``ctx.logger``.
         connect: makes the clients of ``ctx.client``.
         carry: whether messages bring small results along.
+        tracer: makes spans; none are made without.
     """
     clock, observer = clock or SystemClock(), observer or NullObserver()
     logger = logger or logging.getLogger("sagas")
@@ -107,12 +110,15 @@ def build_engine(
     payloads = Payloads(settings)
     control, journal, listing = ControlItems(tables, settings), Journal(tables, payloads), Listing(tables, settings)
     queues = Queues(routes, settings.region, settings.endpoint_url)
+    sender = queues if tracer is None else TracedSender(queues, routes, journal, tracer)
+    attempt = IdempotentAttempt if tracer is None else traced_attempts(tracer)
+    headers = None if tracer is None else tracer.headers
     definitions = Definitions(tables, clock.now)
     auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, observer)
     breakers = Breakers(BreakerItems(tables, settings), registry, clock, logger, observer)
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler))
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
-    advancer = Advancer(services, registry, queues, IdempotentAttempt, carry)
+    advancer = Advancer(services, registry, sender, attempt, carry)
     watermarks = Watermarks(tables)
     reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal))
     purger = Purger(control, journal, Tombstones(tables, settings, payloads), listing, reader, settings, clock, logger)
@@ -123,7 +129,7 @@ def build_engine(
         queues=queues,
         services=services,
         worker=Worker(advancer),
-        starter=Starter(registry, control, journal, queues, clock, definitions, carry=carry),
+        starter=Starter(registry, control, journal, sender, clock, definitions, carry=carry, headers=headers),
         reader=reader,
         operations=Operations(reader, control, advancer),
         recovery=Recovery(advancer, control, listing, queues, watermarks),
@@ -163,9 +169,12 @@ def settings_from(environment: Mapping[str, str]) -> StoreSettings:
 
 
 def from_environment(
-    environment: Mapping[str, str], observer: EngineObserver | None = None, logger: logging.Logger | None = None
+    environment: Mapping[str, str],
+    observer: EngineObserver | None = None,
+    logger: logging.Logger | None = None,
+    tracer: Tracer | None = None,
 ) -> Engine:
-    """Return the parts that a Lambda function's environment describes.
+    """Return the parts that a Lambda function's environment describes; see :func:`build_engine`.
 
     Raises:
         SagaError: a variable is missing.
@@ -178,4 +187,5 @@ def from_environment(
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps)
     carry = environment.get("SAGAS_CARRY_INPUTS") != "0"
-    return build_engine(registry, settings_from(environment), routes, observer=observer, logger=logger, carry=carry)
+    settings = settings_from(environment)
+    return build_engine(registry, settings, routes, observer=observer, logger=logger, carry=carry, tracer=tracer)

@@ -12,14 +12,16 @@ from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.recovering import find, purge, recover
 from sagas.handlers.sweeping import sweep
 from sagas.handlers.telemetry import telemetry
+from sagas.handlers.tracing import traced, tracer
 
 
 @lru_cache(maxsize=1)
 def _engine() -> Engine:
     seen = telemetry()
-    return from_environment(os.environ, seen, seen.plain_logger)
+    return from_environment(os.environ, seen, seen.plain_logger, tracer())
 
 
+@traced("timer", "supervisor")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Do one run of a task.
 
@@ -55,3 +57,4 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 def reset() -> None:
     """Forget the engine, so that the next invocation reads the environment anew."""
     _engine.cache_clear()
+    tracer.cache_clear()
