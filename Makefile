@@ -76,7 +76,7 @@ bench: $(READY)  ## measure beside other designs: CPU, latency, throughput, requ
 
 synth: $(READY)  ## write the templates to cdk.out, checked by cdk-nag and cfn-lint
 	@$(BIN)/python -m infra.app
-	@$(BIN)/cfn-lint cdk.out/*.template.json
+	@$(BIN)/cfn-lint --regions us-east-1 cn-north-1 us-gov-west-1 -- cdk.out/*.template.json
 
 app: $(READY)  # what cdk.json calls
 	@$(BIN)/python -m infra.app

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from aws_cdk import App, Validations
-from cdk_nag import AwsSolutionsChecks
+from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from infra.stack import ReferenceStack
 
@@ -17,7 +17,7 @@ def build_app(outdir: str | None = None) -> App:
         outdir: where the templates go; by default ``CDK_OUTDIR``, which the CDK CLI sets, or ``cdk.out``.
     """
     app = App(outdir=outdir or os.environ.get("CDK_OUTDIR") or "cdk.out")
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
     ReferenceStack(app, "Sagas")
     return app
 

@@ -17,6 +17,8 @@ from sagas.cdk.acknowledge import acknowledge, acknowledge_objects
 
 _SOURCES = "sources/*"
 _ARCHIVES = "create-zip/*"
+_KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+"""But for what a first deployment made that failed."""
 
 
 class ReferenceStack(Stack):
@@ -40,6 +42,8 @@ class ReferenceStack(Stack):
             "Sagas",
             sagas=[CreateZip, Checkout],
             functions={CreateZip.upload: FunctionOptions(memory_size=1024)},
+            # cdk deploy -c access_log=account, where API Gateway has a role for logs.
+            access_log=self.node.try_get_context("access_log") or "off",
             environment={
                 "ZIPS_BUCKET": self.zips.bucket_name,
                 "ANNOUNCE_TOPIC_ARN": self.announcements.topic_arn,
@@ -90,7 +94,7 @@ def _zips_bucket(scope: Construct) -> s3.Bucket:
         encryption=s3.BucketEncryption.S3_MANAGED,
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
         enforce_ssl=True,
-        removal_policy=RemovalPolicy.RETAIN,
+        removal_policy=_KEPT,
         lifecycle_rules=[s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(7))],
     )
     acknowledge(
@@ -113,6 +117,5 @@ def _table(scope: Construct, id: str, key: str) -> dynamodb.Table:
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=True
         ),
-        deletion_protection=True,
-        removal_policy=RemovalPolicy.RETAIN,
+        removal_policy=_KEPT,
     )

@@ -4,7 +4,9 @@
     ├── DefinitionError           the saga class is wrong; raised when the class is created
     ├── PermanentError            raise it in a step: retrying is pointless, the step is exhausted at once
     │   ├── Rejected              raise it in a step: the business said no; undo at once
-    │   └── BreakerOpen           a step was not tried: its circuit breaker is open, and it is not to wait
+    │   ├── BreakerOpen           a step was not tried: its circuit breaker is open, and it is not to wait
+    │   └── WrongResult           what a step returned is not what it declares, or too large to be kept
+    ├── TypeChanged               a stored request or result does not fit the deployed code: it waits for a person
     ├── Cancelled                 raised by ``ctx.raise_if_cancelled()``
     ├── NotYet                    raise it in a step: what it needs is not there yet; it is called again later
     ├── TimedOut                  an attempt ended after its deadline: its result does not count
@@ -23,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class SagaError(Exception):
@@ -69,6 +71,20 @@ class NotYet(SagaError):
         self.steady = bool(steady)
 
 
+class WrongResult(PermanentError):
+    """A step returned what is not of the type it declares, or more than can be kept. Another attempt would do so again.
+
+    Its code has run, and what it did stands: the step is undone with ``undo_when="started"``, or listed as in doubt.
+    """
+
+
+class TypeChanged(SagaError):
+    """A request or result that is stored does not fit its type as it is deployed. Nothing was called with it.
+
+    The saga waits for an operator, without an attempt being used: once code that fits is deployed, a retry goes on.
+    """
+
+
 class Cancelled(SagaError):
     """Raised by ``ctx.raise_if_cancelled()`` once a cancel was accepted, or the attempt's time is over."""
 
@@ -89,10 +105,21 @@ class Problem:
     Args:
         path: where, as a JSONPath-like string (``$.keys[0]``).
         message: what, without quoting the value.
+        found: the name of the Python type that is there, if known; problems are not compared by it.
     """
 
     path: str
     message: str
+    found: str = field(default="", compare=False)
+
+
+def listed(problems: Sequence[Problem]) -> str:
+    """Return problems as one line: the first three, and how many more there are."""
+    told = [
+        f"{one.path} is {one.found}, {one.message}" if one.found else f"{one.path}: {one.message}" for one in problems
+    ]
+    more = f"; and {len(told) - 3} more" if len(told) > 3 else ""
+    return "; ".join(told[:3]) + more
 
 
 class InvalidRequest(SagaError):

@@ -14,7 +14,18 @@ from sagas.errors import SagaError
 
 _METADATA_KEY = "sagas"
 
-Part = Literal["sagas_table", "audit_table", "queue", "dead_letter_queue", "function", "supervisor", "api"]
+Part = Literal[
+    "sagas_table",
+    "audit_table",
+    "queue",
+    "dead_letter_queue",
+    "function",
+    "supervisor",
+    "work_queue",
+    "work_dead_letter_queue",
+    "work_function",
+    "api",
+]
 ByStep = dict[str, dict[str, str]]
 
 
@@ -23,7 +34,8 @@ def tag(part: Part, **names: str) -> tuple[str, dict[str, str]]:
 
     Args:
         part: which.
-        names: ``saga`` and ``step`` it belongs to, several steps separated by commas; an API's ``path`` if it has one.
+        names: ``saga`` and ``step`` it belongs to, several steps separated by commas; the ``name`` of a work queue; an
+            API's ``path`` if it has one.
     """
     return _METADATA_KEY, {"part": part, **names}
 
@@ -53,6 +65,8 @@ class Topology:
         dead_letter_queues: by saga.
         functions: by saga and step.
         supervisor: name of its function; empty if there is none.
+        work_queues: the service's own, by name.
+        work_dead_letter_queues: likewise.
         api: ``None`` if there is none.
     """
 
@@ -61,6 +75,8 @@ class Topology:
     dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
     functions: ByStep = field(default_factory=dict[str, dict[str, str]])
     supervisor: str = ""
+    work_queues: dict[str, str] = field(default_factory=dict[str, str])
+    work_dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
     api: Api | None = None
 
     def add_stack(self, resources: Mapping[str, Any], physical_ids: Mapping[str, str]) -> None:
@@ -87,6 +103,9 @@ class Topology:
                     found.setdefault(names["saga"], {}).update(dict.fromkeys(names["step"].split(","), physical_id))
                 case "dead_letter_queue":
                     self.dead_letter_queues[names["saga"]] = physical_id
+                case "work_queue" | "work_dead_letter_queue" as part:
+                    found = self.work_queues if part == "work_queue" else self.work_dead_letter_queues
+                    found[names["name"]] = physical_id
                 case "supervisor":
                     self.supervisor = physical_id
                 case "api":

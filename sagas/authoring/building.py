@@ -300,4 +300,5 @@ def build(
         description=inspect.cleandoc(vars(cls).get("__doc__") or ""),
         timeout=options.timeout,
         result=options.result,
+        cancellable=options.cancellable,
     )

@@ -114,6 +114,7 @@ class SagaDefinition:
     auto_disable: AutoDisable | None
     orphans: OrphanSweep | None
     description: str
+    cancellable: bool = True
     timeout: timedelta | None = None
     result: str | None = None
 

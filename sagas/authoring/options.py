@@ -26,6 +26,7 @@ class SagaOptions:
     stale_after: timedelta = timedelta(minutes=2)
     timeout: timedelta | None = None
     result: str | None = None
+    cancellable: bool = True
 
     def __post_init__(self) -> None:
         for keyword, valid, what in _RULES:
@@ -73,6 +74,7 @@ _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ),
     ("result", lambda it: isinstance(it, str | None), "the name of a step's result, or None"),
     ("orphans", lambda it: isinstance(it, OrphanSweep | None), "an OrphanSweep or None"),
+    ("cancellable", lambda it: isinstance(it, bool), "True or False"),
 )
 """Of each keyword: when a value of it is right, and what is right."""
 

@@ -11,6 +11,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
@@ -118,7 +119,7 @@ class StepGroupAlarms(Alarms):
 
     def add_group(self, group: StepGroup, function: lambda_.Function) -> None:
         """Watch the queue and the function of a step group."""
-        oldest = self._queues.by_group[group.id].metric_approximate_age_of_oldest_message(
+        oldest = self._queues.seen_from(self, group.id).metric_approximate_age_of_oldest_message(
             period=_FEW_MINUTES, statistic="Maximum"
         )
         above = min(group.longest + _SPARE_AGE, _MOST_AGE)
@@ -230,3 +231,15 @@ class ServiceAlarms(Alarms):
         self.watch("OldestDue", oldest, waits, "oldest-due-saga", above=_SPARE_AGE, periods=2)
         without = _metric("SagaWithoutCode", {"service": service}, _FEW_MINUTES)
         self.watch("WithoutCode", without, "Sagas are in flight whose type is not deployed.", "saga-without-code")
+
+    def add_work(self, id: str, dead_letters: sqs.Queue, function: lambda_.Function) -> None:
+        """Watch a work queue of the service.
+
+        Args:
+            id: what its alarms' ids begin with.
+            dead_letters: its dead-letter queue.
+            function: that works it off.
+        """
+        letters = dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
+        self.watch(f"{id}DeadLetters", letters, "Recovery, purges or sweeps were given up.", "bulk-dead-letters")
+        self.watch_errors(f"{id}Errors", function, "The function that recovers, purges and sweeps")

@@ -9,6 +9,8 @@ from typing import cast
 
 from aws_cdk import RemovalPolicy, Validations
 from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -17,7 +19,7 @@ from constructs import Construct
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.existing import AnyResource
 from sagas.cdk.functions import SagaFunction, SharedAssets
-from sagas.cdk.options import AnyAuthorizer, FunctionOptions, ServiceOptions, Throttling
+from sagas.cdk.options import AnyAuthorizer, FunctionOptions, PrivateEndpoint, ServiceOptions, Throttling
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_all_sagas, allow_sending
 from sagas.cdk.queues import SagaQueues
@@ -27,6 +29,7 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
     "sagas/{name}": ("POST",),
     "sagas/{name}/{id}": ("GET", "DELETE"),
     "sagas/{name}/{id}/audit": ("GET",),
+    "sagas/{name}/{id}/verification": ("GET",),
     "sagas/{name}/{id}/retry": ("POST",),
     "sagas/{name}/{id}/compensate": ("POST",),
     "sagas/{name}/{id}/resolve": ("POST",),
@@ -69,6 +72,9 @@ _FINDINGS = {
 }
 
 
+_UNLOGGED = "Logs need a role of the whole account, which is not the service's to set; access_log= asks for them."
+_FINDINGS_WITHOUT_LOG = {"AwsSolutions-APIG1": _UNLOGGED, "Serverless-APIGWAccessLogging": _UNLOGGED}
+_FINDINGS_UNTRACED = {"Serverless-APIGWXrayEnabled": "The user of the construct switched traces off."}
 _FINDINGS_OF_METHODS = ("AwsSolutions-APIG4", "AwsSolutions-COG4")
 
 
@@ -155,7 +161,7 @@ class SagaApi(Construct):
         tag_part(self.rest_api, "api", **path)
         # One permission for the whole API instead of one a method: a stack takes 500 resources.
         integration = apigateway.LambdaIntegration(
-            cast("lambda_.IFunction", function.function), scope_permission_to_method=False
+            cast("lambda_.IFunction", function.alias), scope_permission_to_method=False
         )
         for route, methods in ROUTES.items():
             resource = root.resource_for_path(route)
@@ -171,6 +177,10 @@ class SagaApi(Construct):
         if mount is None:
             shape_gateway_answers(self.rest_api)
             acknowledge(Validations.of(self), _FINDINGS)
+            if options.access_log == "off":
+                acknowledge(Validations.of(self), _FINDINGS_WITHOUT_LOG)
+            if not options.tracing:
+                acknowledge(Validations.of(self), _FINDINGS_UNTRACED)
 
 
 def shape_gateway_answers(api: apigateway.RestApi) -> None:
@@ -190,40 +200,73 @@ def shape_gateway_answers(api: apigateway.RestApi) -> None:
 
 
 def _rest_api(scope: Construct, options: ServiceOptions) -> apigateway.RestApi:
-    access_log = logs.LogGroup(
-        scope,
-        "AccessLog",
-        retention=options.log_retention,
-        removal_policy=options.removal_policy,
-        encryption_key=cast("kms.IKey | None", options.encryption_key),
-    )
-    throttling = options.throttling or Throttling()
+    throttling, logged, form = options.throttling or Throttling(), None, None
+    if options.access_log != "off":
+        group = logs.LogGroup(
+            scope,
+            "AccessLog",
+            retention=options.log_retention,
+            removal_policy=options.removal_policy,
+            encryption_key=cast("kms.IKey | None", options.encryption_key),
+        )
+        logged = cast("apigateway.IAccessLogDestination", apigateway.LogGroupLogDestination(group))
+        form = apigateway.AccessLogFormat.json_with_standard_fields(
+            caller=True,
+            http_method=True,
+            ip=True,
+            protocol=True,
+            request_time=True,
+            resource_path=True,
+            response_length=True,
+            status=True,
+            user=True,
+        )
+    endpoint = options.endpoint if isinstance(options.endpoint, PrivateEndpoint) else None
+    kind = "private" if isinstance(options.endpoint, PrivateEndpoint) else options.endpoint
     return apigateway.RestApi(
         scope,
         "Api",
+        # A dimension of its metrics, which no other API of the account may share.
+        rest_api_name=options.service,
         default_method_options=_authorization(options.authorizer),
+        endpoint_configuration=apigateway.EndpointConfiguration(
+            types=[apigateway.EndpointType[kind.upper()]],
+            vpc_endpoints=endpoint and [cast("ec2.IVpcEndpoint", one) for one in endpoint.vpc_endpoints],
+        ),
+        policy=endpoint and _private_policy(options, endpoint),
         # API Gateway logs through one role for the whole account, so it must outlive this stack.
-        cloud_watch_role=True,
-        cloud_watch_role_removal_policy=RemovalPolicy.RETAIN,
+        cloud_watch_role=options.access_log == "role",
+        cloud_watch_role_removal_policy=RemovalPolicy.RETAIN if options.access_log == "role" else None,
         deploy_options=apigateway.StageOptions(
             stage_name="v1",
-            tracing_enabled=True,
+            tracing_enabled=options.tracing,
             metrics_enabled=True,
             throttling_rate_limit=throttling.rate,
             throttling_burst_limit=throttling.burst,
-            access_log_destination=apigateway.LogGroupLogDestination(access_log),
-            access_log_format=apigateway.AccessLogFormat.json_with_standard_fields(
-                caller=True,
-                http_method=True,
-                ip=True,
-                protocol=True,
-                request_time=True,
-                resource_path=True,
-                response_length=True,
-                status=True,
-                user=True,
-            ),
+            access_log_destination=logged,
+            access_log_format=form,
         ),
+    )
+
+
+def _private_policy(options: ServiceOptions, endpoint: PrivateEndpoint) -> iam.PolicyDocument:
+    """Refuse what does not come through the endpoints; who may call is left to IAM, or to the authorizer."""
+    anyone = cast("iam.IPrincipal", iam.AnyPrincipal())
+    # The account as principal leaves the decision to its IAM policies; with an authorizer callers are none of IAM's.
+    callers = cast("iam.IPrincipal", iam.AccountRootPrincipal()) if options.authorizer is None else anyone
+    actions, resources = ["execute-api:Invoke"], ["execute-api:/*"]
+    elsewhere = {"StringNotEquals": {"aws:SourceVpce": [one.vpc_endpoint_id for one in endpoint.vpc_endpoints]}}
+    return iam.PolicyDocument(
+        statements=[
+            iam.PolicyStatement(actions=actions, resources=resources, principals=[callers]),
+            iam.PolicyStatement(
+                actions=actions,
+                resources=resources,
+                principals=[anyone],
+                effect=iam.Effect.DENY,
+                conditions=elsewhere,
+            ),
+        ]
     )
 
 

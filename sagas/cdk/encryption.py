@@ -28,7 +28,8 @@ def let_logs_use(scope: Construct, key: AnyKey | None) -> None:
     groups = stack.format_arn(
         service="logs", resource="log-group", resource_name="*", arn_format=ArnFormat.COLON_RESOURCE_NAME
     )
-    principal = iam.ServicePrincipal(f"logs.{stack.region}.amazonaws.com")
+    # Regional and of its partition: logs.cn-north-1.amazonaws.com.cn in China.
+    principal = iam.ServicePrincipal(f"logs.{stack.region}.{stack.url_suffix}")
     key.add_to_resource_policy(
         iam.PolicyStatement(
             actions=["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"],

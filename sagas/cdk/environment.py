@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aws_cdk import Stack
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
@@ -26,6 +27,7 @@ def service_environment(
     options: ServiceOptions,
     queues: Mapping[str, SagaQueues],
     sagas: Sequence[SagaDefinition],
+    work: Mapping[str, sqs.Queue] | None = None,
 ) -> dict[str, str]:
     """Variables of a function that deals with ``sagas``.
 
@@ -35,6 +37,7 @@ def service_environment(
         options: of the service.
         queues: the queues the function may send to, by saga name.
         sagas: the sagas whose code the function loads.
+        work: the service's own work queues that it may send to, by name.
     """
     any_queues, shared = next(iter(queues.values())), options.isolation == "saga"
     # What sagas.messaging.routes.Routes reads.
@@ -44,6 +47,8 @@ def service_environment(
     else:
         names = {saga: {step: q.queue_name for step, q in own.by_step.items()} for saga, own in queues.items()}
         routes["queues"] = {saga: next(iter(own.values())) for saga, own in names.items()} if shared else names
+    if work:
+        routes["work"] = {name: queue.queue_name for name, queue in work.items()}
     # Settings of the store that differ from the library's own.
     kept: dict[str, float | None] = {
         "SAGAS_RETENTION": None if options.retention is None else options.retention.total_seconds(),

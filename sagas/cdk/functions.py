@@ -20,20 +20,26 @@ from sagas.cdk.code import CodeAssets
 from sagas.cdk.encryption import allow_key
 from sagas.cdk.environment import check_size, service_environment
 from sagas.cdk.layer import Layers
-from sagas.cdk.options import FunctionOptions, ServiceOptions
+from sagas.cdk.options import FunctionOptions, Network, ServiceOptions
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_listing, allow_network, allow_one_saga, allow_sending
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.step_groups import StepGroup
 from sagas.cdk.tables import Tables
+from sagas.errors import DefinitionError
 
 # Casts to an interface, here and elsewhere: jsii's classes name private parameters otherwise than their interfaces do.
 _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
 
+_WITHOUT_SNAPSHOTS = ("python3.11",)
 _FINDINGS = {
     "AwsSolutions-IAM5[Resource::*]": "X-Ray's write actions, and those for a VPC's interfaces, have no narrower form.",
     "AwsSolutions-L1": "The runtime is the one the layer was fetched for; the app chooses it.",
+    "Serverless-LambdaLatestVersion": "As above.",
+    "Serverless-LambdaDLQ": "Steps are called by queues, which have a dead-letter queue, and the API's function waits.",
+    "Serverless-LambdaEventSourceMappingDestination": "Its queue has a dead-letter queue; SQS sources take no other.",
 }
+_FINDINGS_UNTRACED = {"Serverless-LambdaTracing": "The user of the construct switched traces off."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +47,33 @@ class SharedAssets:
     """What all functions of a service share.
 
     Args:
+        service: the construct of the service.
         code: of the sagas.
         layers: of dependencies.
         options: of the service.
         tables: of the service.
     """
 
+    service: Construct
     code: CodeAssets
     layers: Layers
     options: ServiceOptions
     tables: Tables
 
+    def group_of(self, network: Network) -> ec2.SecurityGroup:
+        """Return the security group that the service's functions share in a VPC."""
+        id = f"SecurityGroup-{network.vpc.node.addr[-8:]}"
+        made = self.service.node.try_find_child(id)
+        if made is None:
+            vpc, what = cast("ec2.IVpc", network.vpc), f"Functions of {self.options.service}"
+            made = ec2.SecurityGroup(self.service, id, vpc=vpc, description=what, allow_all_outbound=True)
+        return cast("ec2.SecurityGroup", made)
+
 
 class SagaFunction(Construct):
     """A function, its log group, and a role that may write that log and traces; the rest is granted by the caller.
+
+    Whatever calls it calls its alias, which stands for a version of it.
 
     Args:
         scope: parent construct.
@@ -65,6 +84,8 @@ class SagaFunction(Construct):
         environment: its variables.
         function: memory, storage and further variables.
         description: shown in the console.
+        saga_class: whose code it needs; that of all sagas when absent.
+        recursive_loop: whether it may cause its own calls.
     """
 
     def __init__(
@@ -78,12 +99,15 @@ class SagaFunction(Construct):
         environment: Mapping[str, str],
         function: FunctionOptions,
         description: str,
+        saga_class: type | None = None,
         recursive_loop: lambda_.RecursiveLoop | None = None,
     ) -> None:
         super().__init__(scope, id)
         options = shared.options
         network = function.network or options.network
         architecture, runtime = function.architecture or options.architecture, function.runtime or options.runtime
+        if function.snap_start and runtime.name in _WITHOUT_SNAPSHOTS:
+            raise DefinitionError(f"{self.node.path}: snap_start takes Python 3.12 or newer, not {runtime.name}")
         log_group = logs.LogGroup(
             self,
             "Log",
@@ -98,15 +122,18 @@ class SagaFunction(Construct):
         security_groups = None
         if network is not None:
             allow_network(self.role)
-            if network.security_groups is not None:
-                security_groups = [cast("ec2.ISecurityGroup", group) for group in network.security_groups]
+            groups = network.security_groups
+            security_groups = [
+                cast("ec2.ISecurityGroup", group)
+                for group in ([shared.group_of(network)] if groups is None else groups)
+            ]
         level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
         variables = {**environment, **level, **function.environment}
         check_size(self, variables)
         self.function = lambda_.Function(
             self,
             "Function",
-            code=shared.code.of(self),
+            code=shared.code.of(self, saga_class),
             layers=[shared.layers.of(architecture, runtime)],
             handler=handler,
             runtime=runtime,
@@ -116,16 +143,26 @@ class SagaFunction(Construct):
             memory_size=function.memory_size,
             ephemeral_storage_size=function.ephemeral_storage,
             timeout=Duration.seconds(timeout),
-            tracing=lambda_.Tracing.ACTIVE,
+            tracing=lambda_.Tracing.ACTIVE if options.tracing else None,
             environment=variables,
             reserved_concurrent_executions=function.reserved_concurrency,
             description=description,
             recursive_loop=recursive_loop,
+            snap_start=lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS if function.snap_start else None,
             vpc=cast("ec2.IVpc | None", network and network.vpc),
             vpc_subnets=network and network.subnets,
             security_groups=security_groups,
         )
-        acknowledge(Validations.of(self), _FINDINGS)
+        # Without it new content of the layer would make no new version.
+        self.function.invalidate_version_based_on(shared.layers.digest_of(architecture, runtime))
+        self.alias = lambda_.Alias(
+            self,
+            "Alias",
+            alias_name=options.alias,
+            version=cast("lambda_.IVersion", self.function.current_version),
+            provisioned_concurrent_executions=function.provisioned_concurrency,
+        )
+        acknowledge(Validations.of(self), _FINDINGS if options.tracing else _FINDINGS | _FINDINGS_UNTRACED)
         # The CDK itself writes a DependsOn beside the reference to the role; cfn-lint calls it redundant.
         resource = cast("lambda_.CfnFunction", self.function.node.default_child)
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["W3005"]}})
@@ -150,6 +187,7 @@ class StepGroupFunction(SagaFunction):
             function=group.options,
             # Lambda takes 256 characters.
             description=f"{what} {group.names.replace(',', ', ')} of saga {saga.name}"[:256],
+            saga_class=saga.saga_class,
             # A saga goes from queue to function to queue by design; Lambda would cut the chain at 16 hops.
             recursive_loop=lambda_.RecursiveLoop.ALLOW,
         )
@@ -158,11 +196,10 @@ class StepGroupFunction(SagaFunction):
         if saga.auto_disable is not None:
             allow_listing(self.role, tables)
         allow_sending(self.role, [queues])
-        self.function.add_event_source(
-            event_sources.SqsEventSource(
-                queues.by_group[group.id],
-                batch_size=group.options.batch_size,
-                max_concurrency=group.options.maximum_concurrency,
-                report_batch_item_failures=True,
-            )
+        source = event_sources.SqsEventSource(
+            queues.seen_from(self, group.id),
+            batch_size=group.options.batch_size,
+            max_concurrency=group.options.maximum_concurrency,
+            report_batch_item_failures=True,
         )
+        self.alias.add_event_source(cast("lambda_.IEventSource", source))

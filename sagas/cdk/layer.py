@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -26,6 +26,9 @@ _IN_THE_RUNTIME = frozenset({"boto3", "botocore", "s3transfer", "urllib3", "pyth
 """Distributions that every Python runtime of Lambda has. botocore alone is 56 MB."""
 
 _RUNTIME_MODULES = ("boto3", "botocore", "s3transfer", "urllib3", "dateutil", "jmespath", "six.py")
+
+_OWN_SERVICES = frozenset({"dynamodb", "s3", "sqs", "sts"})
+"""What the library's functions call, and what botocore may ask for credentials."""
 
 _DEPLOYMENT_ONLY = frozenset({"cdk", "local", "cli", "testing", "node.py"})
 """Parts of ``sagas`` that no function imports."""
@@ -49,6 +52,8 @@ class Layers:
         architecture: of most functions.
         runtime: Python of most functions.
         requirements: requirements files of the functions' own packages.
+        bundle_sdk: whether boto3 and botocore are in it; or the services, as boto3 calls them, that botocore is cut
+            down to, beside those the library uses.
     """
 
     def __init__(
@@ -57,11 +62,17 @@ class Layers:
         architecture: lambda_.Architecture,
         runtime: lambda_.Runtime,
         requirements: Sequence[Path] = (),
+        *,
+        bundle_sdk: bool | Sequence[str] = False,
+        extras: Sequence[str] = (),
     ) -> None:
         self._scope = scope
+        self._extras = extras
+        self._bundle_sdk = bundle_sdk
         self._usual = (architecture.name, runtime.name)
         self._requirements = requirements
         self._made: dict[tuple[str, str], lambda_.LayerVersion] = {}
+        self._digests: dict[tuple[str, str], str] = {}
 
     def of(self, architecture: lambda_.Architecture, runtime: lambda_.Runtime) -> lambda_.LayerVersion:
         """Return the layer for a platform; built, or taken from the cache, when it is first asked for.
@@ -71,23 +82,37 @@ class Layers:
         """
         platform = (architecture.name, runtime.name)
         if platform not in self._made:
-            directory = build_layer(architecture.name, runtime.name.removeprefix("python"), self._requirements)
+            python = runtime.name.removeprefix("python")
+            directory = build_layer(architecture.name, python, self._requirements, self._bundle_sdk, self._extras)
+            digest = self._digests[platform] = directory.name.removeprefix("layer-")
             self._made[platform] = lambda_.LayerVersion(
                 self._scope,
                 "Layer" if platform == self._usual else f"Layer-{runtime.name}-{architecture.name}",
-                code=lambda_.Code.from_asset(
-                    str(directory.resolve()), asset_hash=directory.name.removeprefix("layer-")
-                ),
+                code=lambda_.Code.from_asset(str(directory.resolve()), asset_hash=digest),
                 compatible_architectures=[architecture],
                 compatible_runtimes=[runtime],
                 description="lambda-sagas and the packages it needs",
             )
         return self._made[platform]
 
+    def digest_of(self, architecture: lambda_.Architecture, runtime: lambda_.Runtime) -> str:
+        """Return what tells the content of a layer, which was asked for before, from any other."""
+        return self._digests[architecture.name, runtime.name]
 
-def build_layer(architecture: str, python: str, requirements: Sequence[Path] = ()) -> Path:
-    """Return the directory of the layer's content, ``python/...`` as Lambda wants it."""
-    packages = _third_party(architecture, python, requirements)
+
+def build_layer(
+    architecture: str,
+    python: str,
+    requirements: Sequence[Path] = (),
+    bundle_sdk: bool | Sequence[str] = False,
+    extras: Sequence[str] = (),
+) -> Path:
+    """Return the directory of the layer's content, ``python/...`` as Lambda wants it.
+
+    Raises:
+        PackagingError: a package cannot be fetched for that platform, or botocore knows no service of that name.
+    """
+    packages = _third_party(architecture, python, requirements, bundle_sdk, extras)
     root = Path(sagas.__path__[0])
     needed = (file for file in source_files(root) if file.parts[0] not in _DEPLOYMENT_ONLY)
     library = names_under(root, needed, "python/sagas")
@@ -100,10 +125,17 @@ def build_layer(architecture: str, python: str, requirements: Sequence[Path] = (
     return built_once(f"layer-{digest}", build)
 
 
-def _third_party(architecture: str, python: str, requirements: Sequence[Path]) -> Path:
-    pins = pinned_requirements()
+def _third_party(
+    architecture: str,
+    python: str,
+    requirements: Sequence[Path],
+    bundle_sdk: bool | Sequence[str],
+    extras: Sequence[str],
+) -> Path:
+    pins = pinned_requirements(left_out=frozenset() if bundle_sdk else _IN_THE_RUNTIME, extras=extras)
     files = {str(number): path for number, path in enumerate(requirements)}
-    digest = digest_of(files, architecture, python, *pins)
+    services = frozenset[str]() if isinstance(bundle_sdk, bool) else _OWN_SERVICES | set(bundle_sdk)
+    digest = digest_of(files, architecture, python, *sorted(services), *pins)
 
     def build(target: Path) -> None:
         libraries, name = _C_LIBRARIES[_OLDER.get(python, 0) :], f"Python {python} on {architecture}"
@@ -113,30 +145,50 @@ def _third_party(architecture: str, python: str, requirements: Sequence[Path]) -
         _pip(["--no-deps", *platform, "--target", str(target), *pins], name)
         for path in requirements:
             _pip([*platform, "--target", str(target), "--upgrade", "--requirement", str(path), *pins], name)
-        _prune(target)
+        _prune(target, () if bundle_sdk else _RUNTIME_MODULES)
+        if services:
+            _cut_down(target / "botocore" / "data", services)
 
     return built_once(f"packages-{digest}", build)
 
 
-def pinned_requirements(name: str = _DISTRIBUTION) -> list[str]:
-    """Return ``name==version`` of all that the library needs in a function and Lambda lacks, as installed here."""
+def pinned_requirements(
+    name: str = _DISTRIBUTION, left_out: Collection[str] = _IN_THE_RUNTIME, extras: Sequence[str] = ()
+) -> list[str]:
+    """Return ``name==version`` of all that the library needs in a function, as installed here.
+
+    Args:
+        name: the library.
+        left_out: distributions that are not to be fetched, nor what only they need.
+        extras: of the library, whose requirements are needed too.
+
+    Raises:
+        PackagingError: an extra is not installed here.
+    """
+    wanted = [re.compile(rf"extra\s*==\s*[\"']{extra}[\"']") for extra in extras]
     found: dict[str, str] = {}
+    required: set[str] = set()
     waiting = [name]
     while waiting:
         package = waiting.pop()
-        if package in found or package in _IN_THE_RUNTIME:
+        if package in found or package in left_out:
             continue
         try:
             installed = distribution(package)
         except PackageNotFoundError:
+            if package in required:
+                told = f"the functions need {name}[{','.join(extras)}], and {package} is not installed here"
+                raise PackagingError(told) from None
             # Its marker does not apply to this interpreter.
             continue
         found[package] = installed.version
         for requirement in installed.requires or ():
             specifier, _, marker = requirement.partition(";")
             match = re.match(r"[A-Za-z0-9._-]+", specifier.strip())
-            if match is not None and "extra" not in marker:
+            of_extra = package == name and any(one.search(marker) for one in wanted)
+            if match is not None and (of_extra or "extra" not in marker):
                 waiting.append(re.sub(r"[-_.]+", "-", match.group()).lower())
+                required.update(waiting[-1:] if of_extra else ())
     found.pop(name, None)
     return [f"{package}=={version}" for package, version in sorted(found.items())]
 
@@ -150,13 +202,24 @@ def _pip(arguments: Sequence[str], platform: str) -> None:
         raise PackagingError(f"cannot fetch the functions' dependencies for {platform}: {reason}")
 
 
-def _prune(target: Path) -> None:
+def _prune(target: Path, runtime_modules: Sequence[str]) -> None:
     """Remove what Lambda has, and what no function imports."""
-    there = [target / name for name in _RUNTIME_MODULES]
+    there = [target / name for name in runtime_modules]
     described = [info for path in there for info in target.glob(f"{path.stem}-*.dist-info")]
-    byproducts = [target / "bin", *target.glob("python_dateutil-*.dist-info")]
-    for path in [*there, *described, *byproducts, *target.rglob("__pycache__"), *target.rglob("tests")]:
+    if there:
+        described += target.glob("python_dateutil-*.dist-info")
+    for path in [*there, *described, target / "bin", *target.rglob("__pycache__"), *target.rglob("tests")]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def _cut_down(data: Path, services: Collection[str]) -> None:
+    """Leave the descriptions of some services only: those of all take 50 of botocore's 56 MB."""
+    for name in sorted(services):
+        if not (data / name).is_dir():
+            raise PackagingError(f"bundle_sdk: botocore knows no service {name!r}")
+    for path in data.iterdir():
+        if path.is_dir() and path.name not in services:
+            shutil.rmtree(path)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import Any, Literal, Required, TypedDict, cast
+from typing import Any, Literal, Required, TypedDict, cast, get_args
 
 from aws_cdk import RemovalPolicy, Size
 from aws_cdk import aws_apigateway as apigateway
@@ -18,15 +18,21 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 
 from sagas.authoring.policies import AutoDisable
+from sagas.cdk.checks import fits, one_of, within
 from sagas.cdk.existing import AnyResource, AnyTable
+from sagas.cdk.releases import Deployment
 from sagas.errors import DefinitionError
 
 METRICS_NAMESPACE = "Sagas"
-ARCHITECTURES = ("arm64", "x86_64")
-_OLDEST_PYTHON = 11
+_LEAST_STORAGE = 512
+_SERVICE = "[A-Za-z0-9_./-]{1,100}"
+_ALIAS = "(?![0-9]+$)[A-Za-z0-9_-]{1,128}"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 Isolation = Literal["step", "saga"]
+AccessLog = Literal["off", "account", "role"]
+Endpoint = Literal["regional", "edge"]
+QueueNames = Literal["derived", "generated"]
 AnyAuthorizer = apigateway.IAuthorizer | apigateway.Authorizer
 AnyKey = kms.IKey | kms.Key
 AnyTopic = sns.ITopic | sns.TopicBase
@@ -39,12 +45,31 @@ class Network:
     Args:
         vpc: the network.
         subnets: which of its subnets; those with egress when absent.
-        security_groups: of the functions; one of their own that lets everything out when absent.
+        security_groups: of the functions; when absent, one that lets everything out, which all functions of the service
+            in this VPC share. Lambda has an interface for each subnet and group, of which a VPC takes a few hundred.
     """
 
     vpc: ec2.IVpc | ec2.Vpc
     subnets: ec2.SubnetSelection | None = None
     security_groups: Sequence[ec2.ISecurityGroup | ec2.SecurityGroup] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateEndpoint:
+    """An API that can be reached through endpoints of a VPC only.
+
+    Args:
+        vpc_endpoints: interface endpoints for ``execute-api``, at least one.
+
+    Raises:
+        DefinitionError: none is given.
+    """
+
+    vpc_endpoints: Sequence[ec2.IVpcEndpoint | ec2.InterfaceVpcEndpoint]
+
+    def __post_init__(self) -> None:
+        if not self.vpc_endpoints:
+            raise DefinitionError("PrivateEndpoint: vpc_endpoints must name at least one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +98,18 @@ class FunctionOptions:
             of two, so an idle queue costs more.
         reserved_concurrency: executions set aside for the function, and its most. Rather use ``maximum_concurrency``
             to hold it back: a message that Lambda refuses counts as received.
+        weight: its part of the service's ``max_concurrency``, in proportion to those of the other functions; it counts
+            only there, and only without a limit of its own.
         environment: further environment variables of this function.
         network: the VPC it runs in; that of the service when absent.
         log_level: of this function; that of the service when absent.
         architecture: of this function; that of the service when absent. A layer is built for it.
         runtime: a Python from 3.11 on; that of the service when absent. A layer is built for it.
+        provisioned_concurrency: executions that Lambda keeps ready, at a price by the hour; at most
+            ``reserved_concurrency``.
+        snap_start: whether a new environment begins with a snapshot of one whose imports are done. Takes Python 3.12 or
+            newer, 512 MB of storage, and no ``provisioned_concurrency``. What a module makes when it is imported, such
+            as random ids, all environments have in common then.
 
     Raises:
         DefinitionError: a value that Lambda would refuse.
@@ -89,23 +121,33 @@ class FunctionOptions:
     timeout: int | None = None
     maximum_concurrency: int | None = None
     reserved_concurrency: int | None = None
+    weight: float = 1
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     network: Network | None = None
     log_level: str | None = None
     architecture: lambda_.Architecture | None = None
     runtime: lambda_.Runtime | None = None
+    provisioned_concurrency: int | None = None
+    snap_start: bool = False
 
     def __post_init__(self) -> None:
         storage = None if self.ephemeral_storage is None else self.ephemeral_storage.to_mebibytes()
         within("FunctionOptions", "memory_size", self.memory_size, 128, 10_240)
-        within("FunctionOptions", "ephemeral_storage (in MB)", storage, 512, 10_240)
+        within("FunctionOptions", "ephemeral_storage (in MB)", storage, _LEAST_STORAGE, 10_240)
         within("FunctionOptions", "batch_size", self.batch_size, 1, 10)
         within("FunctionOptions", "timeout", self.timeout, 1, 900)
         within("FunctionOptions", "maximum_concurrency", self.maximum_concurrency, 2, 1_000)
         within("FunctionOptions", "reserved_concurrency", self.reserved_concurrency, 1, 1_000_000)
+        within("FunctionOptions", "weight", self.weight, 0.001, 1_000_000)
         if self.log_level is not None:
             one_of("FunctionOptions", "log_level", self.log_level, LOG_LEVELS)
+        most = self.reserved_concurrency or 1_000_000
+        within("FunctionOptions", "provisioned_concurrency", self.provisioned_concurrency, 1, most)
         fits("FunctionOptions", self.architecture, self.runtime)
+        if self.snap_start and self.provisioned_concurrency is not None:
+            raise DefinitionError("FunctionOptions: snap_start goes without provisioned_concurrency")
+        if self.snap_start and storage is not None and storage > _LEAST_STORAGE:
+            raise DefinitionError(f"FunctionOptions: snap_start takes an ephemeral_storage of {_LEAST_STORAGE} MB only")
 
 
 class SagaServiceProps(TypedDict, total=False):
@@ -122,16 +164,36 @@ class SagaServiceProps(TypedDict, total=False):
             service's own go; an API of its own when absent. Its stage, and what it answers itself, stay as they are.
         isolation: ``step`` gives each step a queue, a function and a role of its own; ``saga`` gives all steps of a
             saga one of each, for cost and cold starts. The longest timeout and the most attempts hold for all then.
-        nested_stacks: whether each saga has a stack of its own, nested in this one. When absent, beyond 40 functions of
-            steps: a stack takes 500 resources. Going from one to the other makes new queues and functions.
+        alias: of every function, for the version that is in use; queues, API and rules call it.
+        deployment: how the aliases move to new code: ``Deployment.canary(percent=10, minutes=15)``, for one. When
+            absent, all at once, with the stack.
+        nested_stacks: whether the functions, alarms and queues of each saga are in stacks of their own, nested in this
+            one. When absent, queues are in this stack, and so are functions and alarms while there is room; when there
+            is none left, they leave it without harm. To go to or from True makes new queues.
+        queue_names: ``derived`` from saga, step and service; or ``generated`` by CloudFormation, as in version 0.1.0,
+            or where you name some yourself. Going from one to the other makes new queues.
+        service_name: in metrics, alarms, logs and on the dashboard: up to 100 letters, digits and ``-_./``. The stack's
+            name and the construct's path in it when absent, so that no two stacks of an account share metrics.
         alarm_topic: told when an alarm goes on. An alarm cannot publish to a topic under ``aws/sns``.
         dashboard: whether the service has one in CloudWatch. It costs 3 USD a month beyond the account's first three.
-        removal_policy: what becomes of tables, bucket and logs when they leave the stack.
-        deletion_protection: whether the tables refuse to be deleted; unless said, they do except with DESTROY.
+        removal_policy: what becomes of tables, bucket and logs when they leave the stack. They stay unless said; only a
+            first deployment that fails takes along what it made.
+        deletion_protection: whether the tables refuse to be deleted. Unless said, only with RETAIN: a first deployment
+            that fails could not take them back. Switch it on once the stack stands.
         encryption_key: of KMS, for tables, queues, bucket and logs; AWS's own keys when absent. Its policy must leave
             access to IAM, as those made by the CDK do, and let CloudWatch Logs use it when it is an imported one.
         network: the VPC all functions run in, the supervisor's and the API's included.
         authorizer: decides who may call the API, in place of IAM.
+        endpoint: of the API: ``regional``; ``edge``, by way of CloudFront, which aws-cn lacks; or a
+            :class:`PrivateEndpoint`.
+        access_log: whether the API logs its calls: ``off``; ``account``, by the role that API Gateway has for logs in
+            this account and region; ``role`` makes that role, and replaces the one that all other APIs there use.
+        tracing: whether functions and API send traces to X-Ray.
+        bundle_sdk: whether the layer holds boto3 and botocore as installed here, instead of relying on those of the
+            runtime, which AWS updates by itself: True for all of botocore, some 60 MB; or the services that steps call,
+            as in ``["sns", "kms"]``, to leave out the descriptions of all others.
+        payload_versions: how long overwritten and deleted payloads can be had back from the bucket, in whole days; not
+            at all when absent. A purge leaves them for as long.
         throttling: what the API lets through.
         architecture: of the functions, unless their options name another.
         runtime: of the functions, a Python from 3.11 on, unless their options name another.
@@ -147,8 +209,13 @@ class SagaServiceProps(TypedDict, total=False):
             not, no payload is in any queue, dead-letter queues included; steps read theirs, and an outcome that cannot
             be committed is not kept: its step runs again, under the same idempotency key.
         auto_disable: of saga types that declare none; none when absent.
+        max_concurrency: executions that all functions of steps may take at once. It is divided over them by the
+            ``weight`` of their options, 2 at least for each; one with a ``maximum_concurrency`` of its own counts with
+            that.
         api_options: of the API's function; 512 MB when absent. It has a time of its own, and takes no batches.
         supervisor_options: of the supervisor's; 256 MB and 300 seconds when absent.
+        bulk_options: of the function that recovers and purges what the supervisor finds: 1,024 MB, 300 seconds and a
+            ``maximum_concurrency`` of 10 when absent. It takes no batches.
         recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
         shards: over how many keys the indexes of the control table are spread. Fixed once sagas exist.
     """
@@ -161,7 +228,11 @@ class SagaServiceProps(TypedDict, total=False):
     audit_table: AnyTable | None
     mount: AnyResource | None
     isolation: Isolation
+    alias: str
+    deployment: Deployment | None
     nested_stacks: bool | None
+    queue_names: QueueNames
+    service_name: str | None
     alarm_topic: AnyTopic | None
     dashboard: bool
     removal_policy: RemovalPolicy
@@ -169,6 +240,11 @@ class SagaServiceProps(TypedDict, total=False):
     encryption_key: AnyKey | None
     network: Network | None
     authorizer: AnyAuthorizer | None
+    endpoint: Endpoint | PrivateEndpoint
+    access_log: AccessLog
+    tracing: bool
+    bundle_sdk: bool | Sequence[str]
+    payload_versions: timedelta | None
     throttling: Throttling | None
     architecture: lambda_.Architecture
     runtime: lambda_.Runtime
@@ -179,8 +255,10 @@ class SagaServiceProps(TypedDict, total=False):
     payload_limit: int | None
     carry_inputs: bool
     auto_disable: AutoDisable | None
+    max_concurrency: int | None
     api_options: FunctionOptions | None
     supervisor_options: FunctionOptions | None
+    bulk_options: FunctionOptions | None
     recover_every: timedelta
     shards: int
 
@@ -202,14 +280,22 @@ class ServiceOptions:
     audit_table: AnyTable | None = None
     mount: AnyResource | None = None
     isolation: Isolation = "step"
+    alias: str = "live"
+    deployment: Deployment | None = None
     nested_stacks: bool | None = None
+    queue_names: QueueNames = "derived"
     alarm_topic: AnyTopic | None = None
     dashboard: bool = True
-    removal_policy: RemovalPolicy = RemovalPolicy.RETAIN
+    removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
     deletion_protection: bool | None = None
     encryption_key: AnyKey | None = None
     network: Network | None = None
     authorizer: AnyAuthorizer | None = None
+    endpoint: Endpoint | PrivateEndpoint = "regional"
+    access_log: AccessLog = "off"
+    tracing: bool = True
+    bundle_sdk: bool | Sequence[str] = False
+    payload_versions: timedelta | None = None
     throttling: Throttling | None = None
     architecture: lambda_.Architecture = lambda_.Architecture.ARM_64
     runtime: lambda_.Runtime = lambda_.Runtime.PYTHON_3_13
@@ -220,8 +306,10 @@ class ServiceOptions:
     payload_limit: int | None = None
     carry_inputs: bool = True
     auto_disable: AutoDisable | None = None
+    max_concurrency: int | None = None
     api_options: FunctionOptions | None = None
     supervisor_options: FunctionOptions | None = None
+    bulk_options: FunctionOptions | None = None
     recover_every: timedelta = timedelta(minutes=1)
     shards: int = 8
 
@@ -229,81 +317,75 @@ class ServiceOptions:
         fits(self.service, self.architecture, self.runtime)
         one_of(self.service, "log_level", self.log_level, LOG_LEVELS)
         one_of(self.service, "isolation", self.isolation, ("step", "saga"))
+        one_of(self.service, "queue_names", self.queue_names, get_args(QueueNames))
+        self._check_api()
+        if isinstance(self.bundle_sdk, str):
+            raise DefinitionError(f"{self.service}: bundle_sdk must be a list of services, not {self.bundle_sdk!r}")
+        for option, named, form in (("service_name", self.service, _SERVICE), ("alias", self.alias, _ALIAS)):
+            if re.fullmatch(form, named) is None:
+                raise DefinitionError(f"{self.service}: {option} must match {form}, not {named!r}")
         within(self.service, "shards", self.shards, 1, 1_024)
-        for option, kept, least in (
-            ("retention", self.retention, 3600),
-            ("key_retention", self.key_retention, 86_400),
-        ):
-            seconds = None if kept is None else kept.total_seconds()
-            within(self.service, f"{option} (in seconds)", seconds, least, 100 * 366 * 86_400)
+        self._check_times()
         within(self.service, "payload_limit (in bytes)", self.payload_limit, 1_024, 256 * 1024)
+        within(self.service, "max_concurrency", self.max_concurrency, 2, 1_000_000)
+        if self.max_concurrency is not None and int(self.max_concurrency) != self.max_concurrency:
+            raise DefinitionError(f"{self.service}: max_concurrency must be a whole number")
         usual = cast("object", self.auto_disable)
         if not isinstance(usual, AutoDisable | None):
             raise DefinitionError(f"{self.service}: auto_disable must be an AutoDisable or None, not {usual!r}")
-        every: object = self.recover_every
-        if every not in [timedelta(minutes=minutes) for minutes in range(1, 6)]:
-            raise DefinitionError(f"{self.service}: recover_every must be 1 to 5 whole minutes, not {every!r}")
+        self._check_functions()
+        if self.sagas_table is not None and self.sagas_table is self.audit_table:
+            raise DefinitionError(f"{self.service}: sagas_table and audit_table must be two tables")
+
+    def _check_functions(self) -> None:
+        """Options of functions that the service has besides those of steps are those that make sense there."""
         for option, given, refused in (
-            ("api_options", self.api_options, ("batch_size", "maximum_concurrency", "timeout")),
-            ("supervisor_options", self.supervisor_options, ("batch_size", "maximum_concurrency")),
+            ("api_options", self.api_options, ("batch_size", "maximum_concurrency", "timeout", "weight")),
+            ("supervisor_options", self.supervisor_options, ("batch_size", "maximum_concurrency", "weight")),
+            ("bulk_options", self.bulk_options, ("batch_size", "weight")),
         ):
             for name in refused:
                 if given is not None and getattr(given, name) != getattr(FunctionOptions(), name):
                     raise DefinitionError(f"{self.service}: {option} takes no {name}")
-        if self.mount is not None and self.throttling is not None:
-            raise DefinitionError(f"{self.service}: throttling is that of the stage of the API you mount on")
-        if self.sagas_table is not None and self.sagas_table is self.audit_table:
-            raise DefinitionError(f"{self.service}: sagas_table and audit_table must be two tables")
+
+    def _check_times(self) -> None:
+        for option, kept, least in (
+            ("retention", self.retention, 3600),
+            ("key_retention", self.key_retention, 86_400),
+            ("payload_versions", self.payload_versions, 86_400),
+        ):
+            seconds = None if kept is None else kept.total_seconds()
+            within(self.service, f"{option} (in seconds)", seconds, least, 100 * 366 * 86_400)
+        every: object = self.recover_every
+        if every not in [timedelta(minutes=minutes) for minutes in range(1, 6)]:
+            raise DefinitionError(f"{self.service}: recover_every must be 1 to 5 whole minutes, not {every!r}")
+
+    def _check_api(self) -> None:
+        one_of(self.service, "access_log", self.access_log, get_args(AccessLog))
+        if not isinstance(self.endpoint, PrivateEndpoint):
+            one_of(self.service, "endpoint", self.endpoint, get_args(Endpoint))
+        given = {
+            "throttling": self.throttling is not None,
+            "endpoint": self.endpoint != "regional",
+            "access_log": self.access_log != "off",
+        }
+        for option in (name for name, one in given.items() if one and self.mount is not None):
+            raise DefinitionError(f"{self.service}: {option} is that of the stage of the API you mount on")
 
 
 def service_options(service: str, props: SagaServiceProps) -> ServiceOptions:
     """Return the options of a service.
 
     Args:
-        service: its name.
+        service: its name, unless a ``service_name`` is given.
         props: what was given.
 
     Raises:
         DefinitionError: there is no such option, or a value is out of range.
     """
-    known = SagaServiceProps.__annotations__
+    known, given = SagaServiceProps.__annotations__, dict[str, Any](props)
     for name in props:
         if name not in known:
             meant = get_close_matches(name, known, 1) or known
             raise DefinitionError(f"{service}: SagaService has no option {name}; is it {' or '.join(meant)}?")
-    return ServiceOptions(service=service, **props)
-
-
-def within(where: str, option: str, value: Any, least: float, most: float) -> None:
-    """Refuse a number outside of what AWS or the library allows; ``None`` stands for the default.
-
-    Raises:
-        DefinitionError: it is no number, or outside.
-    """
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise DefinitionError(f"{where}: {option} must be {least:,} to {most:,}, not {value!r}")
-
-
-def fits(where: str, architecture: lambda_.Architecture | None, runtime: lambda_.Runtime | None) -> None:
-    """Refuse what the library does not run on; ``None`` stands for the service's own.
-
-    Raises:
-        DefinitionError: it is no architecture of Lambda's, or no Python from 3.11 on.
-    """
-    if architecture is not None:
-        one_of(where, "architecture", architecture.name, ARCHITECTURES)
-    version = re.fullmatch(r"python3\.(\d+)", runtime.name) if runtime is not None else None
-    if runtime is not None and (version is None or int(version[1]) < _OLDEST_PYTHON):
-        raise DefinitionError(f"{where}: runtime must be a Python from 3.{_OLDEST_PYTHON} on, not {runtime.name}")
-
-
-def one_of(where: str, option: str, value: object, known: Sequence[str]) -> None:
-    """Refuse a word that is none of those known.
-
-    Raises:
-        DefinitionError: it is another.
-    """
-    if value not in known:
-        raise DefinitionError(f"{where}: {option} must be one of {', '.join(known)}, not {value!r}")
+    return ServiceOptions(service=given.pop("service_name", None) or service, **given)

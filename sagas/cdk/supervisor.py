@@ -1,4 +1,5 @@
-"""The supervisor: one function, called every minute or few to recover, every five to purge, and every hour to sweep."""
+"""The supervisor: one function, called every minute or few to find what stalls, every five what is to be purged, and
+every hour to sweep."""
 
 from __future__ import annotations
 
@@ -6,26 +7,30 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import cast
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Validations
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.options import FunctionOptions
 from sagas.cdk.parts import tag_part
-from sagas.cdk.permissions import allow_all_sagas, allow_sending
+from sagas.cdk.permissions import allow_all_sagas, allow_sending, allow_working
 from sagas.cdk.queues import SagaQueues
 
 _TIMEOUT = 300
 _PURGE_EVERY = Duration.minutes(5)
 _SWEEP_EVERY = Duration.hours(1)
 
+_MISSED = "The next tick does what this one missed, and an alarm tells when none comes."
+_FINDINGS = {"Serverless-LambdaAsyncFailureDestination": _MISSED, "Serverless-EventBusDLQ": _MISSED}
+
 
 class Supervisor(SagaFunction):
-    """The supervisor's function and its three rules, whose events read ``{"task": "recover"}``, ``"purge"`` or
-    ``"sweep"``."""
+    """The supervisor's function and its three rules. What it finds to be recovered or purged it only hands out."""
 
     def __init__(
         self,
@@ -34,6 +39,7 @@ class Supervisor(SagaFunction):
         *,
         shared: SharedAssets,
         queues: Iterable[SagaQueues],
+        bulk: sqs.Queue,
         environment: Mapping[str, str],
         recover_every: timedelta,
     ) -> None:
@@ -46,22 +52,25 @@ class Supervisor(SagaFunction):
             timeout=options.timeout or _TIMEOUT,
             environment=environment,
             function=options,
-            description="Recovers sagas whose message or lease was lost, purges old ones, and sweeps orphaned objects",
+            description="Finds sagas whose message or lease was lost and old ones, and sweeps orphaned objects",
         )
-        tag_part(self.function, "supervisor")
+        # Operators call the code that the rules call, also while a deployment is under way.
+        tag_part(self.alias, "supervisor")
         allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, queues, counting=True)
+        allow_working(self.role, bulk)
         every = Duration.minutes(recover_every // timedelta(minutes=1))
         # The next tick is the retry; a late one would only do the same work twice.
-        self.function.configure_async_invoke(retry_attempts=0, max_event_age=every)
-        self._call("recover", every)
-        self._call("purge", _PURGE_EVERY)
+        self.alias.configure_async_invoke(retry_attempts=0, max_event_age=every)
+        acknowledge(Validations.of(self), _FINDINGS)
+        self._call("recover", every, queue=True)
+        self._call("purge", _PURGE_EVERY, queue=True)
         self._call("sweep", _SWEEP_EVERY)
 
-    def _call(self, task: str, every: Duration) -> None:
+    def _call(self, task: str, every: Duration, **more: bool) -> None:
         target = targets.LambdaFunction(
-            cast("lambda_.IFunction", self.function),
-            event=events.RuleTargetInput.from_object({"task": task}),
+            cast("lambda_.IFunction", self.alias),
+            event=events.RuleTargetInput.from_object({"task": task, **more}),
             retry_attempts=0,
         )
         events.Rule(

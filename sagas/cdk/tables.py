@@ -51,6 +51,7 @@ class Tables(Construct):
         self.sagas: AnyTable = sagas or _table(self, "Sagas", CONTROL, options)
         self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options)
         self.keys = [table.encryption_key for table in (sagas, audit) if table is not None and table.encryption_key]
+        versions = options.payload_versions
         self.payloads = s3.Bucket(
             self,
             "Payloads",
@@ -61,7 +62,14 @@ class Tables(Construct):
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             enforce_ssl=True,
             removal_policy=options.removal_policy,
-            lifecycle_rules=[s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(1))],
+            versioned=versions is not None,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    abort_incomplete_multipart_upload_after=Duration.days(1),
+                    noncurrent_version_expiration=None if versions is None else Duration.days(versions.days),
+                    expired_object_delete_marker=True if versions else None,
+                )
+            ],
         )
         unlogged = "Only the service's own functions write here, and every write has an audit entry."
         acknowledge(Validations.of(self.payloads), {"AwsSolutions-S1": unlogged})
@@ -77,6 +85,8 @@ class Tables(Construct):
 
 def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) -> dynamodb.Table:
     protected = options.deletion_protection
+    if protected is None:
+        protected = options.removal_policy is RemovalPolicy.RETAIN
     partition, sort = _attributes(form.keys)
     table = dynamodb.Table(
         scope,
@@ -91,7 +101,7 @@ def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) 
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=True
         ),
-        deletion_protection=options.removal_policy is not RemovalPolicy.DESTROY if protected is None else protected,
+        deletion_protection=protected,
         removal_policy=options.removal_policy,
     )
     for name, keys in form.indexes.items():

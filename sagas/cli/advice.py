@@ -42,6 +42,12 @@ def advice(saga: SagaView, now: float) -> list[str]:
         *_breaker(saga, now),
         *(_next_attempt(step, now) for step in saga["steps"] if step["next_attempt_at"]),
     ]
+    for one in saga.get("left_out", ()):
+        if one["why"] == "too_large":
+            where = (
+                f"in the payload bucket under {one['object']}" if one["object"] else f"in audit entry {one['entry']}"
+            )
+            said.append(f"{one['path']} is too large to be answered: it is {where}.")
     settled = saga["resolution"]
     if settled is not None:
         done = f" ({settled['action']})" if settled.get("action") else ""

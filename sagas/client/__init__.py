@@ -9,6 +9,7 @@ from sagas.engine.answers import (
     BreakerView,
     DefinitionView,
     ErrorView,
+    LeftOutView,
     Page,
     RecoveryView,
     SagaErrorView,
@@ -16,6 +17,7 @@ from sagas.engine.answers import (
     StepView,
     Summary,
     SweepView,
+    VerificationView,
 )
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "DefinitionView",
     "ErrorView",
     "Kept",
+    "LeftOutView",
     "Page",
     "Pruned",
     "RecoveryView",
@@ -35,4 +38,5 @@ __all__ = [
     "StepView",
     "Summary",
     "SweepView",
+    "VerificationView",
 ]

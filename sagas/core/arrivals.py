@@ -10,10 +10,10 @@ from sagas.core.facts import send_current
 from sagas.core.plan import Plan
 from sagas.core.rules import (
     LONG_WAIT,
+    code_missing,
     ended_wait,
     forward,
     in_wait,
-    needs_no_message,
     next_fact,
     patient_until,
     takeover_fact,
@@ -101,7 +101,7 @@ def _deadly_arrived(state: SagaState, fact: ev.StepDeadLettered, event: ev.Messa
     """The step is exhausted: the current message is the one to die. If its code is gone, none needs to."""
     if event.dispatch != state.dispatch:
         return Decision(state, Discard("a newer message is the saga's current one"))
-    if needs_no_message(fact):
+    if code_missing(fact):
         return Decision(_claimed(state, event.lease), Write(fact))
     dying = DeadLetter(event.dispatch, event.hops, event.message_id)
     return Decision(_claimed(state, event.lease), Write(replace(fact, message=dying)))
@@ -150,7 +150,7 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
         return Decision(state)
     # Where a line may be long, what was lost in it is sent anew, but never used up for that.
     anew = ev.Recovered(stall=event.backlog is ev.Backlog.NONE)
-    return Decision(_claimed(state, event.lease), Write(fact if needs_no_message(fact) else anew))
+    return Decision(_claimed(state, event.lease), Write(fact if code_missing(fact) else anew))
 
 
 def cancel_asked(plan: Plan, state: SagaState, event: ev.CancelAsked, now: float) -> Decision:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from sagas.core.states import DeadLetter, Lease
+from sagas.errors import TypeChanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,16 @@ class Failure:
     def code_missing(self) -> bool:
         """Whether there was no code to attempt it with."""
         return self.type == "CodeGone"
+
+    @property
+    def waited_in_vain(self) -> bool:
+        """Whether nobody sent what the step waits for."""
+        return self.type == "WaitTimedOut"
+
+    @property
+    def type_changed(self) -> bool:
+        """Whether the code that was claimed could not be called: what is stored does not fit its types."""
+        return self.type == TypeChanged.__name__
 
 
 DEADLINE = "the saga's deadline"
@@ -90,7 +101,7 @@ class StepLost(StepFact):
 class StepDeadLettered(Fact):
     """The step is exhausted and waits for an operator; ``message`` is dying.
 
-    Or its code is gone: then ``failure`` says so, and no message need die.
+    Or its code is gone, or cannot be called with what is stored: then ``failure`` says so, and no message need die.
     """
 
     index: int

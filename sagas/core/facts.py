@@ -15,7 +15,6 @@ from sagas.core.rules import (
     forward,
     in_wait,
     long_wait,
-    needs_no_message,
     next_fact,
     next_undo,
     out_of_budget,
@@ -24,6 +23,9 @@ from sagas.core.rules import (
     waits,
 )
 from sagas.core.states import Polling, SagaState, SagaStatus, StepState, StepStatus
+
+_LONGEST_UNREADABLE = 300
+"""Characters of what does not fit that are kept with the saga; its journal has more."""
 
 
 def _committed(state: SagaState) -> SagaState:
@@ -85,7 +87,7 @@ def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: fl
     if step is None:
         return Decision(state)
     after = _committed(state)
-    done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq, outcome_unknown=False)
+    done = replace(step, status=StepStatus.COMPLETED, attempts_at_grant=0, result_seq=after.seq, outcome_unknown=False)
     return _gone_on(plan, after.with_step(fact.index, done), now)
 
 
@@ -142,7 +144,7 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
     if exhausted:
         after = replace(after, error_seq=after.seq, polling=None)
     dead = next_fact(plan, after)
-    if isinstance(dead, ev.StepDeadLettered) and not needs_no_message(dead):
+    if isinstance(dead, ev.StepDeadLettered) and not code_missing(dead):
         return _released(after, send_current(after))
     return _proceed(plan, after, now)
 
@@ -227,17 +229,25 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
 
 
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
-    """Wait for an operator; the message at hand dies. A step whose code is gone has failed without an attempt."""
-    step = state.current
-    fitting = (StepStatus.PENDING, StepStatus.RETRYING) if code_missing(fact) else (StepStatus.FAILED,)
-    fitting = (*fitting, StepStatus.WAITING) if state.waiting_for == "retry" else fitting
+    """Wait for an operator; the message at hand dies. A step whose code is gone has failed without an attempt, and one
+    whose code could not be called gets its attempt back. One that waited in vain has failed already."""
+    step, failure = state.current, fact.failure
+    spared = 1 if failure is not None and failure.type_changed else 0
+    failed = failure is None or failure.waited_in_vain
+    fitting = (StepStatus.FAILED,) if failed else (StepStatus.PENDING, StepStatus.RETRYING)
+    fitting = (StepStatus.RUNNING,) if spared else fitting
+    fitting = (StepStatus.WAITING,) if state.waiting_for == "retry" else fitting
     if state.lease is None or step is None or step.status not in fitting or fact.index != state.cursor:
         return Decision(state)
-    after = replace(_committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message)
-    if code_missing(fact):
-        after = after.with_step(fact.index, replace(step, status=StepStatus.FAILED))
-        after = replace(after, error_seq=after.seq, not_before=0.0, polling=None)
+    after = replace(_committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message, polling=None)
+    if failure is not None and not failed:
+        after = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, attempts=step.attempts - spared))
+        after = replace(after, error_seq=after.seq, not_before=0.0, unreadable=_unreadable(failure))
     return _proceed(plan, after, now)
+
+
+def _unreadable(failure: ev.Failure) -> str:
+    return failure.message[:_LONGEST_UNREADABLE] if failure.type_changed else ""
 
 
 def saga_failed(plan: Plan, state: SagaState, fact: ev.SagaFailed, now: float) -> Decision:
@@ -251,7 +261,7 @@ def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now
     """The accepted cancel is on the record; undoing follows."""
     if state.lease is None or _busy(state) or not state.cancel_requested_at or state.cancelling:
         return Decision(state)
-    return _proceed(plan, replace(_committed(state), cancelling=True), now)
+    return _proceed(plan, replace(_committed(state), cancelling=True, cancel_requested_by=""), now)
 
 
 def saga_timed_out(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
@@ -266,14 +276,11 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
     """Turn round: from here on only undos run."""
     if state.lease is None or _busy(state) or not _may_turn(state, fact.cause):
         return Decision(state)
-    after = replace(_committed(state), cause=fact.cause, dead=None, resolution_seq=0, recovery_attempts=0, polling=None)
-    turned, step = next_undo(plan, after), state.current
-    if (
-        step is not None
-        and step.status is StepStatus.WAITING
-        and not (turned.undoing and turned.cursor == state.cursor)
-    ):
-        turned = turned.with_step(state.cursor, replace(step, status=StepStatus.FAILED))
+    after = replace(_committed(state), cause=fact.cause, dead=None, resolution_seq=0, unreadable="", polling=None)
+    turned, step = next_undo(plan, replace(after, recovery_attempts=0)), state.current
+    if step is not None and step.status is StepStatus.WAITING:
+        to_undo = turned.undoing and turned.cursor == state.cursor
+        turned = turned if to_undo else turned.with_step(state.cursor, replace(step, status=StepStatus.FAILED))
     return _proceed(plan, turned, now)
 
 
@@ -294,7 +301,7 @@ def step_compensated(plan: Plan, state: SagaState, fact: ev.StepCompensated, now
     step = _being_undone(state, fact)
     if step is None:
         return Decision(state)
-    undone = replace(step, status=StepStatus.COMPENSATED, outcome_unknown=False)
+    undone = replace(step, status=StepStatus.COMPENSATED, undo_attempts_at_grant=0, outcome_unknown=False, undo=False)
     after = replace(_committed(state).with_step(fact.index, undone), recovery_attempts=0)
     return _proceed(plan, next_undo(plan, after), now)
 
@@ -320,8 +327,11 @@ def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: 
     step = _to_be_undone(state, fact) if fact.failure.code_missing else _being_undone(state, fact)
     if step is None:
         return Decision(state)
-    failed = replace(step, status=StepStatus.COMPENSATION_FAILED)
-    return _proceed(plan, next_undo(plan, _committed(state).with_step(fact.index, failed)), now)
+    spared = 1 if fact.failure.type_changed else 0
+    failed = replace(step, status=StepStatus.COMPENSATION_FAILED, undo_attempts=step.undo_attempts - spared)
+    after = _committed(state).with_step(fact.index, failed)
+    after = replace(after, unreadable=_unreadable(fact.failure) or after.unreadable)
+    return _proceed(plan, next_undo(plan, after), now)
 
 
 def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Decision:
@@ -342,6 +352,7 @@ def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Dec
         not_before=0.0,
         error_seq=0,
         resolution_seq=0,
+        unreadable="",
     )
     return _proceed(plan, after, now)
 
@@ -350,7 +361,7 @@ def undos_redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) 
     """Grant each failed undo a new budget; those that worked, or were done by hand, are not repeated."""
     if state.lease is None:
         return Decision(state)
-    after = replace(_committed(state), recovery_attempts=0, recovery_exhausted=False, resolution_seq=0)
+    after = replace(_committed(state), recovery_attempts=0, recovery_exhausted=False, resolution_seq=0, unreadable="")
     for index, step in enumerate(after.steps):
         fresh = replace(step, status=_undo_pending(step), undo_attempts_at_grant=step.undo_attempts)
         if step.status is StepStatus.COMPENSATION_FAILED and undoable(plan, index, fresh):
@@ -365,7 +376,7 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
     stalls = state.recovery_attempts + (1 if fact.stall else 0)
     after = replace(_committed(state), recovery_attempts=stalls, dispatch=state.dispatch + 1)
     following = next_fact(plan, after)
-    if isinstance(following, ev.RecoveryExhausted) or needs_no_message(following):
+    if isinstance(following, ev.RecoveryExhausted) or code_missing(following):
         return Decision(after, Write(following))
     if waits(after, following, now):
         after = replace(after, not_before=max(after.not_before, after.lost_until))
@@ -404,4 +415,4 @@ def resolved(plan: Plan, state: SagaState, fact: ev.Resolved, now: float) -> Dec
     for index, step in enumerate(state.steps):
         if step.name in fact.steps and step.status is not StepStatus.PENDING:
             after = after.with_step(index, replace(step, status=StepStatus.COMPENSATED, outcome_unknown=False))
-    return _released(replace(after, resolution_seq=after.seq))
+    return _released(replace(after, resolution_seq=after.seq, unreadable=""))

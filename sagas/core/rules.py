@@ -52,12 +52,8 @@ def patient_until(state: SagaState, stale_after: float) -> float:
 
 
 def code_missing(fact: Fact | None) -> TypeGuard[StepDeadLettered]:
-    """Whether ``fact`` is the end of a step whose code is gone."""
-    return isinstance(fact, StepDeadLettered) and fact.failure is not None and fact.failure.code_missing
-
-
-def needs_no_message(fact: Fact | None) -> TypeGuard[StepDeadLettered]:
-    """Whether ``fact`` is the end of a step for which no message need die: its code is gone, or it waited in vain."""
+    """Whether ``fact`` is the end of a step whose code is gone, or cannot be called, or that waited in vain: no message
+    dies for it."""
     return isinstance(fact, StepDeadLettered) and fact.failure is not None
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.breaker import Breakers
-from sagas.engine.carrying import brought
+from sagas.engine.carrying import brought, correlated
 from sagas.engine.clock import Clock
 from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.context import StepContext
@@ -164,7 +164,8 @@ class Attempt:
         message, clock, control = self._message, self._services.clock, self._services.control
         claim = control.claim_undo if message.undo else control.claim_step
         lease = lease_for(self._type, clock, self._invocation.deadline)
-        return claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
+        held = claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
+        return held and correlated(held, message)
 
     def _hide_until_after(self, lease_end: float) -> None:
         """Have the message come back soon after the lease, which ends before the queue's visibility timeout would."""
@@ -192,12 +193,11 @@ class Attempt:
             known |= {seq: read[seq].payload for seq in missing}
         payloads = {name: known[seq] for name, seq in needed.items()}
 
-        step = held.steps[message.index]
         context = self._context = StepContext(
             saga_id=message.saga_id,
             saga=message.saga,
             step=message.step,
-            attempt=step.undo_attempts if message.undo else step.attempts,
+            attempt=self._number(held),
             undo=message.undo,
             prefix=definition.prefix,
             deadline_at=self._invocation.deadline - RECORDING,
@@ -251,7 +251,8 @@ class Attempt:
             patience, now = self._type.step(step.name).patience, self._services.clock.now()
             return self._commit(held, postponement(step, index, error, held.polling, patience, now), None, {})
         if self._message.undo:
-            fact, details = undo_failure(retry, step, index, error, self._services.clock, self._invocation.trace_id)
+            trace_id = self._invocation.trace_id
+            fact, details = undo_failure(retry, step, index, error, self._services.clock, trace_id, began=self._began)
         else:
             cancelled = self._context is not None and self._context.knows_of_cancel
             fact, details = step_failure(
@@ -260,13 +261,18 @@ class Attempt:
         # The error itself goes to the journal. The log has its kind, not its text, which may quote payloads.
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
         granted = step.undo_attempts_at_grant if self._message.undo else step.attempts_at_grant
-        fields |= {"attempt": fact.attempt, "of": granted + retry.executions}
+        fields |= {"attempt": self._number(held), "of": granted + retry.executions}
         if retry_at := getattr(fact, "retry_at", 0.0):
             fields["delay"] = round(retry_at - self._services.clock.now(), 3)
         self._services.logger.warning("the attempt failed", extra=fields)
         return self._commit(held, fact, None, details)
 
-    def _commit(self, held: SagaState, fact: ev.StepFact, payload: str | None, details: dict[str, Any]) -> Committed:
+    def _number(self, held: SagaState) -> int:
+        """The number of this execution."""
+        step = held.steps[self._message.index]
+        return step.undo_attempts if self._message.undo else step.attempts
+
+    def _commit(self, held: SagaState, fact: ev.Fact, payload: str | None, details: dict[str, Any]) -> Committed:
         """Commit an outcome, in several tries while there is time.
 
         Raises:
@@ -284,7 +290,8 @@ class Attempt:
         except Unavailable as error:
             owner = held.lease.owner if held.lease else ""
             kept = details_of(fact) | details
-            pending = PendingCommit(fact.action, fact.attempt, held.token, held.seq, owner, kept, trace_id, payload)
+            number = self._number(held)
+            pending = PendingCommit(fact.action, number, held.token, held.seq, owner, kept, trace_id, payload)
             raise NotCommitted(pending) from error
 
     def _patiently(self, until: float, request: Callable[[], T]) -> T:

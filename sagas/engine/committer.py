@@ -10,7 +10,7 @@ from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Decision, Send, Write
 from sagas.core.plan import Plan
-from sagas.core.rules import forward, needs_no_message, next_fact
+from sagas.core.rules import code_missing, forward, next_fact
 from sagas.core.states import DeadLetter, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
@@ -115,14 +115,16 @@ class Committer:
             if following is None or following == fact:
                 raise Fenced(f"{fact.action} does not fit the saga any more")
             return Decision(state, Write(following)), None, False
+        state = self._with_head(state)
         entry = self._entry(state, decision.state, fact, context)
+        decision = _proven(decision, state, entry)
         ends = decision.state.over or decision.state.status is SagaStatus.DEAD_LETTERED
         if isinstance(fact, ev.WaitTimedOut) or (forward(state) and ends and not isinstance(decision.then, Write)):
             # Rule 12: a cancel or a signal may still win here, and must leave no entry that claims otherwise.
             try:
                 self._control.finish(entry, state, decision.state, plan.stale_after, self._journal)
             except FlagWon as won:
-                return self._write(plan, won.state, fact, context)
+                return self._write(plan, _as_known(won.state, state), fact, context)
             except Refused:
                 found = self._journal.occupant(entry)
             else:
@@ -139,18 +141,29 @@ class Committer:
         self, plan: Plan, state: SagaState, fact: ev.Fact, entry: Entry, decision: Decision | None = None
     ) -> Decision:
         """Commit ``entry``, which is in the slot and records ``fact``."""
-        decision = decision or decide(plan, state, fact, self._clock.now())
-        if decision.state is state:
-            raise Fenced(f"the journal holds {fact.action}, which does not fit the saga")
-        if fact.action in RESULTS:
-            digest = chained(state.digest, entry.seq, entry.payload_hash)
-            decision = replace(decision, state=replace(decision.state, digest=digest))
+        if decision is None:
+            decision = decide(plan, state, fact, self._clock.now())
+            if decision.state is state:
+                raise Fenced(f"the journal holds {fact.action}, which does not fit the saga")
+            decision = _proven(decision, state, entry)
         try:
             self._control.commit(state, decision.state, plan.stale_after)
         except FlagWon as won:
-            return self._move_pointer(plan, won.state, fact, entry)
+            return self._move_pointer(plan, _as_known(won.state, state), fact, entry)
         self._tell(state, decision.state, fact)
         return decision
+
+    def _with_head(self, state: SagaState) -> SagaState:
+        """The state with the hash of its last entry, which covers all before it.
+
+        Version 0.1.0 keeps none; where it was at work the whole journal is read once.
+        """
+        if state.head:
+            return state
+        found, head = self._journal.entries(state.saga_id, range(1, state.seq + 1)), b""
+        for seq in sorted(found):
+            head = found[seq].hash_after(head)
+        return replace(state, head=head)
 
     def _completed(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
@@ -196,7 +209,21 @@ class Committer:
             details=details,
             payload=context.payload,
             salt=self._clock.new_salt(),
+            link=before.head,
         )
+
+
+def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
+    """The decision with the proofs that go into the control item: they are of the entry that is in the slot."""
+    after = replace(decision.state, head=entry.hash_after(before.head))
+    if entry.action in RESULTS:
+        after = replace(after, digest=chained(before.digest, entry.seq, entry.payload_hash))
+    return replace(decision, state=after)
+
+
+def _as_known(found: SagaState, before: SagaState) -> SagaState:
+    """A saga that was read, with what is known of it that the control item does not have."""
+    return replace(found, correlation_id=before.correlation_id, head=found.head or before.head)
 
 
 def _with_dying_message(state: SagaState, fact: ev.Fact, message: DeadLetter | None) -> ev.Fact:
@@ -204,7 +231,7 @@ def _with_dying_message(state: SagaState, fact: ev.Fact, message: DeadLetter | N
 
     A step whose code is missing may have no queue either: none dies.
     """
-    if not isinstance(fact, ev.StepDeadLettered) or fact.message is not None or needs_no_message(fact):
+    if not isinstance(fact, ev.StepDeadLettered) or fact.message is not None or code_missing(fact):
         return fact
     current = message is not None and message.dispatch == state.dispatch
     return replace(fact, message=message) if current else ev.Recovered(stall=False)

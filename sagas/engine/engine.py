@@ -15,6 +15,7 @@ from sagas.engine.breaker import Breakers
 from sagas.engine.breaker_operations import BreakerOperations
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
+from sagas.engine.finding import Finder
 from sagas.engine.idempotency import IdempotentAttempt
 from sagas.engine.lanes import LaneNotes
 from sagas.engine.operations import Operations
@@ -27,6 +28,8 @@ from sagas.engine.remains import Remains
 from sagas.engine.runner import Runner
 from sagas.engine.signals import Signals
 from sagas.engine.starter import Starter
+from sagas.engine.tracing import TracedSender, Tracer, traced_attempts
+from sagas.engine.verify import Verifier
 from sagas.engine.worker import Worker
 from sagas.errors import SagaError
 from sagas.messaging.queues import Queues
@@ -34,6 +37,7 @@ from sagas.messaging.routes import Routes
 from sagas.store.breakers import BreakerItems
 from sagas.store.control import ControlItems
 from sagas.store.definitions import Definitions
+from sagas.store.hand_outs import HandOuts
 from sagas.store.inbox import Inbox
 from sagas.store.journal import Journal
 from sagas.store.lanes import Watermarks
@@ -60,6 +64,8 @@ class Engine:
     signals: Signals
     recovery: Recovery
     purger: Purger
+    verifier: Verifier
+    finder: Finder
     definitions: Definitions
     auto_disabler: AutoDisabler
     breakers: Breakers
@@ -84,6 +90,7 @@ def build_engine(
     logger: logging.Logger | None = None,
     connect: Callable[[str], Any] | None = None,
     carry: bool = True,
+    tracer: Tracer | None = None,
 ) -> Engine:
     """Return the parts for these tables and queues.
 
@@ -96,6 +103,7 @@ def build_engine(
         logger: given to steps as ``ctx.logger``.
         connect: makes the clients of ``ctx.client``.
         carry: whether messages bring small results along.
+        tracer: makes spans; none are made without.
     """
     clock, observer = clock or SystemClock(), observer or NullObserver()
     logger = logger or logging.getLogger("sagas")
@@ -106,13 +114,16 @@ def build_engine(
     control, journal, listing = ControlItems(tables, settings), Journal(tables, payloads), Listing(tables, settings)
     routes = replace(routes, lanes={saga.definition.name: saga.lanes for saga in registry})
     queues = Queues(routes, settings.region, settings.endpoint_url)
+    sender = queues if tracer is None else TracedSender(queues, routes, journal, tracer)
+    attempt = IdempotentAttempt if tracer is None else traced_attempts(tracer)
+    headers = None if tracer is None else tracer.headers
     definitions = Definitions(tables, clock.now)
     auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, observer)
     breakers = Breakers(BreakerItems(tables, settings), registry, clock, logger, observer)
     inbox = Inbox(tables, settings, payloads)
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler), inbox)
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
-    advancer = Advancer(services, registry, queues, IdempotentAttempt, carry)
+    advancer = Advancer(services, registry, sender, attempt, carry)
     watermarks = Watermarks(tables)
     reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal))
     purger = Purger(
@@ -125,12 +136,14 @@ def build_engine(
         queues=queues,
         services=services,
         worker=Worker(advancer),
-        starter=Starter(registry, control, journal, queues, clock, definitions, carry=carry),
+        starter=Starter(registry, control, journal, sender, clock, definitions, carry=carry, headers=headers),
         reader=reader,
         operations=Operations(reader, control, advancer),
         signals=Signals(reader, inbox, advancer),
         recovery=Recovery(advancer, control, listing, queues, watermarks),
         purger=purger,
+        verifier=Verifier(control, journal, reader),
+        finder=Finder(listing, HandOuts(tables), queues, clock),
         definitions=definitions,
         auto_disabler=auto_disabler,
         breakers=breakers,
@@ -164,9 +177,12 @@ def settings_from(environment: Mapping[str, str]) -> StoreSettings:
 
 
 def from_environment(
-    environment: Mapping[str, str], observer: EngineObserver | None = None, logger: logging.Logger | None = None
+    environment: Mapping[str, str],
+    observer: EngineObserver | None = None,
+    logger: logging.Logger | None = None,
+    tracer: Tracer | None = None,
 ) -> Engine:
-    """Return the parts that a Lambda function's environment describes.
+    """Return the parts that a Lambda function's environment describes; see :func:`build_engine`.
 
     Raises:
         SagaError: a variable is missing.
@@ -179,4 +195,5 @@ def from_environment(
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps)
     carry = environment.get("SAGAS_CARRY_INPUTS") != "0"
-    return build_engine(registry, settings_from(environment), routes, observer=observer, logger=logger, carry=carry)
+    settings = settings_from(environment)
+    return build_engine(registry, settings, routes, observer=observer, logger=logger, carry=carry, tracer=tracer)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import traceback
+from dataclasses import replace
 from typing import Any
 
 from sagas.authoring.policies import Retry
 from sagas.core import events as ev
 from sagas.core.states import Polling, StepState
 from sagas.engine.clock import Clock
-from sagas.errors import NotYet, Rejected, TimedOut
+from sagas.errors import NotYet, Rejected, TimedOut, TypeChanged, WrongResult
 
 _LONGEST_MESSAGE = 1_000
 _LONGEST_TRACE = 4_000
@@ -30,8 +31,8 @@ def step_failure(
     *,
     cancelled: bool = False,
     began: bool = True,
-) -> tuple[ev.StepFailed, dict[str, Any]]:
-    """Return the fact that a step raised, and what its entry keeps besides.
+) -> tuple[ev.StepFailed | ev.StepDeadLettered, dict[str, Any]]:
+    """Return the fact that a step raised, or could not be called, and what its entry keeps besides.
 
     Args:
         retry: its policy.
@@ -42,18 +43,20 @@ def step_failure(
         cancelled: it had been told of an accepted cancel: no attempt follows.
         began: whether its code ran at all.
     """
+    if isinstance(error, TypeChanged) and not began:
+        return ev.StepDeadLettered(index, failure=_failure(error, began)), {}
     used = step.attempts - step.attempts_at_grant
     permanent = retry.gives_up(error)
     again = not permanent and not cancelled and used < retry.executions
     fact = ev.StepFailed(
         index,
         step.attempts,
-        _failure(error),
+        _failure(error, began),
         permanent,
         isinstance(error, Rejected),
         retry_at=_retry_at(retry, used, clock) if again else 0.0,
         excused=cancelled or not began,
-        outcome_unknown=isinstance(error, TimedOut),
+        outcome_unknown=isinstance(error, TimedOut | WrongResult) and began,
     )
     return fact, {} if again or cancelled else {"stack_trace": _stack_trace(error)}
 
@@ -80,24 +83,35 @@ def postponement(
 
 
 def undo_failure(
-    retry: Retry, step: StepState, index: int, error: Exception, clock: Clock, trace_id: str
+    retry: Retry,
+    step: StepState,
+    index: int,
+    error: Exception,
+    clock: Clock,
+    trace_id: str,
+    *,
+    began: bool = True,
 ) -> tuple[ev.CompensationAttemptFailed | ev.CompensationFailed, dict[str, Any]]:
     """Return the fact that a step's undo raised, and what its entry keeps besides.
 
     Args:
-        retry, step, index, error, clock: as for :func:`step_failure`.
+        retry, step, index, error, clock, began: as for :func:`step_failure`.
         trace_id: of the invocation; kept where the undo failed for good.
     """
-    used = step.undo_attempts - step.undo_attempts_at_grant
-    if retry.gives_up(error) or used >= retry.executions:
-        details = {"stack_trace": _stack_trace(error), "attempts": step.undo_attempts, "trace_id": trace_id}
-        return ev.CompensationFailed(index, step.undo_attempts, _failure(error)), details
-    retry_at = _retry_at(retry, used, clock)
-    return ev.CompensationAttemptFailed(index, step.undo_attempts, _failure(error), retry_at), {}
+    used, failure = step.undo_attempts - step.undo_attempts_at_grant, _failure(error, began)
+    if failure.type_changed or retry.gives_up(error) or used >= retry.executions:
+        attempts = step.undo_attempts - (1 if failure.type_changed else 0)
+        details = {"stack_trace": _stack_trace(error), "attempts": attempts, "trace_id": trace_id}
+        return ev.CompensationFailed(index, step.undo_attempts, failure), details
+    return ev.CompensationAttemptFailed(index, step.undo_attempts, failure, _retry_at(retry, used, clock)), {}
 
 
-def _failure(error: Exception) -> ev.Failure:
-    return ev.Failure(type(error).__name__, str(error)[:_LONGEST_MESSAGE])
+def _failure(error: Exception, began: bool) -> ev.Failure:
+    """The error by its class. What the library says of code that did not run, the author's own class cannot say."""
+    failure = ev.Failure(type(error).__name__, str(error)[:_LONGEST_MESSAGE])
+    if failure.code_missing or (failure.type_changed and (began or not isinstance(error, TypeChanged))):
+        failure = replace(failure, type=f"{type(error).__module__}.{failure.type}")
+    return failure
 
 
 def _stack_trace(error: Exception) -> str:

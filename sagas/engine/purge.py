@@ -15,6 +15,7 @@ a purge begins.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sagas.core.states import Lease, Purge, SagaState
@@ -23,13 +24,13 @@ from sagas.engine.reader import Reader
 from sagas.engine.remains import Left
 from sagas.errors import Conflict, Unavailable
 from sagas.store.control import ControlItems
-from sagas.store.entries import Action, Entry, Tombstone
+from sagas.store.entries import Entry, Tombstone, action_of
 from sagas.store.inbox import Inbox
 from sagas.store.journal import Journal
 from sagas.store.listing import IndexPosition, Listing
 from sagas.store.mapping import purge_at
 from sagas.store.settings import StoreSettings
-from sagas.store.tombstones import Tombstones
+from sagas.store.tombstones import MOST_ACTIONS, Tombstones
 
 _NEVER = 253_402_300_799.0
 """The end of the year 9999: such a lease is never taken over, by no version."""
@@ -81,8 +82,16 @@ class Purger:
             budget: seconds the run may take; what is left is for the next.
             limit: how many sagas at most.
         """
+        return self.work_off(self.listing.to_purge(self.clock.now(), limit), budget)
+
+    def work_off(self, due: Sequence[IndexPosition], budget: float) -> PurgeReport:
+        """Purge sagas that were found to be due. One that fails stops no other, and stays due.
+
+        Args:
+            due: where the index has them; what became of them since is seen to.
+            budget: seconds it may take.
+        """
         report, end = PurgeReport(), self.clock.now() + budget
-        due = self.listing.to_purge(self.clock.now(), limit)
         for position, found in enumerate(due):
             if self.clock.now() >= end:
                 report.left = len(due) - position
@@ -155,10 +164,12 @@ class Purger:
     def _claim(self, state: SagaState, purge: Purge) -> SagaState | None:
         """Take the lease for good; ``None`` when the saga is no longer as it was read.
 
-        No step will read a result any more: their digest makes room, so that the item stays under a kilobyte.
+        No step will read a result any more, and none is undone: the results' digest, and which steps have an undo, make
+        room, so that the item stays under a kilobyte.
         """
         lease = Lease(self.clock.new_owner(), _NEVER, _NEVER)
-        claimed = replace(state, lease=lease, token=state.token + 1, purge=purge, digest="")
+        steps = tuple(replace(step, undo=False) for step in state.steps)
+        claimed = replace(state, steps=steps, lease=lease, token=state.token + 1, purge=purge, digest="")
         return claimed if self.control.claim(state, claimed, _NOT_OPEN) else None
 
     def _end(self, claimed: SagaState, purge: Purge) -> None:
@@ -177,9 +188,7 @@ class Purger:
         if first is not None and first.tombstone is not None:
             aside = first.tombstone.aside
         elif first is not None:
-            actions = tuple(_action(entry) for entry in entries if entry.seq <= state.seq)
-            request_hash = str(first.details.get("request_hash", ""))
-            self.tombstones.put(state.saga_id, Tombstone(purge, request_hash, state, actions, aside))
+            self.tombstones.put(state.saga_id, _tombstone(state, purge, entries, aside=aside))
         self.inbox.delete(state)
         self.tombstones.clear(state.saga_id, [entry.seq for entry in entries if entry.seq > 1], aside=aside)
 
@@ -197,5 +206,15 @@ def _refusal(state: SagaState, now: float) -> str:
     return ""
 
 
-def _action(entry: Entry) -> Action:
-    return Action(entry.seq, entry.action, entry.status, entry.step, entry.attempt, entry.at, entry.actor)
+def _tombstone(state: SagaState, purge: Purge, entries: Sequence[Entry], *, aside: bool) -> Tombstone:
+    """What is left of a saga, its chain of hashes included.
+
+    Version 0.1.0 salts no entry: a seal without salt would tell what was there by trying, so that the chain goes, too.
+    """
+    committed = [entry for entry in entries if entry.seq <= state.seq]
+    kept = committed[-MOST_ACTIONS:]
+    actions = tuple(map(action_of, kept))
+    if not all(entry.salt for entry in committed):
+        actions, state = tuple(replace(one, seal="") for one in actions), replace(state, head=b"")
+    request_hash = str(committed[0].details.get("request_hash", ""))
+    return Tombstone(purge, request_hash, state, actions, aside, kept[0].link if state.head else b"")

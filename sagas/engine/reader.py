@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 from sagas.core.rules import forward
 from sagas.core.states import SagaState
 from sagas.core.times import iso
-from sagas.engine.answers import AuditEntry, Page, SagaView, Summary
+from sagas.engine.answers import AuditEntry, LeftOutView, Page, SagaView, Summary
 from sagas.engine.breaker import Breakers
 from sagas.engine.registry import Registry
 from sagas.engine.remains import Left, Remains, told
@@ -21,8 +22,9 @@ from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 from sagas.store.listing import Listing
 
-_ROOM = 4_000_000
-"""Bytes of payloads one answer may hold: Lambda's limit is 6 MB."""
+_ROOM = 5_000_000
+"""Bytes that the payloads of one answer may take on their way: Lambda's limit is 6 MB, and errors of steps have to fit
+in, too."""
 
 _LARGE_PAGE, _MOST_PAGES = 100, 20
 """How many sagas are looked at a time for those of one type, and how many times."""
@@ -45,6 +47,12 @@ def readable(control: ControlItems, saga_ids: list[str]) -> list[SagaState]:
                 state = control.get(saga_id)
                 found |= {} if state is None else {saga_id: state}
     return [found[saga_id] for saga_id in saga_ids if saga_id in found and not found[saga_id].purge]
+
+
+def _listing(view: SagaView, left_out: list[LeftOutView]) -> SagaView:
+    if left_out:
+        view["left_out"] = left_out
+    return view
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +106,13 @@ class Reader:
             raise Conflict(f"the saga is {state.status} and is being purged")
         return state
 
-    def show(self, name: str, saga_id: str) -> SagaView:
+    def show(self, name: str, saga_id: str, *, payloads: bool = True) -> SagaView:
         """Return one saga with its steps, request and results; of one that was purged, what is left.
+
+        Args:
+            name: of the type.
+            saga_id: which.
+            payloads: with request and results, as far as an answer can hold them; what is left out is listed.
 
         Raises:
             NotFound: there is no such saga of that type.
@@ -107,10 +120,11 @@ class Reader:
         state = self.stored(name, saga_id)
         if state is None or state.purge is not None:
             left = self.left(name, saga_id)
-            return left_view(left.state, self._loaded(left.entries), left.purge)
+            entries, left_out = self._loaded(left.state, left.entries, payloads)
+            return _listing(left_view(left.state, entries, left.purge), left_out)
         result = self.registry.get(name).definition.result_step.name
-        entries = self._loaded(self.journal.history(saga_id, up_to=state.seq))
-        view, step = saga_view(state, entries, result), state.current
+        entries, left_out = self._loaded(state, self.journal.history(saga_id, up_to=state.seq), payloads)
+        view, step = _listing(saga_view(state, entries, result), left_out), state.current
         if step is not None and forward(state) and state.lease is None:
             # An open circuit breaker puts the next attempt off.
             breaker = self.breakers.waits_behind(state.saga, step.name)
@@ -119,17 +133,29 @@ class Reader:
                 view["steps"][state.cursor]["next_attempt_at"] = iso(max(breaker.open_until, state.not_before))
         return view
 
-    def _loaded(self, entries: Iterable[Entry]) -> list[Entry]:
-        """The entries with their payloads. Those that were stored aside are loaded as long as there is room; beyond
-        that it says where they are."""
-        room, loaded = _ROOM, list[Entry]()
+    def _loaded(
+        self, state: SagaState, entries: Iterable[Entry], payloads: bool
+    ) -> tuple[list[Entry], list[LeftOutView]]:
+        """The entries with the payloads for which there is room in an answer, and those that are left out."""
+        steps = {step.name: index for index, step in enumerate(state.steps)}
+        room, loaded, left_out = _ROOM if payloads else 0, list[Entry](), list[LeftOutView]()
         for entry in entries:
-            full = self.journal.load(entry) if room > 0 else entry
-            room -= len(full.payload or "")
-            if full.payload is None and "payload_ref" in full.details:
-                full = replace(full, payload=f'{{"$ref":"{full.details["payload_ref"]}"}}')
-            loaded.append(full)
-        return loaded
+            key = entry.details.get("payload_ref")
+            size = None if entry.payload is None else len(entry.payload.encode())
+            full = entry
+            if room > 0:
+                full, size = self.journal.load_within(entry, room)
+            # As it leaves the function: a JSON string in JSON, which may be ASCII.
+            taken = 0 if full.payload is None else len(json.dumps(full.payload))
+            if taken <= room and (taken or not key):
+                room -= taken
+                loaded.append(full)
+                continue
+            loaded.append(replace(full, payload=None))
+            place = "$.request" if entry.step is None else f"$.steps[{steps.get(entry.step, 0)}].result"
+            why = "too_large" if payloads else "not_asked_for"
+            left_out.append({"path": place, "entry": entry.seq, "object": key, "bytes": size, "why": why})
+        return loaded, left_out
 
     def audit(self, name: str, saga_id: str, limit: int, after: int) -> tuple[list[AuditEntry], int | None]:
         """Return committed entries in order after ``after``, and where to go on; ``None`` at the end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sagas.core import events as ev
@@ -11,6 +12,7 @@ from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import epoch, iso
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
+from sagas.engine.finding import LOOK_AHEAD
 from sagas.engine.lanes import Lanes
 from sagas.engine.ports import LaneQueues
 from sagas.errors import NotFound, Unavailable
@@ -26,9 +28,6 @@ _LONGEST_PAUSE = 900.0
 """Seconds after which a saga is looked at again that may still wait in line."""
 _NOWHERE = "~"
 """The place in the index of a saga that was not found by it: after every time."""
-LOOK_AHEAD = 150.0
-"""Seconds before the end of a long wait from which on its message is sent, with the rest as its delay: two and a half
-of the supervisor's minutes."""
 _UNKNOWN_PAUSE = 600.0
 """Seconds after which a saga is looked at again whose type is not deployed: until then it is in nobody's way."""
 
@@ -156,22 +155,50 @@ class Recovery:
             due = sorted([*self._due(most, stale_after), *waits])[:most]
             report.overdue = max(0.0, clock.now() - epoch(due[0].sort)) if due else 0.0
         for position, found in enumerate(due):
+            if limit <= 0:
+                break
             if clock.now() >= end:
                 report.left = len(due) - position
                 break
-            try:
-                if wanted is not None and not wanted.takes(self.control.get(found.saga_id)):
-                    continue
-                if (limit := limit - 1) < 0:
-                    break
-                self._recover(found, stale_after, lanes, report)
-            except Fenced:
-                report.untouched += 1
-            except Exception as error:  # noqa: BLE001 - one bad saga must not stop the others, whatever is wrong with it
-                fields = {"saga_id": found.saga_id, "error": type(error).__name__}
-                self.advancer.services.logger.warning("recovery failed", extra=fields)
-                report.failed.append(found.saga_id)
+            limit -= self._attempted(found, stale_after, lanes, report, wanted)
         return report
+
+    def look_after(self, found: Sequence[IndexPosition], budget: float) -> RecoveryReport:
+        """Recover sagas that were found to be due. One that fails stops no other, and stays due.
+
+        Args:
+            found: where the index has them; what became of them since is seen to.
+            budget: seconds it may take.
+        """
+        clock, report = self.advancer.services.clock, RecoveryReport()
+        lanes, end = Lanes(self.queues, self.watermarks, clock, tells=len(found) > 1), clock.now() + budget
+        for position, one in enumerate(found):
+            if clock.now() >= end:
+                report.left = len(found) - position
+                break
+            self._attempted(one, None, lanes, report)
+        return report
+
+    def _attempted(
+        self,
+        found: IndexPosition,
+        stale_after: float | None,
+        lanes: Lanes,
+        report: RecoveryReport,
+        wanted: Wanted | None = None,
+    ) -> bool:
+        """Recover a saga if it is wanted, whatever is wrong with it; whether it was."""
+        try:
+            if wanted is not None and not wanted.takes(self.control.get(found.saga_id)):
+                return False
+            self._recover(found, stale_after, lanes, report)
+        except Fenced:
+            report.untouched += 1
+        except Exception as error:  # noqa: BLE001 - one bad saga must not stop the others, whatever is wrong with it
+            fields = {"saga_id": found.saga_id, "error": type(error).__name__}
+            self.advancer.services.logger.warning("recovery failed", extra=fields)
+            report.failed.append(found.saga_id)
+        return True
 
     def _one(self, saga_id: str, wanted: Wanted) -> IndexPosition:
         """A saga by its id, whether it is due or not. Where it stands in the index is not known: that is left alone."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import Any
 
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import iso
 from sagas.engine.registry import Registry
+from sagas.errors import TypeChanged
 from sagas.store.entries import Entry, Tombstone
 from sagas.store.journal import Journal
 
@@ -155,6 +157,9 @@ def _tried_again(entry: Entry, following: Entry | None) -> bool:
 def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     """The step after an entry about it."""
     status, attempt = _ENDS[entry.action], entry.attempt or 0
+    error: dict[str, Any] = entry.details.get("error") or {}
+    if error.get("type") == TypeChanged.__name__:
+        attempt -= 1  # no code was called, and the attempt given back
     if status in _BACKWARD:
         unknown = step.outcome_unknown and status is not StepStatus.COMPENSATED
         undos = max(step.undo_attempts, attempt)

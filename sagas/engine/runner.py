@@ -11,13 +11,17 @@ from typing import Any
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
 from sagas.authoring.options import LONGEST_WAIT
+from sagas.authoring.shapes.compiler import type_name
 from sagas.core.states import SagaState
 from sagas.engine.context import StepContext
 from sagas.engine.coroutines import awaited_in_time
-from sagas.errors import PermanentError, SagaError, TimedOut
+from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed
 
 REQUEST_SEQ = 1
 """The journal entry that holds the request."""
+
+LARGEST_RESULT = 4_000_000
+"""Bytes of JSON that a step may return: what is larger would fit into no answer of the API."""
 
 
 class StepExited(SagaError):
@@ -73,7 +77,9 @@ class Runner:
             The result as JSON text; ``None`` for an undo.
 
         Raises:
+            TypeChanged: an input does not fit the deployed type; no code was called.
             TimedOut: the code ended after its deadline.
+            WrongResult: what it returned is not of the type it declares, or too large.
             Exception: whatever else the code raised.
         """
         code = step.code(undo=undo)
@@ -86,14 +92,19 @@ class Runner:
             text = payloads[parameter.name]
             producer = None if parameter.step is None else definition.step(parameter.step)
             produced = definition.request_type if producer is None else producer.result_type
-            arguments[parameter.name] = None if text is None else decode(json.loads(text), produced)
+            try:
+                arguments[parameter.name] = None if text is None else decode(json.loads(text), produced)
+            except InvalidRequest as error:
+                whose = "the request" if producer is None else f"the result of step {producer.name!r}"
+                told = f"{whose} does not fit {type_name(produced)} any more: {listed(error.problems)}"
+                raise TypeChanged(told) from None
         if definition.saga_class not in self._instances:
             self._instances[definition.saga_class] = definition.saga_class.create()
         began()
         result = _called(code, self._instances[definition.saga_class], arguments, context)
         if undo:
             return None
-        return json.dumps(encode(result, step.returned_type), separators=(",", ":"), ensure_ascii=False)
+        return _written(result, step)
 
 
 def moment(payload: str | None, now: float) -> float:
@@ -112,6 +123,27 @@ def moment(payload: str | None, now: float) -> float:
     if until.timestamp() > now + LONGEST_WAIT.total_seconds():
         raise ValueError(f"until returned {until.isoformat()}, which is more than a year ahead")
     return max(round(until.timestamp(), 3), 0.001)
+
+
+def _written(result: Any, step: StepDefinition) -> str:
+    """Return what a step returned as JSON text.
+
+    Raises:
+        WrongResult: it is not what the step declares, or too large.
+    """
+    try:
+        text = json.dumps(encode(result, step.returned_type), separators=(",", ":"), ensure_ascii=False)
+    except InvalidRequest as error:
+        hint = "; is a return missing?" if result is None else ""
+        declared = f"the {type_name(step.returned_type)} it declares"
+        told = f"the result of step {step.name!r} is not {declared}: {listed(error.problems)}{hint}"
+        raise WrongResult(told) from None
+    size = len(text.encode())
+    if size > LARGEST_RESULT:
+        rather = "keep it in S3 and return where, as an S3Object"
+        told = f"the result of step {step.name!r} has {size:,} bytes of JSON, {LARGEST_RESULT:,} are allowed: {rather}"
+        raise WrongResult(told)
+    return text
 
 
 def _called(

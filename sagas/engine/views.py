@@ -9,8 +9,9 @@ from typing import Any
 from sagas.core.rules import needs_attention
 from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
 from sagas.core.times import iso
-from sagas.engine.answers import AuditEntry, ErrorView, SagaView, StepView, Summary
+from sagas.engine.answers import AuditEntry, ErrorView, SagaView, StepView, Summary, VerificationView
 from sagas.engine.clock import claimed_at
+from sagas.store.chain import Verified, Wrong
 from sagas.store.entries import RESULTS, Entry
 
 _FAILURES = (
@@ -49,12 +50,17 @@ def _why(state: SagaState) -> str:
     failed = [one for one in state.steps if one.status is StepStatus.COMPENSATION_FAILED]
     # An undo that failed although none of the attempts granted was made: there was nothing to attempt it with.
     untried = [one.name for one in failed if one.undo_attempts == one.undo_attempts_at_grant]
+    if untried and not state.recovery_exhausted and state.unreadable:
+        what = f"the undo of {', '.join(untried)} was not called"
+        return f"{state.unreadable}: {what}; deploy code that fits and retry, or undo it by hand"
     if untried and not state.recovery_exhausted:
         return f"the code of the undo of {', '.join(untried)} is gone: deploy it again and retry, or undo it by hand"
     if failed:
         return f"the undo of {', '.join(one.name for one in failed)} failed"
     if state.status is SagaStatus.DEAD_LETTERED and state.current and state.current.timed_out:
         return f"step {step} waited in vain: no signal came in time; retry has it wait anew"
+    if state.status is SagaStatus.DEAD_LETTERED and state.unreadable:
+        return f"{state.unreadable}: step {step} was not called; deploy code that fits and retry, or compensate"
     if state.status is SagaStatus.DEAD_LETTERED and state.dead is None:
         return f"the code of step {step} is gone: deploy it again and retry, or compensate"
     if state.status is SagaStatus.DEAD_LETTERED:
@@ -66,12 +72,14 @@ def _why(state: SagaState) -> str:
     return f"the outcome of {', '.join(state.in_doubt)} is unknown"
 
 
-def _code_missing(entry: Entry) -> bool:
-    return entry.action == "StepDeadLettered" and entry.details.get("error", {}).get("type") == "CodeGone"
+def _without_code(entry: Entry) -> bool:
+    """Whether a step waits whose code is gone, or could not be called."""
+    in_vain = entry.details.get("error", {}).get("type") == "WaitTimedOut"
+    return entry.action == "StepDeadLettered" and "error" in entry.details and not in_vain
 
 
 def _error(entry: Entry | None) -> ErrorView | None:
-    if entry is None or not (entry.action in _FAILURES or _code_missing(entry)):
+    if entry is None or not (entry.action in _FAILURES or _without_code(entry)):
         return None
     error: dict[str, Any] | None = entry.details.get("error")
     if error is None:  # purged
@@ -99,7 +107,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     step = state.steps[index]
     past = [entry for entry in entries if entry.step == step.name]
     began = next((entry for entry in past if entry.action in ("WaitStarted", "StepPostponed")), None)
-    past = [entry for entry in past if entry.action in _ENDS or _code_missing(entry)]
+    past = [entry for entry in past if entry.action in _ENDS or _without_code(entry)]
     started: str | None = None
     if began and (not past or began.seq < past[0].seq):
         started = iso(began.at) if began.attempt is None else str(began.details.get("started_at") or iso(began.at))
@@ -149,7 +157,7 @@ def saga_view(state: SagaState, entries: Sequence[Entry], result: str | None = N
         "progress": None,
         "breaker": None,
         "resolution": None,
-        "correlation_id": state.correlation_id,
+        "correlation_id": state.correlation_id or (by_seq[1].correlation_id if 1 in by_seq else ""),
         "result": None,
         "deadline": _when(state.ends_at),
     }
@@ -182,6 +190,31 @@ def left_view(state: SagaState, entries: Sequence[Entry], purge: Purge | None) -
     view = saga_view(state, entries)
     if purge is not None:
         view["purged_at"], view["purge_reason"] = iso(purge.at), purge.reason
+    return view
+
+
+_SAID = {
+    Wrong.CHANGED: "entry {0} is not what was written",
+    Wrong.MISSING: "entry {0} is missing",
+    Wrong.INSERTED: "entry {0} was put in behind the last one",
+    Wrong.CUT_OFF: "entry {0} and all behind it are gone",
+}
+
+
+def verification_view(saga_id: str, verified: Verified) -> VerificationView:
+    """Return what verifying a saga's audit trail found."""
+    finding, bad = verified.finding, verified.finding.bad
+    view: VerificationView = {
+        "saga_id": saga_id,
+        "verified": bad is None,
+        "entries": finding.entries,
+        "chained_from": finding.chained_from,
+        "broken": None,
+    }
+    if bad is not None:
+        view["broken"] = {"seq": bad.seq, "what": bad.wrong.value, "message": _SAID[bad.wrong].format(bad.seq)}
+    if verified.purged_at:
+        view["purged_at"] = iso(verified.purged_at)
     return view
 
 

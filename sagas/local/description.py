@@ -25,6 +25,8 @@ class Description:
     dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
     functions: ByStep = field(default_factory=dict[str, dict[str, str]])
     supervisor: str = ""
+    work_queues: dict[str, str] = field(default_factory=dict[str, str])
+    work_dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
     outputs: dict[str, str] = field(default_factory=dict[str, str])
     pid: int | None = None
 
@@ -74,6 +76,8 @@ def describe(clients: Clients, stacks: Iterable[Deployed], pid: int | None) -> D
         dead_letter_queues=found.dead_letter_queues,
         functions=found.functions,
         supervisor=found.supervisor,
+        work_queues=found.work_queues,
+        work_dead_letter_queues=found.work_dead_letter_queues,
         outputs=outputs,
         pid=pid,
     )

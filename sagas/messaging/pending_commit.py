@@ -12,7 +12,7 @@ from sagas.errors import Problem
 Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 """Far beyond any count, and well within what DynamoDB's numbers hold."""
 _SUCCESSES = {False: "StepCompleted", True: "StepCompensated"}
-_FAILURES = {False: ("StepFailed",), True: ("CompensationAttemptFailed", "CompensationFailed")}
+_FAILURES = {False: ("StepFailed", "StepDeadLettered"), True: ("CompensationAttemptFailed", "CompensationFailed")}
 
 
 class PendingCommit(msgspec.Struct, frozen=True):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from sagas.aws import HOT, connect, translated
+from sagas.errors import Unavailable
 from sagas.messaging.limits import LONGEST_DELAY, LONGEST_HIDING
 from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
+from sagas.messaging.work import Work
 
 _COUNTS = [f"ApproximateNumberOfMessages{which}" for which in ("", "NotVisible", "Delayed")]
+_BATCH = 10
+"""Messages that one request may send."""
 
 
 class Queues:
@@ -93,7 +97,54 @@ class Queues:
         Raises:
             NotFound, Unavailable: as :meth:`send`.
         """
-        url = self._routes.queue(saga, step)
+        return self._count(self._routes.queue(saga, step))
+
+    def send_work(self, queue: str, work: Sequence[Work]) -> None:
+        """Send messages to a work queue, ten in a request.
+
+        Args:
+            queue: its name.
+            work: the messages; ten of them have room in one request of SQS's, which takes 256 KB.
+
+        Raises:
+            NotFound: this function knows of no such queue.
+            Unavailable: SQS is out of reach, or did not take all of them; those before the failing ten were sent.
+            SagaError: it refuses them.
+        """
+        url = self._routes.work_queue(queue)
+        for start in range(0, len(work), _BATCH):
+            ten = work[start : start + _BATCH]
+            entries = [{"Id": str(place), "MessageBody": one.body} for place, one in enumerate(ten)]
+            with translated("SQS"):
+                answer = self._client.send_message_batch(QueueUrl=url, Entries=entries)
+            if answer.get("Failed"):
+                raise Unavailable(f"SQS SendMessageBatch: {len(answer['Failed'])} of {len(ten)} were not taken")
+
+    def has_work(self, queue: str) -> bool:
+        """Tell whether this function may send to a work queue of that name."""
+        return queue in self._routes.work
+
+    def work_waiting(self, queue: str) -> int:
+        """Return about how many messages a work queue holds: to be received, in flight, and delayed.
+
+        Raises:
+            NotFound, Unavailable: as :meth:`send_work`.
+        """
+        return self._count(self._routes.work_queue(queue))
+
+    def delay_record(self, record: Mapping[str, Any], seconds: float) -> None:
+        """Have a received message come back in ``seconds``, whatever it holds.
+
+        Args:
+            record: of an SQS event.
+            seconds: at the earliest.
+
+        Raises:
+            Unavailable: SQS is out of reach.
+        """
+        self._change_visibility(self._routes.by_arn(record["eventSourceARN"]), record["receiptHandle"], seconds)
+
+    def _count(self, url: str) -> int:
         with translated("SQS"):
             answer = self._client.get_queue_attributes(QueueUrl=url, AttributeNames=_COUNTS)
         return sum(int(answer["Attributes"].get(name, 0)) for name in _COUNTS)

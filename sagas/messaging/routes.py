@@ -39,11 +39,13 @@ class Routes:
         base: what every queue's URL begins with, without a slash at the end.
         queues: queue names by saga and step.
         lanes: by saga, of a step without a queue the one whose queue it uses.
+        work: names of the service's own work queues, as far as the function may send to them.
     """
 
     base: str
     queues: dict[str, dict[str, str]]
     lanes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    work: dict[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def parse(cls, text: str, steps: Mapping[str, Collection[str]] | None = None) -> Routes:
@@ -54,19 +56,20 @@ class Routes:
 
         Args:
             text: ``{"base", "queues": {saga: {step: name} or name}}``, or ``{"base", "token"}``, with ``"shared"``
-                when all steps of a saga have the queue of that name.
+                when all steps of a saga have the queue of that name; in either, ``"work"`` names the work queues.
             steps: names of the steps deployed, by saga.
         """
         data: dict[str, Any] = json.loads(text)
-        known = steps or {}
+        known, work = steps or {}, data.get("work", {})
         if "token" in data:
             token, shared = data["token"], data.get("shared")
             return cls(
                 data["base"],
                 {saga: {s: derived_name(saga, shared or s, token) for s in names} for saga, names in known.items()},
+                work,
             )
         named = {saga: _by_step(names, known.get(saga, ())) for saga, names in data["queues"].items()}
-        return cls(data["base"], named)
+        return cls(data["base"], named, work)
 
     def queue(self, saga: str, step: str) -> str:
         """Return the URL of a step's queue.
@@ -78,6 +81,16 @@ class Routes:
         if name is None:
             raise NotFound(f"no queue for step {step!r} of saga {saga!r} is deployed")
         return f"{self.base}/{name}"
+
+    def work_queue(self, name: str) -> str:
+        """Return the URL of a work queue.
+
+        Raises:
+            NotFound: this function knows of none that is called so.
+        """
+        if name not in self.work:
+            raise NotFound(f"no work queue {name!r} is deployed for this function")
+        return f"{self.base}/{self.work[name]}"
 
     def by_arn(self, arn: str) -> str:
         """Return the URL of the queue with that ARN."""

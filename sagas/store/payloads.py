@@ -66,9 +66,21 @@ class Payloads:
         Raises:
             Unavailable: S3 is out of reach.
         """
+        return self.get_within(key)[0] or ""
+
+    def get_within(self, key: str, most: int | None = None) -> tuple[str | None, int]:
+        """Return the payload stored under ``key``, ``None`` if it has more than ``most`` bytes, and how many it has.
+
+        Raises:
+            Unavailable: S3 is out of reach.
+        """
         with translated("S3"):
             answer = self._client.get_object(Bucket=self._settings.payload_bucket, Key=key)
-            return answer["Body"].read().decode()
+            size, body = int(answer["ContentLength"]), answer["Body"]
+            if most is not None and size > most:
+                body.close()  # what was not read stays where it is
+                return None, size
+            return body.read().decode(), size
 
     def delete_all(self, saga_id: str) -> None:
         """Delete every payload of a saga, those included that no entry points to.

@@ -215,6 +215,7 @@ class InProcessRun:
             updated_at=now,
             digest=digest_of(inputs),
             deadline=saga_type.deadline(now),
+            head=entry.hash_after(b""),
         )
         self._journal.put(entry)
         self._control.create(state, definition.stale_after.total_seconds())

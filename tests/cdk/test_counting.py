@@ -29,14 +29,14 @@ def listing_roles(*sagas: type[Any], **options: Any) -> int:
 
 
 def test_only_functions_that_count_failures_may_look_for_a_success() -> None:
-    """Besides the API and the supervisor, which list sagas anyway."""
-    assert listing_roles(Checkout) == 2
-    assert listing_roles(Checkout, Counted) == 2 + len(definition_of(Counted).steps)
+    """Besides the API, the supervisor and what works for it, which list sagas anyway."""
+    assert listing_roles(Checkout) == 3
+    assert listing_roles(Checkout, Counted) == 3 + len(definition_of(Counted).steps)
 
 
 def test_the_default_of_a_service_holds_for_types_that_declare_none() -> None:
     usual = AutoDisable(threshold=7, cooldown=None)
-    assert listing_roles(Checkout, auto_disable=usual) == 2 + len(definition_of(Checkout).steps)
+    assert listing_roles(Checkout, auto_disable=usual) == 3 + len(definition_of(Checkout).steps)
     stack = Stack(App(), "Test")
     SagaService(stack, "Shop", sagas=[Checkout, Counted], auto_disable=usual)
     template = assertions.Template.from_stack(stack)

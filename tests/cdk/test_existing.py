@@ -15,7 +15,7 @@ from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from cdk_nag import AwsSolutionsChecks
+from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from functions.checkout import Checkout
 from sagas.cdk import SagaService, Throttling, shape_gateway_answers
@@ -212,7 +212,7 @@ class TestApi:
 def test_policy_checks_find_nothing_of_ours(tmp_path: Path) -> None:
     app = App(outdir=str(tmp_path))
     stack = Stack(app, "Existing")
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
     entries = dynamodb.Table.from_table_name(stack, "Entries", "my-audit")
     table = dynamodb.Table.from_table_name(stack, "Table", "my-sagas")
     api = an_api(stack)

@@ -70,7 +70,7 @@ def actions(template: Template, service_name: str) -> set[str]:
 class TestNames:
     def test_one_asked_for_is_given_and_the_rest_follows(self) -> None:
         def build(stack: Stack) -> None:
-            shop = SagaService(stack, "Shop", sagas=[Checkout])
+            shop = SagaService(stack, "Shop", sagas=[Checkout], queue_names="generated")
             cast("lambda_.CfnFunction", shop.function(Checkout.capture).node.default_child).function_name = "capture"
             cast("sqs.CfnQueue", shop.queue(Checkout.capture).node.default_child).queue_name = "captures"
 
@@ -194,7 +194,7 @@ class TestNetwork:
 
         template = render(build)
         functions = [f for f in of_type(template, "AWS::Lambda::Function") if "sagas.handlers" in f["Handler"]]
-        assert len(functions) == 5
+        assert len(functions) == 6
         assert all(len(function["VpcConfig"]["SubnetIds"]) == 2 for function in functions)
         assert "ec2:CreateNetworkInterface" in actions(template, "ec2")
         assert "ec2:*" not in actions(template, "ec2")
@@ -237,7 +237,7 @@ class TestService:
         rates = {
             rule["Targets"][0]["Input"]: rule["ScheduleExpression"] for rule in of_type(template, "AWS::Events::Rule")
         }
-        assert rates['{"task":"recover"}'] == "rate(3 minutes)"
+        assert rates['{"task":"recover","queue":true}'] == "rate(3 minutes)"
         (invocation,) = of_type(template, "AWS::Lambda::EventInvokeConfig")
         assert invocation["MaximumEventAgeInSeconds"] == 180
 
@@ -259,8 +259,19 @@ class TestService:
         found = of_type(service(runtime=lambda_.Runtime.PYTHON_3_12), "AWS::Lambda::Function")
         assert {function["Runtime"] for function in found} == {"python3.12"}
 
-    @pytest.mark.parametrize(("policy", "asked", "protected"), [("DESTROY", True, True), ("RETAIN", False, False)])
-    def test_deletion_protection(self, policy: str, asked: bool, protected: bool) -> None:
+    @pytest.mark.parametrize(
+        ("policy", "asked", "protected"),
+        [
+            ("DESTROY", True, True),
+            ("RETAIN", False, False),
+            ("RETAIN", None, True),
+            ("DESTROY", None, False),
+            # What a first deployment that fails could not delete would stay, and block the second.
+            ("RETAIN_ON_UPDATE_OR_DELETE", None, False),
+            ("RETAIN_ON_UPDATE_OR_DELETE", True, True),
+        ],
+    )
+    def test_deletion_protection(self, policy: str, asked: bool | None, protected: bool) -> None:
         template = service(removal_policy=RemovalPolicy[policy], deletion_protection=asked)
         tables = of_type(template, "AWS::DynamoDB::Table")
         assert [table["DeletionProtectionEnabled"] for table in tables] == [protected, protected]
@@ -356,7 +367,7 @@ class TestSagaIsolation:
             ("function", "checkout", "reserve,capture,ship"),
             ("function", "create-zip", "check,upload,announce"),
         ]
-        assert len(of_type(built[1], "AWS::Lambda::EventSourceMapping")) == 2
+        assert len(of_type(built[1], "AWS::Lambda::EventSourceMapping")) == 3
 
     def test_the_slowest_step_decides(self, built: tuple[SagaService, Template]) -> None:
         found = marks(built[1])

@@ -57,9 +57,9 @@ def pairs(document: Template) -> Iterator[tuple[str, str]]:
 Permissions = dict[str, set[tuple[str, str]]]
 
 
-def role_of(template: Template, part: str, saga: str | None = None, step: str | None = None) -> str:
+def role_of(template: Template, part: str, saga: str = "", step: str = "", name: str = "") -> str:
     """The logical id of the role of a function."""
-    wanted = {"part": part, **({"saga": saga, "step": step} if saga else {})}
+    wanted = {"part": part, **({"saga": saga, "step": step} if saga else {}), **({"name": name} if name else {})}
     (found,) = (
         resource["Properties"]["Role"]["Fn::GetAtt"][0]
         for resource in template["Resources"].values()
@@ -91,7 +91,9 @@ def test_no_inline_or_managed_policies(of_type: Find) -> None:
             assert "ManagedPolicyArns" not in role
 
 
-def test_nobody_scans_and_only_api_and_supervisor_delete_items(template: Template, permissions: Permissions) -> None:
+def test_nobody_scans_and_only_api_supervisor_and_bulk_delete_items(
+    template: Template, permissions: Permissions
+) -> None:
     """They purge; a function of a step neither deletes nor replaces what any wrote."""
     forbidden = {"dynamodb:Scan", "dynamodb:DeleteTable"}
     assert not [action for granted in permissions.values() for action, _ in granted if action in forbidden]
@@ -103,8 +105,8 @@ def test_nobody_scans_and_only_api_and_supervisor_delete_items(template: Templat
     for action, table in rights.items():
         found = [(role, one) for role, granted in permissions.items() for did, one in granted if did == action]
         owners = {role for role, resource in found if table in resource}
-        assert role_of(template, "supervisor") in owners
-        assert len(owners) == 2
+        assert {role_of(template, "supervisor"), role_of(template, "work_function", name="bulk")} < owners
+        assert len(owners) == 3
         assert action == "dynamodb:UpdateItem" or all(table in resource for _, resource in found)
 
 
@@ -136,15 +138,22 @@ def name(resource: str) -> str:
     return next(known for known in ("TablesSagas", "TablesAudit", "Ledger", "Stock", "Shipments") if known in resource)
 
 
-def test_only_api_and_supervisor_read_indexes(template: Template, permissions: Permissions) -> None:
+def test_only_api_supervisor_and_bulk_read_indexes(template: Template, permissions: Permissions) -> None:
     readers = {
         role
         for role, granted in permissions.items()
         if any("/index/" in resource for action, resource in granted if action == "dynamodb:Query")
     }
-    supervisor = role_of(template, "supervisor")
-    assert supervisor in readers
-    assert len(readers) == 2
+    assert {role_of(template, "supervisor"), role_of(template, "work_function", name="bulk")} < readers
+    assert len(readers) == 3
+
+
+def test_supervisor_and_bulk_alone_send_work(template: Template, permissions: Permissions) -> None:
+    supervisor, bulk = role_of(template, "supervisor"), role_of(template, "work_function", name="bulk")
+    for role, granted in permissions.items():
+        actions = {action for action, resource in granted if "BulkQueue" in resource and action.startswith("sqs:")}
+        assert ("sqs:SendMessage" in actions) is (role in (supervisor, bulk))
+        assert ("sqs:ReceiveMessage" in actions) is (role == bulk)
 
 
 def test_the_sweep_is_limited_to_the_prefix(template: Template, of_type: Find) -> None:

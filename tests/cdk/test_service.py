@@ -100,7 +100,7 @@ class TestOptions:
         assert function["Environment"]["Variables"]["COLOUR"] == "blue"
         assert "COLOUR" not in marks(template)["function", "slow", "old"]["Environment"]["Variables"]
         concurrency = [source["Properties"].get("ScalingConfig") for source in of_type(template, MAPPING)]
-        assert concurrency == [{"MaximumConcurrency": 5}, None]
+        assert concurrency == [{"MaximumConcurrency": 5}, None, {"MaximumConcurrency": 10}]
 
     def test_of_the_service(self) -> None:
         template = render(

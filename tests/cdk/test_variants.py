@@ -12,11 +12,12 @@ import pytest
 from aws_cdk import App, Stack, Validations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
-from cdk_nag import AwsSolutionsChecks
+from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
-from sagas.cdk import FunctionOptions, Network, SagaService
+from sagas.cdk import FunctionOptions, Network, PrivateEndpoint, SagaService
+from sagas.cdk.acknowledge import acknowledge
 
 
 def with_key(stack: Stack) -> dict[str, Any]:
@@ -33,10 +34,21 @@ def with_shared_functions(stack: Stack) -> dict[str, Any]:
     return {"isolation": "saga", "functions": {CreateZip: options}}
 
 
-@pytest.mark.parametrize("options", [with_key, with_network, with_shared_functions])
+def with_less(stack: Stack) -> dict[str, Any]:
+    return {"tracing": False, "endpoint": "edge", "access_log": "role", "payload_versions": timedelta(days=7)}
+
+
+def within_a_network(stack: Stack) -> dict[str, Any]:
+    vpc = ec2.Vpc(stack, "Vpc", nat_gateways=1, max_azs=2, flow_logs={"All": ec2.FlowLogOptions()})
+    entrance = vpc.add_interface_endpoint("Api", service=ec2.InterfaceVpcEndpointAwsService.APIGATEWAY)
+    acknowledge(Validations.of(entrance), {"AwsSolutions-EC23": "Made by this test."})
+    return {"endpoint": PrivateEndpoint([entrance]), "access_log": "account"}
+
+
+@pytest.mark.parametrize("options", [with_key, with_network, with_shared_functions, with_less, within_a_network])
 def test_finds_nothing(options: Any, tmp_path: Path) -> None:
     app = App(outdir=str(tmp_path))
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
     stack = Stack(app, "Variant")
     SagaService(stack, "Shop", sagas=[Checkout, CreateZip], **options(stack))
     app.synth()

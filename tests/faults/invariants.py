@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.engine.registry import Registry, SagaType
+from sagas.store.chain import look_through
+from sagas.store.entries import Entry
 from sagas.testing.faults import DELAYS, Fault, Plan
 from tests.faults.mailbox import Letter
 from tests.faults.world import Began, CrashWorld, Effect, Entered, Event, Rows
@@ -19,7 +21,7 @@ _UNDONE = (SagaStatus.COMPENSATED, SagaStatus.CANCELLED)
 _NEEDY = (SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED, SagaStatus.DEAD_LETTERED)
 _BACKWARD = frozenset({"COMPENSATING", "COMPENSATED", "CANCELLED", "COMPENSATION_FAILED"})
 
-_CODE_MISSING = "CodeGone"
+_WITHOUT_CODE = ("CodeGone", "TypeChanged")
 _FINAL = frozenset({"COMPLETED", "COMPENSATED", "CANCELLED"})
 
 
@@ -38,6 +40,7 @@ class Remains(Protocol):
     def states(self) -> list[SagaState]: ...
     def entries(self, saga_id: str) -> Rows: ...
     def lost_payloads(self) -> list[str]: ...
+    def everything(self, saga_id: str) -> list[tuple[int, Entry | None]]: ...
 
 
 def check(world: CrashWorld, points: Plan) -> list[str]:
@@ -80,6 +83,7 @@ def check_rest(remains: Remains) -> list[str]:
         entries, own = remains.entries(state.saga_id), _own(remains, state)
         saga_type = remains.registry.get(state.saga)
         found += _journal(state, entries, own)
+        found += _chain(state, remains.everything(state.saga_id))
         found += _end(remains, state, entries)
         found += _steps(state, saga_type, entries)
         found += _executions(saga_type, entries, own)
@@ -118,6 +122,15 @@ def _journal(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]
         yield "undoing began twice"
 
 
+def _chain(state: SagaState, entries: list[tuple[int, Entry | None]]) -> Iterator[str]:
+    """Every entry is what was written, as its successor and the control item tell."""
+    finding = look_through(entries, state.seq, state.head)
+    if finding.bad is not None:
+        yield f"the audit trail does not verify: entry {finding.bad.seq} is {finding.bad.wrong}"
+    if finding.chained_from != 1:
+        yield f"the audit trail is verifiable from entry {finding.chained_from} on only"
+
+
 def _end(remains: Remains, state: SagaState, entries: Rows) -> Iterator[str]:
     if not state.over and state.status is not SagaStatus.DEAD_LETTERED:
         yield f"the saga is left {state.status}"
@@ -132,7 +145,7 @@ def _end(remains: Remains, state: SagaState, entries: Rows) -> Iterator[str]:
     dead = [letter.message_id for letter in remains.dead_letters]
     died = state.dead is not None and state.dead.message_id in dead
     causes = [entry["error"] for entry in entries if entry["action"] == "StepDeadLettered"]
-    if state.status is SagaStatus.DEAD_LETTERED and not died and causes[-1] != _CODE_MISSING:
+    if state.status is SagaStatus.DEAD_LETTERED and not died and causes[-1] not in _WITHOUT_CODE:
         yield f"the saga is DEAD_LETTERED, but its message {state.dead} is not among the dead letters {dead}"
     steps = {step.status for step in state.steps}
     unsettled = state.status is SagaStatus.COMPENSATION_FAILED and not state.resolution_seq
@@ -186,11 +199,11 @@ def _executions(saga_type: SagaType, entries: Rows, own: list[Event]) -> Iterato
 
 
 def _accounted(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]:
-    """Each execution has one entry that says what became of it. That code is missing says nothing of an execution."""
+    """Each execution has one entry that says what became of it. That there was no code to call says nothing of one."""
     told = Counter(
         (entry["step"], entry["action"] in _UNDO_REPORTS, entry["attempt"])
         for entry in entries
-        if entry["action"] in _REPORTS | _UNDO_REPORTS and entry["error"] != _CODE_MISSING
+        if entry["action"] in _REPORTS | _UNDO_REPORTS and entry["error"] not in _WITHOUT_CODE
     )
     for event in own:
         if isinstance(event, Began) and told[event.name, event.undo, event.attempt] != 1:

@@ -36,12 +36,14 @@ class Stage:
     Args:
         fail: by step or undo: how many executions fail before one succeeds.
         reject: steps that are rejected.
+        refuse: what was stored of a stamp does not fit any more, as after a deployment.
         perform: does an effect, on the record.
         during: called inside a step, after its effect.
     """
 
     fail: dict[str, int] = field(default_factory=dict[str, int])
     reject: set[str] = field(default_factory=set[str])
+    refuse: bool = False
     perform: Callable[[str, Context], None] = _nothing
     during: Callable[[str, Context], None] = _nothing
 
@@ -232,6 +234,66 @@ class WithoutUndos(Saga[Order], name="plain", version="4", lock_expiry=timedelta
         return "done"
 
 
+@dataclass(frozen=True)
+class Receipt:
+    number: int
+
+
+class Retyped(Saga[Order], name="plain", version="5", lock_expiry=timedelta(seconds=10)):
+    """What :class:`Plain` stored of its first step does not fit this version."""
+
+    @step(retry=_ONCE, timeout=5)
+    def first(self, ctx: Context) -> Receipt:
+        STAGE.act("first", ctx)
+        return Receipt(1)
+
+    @first.compensate(retry=_ONCE)
+    def undo_first(self, first: Receipt, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+    @step(retry=_ONCE, timeout=5)
+    def second(self, first: Receipt, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        return "done"
+
+    @second.compensate(retry=_ONCE)
+    def undo_second(self, ctx: Context) -> None:
+        STAGE.act("undo_second", ctx)
+
+
+@dataclass(frozen=True)
+class Stamp:
+    made: bool = True
+
+    def __post_init__(self) -> None:
+        if STAGE.refuse and not self.made:
+            raise ValueError
+
+
+class Stamped(Saga[Order], name="stamped"):
+    """What its first step returns can be read only while the stage does not refuse it."""
+
+    @step(retry=_NOW, timeout=5)
+    def first(self, ctx: Context) -> Stamp:
+        STAGE.act("first", ctx)
+        stamp = Stamp()
+        object.__setattr__(stamp, "made", False)
+        return stamp
+
+    @first.compensate(retry=_NOW)
+    def undo_first(self, first: Stamp, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+    @step(retry=_LATER, timeout=5)
+    def second(self, first: Stamp, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        return "done"
+
+    @second.compensate(retry=_LATER)
+    def undo_second(self, second: str, ctx: Context) -> None:
+        STAGE.act("undo_second", ctx)
+
+
 class Bulky(Saga[Order], name="bulky"):
     """Results too large for a journal entry."""
 
@@ -291,4 +353,4 @@ class Hasty(Saga[Order], name="hasty"):
         return "done"
 
 
-CLASSES: tuple[type[Saga[Order]], ...] = (Pair, Short, Halting, Parked, Started, Bulky, Guarded, Hasty)
+CLASSES: tuple[type[Saga[Order]], ...] = (Pair, Short, Halting, Parked, Started, Bulky, Stamped, Guarded, Hasty)

@@ -439,3 +439,50 @@ def _started_again_after_its_item_expired(world: CrashWorld) -> None:
     world.delete_by_time_to_live()
     world.start()
     world.settle()
+
+
+@_scenario("DEAD_LETTERED", "COMPENSATION_FAILED")
+def _type_changed(world: CrashWorld) -> None:
+    """The undo that a cancel asks for cannot read it either."""
+    STAGE.refuse = True
+    _life(world, "stamped")
+
+
+@_scenario("COMPLETED")
+def _type_changed_and_back(world: CrashWorld) -> None:
+    STAGE.refuse = True
+    _life(world, "stamped")
+    STAGE.refuse = False
+    world.operate("retry", "it fits again")
+    world.settle()
+
+
+@_scenario("COMPENSATION_FAILED")
+def _type_changed_given_up(world: CrashWorld) -> None:
+    """The undo cannot read it either."""
+    STAGE.refuse = True
+    _life(world, "stamped")
+    world.operate("compensate", "give up")
+    world.settle()
+
+
+@_scenario("COMPENSATED")
+def _type_of_an_undo_changed_and_back(world: CrashWorld) -> None:
+    STAGE.reject = {"second"}
+    world.start("stamped")
+    world.steps(2)
+    STAGE.refuse = True
+    world.settle()
+    STAGE.refuse = False
+    world.operate("retry", "it fits again")
+    world.settle()
+
+
+@_scenario("CANCELLED", "COMPENSATION_FAILED")
+def _type_changed_cancelled(world: CrashWorld) -> None:
+    STAGE.refuse = True
+    world.start("stamped")
+    world.steps(2)
+    STAGE.refuse = False
+    world.cancel()
+    world.settle()

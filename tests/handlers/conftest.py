@@ -20,6 +20,8 @@ from tests.support.sagas import FAIL, LOG
 
 EVENTS = Path(__file__).parents[2] / "events"
 STAGE = "/prod"
+LAMBDAS_LIMIT = 6 * 1024 * 1024
+"""Bytes that a function may answer."""
 ANN = "arn:aws:iam::123456789012:user/ann"
 
 
@@ -33,6 +35,7 @@ class Answer:
 
     def __init__(self, raw: dict[str, Any]) -> None:
         json.dumps(raw, ensure_ascii=False).encode()  # as it leaves the function: it must be UTF-8
+        assert len(json.dumps(raw)) <= LAMBDAS_LIMIT
         self.status: int = raw["statusCode"]
         multi: dict[str, list[str]] = raw.get("multiValueHeaders") or {}
         single: dict[str, str] = raw.get("headers") or {}

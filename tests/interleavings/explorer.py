@@ -28,6 +28,7 @@ class Story:
         reject: steps that are rejected.
         prompt: whether no time may pass: what disturbs it does not set it back.
         other: another version of the saga type, which ``deploy`` puts in its place.
+        queued: whether the supervisor only finds what is due, and recovers by the queue ``bulk``.
     """
 
     saga: type
@@ -36,6 +37,7 @@ class Story:
     reject: frozenset[str] = frozenset()
     prompt: bool = False
     other: type | None = None
+    queued: bool = False
 
 
 @dataclass(slots=True)
@@ -69,9 +71,10 @@ def explore(story: Story, *, stop: bool = False, most: int = 10_000_000) -> Expl
     """
     began, found = time.monotonic(), Exploration()
     with surroundings():
-        replay = Replay(story.saga, story.fail, story.reject, story.other, purges="purge" in story.budget)
+        purges, queued = "purge" in story.budget, story.queued
+        replay = Replay(story.saga, story.fail, story.reject, story.other, purges=purges, queued=queued)
         with replay.installed():
-            _walk(Moves(replay, story.budget), story, found, stop, most)
+            _walk(Moves(replay, story.budget, queued=queued), story, found, stop, most)
     found.runs, found.seconds = replay.runs, time.monotonic() - began
     return found
 

@@ -8,6 +8,7 @@ from tests.faults.sagas import (
     Parked,
     Plain,
     Rash,
+    Retyped,
     Short,
     Started,
     StartedBriefly,
@@ -47,6 +48,14 @@ SHORT: dict[str, Story] = {
     "an echo, undone": Story(Short, {"echo": 1}, reject=_REFUSED),
     "an outage and two workers": Story(Short, {"outage": 1, "duplicate": 1}),
     "two lost messages": Story(Short, {"loss": 2}),
+    "a queued recovery": Story(Short, {"loss": 1}, queued=True),
+    "a queued recovery, found twice": Story(Short, {"loss": 1, "visit": 1, "switch": 1}, queued=True),
+    "a queued recovery, delivered twice": Story(Short, {"loss": 1, "duplicate": 1, "switch": 1}, queued=True),
+    "a queued recovery, its message lost": Story(Short, {"loss": 2}, queued=True),
+    "a queued recovery and two deaths": Story(Short, {"crash": 2, "switch": 0}, queued=True),
+    "a queued recovery and a repeated request": Story(Short, {"loss": 1, "repeat": 1, "switch": 1}, queued=True),
+    "a queued recovery and a lost answer": Story(Short, {"loss": 1, "lost": 1, "switch": 0}, queued=True),
+    "a queued recovery and a cancel": Story(Short, {"loss": 1, "cancel": 1, "switch": 1}, queued=True),
     "an expired item": Story(Short, {"expiry": 1, "duplicate": 1}),
     "an expired item and a cancel": Story(Short, {"expiry": 1, "cancel": 1}),
     "an expired item and a start": Story(Short, {"expiry": 1, "start": 2}),
@@ -90,6 +99,13 @@ SHORT: dict[str, Story] = {
         Plain, {"deploy": 2, "retry": 1}, reject=_REFUSED, other=WithoutUndos
     ),
     "the undos' code is gone, cancelled": Story(Plain, {"deploy": 1, "cancel": 1, "switch": 1}, other=WithoutUndos),
+    "a result does not fit": Story(Plain, {"deploy": 1, "crash": 1}, other=Retyped),
+    "a result does not fit, retried": Story(Plain, {"deploy": 1, "retry": 1}, other=Retyped),
+    "a result does not fit, given up": Story(Plain, {"deploy": 1, "compensate": 1}, other=Retyped),
+    "a result does not fit, cancelled": Story(Plain, {"deploy": 1, "cancel": 1, "switch": 1}, other=Retyped),
+    "a result does not fit, two workers": Story(Plain, {"deploy": 1, "duplicate": 1}, other=Retyped),
+    "a result does not fit and does again": Story(Plain, {"deploy": 2, "retry": 1}, other=Retyped),
+    "what an undo takes does not fit": Story(Plain, {"deploy": 1, "retry": 1}, reject=_REFUSED, other=Retyped),
 }
 """Complete, but for those that ``switch`` bounds: every order there is, by what happens."""
 
@@ -149,6 +165,15 @@ LONG: dict[str, Story] = {
     "the undos' code is gone, everybody": Story(
         Plain, {"deploy": 1, "crash": 1, "cancel": 1, "retry": 1, "switch": 0}, reject=_REFUSED, other=WithoutUndos
     ),
+    "a result does not fit, everybody": Story(
+        Plain,
+        {"deploy": 1, "crash": 1, "cancel": 1, "retry": 1, "compensate": 1, "switch": 0},
+        other=Retyped,
+    ),
+    "a result does not fit, a pause": Story(Plain, {"deploy": 1, "pause": 1, "retry": 1}, other=Retyped),
+    "what an undo takes does not fit, everybody": Story(
+        Plain, {"deploy": 1, "crash": 1, "cancel": 1, "retry": 1, "switch": 0}, reject=_REFUSED, other=Retyped
+    ),
 }
 """Larger: complete but where ``switch`` bounds how often one process interrupts another."""
 
@@ -164,6 +189,7 @@ MISSED: dict[str, Story] = {
     "attempts_not_counted": Story(Short, {"duplicate": 1}),
     "stale_messages_run": Story(Short, {"crash": 1, "visit": 1}),
     "nobody_recovers": Story(Short, {"loss": 1}),
+    "handed_out_for_good": Story(Short, {"loss": 2}, queued=True),
     "own_claims_not_recognised": Story(Short, {"repeat": 1}, prompt=True),
     "own_commits_not_recognised": Story(Short, {"repeat": 1}, prompt=True),
     "own_entries_not_recognised": Story(Short, {"repeat": 1}, prompt=True),

@@ -80,6 +80,7 @@ class HandmadeStack:
         self.max_receives: dict[str, int] = {}
         for saga_class in classes:
             self._deploy(saga_class, prefix)
+        self.work = self.sqs.create_queue(QueueName=f"{prefix}-bulk")["QueueUrl"]
 
     def _deploy(self, saga_class: type[Any], prefix: str) -> None:
         definition = definition_of(saga_class)
@@ -103,7 +104,8 @@ class HandmadeStack:
         names = {
             saga: {step: url.rsplit("/", 1)[1] for step, url in steps.items()} for saga, steps in self.queues.items()
         }
-        routes = {"base": first.rsplit("/", 1)[0], "queues": names}
+        work = {"bulk": self.work.rsplit("/", 1)[1]}
+        routes = {"base": first.rsplit("/", 1)[0], "queues": names, "work": work}
         return {
             "SAGAS_TABLE": self.sagas_table,
             "SAGAS_AUDIT_TABLE": self.audit_table,
@@ -118,7 +120,10 @@ class HandmadeStack:
 
     def receive(self, saga: str, step: str, most: int = 1) -> list[dict[str, Any]]:
         """Take messages from a step's queue, as the records of an SQS event."""
-        url = self.queues[saga][step]
+        return self.receive_from(self.queues[saga][step], most)
+
+    def receive_from(self, url: str, most: int = 1) -> list[dict[str, Any]]:
+        """Take messages from a queue, as the records of an SQS event."""
         options: dict[str, Any] = {"MaxNumberOfMessages": most, "AttributeNames": ["All"]}
         answer = self.sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"], **options)
         arn = f"arn:aws:sqs:{REGION}:123456789012:{url.rsplit('/', 1)[1]}"

@@ -24,6 +24,9 @@ RESOURCES: dict[str, Any] = {
     "Letters": resource("dead_letter_queue", saga="pay"),
     "Function": resource("function", saga="pay", step="take,keep"),
     "Watch": resource("supervisor"),
+    "Work": resource("work_queue", name="bulk"),
+    "Lost": resource("work_dead_letter_queue", name="bulk"),
+    "Worker": resource("work_function", name="bulk"),
     "Rest": resource("api", path="/shop"),
     "Stage": STAGE,
     "Other": {"Type": "AWS::SQS::Queue"},
@@ -41,6 +44,8 @@ def test_every_part_is_found_where_it_is() -> None:
         dead_letter_queues={"pay": "letters"},
         functions={"pay": {"take": "function", "keep": "function"}},
         supervisor="watch",
+        work_queues={"bulk": "work"},
+        work_dead_letter_queues={"bulk": "lost"},
         api=Api("rest", "v1", "/shop"),
     )
 

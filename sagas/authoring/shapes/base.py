@@ -81,10 +81,16 @@ class Problems(list[Problem]):
         super().__init__()
         self.tried = {} if tried is None else tried
 
-    def add(self, at: Path, message: str) -> None:
-        """Note a problem; beyond ``MAX_PROBLEMS`` it is only known that there are more."""
+    def add(self, at: Path, message: str, found: str = "") -> None:
+        """Note a problem; beyond ``MAX_PROBLEMS`` it is only known that there are more.
+
+        Args:
+            at: where.
+            message: what, without quoting the value.
+            found: the Python type that is there, if that says more.
+        """
         if len(self) < MAX_PROBLEMS:
-            self.append(Problem(str(at), message))
+            self.append(Problem(str(at), message, found))
 
 
 class SchemaDefinitions:
@@ -152,9 +158,9 @@ class Shape:
         """Tell at a glance whether ``data`` may be such a value's form: how a union picks the member that decodes."""
         return json_type_of(data) in self.json_types
 
-    def expected(self, at: Path, problems: Problems) -> None:
-        """Note that something else stands where a value of this type should."""
-        problems.add(at, f"expected {self.label}")
+    def expected(self, at: Path, problems: Problems, found: Any) -> None:
+        """Note that ``found``, of which only the type is told, stands where a value of this type should."""
+        problems.add(at, f"expected {self.label}", type(found).__name__)
 
 
 def too_deep(at: Path, problems: Problems) -> bool:

@@ -39,12 +39,12 @@ class Choice(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         if not self.holds(value):
-            return self.expected(at, problems)
+            return self.expected(at, problems, value)
         return self.forms[type(value), value]
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
         if not self.accepts(data):
-            return self.expected(at, problems)
+            return self.expected(at, problems, data)
         return self.values[_form(data)]
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Array(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         if not self.holds(value):
-            return self.expected(at, problems)
+            return self.expected(at, problems, value)
         if too_deep(at, problems):
             return None
         before = len(problems)
@@ -52,7 +52,7 @@ class Array(Shape):
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
         if not isinstance(data, list):
-            return self.expected(at, problems)
+            return self.expected(at, problems, data)
         if too_deep(at, problems):
             return None
         before = len(problems)
@@ -101,7 +101,7 @@ class FixedArray(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         if not self.holds(value) or len(value) != len(self.items):
-            return self.expected(at, problems)
+            return self.expected(at, problems, value)
         if too_deep(at, problems):
             return None
         items: list[Any] = []
@@ -114,7 +114,7 @@ class FixedArray(Shape):
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
         if not self.accepts(data):
-            return self.expected(at, problems)
+            return self.expected(at, problems, data)
         if too_deep(at, problems):
             return None
         before = len(problems)
@@ -158,7 +158,7 @@ class Mapping(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         if not self.holds(value):
-            return self.expected(at, problems)
+            return self.expected(at, problems, value)
         if too_deep(at, problems):
             return None
         encoded: dict[str, Any] = {}
@@ -172,7 +172,7 @@ class Mapping(Shape):
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
         if not isinstance(data, dict):
-            return self.expected(at, problems)
+            return self.expected(at, problems, data)
         if too_deep(at, problems):
             return None
         pattern = _PATTERNS.get(type(self.key))
@@ -233,7 +233,7 @@ class Json(Shape):
             return self._object.encode(cast("Any", value), at, problems)
         if isinstance(value, list):
             return self._array.encode(cast("Any", value), at, problems)
-        return self.expected(at, problems)
+        return self.expected(at, problems, value)
 
     decode = encode
 

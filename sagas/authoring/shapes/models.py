@@ -45,7 +45,7 @@ class Model(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         if not self.holds(value):
-            return self.expected(at, problems)
+            return self.expected(at, problems, value)
         if too_deep(at, problems):
             return None
         try:

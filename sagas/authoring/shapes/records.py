@@ -55,7 +55,7 @@ class Record(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         if not self._is_instance(value):
-            return self.expected(at, problems)
+            return self.expected(at, problems, value)
         if too_deep(at, problems):
             return None
         encoded: dict[str, Any] = {}
@@ -74,7 +74,7 @@ class Record(Shape):
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
         if not isinstance(data, dict):
-            return problems.add(at, f"expected an object ({self.name})")
+            return problems.add(at, f"expected an object ({self.name})", type(data).__name__)
         if too_deep(at, problems):
             return None
         before = len(problems)

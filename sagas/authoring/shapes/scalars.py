@@ -53,7 +53,7 @@ class Null(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         if value is not None:
-            self.expected(at, problems)
+            self.expected(at, problems, value)
 
     decode = encode
 
@@ -72,7 +72,7 @@ class Boolean(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         if not isinstance(value, bool):
-            self.expected(at, problems)
+            self.expected(at, problems, value)
         return value
 
     decode = encode
@@ -93,7 +93,7 @@ class Integer(Shape):
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         """Return the int; a member of an IntEnum becomes a plain one."""
         if type(value) is not int and not self.holds(value):
-            return self.expected(at, problems)
+            return self.expected(at, problems, value)
         if value.bit_length() > MAX_INTEGER_BITS:
             return problems.add(at, f"an integer of more than {MAX_INTEGER_BITS} bits")
         return int(value)
@@ -120,7 +120,7 @@ class Float(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         if type(value) is not float and not self.holds(value):
-            return self.expected(at, problems)
+            return self.expected(at, problems, value)
         try:
             number = float(value)
         except OverflowError:
@@ -149,7 +149,7 @@ class String(Shape):
         if type(value) is str and value.isascii():
             return value
         if not isinstance(value, str):
-            return self.expected(at, problems)
+            return self.expected(at, problems, value)
         if has_surrogate(value):
             return problems.add(at, _SURROGATE)
         return str.__str__(value)
@@ -199,7 +199,7 @@ class Formatted(Shape):
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         if not self.holds(value):
-            return self.expected(at, problems)
+            return self.expected(at, problems, value)
         try:
             text = self._to_text(value)
         except (ValueError, OverflowError):
@@ -214,7 +214,7 @@ class Formatted(Shape):
                 return self._from_text(data)
             except (ValueError, ArithmeticError):
                 pass
-        return self.expected(at, problems)
+        return self.expected(at, problems, data)
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         return {"type": "string", **self._keywords}

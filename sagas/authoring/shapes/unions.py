@@ -58,4 +58,4 @@ class Union(Shape):
                     break
             problems.tried[key] = outcome
         _, found, result = problems.tried[key]
-        return result if found else self.expected(at, problems)
+        return result if found else self.expected(at, problems, value)

@@ -135,14 +135,15 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
 
 
 GONE = ev.Failure.code_missing_failure("step", "saga")
-failures = st.sampled_from([BOOM, GONE])
+CHANGED = ev.Failure("TypeChanged", "the request does not fit")
+failures = st.sampled_from([BOOM, GONE, CHANGED])
 indices, booleans = st.integers(0, 2), st.booleans()
 EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.StepCompleted: st.builds(ev.StepCompleted, indices, counts),
     ev.StepFailed: st.builds(ev.StepFailed, indices, counts, failures, booleans, booleans, times, booleans, booleans),
     ev.StepLost: st.builds(ev.StepLost, indices, counts),
     ev.StepDeadLettered: st.builds(ev.StepDeadLettered, indices, st.just(DeadLetter(1, 0, "m")))
-    | st.builds(ev.StepDeadLettered, indices, st.none(), st.just(GONE)),
+    | st.builds(ev.StepDeadLettered, indices, st.none(), st.sampled_from([GONE, CHANGED])),
     ev.CompensationStarted: st.builds(
         ev.CompensationStarted, st.sampled_from(["failure", "cancel", "recovery", "operator"])
     ),

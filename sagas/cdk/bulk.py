@@ -1,0 +1,156 @@
+"""The service's own work queues: a queue, its dead letters, and the function that works it off.
+
+There is one, ``bulk``: of what may take its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import cast
+
+from aws_cdk import ArnFormat, Duration, Stack
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_event_sources as event_sources
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from sagas.cdk.functions import SagaFunction, SharedAssets
+from sagas.cdk.nested_stacks import service_token
+from sagas.cdk.options import AnyKey, FunctionOptions
+from sagas.cdk.parts import tag_part
+from sagas.cdk.permissions import allow_all_sagas, allow_sending, allow_working
+from sagas.cdk.queues import SagaQueues, encrypted_queue
+from sagas.messaging.work import BULK as BULK_NAME
+
+_AFTER_FUNCTION = 2
+"""Seconds a message stays hidden beyond its function's time."""
+_MAX_RECEIVES = 10
+"""Receives of a message whose function fails, a second apart and then up to a minute. What is given up is found again,
+or told of by the alarm."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkKind:
+    """A kind of work that has a queue and a function of its own.
+
+    Args:
+        name: of the queue.
+        handler: the function's entry point.
+        description: of the function.
+        timeout: seconds it may run.
+        memory_size: megabytes.
+        maximum_concurrency: invocations at a time, so that it never starves the steps.
+    """
+
+    name: str
+    handler: str
+    description: str
+    timeout: int
+    memory_size: int
+    maximum_concurrency: int
+
+    def options(self, given: FunctionOptions | None) -> FunctionOptions:
+        """Return the options of its function, those of this kind where none were given."""
+        options = given or FunctionOptions(memory_size=self.memory_size)
+        return replace(
+            options,
+            timeout=options.timeout or self.timeout,
+            maximum_concurrency=options.maximum_concurrency or self.maximum_concurrency,
+        )
+
+
+BULK = WorkKind(
+    name=BULK_NAME,
+    handler="sagas.handlers.bulk.handler",
+    description="Recovers sagas that were found to stall, purges old ones, and goes on with sweeps",
+    timeout=300,
+    memory_size=1024,
+    maximum_concurrency=10,
+)
+
+
+class WorkQueue(Construct):
+    """A work queue and its dead-letter queue, which takes messages of no other.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        kind: of work.
+        options: of its function.
+        encryption_key: encrypts the messages; a key of SQS's own when absent.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, kind: WorkKind, options: FunctionOptions, encryption_key: AnyKey | None
+    ) -> None:
+        super().__init__(scope, id)
+        self.name = kind.name
+        self.dead_letters = encrypted_queue(self, "DeadLetters", encryption_key)
+        tag_part(self.dead_letters, "work_dead_letter_queue", name=kind.name)
+        # Each of the two names the other: that takes a name known beforehand. No saga's queue begins like this one.
+        name = f"Work-{kind.name}-{service_token(scope)}"
+        self.queue = encrypted_queue(
+            self,
+            "Queue",
+            encryption_key,
+            name=name,
+            visibility_timeout=Duration.seconds((options.timeout or kind.timeout) + _AFTER_FUNCTION),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=_MAX_RECEIVES),
+        )
+        tag_part(self.queue, "work_queue", name=kind.name)
+        arn = Stack.of(self).format_arn(service="sqs", resource=name, arn_format=ArnFormat.NO_RESOURCE_NAME)
+        letters = cast("sqs.CfnQueue", self.dead_letters.node.default_child)
+        letters.redrive_allow_policy = {"redrivePermission": "byQueue", "sourceQueueArns": [arn]}
+
+
+class WorkFunction(SagaFunction):
+    """The function that works a work queue off.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        shared: code, layers, options and tables.
+        kind: of work.
+        options: of the function.
+        work: the queue.
+        queues: of the sagas.
+        environment: its variables.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        shared: SharedAssets,
+        kind: WorkKind,
+        options: FunctionOptions,
+        work: WorkQueue,
+        queues: Iterable[SagaQueues],
+        environment: Mapping[str, str],
+    ) -> None:
+        super().__init__(
+            scope,
+            id,
+            shared=shared,
+            handler=kind.handler,
+            timeout=options.timeout or kind.timeout,
+            environment=environment,
+            function=options,
+            description=kind.description,
+            # A message may lead to another of this queue; they count themselves how many did in a row.
+            recursive_loop=lambda_.RecursiveLoop.ALLOW,
+        )
+        tag_part(self.function, "work_function", name=kind.name)
+        allow_all_sagas(self.role, shared.tables)
+        allow_sending(self.role, queues, counting=True)
+        allow_working(self.role, work.queue)
+        self.work = work
+        source = event_sources.SqsEventSource(
+            work.queue,
+            batch_size=1,
+            max_concurrency=options.maximum_concurrency,
+            report_batch_item_failures=True,
+        )
+        self.alias.add_event_source(cast("lambda_.IEventSource", source))

@@ -1,0 +1,155 @@
+"""Results beyond what a function may answer: each answer fits, and says what it leaves out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from sagas.authoring.policies import Exhausted, Retry
+from sagas.authoring.saga import Saga
+from sagas.authoring.steps import step
+from sagas.engine import runner
+from tests.handlers.conftest import Make, Site
+from tests.support.sagas import FAIL, LOG, perform
+
+_ONCE = Retry.constant(max_retries=0, delay=0.0, on_exhausted=Exhausted.DEAD_LETTER)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many characters each step returns."""
+
+    first: int
+    second: int = 0
+    character: str = "x"
+
+
+class Bulk(Saga[Sizes], name="bulk"):
+    """Three steps with results of any size."""
+
+    @step(retry=Retry.constant(max_retries=3, delay=0.0))
+    def first(self, request: Sizes) -> str:
+        LOG.append("first")
+        return request.character * request.first
+
+    @first.compensate
+    def undo_first(self) -> None: ...
+
+    @step
+    def second(self, request: Sizes) -> str:
+        return request.character * request.second
+
+    @step(retry=_ONCE)
+    def third(self) -> str:
+        perform("third")
+        return "small"
+
+
+def run(s: Site, **sizes: Any) -> str:
+    saga_id = s.begin("bulk", sizes)
+    s.run()
+    return saga_id
+
+
+def seen(s: Site, saga_id: str) -> Any:
+    return s.call("GET", f"/sagas/bulk/{saga_id}").body
+
+
+@pytest.fixture
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of any size, as earlier versions stored them."""
+    monkeypatch.setattr(runner, "LARGEST_RESULT", 10**9)
+
+
+def test_a_result_over_the_limit_fails_its_step_for_good_and_leaves_it_in_doubt(site: Make) -> None:
+    s = site(Bulk)
+    saga = seen(s, run(s, first=7_000_000))
+    text = (
+        "the result of step 'first' has 7,000,002 bytes of JSON, 4,000,000 are allowed: "
+        "keep it in S3 and return where, as an S3Object"
+    )
+    assert saga["error"] == {"step": "first", "type": "WrongResult", "message": text}
+    assert (saga["status"], saga["in_doubt"], saga["steps"][0]["attempts"]) == ("COMPENSATED", ["first"], 1)
+    assert LOG == ["first"]
+
+
+def test_a_result_at_the_limit_is_kept_and_answered(site: Make) -> None:
+    s = site(Bulk)
+    saga = seen(s, run(s, first=3_999_998))
+    assert saga["status"] == "COMPLETED"
+    assert len(saga["steps"][0]["result"]) == 3_999_998
+    assert "left_out" not in saga
+
+
+def test_what_does_not_fit_is_left_out_and_listed(site: Make) -> None:
+    s = site(Bulk)
+    saga = seen(s, run(s, first=3_000_000, second=3_000_000))
+    assert [len(step["result"] or "") for step in saga["steps"]] == [3_000_000, 0, 5]
+    [left] = saga["left_out"]
+    assert (left["path"], left["entry"], left["bytes"], left["why"]) == ("$.steps[1].result", 3, 3_000_002, "too_large")
+    stored = s.stack.s3.head_object(Bucket=s.stack.bucket, Key=left["object"])
+    assert stored["ContentLength"] == 3_000_002
+
+
+@pytest.mark.parametrize("character", ['"', "\\", "é", "\x01", "𝄞"])
+def test_characters_that_grow_on_their_way_are_counted_as_they_leave(site: Make, character: str) -> None:
+    """``LAMBDAS_LIMIT`` is checked of every answer."""
+    s = site(Bulk)
+    saga = seen(s, run(s, first=600_000, second=600_000, character=character))
+    assert saga["status"] == "COMPLETED"
+    given = sum(step["result"] is not None for step in saga["steps"])
+    assert given + len(saga.get("left_out", [])) == 3
+
+
+def test_results_kept_in_entries_are_counted_too(site: Make, monkeypatch: pytest.MonkeyPatch, unlimited: None) -> None:
+    monkeypatch.setattr("sagas.engine.reader._ROOM", 1_000)
+    s = site(Bulk)
+    saga = seen(s, run(s, first=600, second=600))
+    assert [(one["path"], one["object"], one["bytes"]) for one in saga["left_out"]] == [
+        ("$.steps[1].result", None, 602)
+    ]
+
+
+def test_what_an_earlier_version_stored_is_not_loaded(site: Make, unlimited: None) -> None:
+    s = site(Bulk)
+    saga = seen(s, run(s, first=7_000_000))
+    assert saga["status"] == "COMPLETED"
+    assert [(one["path"], one["bytes"]) for one in saga["left_out"]] == [("$.steps[0].result", 7_000_002)]
+
+
+def test_operations_answer_without_payloads(site: Make, unlimited: None) -> None:
+    s = site(Bulk)
+    FAIL["third"] = RuntimeError("no")
+    saga_id = run(s, first=7_000_000, second=40)
+    for method, path, body, status in (
+        ("POST", "/resolve", {"note": "seen"}, 200),
+        ("POST", "/retry", None, 202),
+        ("DELETE", "", None, 202),
+    ):
+        answer = s.call(method, f"/sagas/bulk/{saga_id}{path}", body)
+        assert answer.status == status
+        assert answer.body["request"] is None
+        assert [step["result"] for step in answer.body["steps"]] == [None, None, None]
+        left = [(one["path"], one["why"]) for one in answer.body["left_out"]]
+        assert left == [(f"$.{place}", "not_asked_for") for place in ("request", "steps[0].result", "steps[1].result")]
+        assert {"status", "saga_id", "steps", "links", "error"} <= answer.body.keys()
+
+
+def test_giving_up_too(site: Make, unlimited: None) -> None:
+    s = site(Bulk)
+    FAIL["third"] = RuntimeError("no")
+    saga_id = run(s, first=7_000_000)
+    answer = s.call("POST", f"/sagas/bulk/{saga_id}/compensate", {"note": "no more"})
+    assert (answer.status, answer.body["status"]) == (202, "COMPENSATING")
+
+
+def test_a_repeated_start_answers_with_what_fits(site: Make, unlimited: None) -> None:
+    s = site(Bulk)
+    body = {"first": 7_000_000}
+    first = s.call("POST", "/sagas/bulk", body, key="k")
+    s.run()
+    again = s.call("POST", "/sagas/bulk", body, key="k")
+    assert (again.status, again.body["saga_id"]) == (200, first.body["saga_id"])
+    assert again.body["steps"][0]["result"] is None
