@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
+from sagas.core.rules import in_wait
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import epoch, iso
 from sagas.engine.advance import Advancer
@@ -272,14 +273,11 @@ class Recovery:
         do. First it is made due later, as seen: of two who look, one sends, and if that one dies, it is due again."""
         rest = state.not_before - self.advancer.services.clock.now()
         step = state.current
-        signalled = state.polling is None and step is not None and step.signalled
-        if (
-            state.status is not SagaStatus.WAITING
-            or not 0 < rest <= self.look_ahead
-            or state.lease
-            or state.cancel_requested_at
-            or signalled
-        ):
+        if state.status is not SagaStatus.WAITING or step is None or rest > self.look_ahead:
+            return False
+        # The end of a wait is journaled here and now; only its own code can look again.
+        ended = rest <= 0 and (in_wait(state) or found.sort > iso(state.not_before))
+        if ended or state.lease or state.cancel_requested_at or (step.signalled and in_wait(state)):
             return False
         stale_after = self.advancer.plan(state).stale_after
         past = max(stale_after, self.look_ahead)  # until its end it is not seen again
