@@ -33,6 +33,7 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
     "sagas/{name}/{id}/retry": ("POST",),
     "sagas/{name}/{id}/compensate": ("POST",),
     "sagas/{name}/{id}/resolve": ("POST",),
+    "sagas/{name}/{id}/signals/{step}": ("POST",),
     "sagas/{name}/{id}/purge": ("POST",),
     "sagas/{name}/{id}/recovery-attempts": ("PUT",),
     "attention": ("GET",),

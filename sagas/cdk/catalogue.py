@@ -7,7 +7,7 @@ from typing import Any
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import definition_of
-from sagas.authoring.steps import Step
+from sagas.authoring.steps import Undoable
 from sagas.cdk.concurrency import divided
 from sagas.cdk.counting import counted
 from sagas.cdk.options import FunctionOptions, ServiceOptions
@@ -75,17 +75,20 @@ class Catalogue:
         names = ", ".join(_name(saga.saga_class) for saga in self.sagas)
         raise DefinitionError(f"{self._service}: {_name(saga_class)} is not among its sagas ({names})")
 
-    def locate(self, step: Step[..., Any]) -> tuple[SagaDefinition, str]:
+    def locate(self, step: Undoable) -> tuple[SagaDefinition, str]:
         """Return the saga a step belongs to, and the step's name."""
-        if not isinstance(step, Step):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass strings
+        if not isinstance(step, Undoable):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass strings
             raise DefinitionError(
                 f"{self._service}: {step!r} is not a step; name it by its class, like CreateZip.upload"
             )
         if step.owner is None:
             raise DefinitionError(f"{self._service}: {step!r} belongs to no saga")
         saga = self.definition(step.owner)
-        if all(own.name != step.name for own in saga.steps):
+        found = next((own for own in saga.steps if own.name == step.name), None)
+        if found is None:
             raise DefinitionError(f"{self._service}: saga {saga.name} has no step {step.name}")
+        if not found.has_lane and self._isolation == "step":
+            raise DefinitionError(f"{self._service}: {step.name} only waits: it has no queue and no function")
         return saga, step.name
 
     def groups(self, saga: SagaDefinition) -> list[StepGroup]:
@@ -93,14 +96,15 @@ class Catalogue:
         if self._isolation == "saga":
             groups = [StepGroup(SHARED, saga, tuple(saga.steps), self._options_of(saga, _WHOLE_SAGA))]
         else:
-            groups = [StepGroup(step.name, saga, (step,), self._options_of(saga, step.name)) for step in saga.steps]
+            coded = (step for step in saga.steps if step.has_lane)  # a wait without code has no queue and no function
+            groups = [StepGroup(step.name, saga, (step,), self._options_of(saga, step.name)) for step in coded]
         return [self._limited(group) for group in groups]
 
     def count(self, *, gradual: bool) -> tuple[int, int]:
         """Return the resources of the service, and those that stay in its stack when functions are in nested ones."""
         return counted([len(self.groups(saga)) for saga in self.sagas], gradual=gradual)
 
-    def group_of(self, step: Step[..., Any]) -> tuple[str, str]:
+    def group_of(self, step: Undoable) -> tuple[str, str]:
         """Return the saga's name and the id of the group a step goes through."""
         saga, name = self.locate(step)
         return saga.name, SHARED if self._isolation == "saga" else name

@@ -12,7 +12,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IConstruct
 
-from sagas.authoring.steps import Step
+from sagas.authoring.steps import Undoable
 from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms
 from sagas.cdk.api import ApiFunction, Mount, SagaApi
 from sagas.cdk.bulk import BULK, WorkFunction, WorkQueue
@@ -36,7 +36,7 @@ from sagas.cdk.tables import Tables
 from sagas.cdk.telemetry import needed_extras
 from sagas.errors import DefinitionError
 
-AnyStep = Step[..., Any]
+AnyStep = Undoable
 _UNDOING = ("RecordFailed", "CompensationFailed", "NeedsAttention")
 """Alarms of a saga type that undo a deployment which is under way."""
 

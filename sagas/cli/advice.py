@@ -11,7 +11,6 @@ from sagas.core.times import epoch
 
 _NEXT = {
     "PENDING": "Its first step is about to begin.",
-    "WAITING": "It waits for a signal.",
     "COMPENSATING": "Its completed steps are being undone.",
     "DEAD_LETTERED": "It waits for you. `sagas retry {name} {saga_id}` goes on at the failed step, "
     "and so does `sagas dlq redrive {name}`; `sagas compensate {name} {saga_id}` gives up and undoes it.",
@@ -40,7 +39,12 @@ def advice(saga: SagaView, now: float) -> list[str]:
     said = [
         *_errors(saga),
         *_breaker(saga, now),
-        *(_next_attempt(step, now) for step in saga["steps"] if step["next_attempt_at"]),
+        *(_waiting(saga, step, now) for step in saga["steps"] if step.get("waiting_for")),
+        *(
+            _next_attempt(step, now)
+            for step in saga["steps"]
+            if step["next_attempt_at"] and not step.get("waiting_for")
+        ),
     ]
     for one in saga.get("left_out", ()):
         if one["why"] == "too_large":
@@ -58,6 +62,20 @@ def advice(saga: SagaView, now: float) -> list[str]:
         if saga["status"] in _NEXT:
             said.append(_NEXT[saga["status"]].format(**who))
     return [plain(sentence) for sentence in said]
+
+
+def _waiting(saga: SagaView, step: StepView, now: float) -> str:
+    """What a step waits for, since when, until when, and how to send it."""
+    until = step["waits_until"] or ""
+    left = f"{moment(until)}, in {span(max(0.0, epoch(until) - now))}" if until else "further notice"
+    since = f" since {moment(step['started_at'])}" if step["started_at"] else ""
+    if step["waiting_for"] == "retry":
+        why = f" ({step['message']})" if step["message"] else ""
+        return f"{step['name']}: not yet{why}. It looks again at {left}."
+    if step["waiting_for"] == "time":
+        return f"{step['name']} sleeps{since} until {left}."
+    command = f"sagas signal {saga['name']} {saga['saga_id']} {step['name']} --data JSON"
+    return f"{step['name']} waits for a signal{since}, until {left}. Who may call the API can send it: `{command}`."
 
 
 def _errors(saga: SagaView) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
-from sagas.cli.output import emit, say
+from sagas.cli.output import emit, fail, say
 from sagas.cli.reading import Name, SagaId, Timeout, Watch
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
@@ -19,6 +20,28 @@ _Note = Annotated[str, typer.Option(help="Why; kept in the audit trail.")]
 def cancel(target: Target, name: Name, saga_id: SagaId) -> None:
     """Cancel a saga: it stops, and what was done is undone."""
     report(target.client().cancel(name, saga_id), as_json=target.as_json)
+
+
+@on_target
+def signal(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="Name of the step that waits.", show_default=False)],
+    file: Annotated[
+        typer.FileText | None,
+        typer.Option("--file", "-f", encoding="utf-8", help="The value, as JSON; - reads it from standard input."),
+    ] = None,
+    data: Annotated[str | None, typer.Option("--data", "-d", help="The value, as JSON.")] = None,
+) -> None:
+    """Send a saga what one of its steps waits for."""
+    if (file is None) == (data is None):
+        fail("say what to send: --file FILE, or --data JSON")
+    try:
+        value = json.loads(file.read() if file is not None else data or "")
+    except (ValueError, RecursionError) as error:
+        fail(f"the value is not JSON: {error}")
+    report(target.client().signal(name, saga_id, step, value), as_json=target.as_json)
 
 
 @on_target
@@ -93,6 +116,7 @@ def add_to(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
     for name, command in (
         ("cancel", cancel),
+        ("signal", signal),
         ("retry", retry),
         ("compensate", compensate),
         ("resolve", resolve),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -89,15 +90,35 @@ def show(target: Target, name: Name, saga_id: SagaId, watching: Watch = False, t
 
 
 @on_target
+def result(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    wait: Annotated[float | None, typer.Option(min=0, help="Seconds to wait for the saga's end.")] = None,
+) -> None:
+    """Print a saga's result as JSON; fail with its status if it did not end COMPLETED."""
+    client = target.client()
+    saga = client.show(name, saga_id)
+    if wait:
+        with suppress(TimeoutError):
+            saga = client.wait(name, saga_id, wait)
+    if saga["status"] != "COMPLETED":
+        fail(f"the saga is {saga['status']}: it has no result")
+    emit(saga["result"])
+
+
+@on_target
 def list_sagas(
     target: Target,
     name: _OneName = None,
     status: Annotated[SagaStatus | None, typer.Option(help="Only sagas of this status.")] = None,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only sagas that wait.")] = False,
     limit: _Limit = 20,
     cursor: _Cursor = None,
 ) -> None:
     """List sagas, newest first."""
     client = target.client()
+    status = SagaStatus.WAITING if waiting else status
     page = _full(lambda most, at: client.list(name, status, limit=most, cursor=at), limit, cursor)
     _print_page(target, page, "There are no such sagas.")
 
@@ -180,6 +201,7 @@ def add_to(app: typer.Typer) -> None:
         ("start", start),
         ("rerun", rerun),
         ("show", show),
+        ("result", result),
         ("list", list_sagas),
         ("audit", audit),
         ("attention", attention),

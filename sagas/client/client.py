@@ -266,6 +266,24 @@ class SagaClient(OperatorCalls):
         """
         return self._transport.call("GET", path_of("sagas", name, saga_id, "verification"))
 
+    def result(self, name: str, saga_id: str, timeout: float | None = None) -> Any:
+        """Wait for a saga's end and return its result: its last step's, or of the one that its class names.
+
+        Args:
+            name: of the type.
+            saga_id: the saga.
+            timeout: seconds to wait; without it, as long as it takes.
+
+        Raises:
+            NotFound: there is no such saga.
+            Conflict: it did not end COMPLETED; the message says how.
+            TimeoutError: it was not over in time.
+        """
+        saga = self.wait(name, saga_id, timeout)
+        if saga["status"] != "COMPLETED":
+            raise Conflict(f"the saga is {saga['status']}: it has no result")
+        return saga["result"]
+
     def wait(
         self,
         name: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sagas.client.transport import Transport, path_of
 from sagas.engine.answers import BreakerView, DefinitionView, SagaView
@@ -26,6 +27,22 @@ class OperatorCalls:
             Conflict: it is over.
         """
         return self._transport.call("DELETE", path_of("sagas", name, saga_id))
+
+    def signal(self, name: str, saga_id: str, step: str, value: Any) -> SagaView:
+        """Send a value to a step that waits for it, or will. The same value again is the same signal.
+
+        Args:
+            name: of the type.
+            saga_id: the saga.
+            step: the step's name.
+            value: as JSON builtins.
+
+        Raises:
+            NotFound: there is no such saga, or the step takes no signal.
+            InvalidRequest: the value does not fit.
+            Conflict: another value was sent before, or the saga takes none any more.
+        """
+        return self._transport.call("POST", path_of("sagas", name, saga_id, "signals", step), body=value, null=True)
 
     def retry(self, name: str, saga_id: str, note: str = "") -> SagaView:
         """Grant what failed a new budget: the step of a DEAD_LETTERED saga, the failed undos of a COMPENSATION_FAILED.

@@ -73,6 +73,7 @@ class Transport:
         query: Mapping[str, object] | None = None,
         body: object = None,
         headers: Mapping[str, str] | None = None,
+        null: bool = False,
     ) -> Any:
         """Make a call and return the body of its answer.
 
@@ -82,6 +83,7 @@ class Transport:
             query: parameters; those that are ``None`` are left out.
             body: JSON builtins; ``None`` sends no body.
             headers: further ones.
+            null: whether a body that is ``None`` is sent, as JSON's null.
 
         Raises:
             NotFound, Conflict, InvalidRequest, TooLarge, Unavailable: as the API answers.
@@ -91,8 +93,8 @@ class Transport:
         given = {name: str(value) for name, value in (query or {}).items() if value is not None}
         url = self.url + path + ("?" + urlencode(given, quote_via=quote) if given else "")
         try:
-            text = "" if body is None else json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-            data = text.encode()
+            text = json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+            data = b"" if body is None and not null else text.encode()
         except (TypeError, ValueError, RecursionError) as error:
             problem = Problem("$", "is not JSON; give the saga class to have a request object encoded")
             raise InvalidRequest("the request is not JSON", [problem]) from error

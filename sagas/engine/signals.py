@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.authoring.codec import content_hash, decode
+from sagas.authoring.definition import StepDefinition
 from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Refuse
@@ -45,6 +46,17 @@ class Signals:
     inbox: Inbox
     advancer: Advancer
 
+    def step(self, name: str, step: str) -> StepDefinition:
+        """Return the step that takes a signal.
+
+        Raises:
+            NotFound: there is no such saga type, or the step takes none.
+        """
+        found = next((one for one in self.advancer.registry.get(name).definition.steps if one.name == step), None)
+        if found is None or found.waits_for != "signal":
+            raise NotFound(f"saga {name!r} has no step {step!r} that takes a signal")
+        return found
+
     def send(self, name: str, saga_id: str, step: str, value: Any, actor: str) -> Signalled:
         """Send a value to a step, which may wait for it already, or come to it later.
 
@@ -62,10 +74,7 @@ class Signals:
             TooLarge: the value cannot be stored.
             Unavailable: the store is out of reach. Try again with the same value.
         """
-        definition = next((one for one in self.advancer.registry.get(name).definition.steps if one.name == step), None)
-        if definition is None or definition.waits_for != "signal":
-            raise NotFound(f"saga {name!r} has no step {step!r} that takes a signal")
-        decode(value, definition.signal_type)
+        decode(value, self.step(name, step).signal_type)
         payload = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         clock = self.advancer.services.clock
         signal = Signal(payload, content_hash(value), actor, clock.now())

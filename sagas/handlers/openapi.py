@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sagas.authoring.codec import json_schema
+from sagas.authoring.definition import StepDefinition
 from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
@@ -136,7 +137,28 @@ def _saga_paths(saga: SagaType) -> Json:
         f"{one}/recovery-attempts": {"parameters": where, "put": _with_body(patience, describe_body(Attempts))},
         f"{one}/resolve": {"parameters": where, "post": _with_body(resolve, describe_body(Resolution))},
         f"{one}/purge": {"parameters": where, "post": _with_body(purge, note, required=False)},
+        **{f"{one}/signals/{step.name}": _signal_path(saga, step, where) for step in _signalled(saga)},
     }
+
+
+def _signalled(saga: SagaType) -> list[StepDefinition]:
+    return [step for step in saga.definition.steps if step.waits_for == "signal"]
+
+
+def _signal_schema(saga: SagaType, step: StepDefinition) -> Json:
+    """The schema of what a step takes. What it refers to goes under the saga's and the step's name."""
+    template = f"#/components/schemas/{saga.definition.name}.{step.name}.{{name}}"
+    return json_schema(step.signal_type, ref_template=template)
+
+
+def _signal_path(saga: SagaType, step: StepDefinition, where: list[Json]) -> Json:
+    identifier = f"signal_{saga.definition.name}_{step.name}".replace("-", "_")
+    answers: dict[str, Json] = {"200": ref("Saga"), "202": ref("Saga")}
+    schema = _signal_schema(saga, step)
+    schema.pop("$defs", None)
+    operation = _operation(identifier, f"Send {step.name} of one {saga.definition.name}", answers, f"{_WRITE} 409")
+    told = "202: accepted; 200: the same value was before. It is kept, also if the saga has not come to the step yet."
+    return {"parameters": where, "post": _with_body(operation | {"description": told}, schema)}
 
 
 def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
@@ -180,6 +202,9 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
         paths |= _saga_paths(saga)
         defined: Json = _request_schema(saga).get("$defs", {})
         schemas |= {f"{saga.definition.name}.{name}": schema for name, schema in defined.items()}
+        for step in _signalled(saga):
+            parts: Json = _signal_schema(saga, step).get("$defs", {})
+            schemas |= {f"{saga.definition.name}.{step.name}.{name}": schema for name, schema in parts.items()}
     described: Json = {
         "openapi": "3.1.0",
         "info": {"title": "Sagas", "version": "1", "description": "Start, read, cancel and repair sagas."},

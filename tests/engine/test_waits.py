@@ -218,9 +218,9 @@ def test_a_signal_is_refused_where_it_does_not_belong(bench: Make) -> None:
     saga_id = waiting(b)
     with pytest.raises(InvalidRequest):
         signal(b, saga_id, {"by": 5})
-    for name, other, step in (("loan", saga_id, "score"), ("loan", saga_id, "nothing"), ("loan", NO, "approval")):
+    for name, other, place in (("loan", saga_id, "score"), ("loan", saga_id, "nothing"), ("loan", NO, "approval")):
         with pytest.raises(NotFound):
-            signal(b, other, {"by": "ada"}, name, step)
+            signal(b, other, {"by": "ada"}, name, place)
     assert b.status(saga_id) == "WAITING"
 
 

@@ -1,0 +1,25 @@
+"""The API's routes by which people and systems send signals to sagas that wait for them."""
+
+from __future__ import annotations
+
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
+
+from sagas.engine.engine import Engine
+from sagas.handlers.answers import answer
+from sagas.handlers.inputs import Request, checked_id
+
+
+def add_signal_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
+    """Add the route that takes a signal to ``app``: 202 when it was accepted, 200 when the same value was before."""
+
+    @app.post("/sagas/<name>/<saga_id>/signals/<step>")
+    def send_signal(name: str, saga_id: str, step: str) -> Response[str]:
+        request = Request(app.current_event.raw_event)
+        saga_id = checked_id(saga_id)
+        engine.signals.step(name, step)  # before the body is looked at: what takes no signal is 404, whatever comes
+        sent = engine.signals.send(name, saga_id, step, request.body(), request.actor)
+        saga = engine.reader.show(name, saga_id, payloads=False)
+        saga["links"]["self"] = request.base + saga["links"]["self"]
+        return answer(202 if sent.accepted else 200, saga)
+
+    _ = send_signal
