@@ -11,7 +11,7 @@ from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatu
 from sagas.core.times import iso
 from sagas.engine.registry import Registry
 from sagas.errors import TypeChanged
-from sagas.store.entries import Entry, Tombstone
+from sagas.store.entries import RESULTS, Entry, Tombstone
 from sagas.store.journal import Journal
 
 PURGED = "SagaPurged"
@@ -22,6 +22,8 @@ _ENDS = {
     "SignalReceived": StepStatus.COMPLETED,
     "WaitEnded": StepStatus.COMPLETED,
     "WaitTimedOut": StepStatus.FAILED,
+    "WaitStarted": StepStatus.WAITING,
+    "StepPostponed": StepStatus.WAITING,
     "StepFailed": StepStatus.FAILED,
     "StepLost": StepStatus.FAILED,
     "StepDeadLettered": StepStatus.FAILED,
@@ -29,7 +31,7 @@ _ENDS = {
     "CompensationAttemptFailed": StepStatus.COMPENSATION_FAILED,
     "CompensationFailed": StepStatus.COMPENSATION_FAILED,
 }
-_FAILURES = ("StepFailed", "StepLost", "StepDeadLettered")
+_FAILURES = ("StepFailed", "StepLost", "StepDeadLettered", "WaitTimedOut", "SagaTimedOut")
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
 _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
 
@@ -131,13 +133,15 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         again = _tried_again(entry, following)
         if entry.step is not None and entry.action in _ENDS:
             known[entry.step] = _after(known.get(entry.step, StepState(entry.step)), entry, again=again)
-        if entry.action == "CancelRequested":
+        if entry.action in ("CancelRequested", "SagaTimedOut"):
             state = replace(state, cancel_requested_at=entry.at, cancel_requested_by=entry.actor)
         if entry.action == "CompensationStarted":
             state = replace(state, cause=str(entry.details.get("cause", "")), resolution_seq=0)
-        if entry.action in _FAILURES and "error" in entry.details and not again:
+            known = {name: _turned(step) for name, step in known.items()}
+        in_vain = entry.action == "StepDeadLettered" and entry.details.get("error", {}).get("type") == "WaitTimedOut"
+        if entry.action in _FAILURES and "error" in entry.details and not again and not in_vain:
             state = replace(state, error_seq=entry.seq)
-        if entry.action == "StepCompleted":
+        if entry.action in RESULTS:
             state = replace(state, error_seq=0)
         if entry.action == "Resolved":
             state = replace(state, resolution_seq=entry.seq)
@@ -145,6 +149,11 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
                 by_hand = known.get(name, StepState(name))
                 known[name] = replace(by_hand, status=StepStatus.COMPENSATED, outcome_unknown=False)
     return replace(state, steps=tuple(known.values()))
+
+
+def _turned(step: StepState) -> StepState:
+    """The step when undoing begins: a wait that brought nothing has failed."""
+    return replace(step, status=StepStatus.FAILED) if step.status is StepStatus.WAITING else step
 
 
 def _tried_again(entry: Entry, following: Entry | None) -> bool:
@@ -165,7 +174,8 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
         undos = max(step.undo_attempts, attempt)
         return replace(step, status=status, undo_attempts=undos, outcome_unknown=unknown)
     doubt = entry.action == "StepLost" or bool(entry.details.get("outcome_unknown"))
-    unknown = doubt or (step.outcome_unknown and status is not StepStatus.COMPLETED)
+    settled = status is StepStatus.COMPLETED or entry.action == "WaitStarted"
+    unknown = doubt or (step.outcome_unknown and not settled)
     return replace(
         step,
         status=StepStatus.RETRYING if again else status,

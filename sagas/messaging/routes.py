@@ -44,8 +44,8 @@ class Routes:
 
     base: str
     queues: dict[str, dict[str, str]]
-    lanes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     work: dict[str, str] = field(default_factory=dict[str, str])
+    lanes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
 
     @classmethod
     def parse(cls, text: str, steps: Mapping[str, Collection[str]] | None = None) -> Routes:

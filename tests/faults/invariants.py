@@ -15,7 +15,8 @@ from sagas.testing.faults import DELAYS, Fault, Plan
 from tests.faults.mailbox import Letter
 from tests.faults.world import Began, CrashWorld, Effect, Entered, Event, Rows
 
-_REPORTS = frozenset({"StepCompleted", "StepFailed", "StepLost"})
+_REPORTS = frozenset({"StepCompleted", "StepFailed", "StepLost", "WaitStarted", "StepPostponed"})
+_RESULTS = ("StepCompleted", "SignalReceived", "WaitEnded")
 _UNDO_REPORTS = frozenset({"StepCompensated", "CompensationAttemptFailed", "CompensationFailed"})
 _UNDONE = (SagaStatus.COMPENSATED, SagaStatus.CANCELLED)
 _NEEDY = (SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED, SagaStatus.DEAD_LETTERED)
@@ -156,12 +157,17 @@ def _end(remains: Remains, state: SagaState, entries: Rows) -> Iterator[str]:
 
 
 def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str]:
-    done = Counter(entry["step"] for entry in entries if entry["action"] == "StepCompleted")
+    done = Counter(entry["step"] for entry in entries if entry["action"] in _RESULTS)
+    in_vain = Counter(entry["step"] for entry in entries if entry["action"] == "WaitTimedOut")
     undone = Counter(entry["step"] for entry in entries if entry["action"] == "StepCompensated")
     lost = {entry["step"] for entry in entries if entry["action"] == "StepLost" or _late(entry)}
     for step in state.steps:
         if done[step.name] > 1 or undone[step.name] > 1:
             yield f"{step.name} was committed {done[step.name]} times, undone {undone[step.name]} times"
+        if step.signalled and not done[step.name] and (in_vain[step.name] or state.status is SagaStatus.COMPLETED):
+            yield f"a signal for {step.name} was accepted and not taken"
+        if done[step.name] and in_vain[step.name]:
+            yield f"{step.name} ended twice: {done[step.name]} results, and in vain"
         has_undo = saga_type.step(step.name).undo is not None
         if state.status is SagaStatus.COMPLETED and (done[step.name], undone[step.name]) != (1, 0):
             yield f"{step.name} of a COMPLETED saga: completed {done[step.name]}, undone {undone[step.name]} times"
@@ -169,7 +175,8 @@ def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str
             yield f"{step.name} of a {state.status} saga was not undone"
         if step.status in (StepStatus.RUNNING, StepStatus.COMPENSATING):
             yield f"{step.name} is left {step.status}"
-        known = done[step.name] or undone[step.name] or step.name in state.in_doubt
+        asked = any(entry["action"] == "WaitStarted" and entry["step"] == step.name for entry in entries)
+        known = done[step.name] or asked or undone[step.name] or step.name in state.in_doubt
         if state.over and step.name in lost and not known and not state.resolution_seq:
             yield f"an execution of {step.name} was lost or late, and nothing tells of it"
 
@@ -188,7 +195,8 @@ def _executions(saga_type: SagaType, entries: Rows, own: list[Event]) -> Iterato
         definition = saga_type.step(name)
         policy = definition.undo.retry if undo and definition.undo else definition.retry
         what = f"{'the undo of ' if undo else ''}{name}"
-        if len(runs) > policy.executions * budgets:
+        looks = sum(entry["action"] == "StepPostponed" and entry["step"] == name for entry in entries)
+        if len(runs) > policy.executions * budgets + looks:
             yield f"{what} was executed {len(runs)} times, {policy.executions * budgets} are allowed"
         if len({run.key for run in runs}) > 1:
             yield f"{what} was given several idempotency keys"
@@ -221,7 +229,7 @@ def _order(own: list[Event]) -> Iterator[str]:
                 for run in open_runs.values():
                     if event.at < run.deadline:
                         yield f"{action} at {event.at:.0f}, while {run.name} may act until {run.deadline:.0f}"
-            case Entered(action="StepCompleted" | "StepFailed"):
+            case Entered(action="StepCompleted" | "StepFailed" | "WaitStarted" | "StepPostponed"):
                 open_runs.pop((event.step, event.attempt), None)
             case Began(undo=False):
                 open_runs[event.name, event.attempt] = event

@@ -21,6 +21,7 @@ from sagas.engine.recovery import Recovery, RecoveryReport
 from sagas.engine.remains import Remains
 from sagas.engine.starter import Starter
 from sagas.errors import Ambiguous
+from sagas.store import control
 from sagas.store.control import ControlItems
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
@@ -293,6 +294,31 @@ def _commit_ignores_the_cancel() -> Generator[None]:
         return "#token = :seen_token AND #seq = :seen_seq"
 
     with patch.object(ControlItems, "_mine", mine):
+        yield
+
+
+@_rule("a signal that was accepted is taken")
+def _signals_are_overlooked() -> Generator[None]:
+    def none(before: SagaState, after: SagaState) -> tuple[int, ...]:
+        return ()
+
+    with patch.object(control, "_unsignalled", none):
+        yield
+
+
+@_rule("12: no entry says that a wait was in vain for which a signal was accepted")
+def _the_timeout_in_two_writes() -> Generator[None]:
+    whole = ControlItems.finish
+
+    def finish(self: Any, entry: Entry, before: SagaState, after: SagaState, stale: float, journal: Journal) -> None:
+        if entry.action != "WaitTimedOut":
+            whole(self, entry, before, after, stale, journal)
+        elif journal.put(entry) is not entry:
+            raise Refused("taken")
+        else:
+            self.commit(before, after, stale)
+
+    with patch.object(ControlItems, "finish", finish):
         yield
 
 

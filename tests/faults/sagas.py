@@ -10,7 +10,8 @@ from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.errors import Rejected
+from sagas.authoring.waits import sleep, wait_for
+from sagas.errors import NotYet, Rejected
 
 _NOW = Retry.constant(max_retries=2, delay=0.0)
 _LATER = Retry.constant(max_retries=2, delay=3.0)
@@ -353,4 +354,84 @@ class Hasty(Saga[Order], name="hasty"):
         return "done"
 
 
-CLASSES: tuple[type[Saga[Order]], ...] = (Pair, Short, Halting, Parked, Started, Bulky, Stamped, Guarded, Hasty)
+class Asking(Saga[Order], name="asking"):
+    """Asks, and waits for longer than a message is kept."""
+
+    @step(retry=_NOW, timeout=5)
+    def first(self, request: Order, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return request.item
+
+    @first.compensate(retry=_NOW)
+    def undo_first(self, first: str, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+    @wait_for(str, timeout=timedelta(seconds=1000), retry=_NOW, step_timeout=5)
+    def answer(self, first: str, ctx: Context) -> None:
+        STAGE.act("answer", ctx)
+
+    @answer.compensate(retry=_NOW)
+    def undo_answer(self, answer: str, ctx: Context) -> None:
+        STAGE.act("undo_answer", ctx)
+
+    @step(retry=_NOW, timeout=5)
+    def second(self, answer: str, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        return answer
+
+
+class Brief(Saga[Order], name="brief", lock_expiry=timedelta(seconds=10)):
+    """Asks nobody, waits half a minute, with a message, and begins with that."""
+
+    answer = wait_for(str, timeout=timedelta(seconds=30))
+
+    @step(retry=_NOW, timeout=5)
+    def second(self, answer: str, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        return answer
+
+
+class BriefAsking(Saga[Order], name="brief-asking", lock_expiry=timedelta(seconds=10)):
+    """Asks, and waits half a minute."""
+
+    @wait_for(str, timeout=timedelta(seconds=30), retry=_NOW, step_timeout=5)
+    def answer(self, request: Order, ctx: Context) -> None:
+        STAGE.act("answer", ctx)
+
+    @answer.compensate(retry=_NOW)
+    def undo_answer(self, answer: str, ctx: Context) -> None:
+        STAGE.act("undo_answer", ctx)
+
+
+class Sleepy(Saga[Order], name="sleepy", timeout=timedelta(hours=1)):
+    """Sleeps, and looks twice in vain."""
+
+    nap = sleep(timedelta(seconds=1000))
+
+    @step(retry=_NOW, timeout=5)
+    def second(self, request: Order, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        if ctx.attempt <= 2:
+            raise NotYet(after=20, message="the post")
+        return request.item
+
+
+class Endless(Saga[Order], name="endless", timeout=timedelta(minutes=20)):
+    """Its own deadline comes before the end of its wait."""
+
+    @step(retry=_NOW, timeout=5)
+    def first(self, request: Order, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return request.item
+
+    @first.compensate(retry=_NOW)
+    def undo_first(self, first: str, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+    nap = sleep(timedelta(days=1))
+
+
+CLASSES: tuple[type[Saga[Order]], ...] = (
+    *(Pair, Short, Halting, Parked, Started, Bulky, Stamped, Guarded, Hasty),
+    *(Asking, Brief, BriefAsking, Sleepy, Endless),
+)

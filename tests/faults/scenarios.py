@@ -486,3 +486,94 @@ def _type_changed_cancelled(world: CrashWorld) -> None:
     STAGE.refuse = False
     world.cancel()
     world.settle()
+
+
+@_scenario("COMPLETED", "COMPENSATED")
+def _signalled(world: CrashWorld) -> None:
+    """COMPENSATED where a process lingered until the wait was over."""
+    world.start("asking")
+    world.steps(2)
+    world.signal()
+    world.settle()
+
+
+@_scenario("COMPLETED")
+def _signalled_early(world: CrashWorld) -> None:
+    world.start("asking")
+    world.signal()
+    world.settle()
+
+
+@_scenario("COMPLETED", "COMPENSATED")
+def _signalled_late(world: CrashWorld) -> None:
+    """COMPLETED where what was disturbed made the wait begin later."""
+    world.start("asking")
+    world.steps(2)
+    world.clock.advance(1001.0)
+    world.signal()
+    world.settle()
+
+
+@_scenario("COMPLETED", "COMPENSATED")
+def _signalled_twice(world: CrashWorld) -> None:
+    """COMPENSATED where a process lingered until the wait was over."""
+    world.start("brief")
+    world.steps(1)
+    world.signal()
+    world.signal("no")
+    world.signal()
+    world.settle()
+
+
+@_scenario("COMPENSATED")
+def _signalled_and_undone(world: CrashWorld) -> None:
+    STAGE.reject = {"second"}
+    world.start("asking")
+    world.steps(2)
+    world.signal()
+    world.settle()
+
+
+@_scenario("COMPENSATED")
+def _waited_in_vain(world: CrashWorld) -> None:
+    _life(world, "asking")
+
+
+@_scenario("COMPENSATED")
+def _waited_in_vain_for_half_a_minute(world: CrashWorld) -> None:
+    _life(world, "brief-asking")
+
+
+@_scenario("COMPENSATED")
+def _could_not_ask(world: CrashWorld) -> None:
+    STAGE.fail = {"answer": _ALWAYS}
+    _life(world, "asking")
+
+
+@_scenario("CANCELLED", "COMPENSATED")
+def _cancelled_while_it_waits(world: CrashWorld) -> None:
+    """COMPENSATED where a process lingered until the wait was over."""
+    world.start("asking")
+    world.steps(2)
+    world.cancel()
+    world.settle()
+
+
+@_scenario("CANCELLED", "COMPENSATED")
+def _signalled_and_cancelled(world: CrashWorld) -> None:
+    """COMPENSATED where a process lingered until the wait was over."""
+    world.start("asking")
+    world.steps(2)
+    world.signal()
+    world.cancel()
+    world.settle()
+
+
+@_scenario("COMPLETED")
+def _slept_and_looked_again(world: CrashWorld) -> None:
+    _life(world, "sleepy")
+
+
+@_scenario("COMPENSATED")
+def _over_its_deadline(world: CrashWorld) -> None:
+    _life(world, "endless")

@@ -336,6 +336,13 @@ class CrashWorld:
     def cancel(self) -> None:
         self.operate("cancel")
 
+    def signal(self, value: str = "yes") -> None:
+        """Send every saga there is what its step ``answer`` waits for."""
+        for state in self.states():
+            self.call(
+                lambda engine, state=state: engine.signals.send(state.saga, state.saga_id, "answer", value, "ada")
+            )
+
     # What happens by itself.
 
     def settle(self, most: int = _MOST_EVENTS, strict: bool = True) -> None:

@@ -26,6 +26,7 @@ DISTURBANCES = (
     "pause",  # time passes while processes are at something
     "visit",  # the supervisor comes before its time
     "cancel",  # somebody cancels
+    "signal",  # somebody sends what a step waits for; the second time something else
     "retry",  # an operator grants another budget
     "compensate",  # an operator gives up
     "resolve",  # an operator settles it
@@ -39,6 +40,7 @@ DISTURBANCES = (
 _WRITES = ("UpdateItem", "PutItem", "TransactWriteItems", "SendMessage", "SendMessageBatch")
 _OPERATIONS = {
     "cancel": "cancel {id}",
+    "signal": "signal {id} answer",
     "retry": "retry {id} again",
     "compensate": "compensate {id} enough",
     "resolve": "resolve {id} seen",

@@ -267,7 +267,10 @@ class Replay:
         """An operation on the saga there is: ``cancel``, ``retry``, ``compensate``, ``resolve`` or ``purge``, and its
         further arguments."""
         operation, saga_id, *arguments = process.kind.split()
-        if operation == "purge":
+        if operation == "signal":
+            value = "yes" if process.number % 2 else "no"
+            self.engine.signals.send(self.name, saga_id, arguments[0], value, "ada")
+        elif operation == "purge":
             self.engine.purger.purge(self.name, saga_id, arguments[0], "ada")
         elif operation == "resolve":
             self.engine.operations.resolve(self.name, saga_id, arguments[0], "", (), "ada")

@@ -116,8 +116,8 @@ def _claim(
         undo = _number(step, "undo_attempts") > _number(was, "undo_attempts")
         if not forward and not undo:
             continue
-        done = "StepCompleted" if forward else "StepCompensated"
-        if any(entry["action"]["S"] == done and entry["step"]["S"] == name for entry in entries.values()):
+        done = ("StepCompleted", "WaitStarted") if forward else ("StepCompensated",)
+        if any(entry["action"]["S"] in done and entry["step"]["S"] == name for entry in entries.values()):
             yield f"{name} is executed again (undo: {undo}), although its result was journaled"
         if "lease_owner" in old:
             yield f"{name} is claimed while another holds the lease"
