@@ -78,6 +78,11 @@ class Context(Protocol):
         ...
 
     @property
+    def signal_path(self) -> str:
+        """Where a signal for this step is sent: ``/sagas/{name}/{id}/signals/{step}``, below the API's URL."""
+        ...
+
+    @property
     def deadline(self) -> datetime:
         """When the attempt must have ended (UTC): its code's start and the step's timeout. What ends later counts as
         ``TimedOut``."""

@@ -96,6 +96,11 @@ class StepContext:
         return f"{self.idempotency_key}:{self.attempt}"
 
     @property
+    def signal_path(self) -> str:
+        """Where a signal for this step is sent, below the API's URL."""
+        return f"/sagas/{self.saga}/{self.saga_id}/signals/{self.step}"
+
+    @property
     def deadline(self) -> datetime:
         """When the attempt must have ended (UTC)."""
         return datetime.fromtimestamp(self.deadline_at, UTC)

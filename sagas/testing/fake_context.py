@@ -69,6 +69,7 @@ class FakeContext:
         self.saga = saga
         self.step = step
         self.attempt = attempt
+        self.signal_path = f"/sagas/{saga}/{saga_id}/signals/{step}"
         self.forward_key = f"{saga_id}:{step}" if forward_key is None else forward_key
         own_key = f"{self.forward_key}:undo" if undo else self.forward_key
         self.idempotency_key = own_key if idempotency_key is None else idempotency_key

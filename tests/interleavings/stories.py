@@ -89,7 +89,7 @@ SHORT: dict[str, Story] = {
     "a signal, whoever asks nobody": Story(Brief, {"signal": 1}),
     "two signals": Story(BriefAsking, {"signal": 2}),
     "a signal and a death": Story(BriefAsking, {"signal": 1, "crash": 1, "switch": 1}),
-    "a signal and a cancel": Story(BriefAsking, {"signal": 1, "cancel": 1}),
+    "a signal and a cancel": Story(BriefAsking, {"signal": 1, "cancel": 1, "switch": 1}),
     "a signal and a supervisor": Story(BriefAsking, {"signal": 1, "visit": 1}),
     "a signal and the end of its time": Story(BriefAsking, {"signal": 1, "pause": 1, "switch": 1}),
     "a signal and a lost answer": Story(BriefAsking, {"signal": 1, "lost": 1}),
@@ -122,6 +122,7 @@ SHORT: dict[str, Story] = {
 """Complete, but for those that ``switch`` bounds: every order there is, by what happens."""
 
 LONG: dict[str, Story] = {
+    "a signal and a cancel, whenever": Story(BriefAsking, {"signal": 1, "cancel": 1}),
     "two workers and a cancel": Story(Short, {"duplicate": 1, "cancel": 1}),
     "two workers and a cancel, undone": Story(Short, {"duplicate": 1, "cancel": 1}, reject=_REFUSED),
     "two workers and a supervisor": Story(Short, {"duplicate": 1, "visit": 1}),
@@ -208,7 +209,7 @@ MISSED: dict[str, Story] = {
     "lost_answers_count_as_success": Story(Short, {"lost": 1}),
     "doubt_is_silent": Story(Short, {"crash": 1}, {"second": _ALWAYS}),
     "the_end_in_two_writes": Story(Short, {"cancel": 1}),
-    "signals_are_overlooked": Story(BriefAsking, {"signal": 1, "duplicate": 1}),
+    "signals_are_overlooked": Story(BriefAsking, {"signal": 1}),
     "the_timeout_in_two_writes": Story(BriefAsking, {"signal": 1}),
     "commit_ignores_the_cancel": Story(Short, {"cancel": 1}),
     "items_created_by_updates": Story(Short, {"expiry": 1, "cancel": 1}),

@@ -63,6 +63,8 @@ def wrong_write(
     if any("status" not in row for row in rows if "#" not in row["saga_id"]["S"]):
         raise Violation("a control item came into being that is none")
     old, new = _item(before, settings.sagas_table), _item(after, settings.sagas_table)
+    if any("#signal#" in row["saga_id"]["S"] for row in rows) and any("late" in step for step in _steps(new)):
+        raise Violation("a wait was in vain, although a signal for it was accepted")
     if not new and (entries or old):
         if old and (not purging or len(entries) > 1):
             raise Violation("the control item is gone before all else is")
