@@ -189,7 +189,7 @@ class TracedAttempt(IdempotentAttempt):
             self._context.trace = self._tracer.headers
         super()._code_began()
 
-    def _commit(self, held: SagaState, fact: ev.StepFact, payload: str | None, details: dict[str, Any]) -> Committed:
+    def _commit(self, held: SagaState, fact: ev.Fact, payload: str | None, details: dict[str, Any]) -> Committed:
         with self._tracer.span("commit", {**about(self._message), "sagas.action": fact.action}) as span:
             committed = super()._commit(held, fact, payload, details)
             span.set({"sagas.status": committed.state.status.value})
