@@ -84,7 +84,8 @@ class Supervisor:
             swept = self._call(event | place).get("swept")
             if not swept:
                 raise SagaError("the supervisor swept nothing")
-            report: SweepView = swept[0]
+            # A supervisor of an older version counts less.
+            report = cast("SweepView", dict.fromkeys(_COUNTS, 0) | swept[0])
             moved = any(report[count] for count in ("listed", "deleted"))
             total = _together(total, report)
             if report["finished"] or report["error"] or (report["stopped"] and not report["dry_run"]):

@@ -21,7 +21,7 @@ from sagas.core.facts import send_current
 from sagas.core.plan import Plan
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation, lease_for
-from sagas.engine.carrying import onward
+from sagas.engine.carrying import correlated, onward
 from sagas.engine.committer import Committed, EntryContext
 from sagas.engine.late_commits import pending_fact
 from sagas.engine.ports import MessageSender
@@ -90,7 +90,8 @@ class Advancer:
             if state is not None and fact is not None:
                 pending = message.pending_commit
                 context = EntryContext(pending.payload, pending.details, trace_id=pending.trace_id, message=dying)
-                return self._follow(services.committer.commit(self.plan(state), state, fact, context), message)
+                held = correlated(state, message)
+                return self._follow(services.committer.commit(self.plan(state), held, fact, context), message)
         if saga_type.has_code(message.step, undo=message.undo):
             committed = self.attempt(services, saga_type, message, invocation).run()
             if committed is not None:
@@ -106,7 +107,8 @@ class Advancer:
         arrival = ev.MessageArrived(
             message.index, message.undo, message.dispatch, message.hops, message.message_id, lease, message.sent_at
         )
-        return self.advance(state, arrival, EntryContext(trace_id=invocation.trace_id, message=dying), message)
+        context = EntryContext(trace_id=invocation.trace_id, message=dying)
+        return self.advance(correlated(state, message), arrival, context, message)
 
     def refuse(self, message: Message, invocation: Invocation, error: Exception) -> Advanced | None:
         """Have the attempt that a message is for fail, without its code being run.
@@ -144,7 +146,7 @@ class Advancer:
             case Write(fact):
                 if not self.services.control.claim(state, decision.state, plan.stale_after):
                     return Advanced(state, beaten=True)
-                committed = self.services.committer.commit(plan, decision.state, fact, context)
+                committed = self.services.committer.commit(plan, self._correlated(decision.state), fact, context)
                 return self._follow(committed, message)
             case _:
                 if decision.send is not None:
@@ -187,6 +189,13 @@ class Advancer:
             self._send(committed.state, send, onward(inputs, committed.entry, committed.state.digest))
         return Advanced(committed.state, None, keep_until, adopted=committed.adopted)
 
+    def _correlated(self, state: SagaState) -> SagaState:
+        """The saga with its correlation id, of which the first entry tells if it is long and no message is at hand."""
+        if state.correlation_id:
+            return state
+        first = self.services.journal.entries(state.saga_id, [1])[1]
+        return replace(state, correlation_id=first.correlation_id)
+
     def _send(self, state: SagaState, send: Send, inputs: tuple[CarriedInput, ...] = ()) -> None:
         message = Message(
             saga_id=state.saga_id,
@@ -195,7 +204,7 @@ class Advancer:
             index=send.index,
             undo=send.undo,
             dispatch=send.dispatch,
-            correlation_id=state.correlation_id,
+            correlation_id=self._correlated(state).correlation_id,
             inputs=inputs if self.carry else (),
         )
         self.sender.send(message, send.not_before - self.services.clock.now())

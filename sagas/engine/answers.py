@@ -12,11 +12,13 @@ from msgspec import Meta
 
 from sagas.authoring.policies import Exhausted
 from sagas.core.states import SagaStatus, StepStatus
+from sagas.store.chain import Wrong
 
 _Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 _Id = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 _SagaStatus = Annotated[str, Meta(extra_json_schema={"enum": list(SagaStatus)})]
 _StepStatus = Annotated[str, Meta(extra_json_schema={"enum": list(StepStatus)})]
+_Wrong = Annotated[str, Meta(extra_json_schema={"enum": list(Wrong)})]
 _BreakerState = Annotated[str, Meta(extra_json_schema={"enum": ["closed", "open", "half-open"]})]
 _Policy = Annotated[str, Meta(extra_json_schema={"enum": list(Exhausted)})]
 _Count = Annotated[int, Meta(ge=0)]
@@ -164,6 +166,33 @@ class AuditPage(TypedDict):
 
     entries: list[AuditEntry]
     cursor: str | None
+
+
+class BadEntryView(TypedDict):
+    """The first entry that is not what was written: ``what`` is wrong with it, and a sentence for people.
+
+    ``cut off``: it and all behind it are gone.
+    """
+
+    seq: _Ordinal
+    what: _Wrong
+    message: str
+
+
+class VerificationView(TypedDict):
+    """Whether a saga's audit trail is what was written.
+
+    ``entries`` were looked at. From ``chained_from`` on each was chained as it was written, and those before are
+    covered since then: an older version wrote them; ``None`` when no entry has a hash. ``purged_at`` is there when the
+    saga was purged: then only its trail of actions is left to verify.
+    """
+
+    saga_id: _Id
+    verified: bool
+    entries: _Count
+    chained_from: _Ordinal | None
+    broken: BadEntryView | None
+    purged_at: NotRequired[_Time]
 
 
 class DefinitionStepView(TypedDict):

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.breaker import Breakers
-from sagas.engine.carrying import brought
+from sagas.engine.carrying import brought, correlated
 from sagas.engine.clock import Clock
 from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.context import StepContext
@@ -163,7 +163,8 @@ class Attempt:
         message, clock, control = self._message, self._services.clock, self._services.control
         claim = control.claim_undo if message.undo else control.claim_step
         lease = lease_for(self._type, clock, self._invocation.deadline)
-        return claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
+        held = claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
+        return held and correlated(held, message)
 
     def _hide_until_after(self, lease_end: float) -> None:
         """Have the message come back soon after the lease, which ends before the queue's visibility timeout would."""

@@ -28,6 +28,7 @@ from sagas.engine.remains import Remains
 from sagas.engine.runner import Runner
 from sagas.engine.starter import Starter
 from sagas.engine.tracing import TracedSender, Tracer, traced_attempts
+from sagas.engine.verify import Verifier
 from sagas.engine.worker import Worker
 from sagas.errors import SagaError
 from sagas.messaging.queues import Queues
@@ -60,6 +61,7 @@ class Engine:
     operations: Operations
     recovery: Recovery
     purger: Purger
+    verifier: Verifier
     finder: Finder
     definitions: Definitions
     auto_disabler: AutoDisabler
@@ -132,6 +134,7 @@ def build_engine(
         operations=Operations(reader, control, advancer),
         recovery=Recovery(advancer, control, listing, queues, watermarks),
         purger=purger,
+        verifier=Verifier(control, journal, reader),
         finder=Finder(listing, HandOuts(tables), queues, clock),
         definitions=definitions,
         auto_disabler=auto_disabler,

@@ -136,7 +136,7 @@ class Finder:
         if not found:
             return ()
         # First noted, then sent: two runs at once send nothing twice, and what is noted but not sent is found again.
-        after = HandOut(found[-1], stretch.until, self.clock.now())
+        after = HandOut(found[-1], stretch.until, self.clock.now(), self.clock.new_owner())
         if not self.hand_outs.move(stretch.shard, stretch.seen, after):
             return ()
         stretch.seen, stretch.after = after, after.upto

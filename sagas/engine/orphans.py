@@ -33,7 +33,7 @@ _SAMPLE = {"orphans": 30, "unreferenced": 20, "unknown": 15, "foreign": 15, "err
 _READ = 100
 """Journal entries that are read at a time: what one request takes. More would not be held at once."""
 
-COUNTS = (
+COUNTS: tuple[str, ...] = (
     "listed", "young", "kept", "orphans", "unreferenced", "unknown", "foreign",
     "deleted", "archived", "handled", "gone", "left", "errors",
 )  # fmt: skip

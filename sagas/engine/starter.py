@@ -222,6 +222,7 @@ class Starter:
             created_at=entry.at,
             updated_at=entry.at,
             digest=digest_of((carried(entry),)),
+            head=entry.hash_after(b""),
         )
 
     def _send_first(self, saga_type: SagaType, state: SagaState, entry: Entry) -> None:
@@ -230,7 +231,7 @@ class Starter:
         first = state.steps[0].name
         if not saga_type.has_code(first, undo=False):
             return
-        message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, state.correlation_id)
+        message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, entry.correlation_id)
         if self._carry:
             message = replace(message, inputs=fitting((carried(entry),)))
         if self._headers is not None:

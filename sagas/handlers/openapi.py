@@ -93,7 +93,7 @@ def _saga_paths(saga: SagaType) -> Json:
     request.pop("$defs", None)
     start = _with_body(operation("start", f"Start {name}", "200 202", _WRITE), request)
     start["responses"]["422"] = _error("422", "idempotency_key_reused")
-    next_calls = ("show", "cancel", "audit", "retry", "compensate", "resolve", "purge")
+    next_calls = ("show", "cancel", "audit", "verify", "retry", "compensate", "resolve", "purge")
     answered = {"saga_id": "$response.body#/saga_id"}
     links = {verb: {"operationId": f"{verb}_{identifier}", "parameters": answered} for verb in next_calls}
     for status in ("200", "202"):
@@ -120,6 +120,8 @@ def _saga_paths(saga: SagaType) -> Json:
     purge = operation("purge", "Delete what is stored of one that is over, but for the tombstone", "200", change)
     patience = operation("set_recovery_attempts", "Set how often it has stalled", "200", change)
     audit = _operation(f"audit_{identifier}", "The audit trail", {"200": ref("Entries")}, "404 422")
+    verified = {"200": ref("Verification")}
+    verify = _operation(f"verify_{identifier}", "Verify the audit trail by its hashes", verified, _READ)
     return {
         f"/sagas/{name}": {"post": start},
         one: {
@@ -128,6 +130,7 @@ def _saga_paths(saga: SagaType) -> Json:
             "delete": cancel,
         },
         f"{one}/audit": {"parameters": [*where, *_paging()], "get": audit},
+        f"{one}/verification": {"parameters": where, "get": verify},
         f"{one}/retry": {"parameters": where, "post": _with_body(retry, note, required=False)},
         f"{one}/compensate": {"parameters": where, "post": _with_body(compensate, note, required=False)},
         f"{one}/recovery-attempts": {"parameters": where, "put": _with_body(patience, describe_body(Attempts))},

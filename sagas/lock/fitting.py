@@ -129,7 +129,7 @@ def _form(schema: Schema) -> str:
     return str(schema.get("format") or schema.get("contentEncoding") or "")
 
 
-def _is_one(value: Any, schema: Schema) -> bool:
+def _is_one(value: object, schema: Schema) -> bool:
     """Whether a value of an enum is allowed, as far as its type tells."""
     if "enum" in schema:
         return any(type(value) is type(one) and value == one for one in schema["enum"])

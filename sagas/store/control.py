@@ -169,7 +169,8 @@ class ControlItems:
                 ":act_until": iso(lease.act_until),
             }
         )
-        update = self._update(saga_id, " AND ".join(condition), "SET " + ", ".join((*changes, *hold)), values)
+        change = f"SET {', '.join((*changes, *hold))} REMOVE #not_before"  # it has passed, and makes room
+        update = self._update(saga_id, " AND ".join(condition), change, values)
         try:
             answer = self._tables.connection.dispatch("UpdateItem", update | {"ReturnValues": "ALL_NEW"})
         except Refused:

@@ -23,11 +23,13 @@ class HandOut:
         upto: the last position that was handed out.
         until: when the round is over.
         moved_at: when that position was noted.
+        by: a nonce of whoever noted it, by which it knows its own note.
     """
 
     upto: IndexPosition | None = None
     until: float = 0.0
     moved_at: float = 0.0
+    by: str = ""
 
 
 class HandOuts:
@@ -47,7 +49,8 @@ class HandOuts:
             item = model.get(_key(shard), consistent_read=True)
         except model.DoesNotExist:
             return HandOut()
-        return HandOut(IndexPosition(item.last_due, item.last_id), time_of(item.until), time_of(item.moved_at))
+        upto = IndexPosition(item.last_due, item.last_id)
+        return HandOut(upto, time_of(item.until), time_of(item.moved_at), item.by)
 
     def move(self, shard: str, seen: HandOut, after: HandOut) -> bool:
         """Note that more of a shard is handed out; ``False`` if another run was faster.
@@ -55,7 +58,7 @@ class HandOuts:
         Args:
             shard: the index's key of it.
             seen: how far it was.
-            after: how far it is now; has a position.
+            after: how far it is now; has a position and a nonce.
 
         Raises:
             Unavailable: the store is out of reach.
@@ -63,14 +66,13 @@ class HandOuts:
         model, upto = self._tables.hand_out, after.upto
         if upto is None:
             raise ValueError("a hand-out ends somewhere")
-        as_seen = model.last_id.does_not_exist()
-        if seen.upto is not None:
-            as_seen = (model.last_id == seen.upto.saga_id) & (model.moved_at == iso(seen.moved_at))
+        as_seen = model.by == seen.by if seen.by else model.by.does_not_exist()
         values = (
             (model.last_due, upto.sort),
             (model.last_id, upto.saga_id),
             (model.until, iso(after.until)),
             (model.moved_at, iso(after.moved_at)),
+            (model.by, after.by),
         )
         try:
             model(_key(shard)).update(actions=[name.set(value) for name, value in values], condition=as_seen)

@@ -56,6 +56,7 @@ class Journal:
                 "correlation_id": entry.correlation_id,
                 "trace_id": entry.trace_id or None,
                 "token": entry.token,
+                "prev": entry.link or None,
                 "payload": text,
                 "payload_ref": ref,
                 "salt": entry.salt or None,
@@ -144,6 +145,16 @@ class Journal:
         query = cast("Any", self._tables.connection).query
         return list(ResultIterator(query, (self._table, saga_id), options, map_fn=_entry_of, limit=limit))
 
+    def everything(self, saga_id: str) -> list[tuple[int, Entry | None]]:
+        """Return all entries there are, by number, in order; ``None`` for what is no entry of any version.
+
+        Raises:
+            NewerFormat: a newer version wrote one.
+        """
+        query, options = cast("Any", self._tables.connection).query, {"consistent_read": True}
+        items: list[Item] = list(ResultIterator(query, (self._table, saga_id), options))
+        return [(int(item["seq"]["N"]), _entry_if_any(item)) for item in items]
+
     def load(self, entry: Entry) -> Entry:
         """Return ``entry`` with a payload that was stored aside fetched."""
         return self.load_within(entry)[0]
@@ -154,7 +165,19 @@ class Journal:
         if entry.payload is not None or not key:
             return entry, len((entry.payload or "").encode())
         payload, size = self._payloads.get_within(key, most)
-        return replace(entry, payload=payload), size
+        loaded = entry if payload is None else replace(entry, payload=payload, hashed="")
+        return loaded, size
+
+
+def _entry_if_any(item: Item) -> Entry | None:
+    try:
+        check_format(number_in(item, "format"), "an entry")
+    except (KeyError, ValueError):
+        return None
+    try:
+        return _entry_of(item)
+    except (NewerFormat, LookupError, ValueError, TypeError, AttributeError):
+        return None
 
 
 def _entry_of(item: Item) -> Entry:
@@ -187,5 +210,7 @@ def _entry_of(item: Item) -> Entry:
         details=details,
         payload=item["payload"]["S"] if "payload" in item else None,
         salt=text_in(item, "salt"),
+        link=item["prev"]["B"] if "prev" in item else b"",
+        hashed=text_in(item, "payload_hash") if "payload_ref" in item else "",
         tombstone=tombstone_in(item),
     )

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from pynamodb.attributes import (
+    BinaryAttribute,
     BooleanAttribute,
     ListAttribute,
     MapAttribute,
@@ -28,7 +29,7 @@ class StepAttribute(MapAttribute[Any, Any]):
 
     name = UnicodeAttribute()
     status = UnicodeAttribute()
-    attempts = NumberAttribute(default=0)
+    attempts = NumberAttribute(default=0, null=True)
     granted = NumberAttribute(null=True)
     undo_attempts = NumberAttribute(null=True)
     undo_granted = NumberAttribute(null=True)
@@ -118,7 +119,7 @@ def _control(settings: StoreSettings) -> type[Model]:
         recovery_attempts = NumberAttribute(null=True)
         recovery_exhausted = BooleanAttribute(null=True)
         unreadable = UnicodeAttribute(null=True)
-        digest = UnicodeAttribute(null=True)
+        head = BinaryAttribute(legacy_encoding=False, null=True)
         dead = DeadAttribute(null=True)
         error_seq = NumberAttribute(null=True)
         resolution_seq = NumberAttribute(null=True)
@@ -154,6 +155,7 @@ def _entry(settings: StoreSettings) -> type[Model]:
         correlation_id = UnicodeAttribute()
         trace_id = UnicodeAttribute(null=True)
         token = NumberAttribute()
+        prev = BinaryAttribute(legacy_encoding=False, null=True)
         details = DocumentAttribute(default=dict)
         purge = DocumentAttribute(null=True)
         payload = UnicodeAttribute(null=True)
@@ -207,6 +209,7 @@ def _hand_out(settings: StoreSettings) -> type[Model]:
         last_id = UnicodeAttribute(null=True)
         until = UnicodeAttribute(null=True)
         moved_at = UnicodeAttribute(null=True)
+        by = UnicodeAttribute(null=True)
 
     return HandOutItem
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from sagas import Context, OrphanSweep, Retry, S3Object, Saga, step
+from sagas import Context, OrphanedObject, OrphanSweep, Retry, S3Object, Saga, step
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.engine import Engine
 from sagas.engine.orphans import SweepReport
@@ -51,13 +51,13 @@ class Look(Saga[Request], name="look", orphans=OrphanSweep("ZIPS_BUCKET", "look/
 class Own(Saga[Request], name="own", orphans=OrphanSweep("ZIPS_BUCKET", "own/", MIN_AGE)):
     """Deals with its orphans itself."""
 
-    seen: list[tuple[list[S3Object], Context]] = []  # noqa: RUF012 - what the tests look at
+    seen: list[tuple[list[OrphanedObject], Context]] = []  # noqa: RUF012 - what the tests look at
     error: BaseException | None = None
 
     @step
     def make(self) -> None: ...
 
-    def on_orphans(self, orphans: Sequence[S3Object], ctx: Context) -> None:
+    def on_orphans(self, orphans: Sequence[OrphanedObject], ctx: Context) -> None:
         type(self).seen.append((list(orphans), ctx))
         if self.error is not None:
             raise self.error

@@ -348,7 +348,7 @@ def test_what_is_said_to_stop_sagas_in_flight_does_so_and_nothing_else(bench: Ma
                 FAIL["tell"] = RuntimeError()
             b.run()
             saga = b.show(saga_id)
-            ended = (saga["status"], (saga["error"] or {}).get("type", ""))
+            ended = (saga["status"], saga["error"]["type"] if saga["error"] else "")
             if ended != expected:
                 stopped.append((done, fails, ended))
     told = changes(content_of([definition_of(Old)]), [definition_of(new)])

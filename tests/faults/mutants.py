@@ -35,6 +35,7 @@ MUTANTS: dict[str, Mutant] = {
     "commit_ignores_the_cancel": Mutant(("cancel_during_the_last_step", "happy"), DELAYS),
     "own_commits_not_recognised": Mutant(("happy",), LOST_ANSWERS),
     "own_entries_not_recognised": Mutant(("happy",), LOST_ANSWERS),
+    "heads_of_ones_own_entries": Mutant(("happy", "rejected")),
     "entries_not_adopted": Mutant(("happy", "rejected")),
     "doubt_is_silent": Mutant(("exhausted_compensate",)),
     "starts_ignore_tombstones": Mutant(("purged_and_started_again",)),

@@ -59,6 +59,17 @@ def _no_cancel(condition: str, before: SagaState, after: SagaState) -> str:
     return f"{condition} AND attribute_not_exists(#cancel_requested_at)" if ignoring else condition
 
 
+@_rule("14: the head is of the entry in the slot")
+def _heads_of_ones_own_entries() -> Generator[None]:
+    own, proven = dict[tuple[str, int, int], Entry](), cast("Any", committer)._proven
+
+    def of_ones_own(decision: Decision, before: SagaState, entry: Entry) -> Decision:
+        return proven(decision, before, own.setdefault((before.saga_id, before.seq, before.token), entry))
+
+    with patch.object(committer, "_proven", of_ones_own):
+        yield
+
+
 @_rule("2: entries are write-once")
 def _entries_overwrite() -> Generator[None]:
     with patch.object(Journal, "vacant", _ANY_SLOT):
@@ -183,7 +194,10 @@ def _nobody_recovers() -> Generator[None]:
 
 @_rule("14: what was handed out is handed out again")
 def _handed_out_for_good() -> Generator[None]:
-    with patch.object(finding, "ROUND", 10.0**9), patch.object(Finder, "_idle", lambda finder, run: False):
+    def busy(self: Any, run: Any) -> bool:
+        return False
+
+    with patch.object(finding, "ROUND", 10.0**9), patch.object(Finder, "_idle", busy):
         yield
 
 

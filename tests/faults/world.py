@@ -31,6 +31,8 @@ from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import step as step_handler
 from sagas.messaging.routes import Routes
 from sagas.messaging.work import BULK
+from sagas.store.chain import look_through_tombstone
+from sagas.store.entries import Entry
 from sagas.store.settings import StoreSettings
 from sagas.store.tombstones import tombstone_in
 from sagas.testing.faults import Fault, Point, ProcessDied, Wire
@@ -59,6 +61,7 @@ _ENVIRONMENT = {
     "POWERTOOLS_SERVICE_NAME": "faults",
     "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
     "POWERTOOLS_LOG_LEVEL": "CRITICAL",
+    "POWERTOOLS_METRICS_DISABLED": "true",
     "SAGAS_MAX_RECEIVES": str(_MOST_RECEIVES),
 }
 
@@ -405,6 +408,11 @@ class CrashWorld:
         """A saga's journal, as the table has it."""
         return rows_of(self.tables.items(self.settings.audit_table), saga_id)
 
+    def everything(self, saga_id: str) -> list[tuple[int, Entry | None]]:
+        """A saga's journal, as the store reads it. Not a process's request."""
+        with self.wire.aside():
+            return self.engine.journal.everything(saga_id)
+
     def leftovers(self) -> list[str]:
         """What should be gone of sagas without a control item; those that were never more than begun have none yet."""
         there = {item["saga_id"]["S"] for item in self.tables.items(self.settings.sagas_table)}
@@ -421,6 +429,9 @@ class CrashWorld:
                 continue
             found += [f"a purge left {name}" for name in ("payload", "payload_ref", "salt") if name in rows[0]]
             found += [f"a purge left {key}" for key in self.objects if key.split("/")[1] == saga_id]
+            finding = look_through_tombstone(saga_id, rows[0]["saga"]["S"], tombstone)
+            if finding.bad is not None or finding.chained_from != 1:
+                found.append(f"what a purge left of {saga_id} does not verify: {finding}")
             if [one.seq for one in tombstone.actions] != list(range(1, tombstone.state.seq + 1)):
                 found.append(f"of the audit trail of {saga_id} {len(tombstone.actions)} actions are left")
         return found

@@ -144,6 +144,10 @@ def test_a_record_that_fails_is_back_in_a_second(trips: Site, monkeypatch: pytes
     send(trips, Work("recover").body)
     records = trips.stack.receive_from(trips.stack.work)
     engine = bulk._engine()  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(engine.queues, "delay_record", lambda record, seconds: hidden.append(seconds))
+
+    def delay_record(record: object, seconds: float) -> None:
+        hidden.append(seconds)
+
+    monkeypatch.setattr(engine.queues, "delay_record", delay_record)
     assert bulk.handler({"Records": records}, LambdaContext())["batchItemFailures"]
     assert hidden == [0.75]

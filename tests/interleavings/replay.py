@@ -31,6 +31,7 @@ from sagas.store.settings import StoreSettings
 from tests.faults.mailbox import Letter
 from tests.faults.sagas import STAGE
 from tests.faults.tables import MemoryTables
+from tests.interleavings.texts import text_of, value_of
 from tests.support.aws import REGION, LambdaContext
 
 LIFETIME = 40.0
@@ -93,8 +94,8 @@ class Answer:
         if self == LOST:
             raise ReadTimeoutError(endpoint_url="https://aws.invalid")
         if self.error:
-            raise ClientError(json.loads(self.error), name)
-        return json.loads(self.text)
+            raise ClientError(value_of(self.error), name)
+        return value_of(self.text)
 
 
 LOST = Answer(error="lost")
@@ -288,7 +289,7 @@ class Replay:
         position = len(self._asked)
         if position > len(self._history):
             raise _Reached  # it is over, and cleans up
-        key = json.dumps([name, parameters], sort_keys=True)
+        key = text_of([name, parameters])
         self._asked.append(Request(service, name, key, parameters))
         if position == len(self._history):
             raise _Reached

@@ -168,8 +168,9 @@ def test_what_is_wrong_inside_is_named_by_path_and_never_quoted() -> None:
     outcome = run(Careless, Order("x"))
     assert outcome.error is not None
     assert outcome.error.message == (
-        "the result of step 'seats' is not the dict[str, list[tests.support.sagas.Seat]] it declares: $.a[1].number is str, expected an "
-        "integer; $.b is tuple, expected an array; $.c is dict, expected an array; and 1 more"
+        "the result of step 'seats' is not the dict[str, list[tests.support.sagas.Seat]] it declares: "
+        "$.a[1].number is str, expected an integer; $.b is tuple, expected an array; $.c is dict, expected an array; "
+        "and 1 more"
     )
     assert "secret" not in str(outcome.audit)
 
