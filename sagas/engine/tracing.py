@@ -6,7 +6,7 @@ and is the parent of each span that handles a message. Which span sent the messa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -81,7 +81,7 @@ def about(message: Message) -> dict[str, str | int | bool]:
 
 
 @contextmanager
-def handling(message: Message, tracer: Tracer) -> Iterator[None]:
+def handling(message: Message, tracer: Tracer) -> Generator[None]:
     """Have what is sent for the message's saga belong to its trace; to that of the active span if it has none yet."""
     trace = message.trace or trace_of(tracer.headers())
     token = _AT_HAND.set((message.saga_id, trace) if trace is not None else None)
@@ -189,7 +189,7 @@ class TracedAttempt(IdempotentAttempt):
             self._context.trace = self._tracer.headers
         super()._code_began()
 
-    def _commit(self, held: SagaState, fact: ev.StepFact, payload: str | None, details: dict[str, Any]) -> Committed:
+    def _commit(self, held: SagaState, fact: ev.Fact, payload: str | None, details: dict[str, Any]) -> Committed:
         with self._tracer.span("commit", {**about(self._message), "sagas.action": fact.action}) as span:
             committed = super()._commit(held, fact, payload, details)
             span.set({"sagas.status": committed.state.status.value})
