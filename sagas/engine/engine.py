@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from sagas.engine.breaker import Breakers
 from sagas.engine.breaker_operations import BreakerOperations
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
+from sagas.engine.course import UNCHAINED, Chain
 from sagas.engine.idempotency import IdempotentAttempt
 from sagas.engine.lanes import LaneNotes
 from sagas.engine.operations import Operations
@@ -28,6 +30,7 @@ from sagas.engine.runner import Runner
 from sagas.engine.starter import Starter
 from sagas.engine.worker import Worker
 from sagas.errors import SagaError
+from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
 from sagas.store.breakers import BreakerItems
@@ -81,6 +84,8 @@ def build_engine(
     logger: logging.Logger | None = None,
     connect: Callable[[str], Any] | None = None,
     carry: bool = True,
+    chain: Chain = UNCHAINED,
+    around: Callable[[Message], AbstractContextManager[None]] | None = None,
 ) -> Engine:
     """Return the parts for these tables and queues.
 
@@ -93,6 +98,8 @@ def build_engine(
         logger: given to steps as ``ctx.logger``.
         connect: makes the clients of ``ctx.client``.
         carry: whether messages bring small results along.
+        chain: the steps that this function goes on to in the same invocation.
+        around: what is to be around each attempt.
     """
     clock, observer = clock or SystemClock(), observer or NullObserver()
     logger = logger or logging.getLogger("sagas")
@@ -107,7 +114,8 @@ def build_engine(
     breakers = Breakers(BreakerItems(tables, settings), registry, clock, logger, observer)
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler))
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
-    advancer = Advancer(services, registry, queues, IdempotentAttempt, carry)
+    services = services if around is None else replace(services, around=around)
+    advancer = Advancer(services, registry, queues, IdempotentAttempt, carry, chain)
     watermarks = Watermarks(tables)
     reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal))
     purger = Purger(control, journal, Tombstones(tables, settings, payloads), listing, reader, settings, clock, logger)
@@ -156,7 +164,10 @@ def settings_from(environment: Mapping[str, str]) -> StoreSettings:
 
 
 def from_environment(
-    environment: Mapping[str, str], observer: EngineObserver | None = None, logger: logging.Logger | None = None
+    environment: Mapping[str, str],
+    observer: EngineObserver | None = None,
+    logger: logging.Logger | None = None,
+    around: Callable[[Message], AbstractContextManager[None]] | None = None,
 ) -> Engine:
     """Return the parts that a Lambda function's environment describes.
 
@@ -171,4 +182,13 @@ def from_environment(
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps)
     carry = environment.get("SAGAS_CARRY_INPUTS") != "0"
-    return build_engine(registry, settings_from(environment), routes, observer=observer, logger=logger, carry=carry)
+    return build_engine(
+        registry,
+        settings_from(environment),
+        routes,
+        observer=observer,
+        logger=logger,
+        carry=carry,
+        chain=Chain.parse(environment.get("SAGAS_CHAIN", "")),
+        around=around,
+    )

@@ -76,8 +76,8 @@ class _Records:
         match outcome:
             case Done():
                 return True
-            case Later(until, itself):
-                return self._postponing.postpone(message, until - self._engine.clock.now(), copies=not itself)
+            case Later(until, itself, now_at):
+                return self._postponing.postpone(now_at or message, until - self._engine.clock.now(), copies=not itself)
             case Failed():
                 # Back at once: the queue's redrive policy has to find it soon.
                 self._engine.queues.delay(message, 0)

@@ -28,6 +28,7 @@ class Story:
         reject: steps that are rejected.
         prompt: whether no time may pass: what disturbs it does not set it back.
         other: another version of the saga type, which ``deploy`` puts in its place.
+        chained: whether all steps share a queue and a function, which goes on with what is next.
     """
 
     saga: type
@@ -36,6 +37,7 @@ class Story:
     reject: frozenset[str] = frozenset()
     prompt: bool = False
     other: type | None = None
+    chained: bool = False
 
 
 @dataclass(slots=True)
@@ -69,7 +71,9 @@ def explore(story: Story, *, stop: bool = False, most: int = 10_000_000) -> Expl
     """
     began, found = time.monotonic(), Exploration()
     with surroundings():
-        replay = Replay(story.saga, story.fail, story.reject, story.other, purges="purge" in story.budget)
+        replay = Replay(
+            story.saga, story.fail, story.reject, story.other, purges="purge" in story.budget, chained=story.chained
+        )
         with replay.installed():
             _walk(Moves(replay, story.budget), story, found, stop, most)
     found.runs, found.seconds = replay.runs, time.monotonic() - began
