@@ -133,15 +133,20 @@ class SagaServiceProps(TypedDict, total=False):
 
     Args:
         sagas: the saga classes, at least one; their names must differ.
-        functions: options of functions, by step (``CreateZip.upload``), or by saga class for all its steps.
+        functions: options of functions, by step (``CreateZip.upload``), or by saga class for all its steps. Steps that
+            follow each other share a queue, a function and a role where they are named together:
+            ``(CreateZip.check, CreateZip.upload)``. Of such a step's own options only ``memory_size`` counts: the
+            largest.
         function_options: of all functions of steps that ``functions`` does not name.
         environment: variables that reach every function, the supervisor included.
         sagas_table: the control table, when there is one already: of this service alone.
         audit_table: the audit table, when there is one already: of this service alone.
         mount: the resource of an API of this stack, such as ``api.root.add_resource("orders")``, below which the
             service's own go; an API of its own when absent. Its stage, and what it answers itself, stay as they are.
-        isolation: ``step`` gives each step a queue, a function and a role of its own; ``saga`` gives all steps of a
-            saga one of each, for cost and cold starts. The longest timeout and the most attempts hold for all then.
+        isolation: ``step`` gives each step a queue, a function and a role of its own, but for those that ``functions``
+            names together; ``saga`` gives all steps of a saga one of each, for cost, latency and cold starts.
+        chain: whether one invocation goes on with the next step where that shares its function, as long as its time
+            covers it: half the cost of a message a step. Without, each step is an invocation of its own.
         nested_stacks: whether each saga has a stack of its own, nested in this one. When absent, beyond 40 functions of
             steps: a stack takes 500 resources. Going from one to the other makes new queues and functions.
         service_name: in metrics, alarms, logs and on the dashboard: up to 100 letters, digits and ``-_./``. The stack's
@@ -197,6 +202,7 @@ class SagaServiceProps(TypedDict, total=False):
     audit_table: AnyTable | None
     mount: AnyResource | None
     isolation: Isolation
+    chain: bool
     nested_stacks: bool | None
     service_name: str | None
     alarm_topic: AnyTopic | None
@@ -245,6 +251,7 @@ class ServiceOptions:
     audit_table: AnyTable | None = None
     mount: AnyResource | None = None
     isolation: Isolation = "step"
+    chain: bool = True
     nested_stacks: bool | None = None
     alarm_topic: AnyTopic | None = None
     dashboard: bool = True
@@ -278,6 +285,7 @@ class ServiceOptions:
         fits(self.service, self.architecture, self.runtime)
         one_of(self.service, "log_level", self.log_level, LOG_LEVELS)
         one_of(self.service, "isolation", self.isolation, ("step", "saga"))
+        one_of(self.service, "chain", self.chain, (True, False))
         self._check_api()
         if isinstance(self.bundle_sdk, str):
             raise DefinitionError(f"{self.service}: bundle_sdk must be a list of services, not {self.bundle_sdk!r}")

@@ -50,6 +50,8 @@ class SagaQueues:
         acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})
         self.by_group: dict[str, sqs.Queue] = {}
         self.by_step: dict[str, sqs.Queue] = {}
+        self.grouped: dict[str, str] = {}
+        """The id of the group of each step that shares one."""
         for placement, scope in zip(placements, scopes, strict=True):
             for group in placement.groups:
                 queue = self._queue(
@@ -63,6 +65,8 @@ class SagaQueues:
                 )
                 tag_part(queue, "queue", saga=self._saga, step=group.names)
                 self.by_group[group.id] = queue
+                if len(group.steps) > 1:
+                    self.grouped |= dict.fromkeys((step.name for step in group.steps), group.id)
                 self.by_step |= dict.fromkeys((step.name for step in group.steps), queue)
 
     def arns(self, scope: Construct) -> list[str]:

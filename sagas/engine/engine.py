@@ -134,7 +134,7 @@ def build_engine(
         definitions=definitions,
         auto_disabler=auto_disabler,
         breakers=breakers,
-        lanes=LaneNotes(watermarks, clock),
+        lanes=LaneNotes(watermarks, clock, routes.lane),
         breaker_operations=BreakerOperations(breakers, control, listing, advancer, logger),
         clock=clock,
         tables=tables,

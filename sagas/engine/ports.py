@@ -47,6 +47,7 @@ class LaneQueues(Protocol):
     """The queues, as the supervisor counts their messages; see ``sagas.messaging.queues.Queues``."""
 
     def waiting(self, saga: str, step: str) -> int: ...
+    def lane(self, saga: str, step: str) -> str: ...
 
 
 class CommitObserver(Protocol):

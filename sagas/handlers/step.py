@@ -26,7 +26,8 @@ _RECORD_KEYS = ("saga_id", "step", "correlation_id")
 @lru_cache(maxsize=1)
 def _engine() -> Engine:
     seen = telemetry()
-    return from_environment(os.environ, seen, seen.plain_logger)
+    around = seen.around if os.environ.get("SAGAS_CHAIN") else None
+    return from_environment(os.environ, seen, seen.plain_logger, around)
 
 
 class _Records:
