@@ -25,7 +25,9 @@ from sagas.core.states import SagaStatus
 from sagas.engine.clock import SystemClock
 from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import Sweeper, SweepRequest
-from sagas.store.checkpoints import Checkpoint, SagaSummary
+from sagas.engine.sweep_pages import SweepServices
+from sagas.store.entries import Entry
+from sagas.store.summaries import SagaSummary
 
 MIB = 2**20
 LIMIT = 2 * MIB
@@ -33,6 +35,7 @@ LIMIT = 2 * MIB
 _PREFIX = "swept/"
 _PAGE = 1_000
 _BATCH = 100
+_PAYLOADS = {1: '{"item":"x"}', 2: '{"key":"archive.zip"}'}
 _OLD = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -81,18 +84,27 @@ class GeneratedStandings:
         """Tell, a hundred at a time."""
         asked = list(saga_ids)
         self.requests["BatchGetItem"] += -(-len(asked) // _BATCH)
-        return {saga_id: SagaSummary("swept", _status(saga_id), attention=False) for saga_id in asked}
+        return {saga_id: SagaSummary("swept", _status(saga_id), False, 1.0, tuple(_PAYLOADS)) for saga_id in asked}
 
 
-class NoCheckpoints:
-    """A sweep by hand needs none."""
+class GeneratedEntries:
+    """Every saga has a request and a result, which names its archive."""
 
-    def get(self, saga: str) -> Checkpoint:
-        """Return none."""
-        return Checkpoint()
+    def __init__(self) -> None:
+        self.requests: Counter[str] = Counter()
 
-    def put(self, saga: str, checkpoint: Checkpoint) -> None:
-        """Forget it."""
+    def entries_of(self, places: Iterable[tuple[str, int]]) -> dict[str, dict[int, Entry]]:
+        """Make them up, a hundred at a time."""
+        self.requests["BatchGetItem"] += 1
+        found: dict[str, dict[int, Entry]] = {}
+        for saga_id, seq in places:
+            entry = Entry(saga_id, seq, 0.0, "swept", "StepCompleted", "COMPLETED", 1, payload=_PAYLOADS[seq])
+            found.setdefault(saga_id, {})[seq] = entry
+        return found
+
+    def load(self, entry: Entry) -> Entry:
+        """It is whole."""
+        return entry
 
 
 def _status(saga_id: str) -> SagaStatus:
@@ -101,11 +113,11 @@ def _status(saga_id: str) -> SagaStatus:
 
 def sweep(objects: int) -> tuple[SweepReport, Counter[str]]:
     """Sweep so many objects; return the report and the requests by kind."""
-    s3, standings, clock = GeneratedS3(objects), GeneratedStandings(), SystemClock()
-    logger, environment = logging.getLogger("sweep"), {"BUCKET": "bucket"}
-    sweeper = Sweeper([definition_of(Swept)], NoCheckpoints(), standings, s3, clock, logger, environment)
-    (report,) = sweeper.run(SweepRequest(now=True), clock.now() + 3600)
-    return report, s3.requests + standings.requests
+    s3, standings, entries, clock = GeneratedS3(objects), GeneratedStandings(), GeneratedEntries(), SystemClock()
+    services = SweepServices(standings, entries, s3, clock, logging.getLogger("sweep"), {"BUCKET": "bucket"})
+    rounds: Any = None  # a sweep by hand has none
+    (report,) = Sweeper([definition_of(Swept)], rounds, services).run(SweepRequest(now=True), clock.now() + 3600)
+    return report, s3.requests + standings.requests + entries.requests
 
 
 def measure(objects: int) -> int:

@@ -27,6 +27,8 @@ def _value_size(value: Item) -> int:
         return len(content.encode())
     if kind == "N":
         return _number_size(content)
+    if kind == "B":
+        return len(content)
     if kind == "M":
         return 3 + sum(1 + len(name.encode()) + _value_size(inner) for name, inner in content.items())
     if kind == "L":

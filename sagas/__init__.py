@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from sagas.authoring.context import Context, S3Object
+from sagas.authoring.context import Context, OrphanedObject, S3Object
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
@@ -23,6 +23,7 @@ __all__ = [
     "Exhausted",
     "InvalidRequest",
     "OrphanSweep",
+    "OrphanedObject",
     "PermanentError",
     "Rejected",
     "Retry",

@@ -40,6 +40,7 @@ PARTS = (
     Part("Requests that linger, a message twice", ("-m", "tests.faults", "lingers")),
     Part("Requests that linger, others cancel", ("-m", "tests.faults", "cancels")),
     Part("Hostile requests to the running API", (*_PYTEST, "tests/e2e/test_hostile_api.py"), {"SAGAS_PROOF": "full"}),
+    Part("Killed workers, and a thousand in line", (*_PYTEST, "tests/e2e/test_failures.py"), {"SAGAS_PROOF": "full"}),
     Part("Hostile events", (*_PYTEST, *_HOSTILE), {"SAGAS_PROOF": "full"}),
     Part("Answers that are lost", ("-m", "tests.faults", "answers")),
     Part("Deaths", ("-m", "tests.faults", "deaths", "successors", "rules")),

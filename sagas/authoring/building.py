@@ -227,4 +227,5 @@ def build(
         auto_disable=options.auto_disable,
         orphans=options.orphans,
         description=inspect.cleandoc(vars(cls).get("__doc__") or ""),
+        cancellable=options.cancellable,
     )

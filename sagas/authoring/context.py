@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -25,6 +26,17 @@ class S3Object:
     key: str
     size: int | None = None
     etag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanedObject(S3Object):
+    """An object that a sweep found to be an orphan.
+
+    Args:
+        last_modified: when it was stored (UTC).
+    """
+
+    last_modified: datetime | None = None
 
 
 class Context(Protocol):
@@ -79,6 +91,11 @@ class Context(Protocol):
     @property
     def logger(self) -> logging.Logger:
         """A logger whose lines carry saga, step and attempt."""
+        ...
+
+    @property
+    def trace_headers(self) -> Mapping[str, str]:
+        """``traceparent`` and ``tracestate`` for calls that nothing instruments; empty where the saga is not traced."""
         ...
 
     def remaining_time(self) -> float:

@@ -91,6 +91,7 @@ class SagaDefinition:
     auto_disable: AutoDisable | None
     orphans: OrphanSweep | None
     description: str
+    cancellable: bool = True
 
     def step(self, name: str) -> StepDefinition:
         """Return the step of that name.

@@ -24,6 +24,7 @@ class SagaOptions:
     auto_disable: AutoDisable | None = None
     orphans: OrphanSweep | None = None
     stale_after: timedelta = timedelta(minutes=2)
+    cancellable: bool = True
 
     def __post_init__(self) -> None:
         for keyword, valid, what in _RULES:
@@ -61,6 +62,7 @@ _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ),
     ("auto_disable", lambda it: isinstance(it, AutoDisable | None), "an AutoDisable or None"),
     ("orphans", lambda it: isinstance(it, OrphanSweep | None), "an OrphanSweep or None"),
+    ("cancellable", lambda it: isinstance(it, bool), "True or False"),
 )
 """Of each keyword: when a value of it is right, and what is right."""
 

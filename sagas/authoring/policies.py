@@ -241,6 +241,10 @@ class OrphanSweep:
         min_age: objects younger than this are never touched.
         every: how often the prefix is swept; at least an hour, as the supervisor looks no more often.
         action: what happens to an orphan.
+        unreferenced: what happens to an object of a COMPLETED saga which neither its request nor any of its results
+            names: ``"keep"`` looks for none, ``"report"`` counts it, ``"delete"`` does with it what ``action`` says.
+        archive_bucket_env: with ``action="archive"``, the environment variable that holds the name of another bucket to
+            archive to; the same bucket by default.
     """
 
     bucket_env: str
@@ -248,13 +252,12 @@ class OrphanSweep:
     min_age: timedelta = timedelta(hours=48)
     every: timedelta = timedelta(hours=6)
     action: Literal["delete", "archive", "report"] = "delete"
+    unreferenced: Literal["keep", "report", "delete"] = "report"
+    archive_bucket_env: str | None = None
 
     def __post_init__(self) -> None:
-        env, prefix = str(self.bucket_env), str(self.prefix)
-        _require(
-            env.isidentifier() and env == self.bucket_env,
-            f"OrphanSweep: bucket_env must name a variable, not {self.bucket_env!r}",
-        )
+        prefix, archive = str(self.prefix), self.archive_bucket_env
+        _check_variable("bucket_env", self.bucket_env)
         good = prefix.endswith("/") and not prefix.startswith("/") and ".." not in prefix
         _require(good, f"OrphanSweep: prefix must be a relative path ending in a slash, not {self.prefix!r}")
         _check_duration("OrphanSweep", "min_age", self.min_age)
@@ -262,3 +265,16 @@ class OrphanSweep:
         _require(self.every >= timedelta(hours=1), f"OrphanSweep: every must be at least an hour, not {self.every!r}")
         known = self.action in ("delete", "archive", "report")
         _require(known, f'OrphanSweep: action must be "delete", "archive" or "report", not {self.action!r}')
+        known = self.unreferenced in ("keep", "report", "delete")
+        told = f'OrphanSweep: unreferenced must be "keep", "report" or "delete", not {self.unreferenced!r}'
+        _require(known, told)
+        idle = self.unreferenced == "delete" and self.action == "report"
+        _require(not idle, 'OrphanSweep: unreferenced="delete" does what action says, and action is "report"')
+        if archive is not None:
+            _check_variable("archive_bucket_env", archive)
+            _require(self.action == "archive", 'OrphanSweep: archive_bucket_env needs action="archive"')
+
+
+def _check_variable(name: str, value: object) -> None:
+    text = str(value)
+    _require(text.isidentifier() and text == value, f"OrphanSweep: {name} must name a variable, not {value!r}")

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from sagas.authoring.building import build
-from sagas.authoring.context import Context, S3Object
+from sagas.authoring.context import Context, OrphanedObject
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.generics import bindings, has_type_variables
 from sagas.authoring.members import ClassBody, collect
@@ -114,6 +114,8 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         auto_disable: refuse new starts of a type that keeps failing; off by default.
         orphans: sweep S3 objects left behind; off by default.
         stale_after: silence after which a message counts as lost.
+        cancellable: whether callers may cancel sagas of this type. If not, an operator may still have one undone that
+            waits for a person.
     """
 
     if TYPE_CHECKING:
@@ -128,6 +130,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
             auto_disable: AutoDisable | None = None,
             orphans: OrphanSweep | None = None,
             stale_after: timedelta = timedelta(minutes=2),
+            cancellable: bool = True,
         ) -> None: ...
 
     else:
@@ -143,15 +146,15 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         """Make the instance that runs the steps, once a function environment. Override it to read configuration."""
         return cls()
 
-    def on_orphans(self, orphans: Sequence[S3Object], ctx: Context) -> Awaitable[None] | None:
+    def on_orphans(self, orphans: Sequence[OrphanedObject], ctx: Context) -> Awaitable[None] | None:
         """Override it to deal with orphaned objects yourself: it is called in place of the action of ``orphans``.
 
         Called once for each page of the listing that has orphans, never in a dry run. What it leaves in place comes
         again with the next sweep; so does what it raised over.
 
         Args:
-            orphans: at most a thousand objects, in the order of their keys. All are old enough, and of sagas that are
-                over.
+            orphans: at most a thousand objects, in the order of their keys, each with its size and when it was stored.
+                All are old enough, and of sagas that are over.
             ctx: ``saga``, ``deadline``, ``remaining_time()``, ``logger`` and ``client()`` are as in a step. The
                 orphans are those of many sagas, so ``saga_id`` is empty.
         """

@@ -29,6 +29,7 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
     "sagas/{name}": ("POST",),
     "sagas/{name}/{id}": ("GET", "DELETE"),
     "sagas/{name}/{id}/audit": ("GET",),
+    "sagas/{name}/{id}/verification": ("GET",),
     "sagas/{name}/{id}/retry": ("POST",),
     "sagas/{name}/{id}/compensate": ("POST",),
     "sagas/{name}/{id}/resolve": ("POST",),
@@ -160,7 +161,7 @@ class SagaApi(Construct):
         tag_part(self.rest_api, "api", **path)
         # One permission for the whole API instead of one a method: a stack takes 500 resources.
         integration = apigateway.LambdaIntegration(
-            cast("lambda_.IFunction", function.function), scope_permission_to_method=False
+            cast("lambda_.IFunction", function.alias), scope_permission_to_method=False
         )
         for route, methods in ROUTES.items():
             resource = root.resource_for_path(route)

@@ -94,7 +94,7 @@ class WorkQueue(Construct):
             self,
             "Queue",
             encryption_key,
-            queue_name=name,
+            name=name,
             visibility_timeout=Duration.seconds((options.timeout or kind.timeout) + _AFTER_FUNCTION),
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=_MAX_RECEIVES),
         )
@@ -146,11 +146,11 @@ class WorkFunction(SagaFunction):
         allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, queues, counting=True)
         allow_working(self.role, work.queue)
-        self.function.add_event_source(
-            event_sources.SqsEventSource(
-                work.queue,
-                batch_size=1,
-                max_concurrency=options.maximum_concurrency,
-                report_batch_item_failures=True,
-            )
+        self.work = work
+        source = event_sources.SqsEventSource(
+            work.queue,
+            batch_size=1,
+            max_concurrency=options.maximum_concurrency,
+            report_batch_item_failures=True,
         )
+        self.alias.add_event_source(cast("lambda_.IEventSource", source))

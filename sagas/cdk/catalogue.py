@@ -8,18 +8,14 @@ from typing import Any, cast
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import definition_of
 from sagas.authoring.steps import Step
+from sagas.cdk.concurrency import divided
+from sagas.cdk.counting import counted
 from sagas.cdk.options import FunctionOptions, ServiceOptions
 from sagas.cdk.step_groups import SHARED, StepGroup
 from sagas.errors import DefinitionError
 
-_MOST_GROUPS = 40
-_MOST_RESOURCES = 490
-_OF_SERVICE, _OF_SAGA, _OF_GROUP = 80, 11, 9
-"""Resources of what there is once, of a saga with all its alarms, and of a queue with its function."""
 _MOST_OF_A_SAGA = 100
 """Steps with a function each. With the longest names the templates of its nested stacks near the 1 MB there is."""
-_MOST_OF_A_SERVICE = 200
-"""Such steps: CloudFormation takes 2,500 resources in a stack and those nested in it, and ten policies a role."""
 _WHOLE_SAGA = ""
 
 
@@ -32,7 +28,7 @@ class Catalogue:
 
     Raises:
         DefinitionError: no saga, two of one name, too many steps, options for a step of none of them or for a step
-            without a function of its own, or steps that cannot share one.
+            without a function of its own, steps that cannot share one, or too few executions for all functions.
     """
 
     def __init__(self, service: str, options: ServiceOptions) -> None:
@@ -48,6 +44,8 @@ class Catalogue:
                 classes = f"{_name(first[saga.name].saga_class)} and {_name(saga.saga_class)}"
                 raise DefinitionError(f"{service}: two sagas are called {saga.name}: {classes}")
             first[saga.name] = saga
+        self.shares: dict[str, int] = {}
+        """Of the service's ``max_concurrency``, by saga and step; empty when there is none."""
         self._options: dict[tuple[str, str], FunctionOptions] = {}
         self._shared: dict[tuple[str, str], tuple[str, ...]] = {}
         """The names of the steps that share a function, by saga and step."""
@@ -67,7 +65,10 @@ class Catalogue:
                 )
             self._options[saga.name, name] = one
         if self._isolation == "step":
-            self._require_room()
+            self._require_short_sagas()
+        if options.max_concurrency is not None:
+            lanes = {_lane(group): group.options for saga in self.sagas for group in self.groups(saga)}
+            self.shares = divided(service, options.max_concurrency, lanes)
 
     def _share(self, steps: tuple[Step[..., Any], ...], options: FunctionOptions) -> None:
         """Have steps share a queue and a function."""
@@ -115,25 +116,22 @@ class Catalogue:
 
     def groups(self, saga: SagaDefinition) -> list[StepGroup]:
         """Return the queues and functions a saga has: one for each step, or one for them all."""
-        if self._isolation == "saga":
-            whole = self._options_of(saga, _WHOLE_SAGA)
-            return [StepGroup(SHARED, saga, tuple(saga.steps), whole, chained=self._chain)]
         groups = dict[str, StepGroup]()
         for step in saga.steps:
             names = self._shared.get((saga.name, step.name), (step.name,))
-            if len(names) == 1:
+            if self._isolation == "saga":
+                whole = self._options_of(saga, _WHOLE_SAGA)
+                groups[SHARED] = StepGroup(SHARED, saga, tuple(saga.steps), whole, chained=self._chain)
+            elif len(names) == 1:
                 groups[step.name] = StepGroup(step.name, saga, (step,), self._options_of(saga, step.name))
             elif _id_of(names) not in groups:
                 steps, options = tuple(map(saga.step, names)), self._options_shared(saga, names)
                 groups[_id_of(names)] = StepGroup(_id_of(names), saga, steps, options, chained=self._chain)
-        return list(groups.values())
+        return [self._limited(group) for group in groups.values()]
 
-    @property
-    def too_many(self) -> bool:
-        """Whether there are more queues and functions than a stack has room for."""
-        groups = sum(len(self.groups(saga)) for saga in self.sagas)
-        resources = _OF_SERVICE + _OF_SAGA * len(self.sagas) + _OF_GROUP * groups
-        return groups > _MOST_GROUPS or resources > _MOST_RESOURCES
+    def count(self, *, gradual: bool) -> tuple[int, int]:
+        """Return the resources of the service, and those that stay in its stack when functions are in nested ones."""
+        return counted([len(self.groups(saga)) for saga in self.sagas], gradual=gradual)
 
     def group_of(self, step: Step[..., Any]) -> tuple[str, str]:
         """Return the saga's name and the id of the group a step goes through."""
@@ -162,7 +160,12 @@ class Catalogue:
         whole = self._options.get((saga.name, _WHOLE_SAGA), self._usual)
         return self._options.get((saga.name, step), whole)
 
-    def _require_room(self) -> None:
+    def _limited(self, group: StepGroup) -> StepGroup:
+        """The group with its share of what all may take at once."""
+        share = self.shares.get(_lane(group))
+        return group if share is None else replace(group, options=replace(group.options, maximum_concurrency=share))
+
+    def _require_short_sagas(self) -> None:
         """What not even nested stacks make room for."""
         for saga in self.sagas:
             groups = len(self.groups(saga))
@@ -172,12 +175,6 @@ class Catalogue:
                     f"{_MOST_OF_A_SAGA} are the most, as each must be permitted to send to all the others and a "
                     'template has a megabyte; use isolation="saga"'
                 )
-        steps = sum(len(self.groups(saga)) for saga in self.sagas)
-        if steps > _MOST_OF_A_SERVICE:
-            raise DefinitionError(
-                f"{self._service}: its sagas have {steps} steps. With a function each, {_MOST_OF_A_SERVICE} are what "
-                'CloudFormation can change at a time; use isolation="saga", or several services in several stacks'
-            )
 
 
 def _id_of(names: tuple[str, ...]) -> str:
@@ -187,3 +184,7 @@ def _id_of(names: tuple[str, ...]) -> str:
 
 def _name(saga_class: type[Any]) -> str:
     return getattr(saga_class, "__qualname__", repr(saga_class))
+
+
+def _lane(group: StepGroup) -> str:
+    return f"{group.saga.name} {group.id}"

@@ -64,12 +64,15 @@ class Layers:
         requirements: Sequence[Path] = (),
         *,
         bundle_sdk: bool | Sequence[str] = False,
+        extras: Sequence[str] = (),
     ) -> None:
         self._scope = scope
+        self._extras = extras
         self._bundle_sdk = bundle_sdk
         self._usual = (architecture.name, runtime.name)
         self._requirements = requirements
         self._made: dict[tuple[str, str], lambda_.LayerVersion] = {}
+        self._digests: dict[tuple[str, str], str] = {}
 
     def of(self, architecture: lambda_.Architecture, runtime: lambda_.Runtime) -> lambda_.LayerVersion:
         """Return the layer for a platform; built, or taken from the cache, when it is first asked for.
@@ -80,29 +83,36 @@ class Layers:
         platform = (architecture.name, runtime.name)
         if platform not in self._made:
             python = runtime.name.removeprefix("python")
-            directory = build_layer(architecture.name, python, self._requirements, self._bundle_sdk)
+            directory = build_layer(architecture.name, python, self._requirements, self._bundle_sdk, self._extras)
+            digest = self._digests[platform] = directory.name.removeprefix("layer-")
             self._made[platform] = lambda_.LayerVersion(
                 self._scope,
                 "Layer" if platform == self._usual else f"Layer-{runtime.name}-{architecture.name}",
-                code=lambda_.Code.from_asset(
-                    str(directory.resolve()), asset_hash=directory.name.removeprefix("layer-")
-                ),
+                code=lambda_.Code.from_asset(str(directory.resolve()), asset_hash=digest),
                 compatible_architectures=[architecture],
                 compatible_runtimes=[runtime],
                 description="lambda-sagas and the packages it needs",
             )
         return self._made[platform]
 
+    def digest_of(self, architecture: lambda_.Architecture, runtime: lambda_.Runtime) -> str:
+        """Return what tells the content of a layer, which was asked for before, from any other."""
+        return self._digests[architecture.name, runtime.name]
+
 
 def build_layer(
-    architecture: str, python: str, requirements: Sequence[Path] = (), bundle_sdk: bool | Sequence[str] = False
+    architecture: str,
+    python: str,
+    requirements: Sequence[Path] = (),
+    bundle_sdk: bool | Sequence[str] = False,
+    extras: Sequence[str] = (),
 ) -> Path:
     """Return the directory of the layer's content, ``python/...`` as Lambda wants it.
 
     Raises:
         PackagingError: a package cannot be fetched for that platform, or botocore knows no service of that name.
     """
-    packages = _third_party(architecture, python, requirements, bundle_sdk)
+    packages = _third_party(architecture, python, requirements, bundle_sdk, extras)
     root = Path(sagas.__path__[0])
     needed = (file for file in source_files(root) if file.parts[0] not in _DEPLOYMENT_ONLY)
     library = names_under(root, needed, "python/sagas")
@@ -116,9 +126,13 @@ def build_layer(
 
 
 def _third_party(
-    architecture: str, python: str, requirements: Sequence[Path], bundle_sdk: bool | Sequence[str]
+    architecture: str,
+    python: str,
+    requirements: Sequence[Path],
+    bundle_sdk: bool | Sequence[str],
+    extras: Sequence[str],
 ) -> Path:
-    pins = pinned_requirements(left_out=frozenset() if bundle_sdk else _IN_THE_RUNTIME)
+    pins = pinned_requirements(left_out=frozenset() if bundle_sdk else _IN_THE_RUNTIME, extras=extras)
     files = {str(number): path for number, path in enumerate(requirements)}
     services = frozenset[str]() if isinstance(bundle_sdk, bool) else _OWN_SERVICES | set(bundle_sdk)
     digest = digest_of(files, architecture, python, *sorted(services), *pins)
@@ -138,14 +152,22 @@ def _third_party(
     return built_once(f"packages-{digest}", build)
 
 
-def pinned_requirements(name: str = _DISTRIBUTION, left_out: Collection[str] = _IN_THE_RUNTIME) -> list[str]:
+def pinned_requirements(
+    name: str = _DISTRIBUTION, left_out: Collection[str] = _IN_THE_RUNTIME, extras: Sequence[str] = ()
+) -> list[str]:
     """Return ``name==version`` of all that the library needs in a function, as installed here.
 
     Args:
         name: the library.
         left_out: distributions that are not to be fetched, nor what only they need.
+        extras: of the library, whose requirements are needed too.
+
+    Raises:
+        PackagingError: an extra is not installed here.
     """
+    wanted = [re.compile(rf"extra\s*==\s*[\"']{extra}[\"']") for extra in extras]
     found: dict[str, str] = {}
+    required: set[str] = set()
     waiting = [name]
     while waiting:
         package = waiting.pop()
@@ -154,14 +176,19 @@ def pinned_requirements(name: str = _DISTRIBUTION, left_out: Collection[str] = _
         try:
             installed = distribution(package)
         except PackageNotFoundError:
+            if package in required:
+                told = f"the functions need {name}[{','.join(extras)}], and {package} is not installed here"
+                raise PackagingError(told) from None
             # Its marker does not apply to this interpreter.
             continue
         found[package] = installed.version
         for requirement in installed.requires or ():
             specifier, _, marker = requirement.partition(";")
             match = re.match(r"[A-Za-z0-9._-]+", specifier.strip())
-            if match is not None and "extra" not in marker:
+            of_extra = package == name and any(one.search(marker) for one in wanted)
+            if match is not None and (of_extra or "extra" not in marker):
                 waiting.append(re.sub(r"[-_.]+", "-", match.group()).lower())
+                required.update(waiting[-1:] if of_extra else ())
     found.pop(name, None)
     return [f"{package}=={version}" for package, version in sorted(found.items())]
 

@@ -20,14 +20,19 @@ from aws_cdk import aws_sns as sns
 from sagas.authoring.policies import AutoDisable
 from sagas.cdk.checks import fits, one_of, within
 from sagas.cdk.existing import AnyResource, AnyTable
+from sagas.cdk.releases import Deployment
 from sagas.errors import DefinitionError
 
 METRICS_NAMESPACE = "Sagas"
+_LEAST_STORAGE = 512
+_SERVICE = "[A-Za-z0-9_./-]{1,100}"
+_ALIAS = "(?![0-9]+$)[A-Za-z0-9_-]{1,128}"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 Isolation = Literal["step", "saga"]
 AccessLog = Literal["off", "account", "role"]
 Endpoint = Literal["regional", "edge"]
+QueueNames = Literal["derived", "generated"]
 AnyAuthorizer = apigateway.IAuthorizer | apigateway.Authorizer
 AnyKey = kms.IKey | kms.Key
 AnyTopic = sns.ITopic | sns.TopicBase
@@ -93,11 +98,18 @@ class FunctionOptions:
             of two, so an idle queue costs more.
         reserved_concurrency: executions set aside for the function, and its most. Rather use ``maximum_concurrency``
             to hold it back: a message that Lambda refuses counts as received.
+        weight: its part of the service's ``max_concurrency``, in proportion to those of the other functions; it counts
+            only there, and only without a limit of its own.
         environment: further environment variables of this function.
         network: the VPC it runs in; that of the service when absent.
         log_level: of this function; that of the service when absent.
         architecture: of this function; that of the service when absent. A layer is built for it.
         runtime: a Python from 3.11 on; that of the service when absent. A layer is built for it.
+        provisioned_concurrency: executions that Lambda keeps ready, at a price by the hour; at most
+            ``reserved_concurrency``.
+        snap_start: whether a new environment begins with a snapshot of one whose imports are done. Takes Python 3.12 or
+            newer, 512 MB of storage, and no ``provisioned_concurrency``. What a module makes when it is imported, such
+            as random ids, all environments have in common then.
 
     Raises:
         DefinitionError: a value that Lambda would refuse.
@@ -109,23 +121,33 @@ class FunctionOptions:
     timeout: int | None = None
     maximum_concurrency: int | None = None
     reserved_concurrency: int | None = None
+    weight: float = 1
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     network: Network | None = None
     log_level: str | None = None
     architecture: lambda_.Architecture | None = None
     runtime: lambda_.Runtime | None = None
+    provisioned_concurrency: int | None = None
+    snap_start: bool = False
 
     def __post_init__(self) -> None:
         storage = None if self.ephemeral_storage is None else self.ephemeral_storage.to_mebibytes()
         within("FunctionOptions", "memory_size", self.memory_size, 128, 10_240)
-        within("FunctionOptions", "ephemeral_storage (in MB)", storage, 512, 10_240)
+        within("FunctionOptions", "ephemeral_storage (in MB)", storage, _LEAST_STORAGE, 10_240)
         within("FunctionOptions", "batch_size", self.batch_size, 1, 10)
         within("FunctionOptions", "timeout", self.timeout, 1, 900)
         within("FunctionOptions", "maximum_concurrency", self.maximum_concurrency, 2, 1_000)
         within("FunctionOptions", "reserved_concurrency", self.reserved_concurrency, 1, 1_000_000)
+        within("FunctionOptions", "weight", self.weight, 0.001, 1_000_000)
         if self.log_level is not None:
             one_of("FunctionOptions", "log_level", self.log_level, LOG_LEVELS)
+        most = self.reserved_concurrency or 1_000_000
+        within("FunctionOptions", "provisioned_concurrency", self.provisioned_concurrency, 1, most)
         fits("FunctionOptions", self.architecture, self.runtime)
+        if self.snap_start and self.provisioned_concurrency is not None:
+            raise DefinitionError("FunctionOptions: snap_start goes without provisioned_concurrency")
+        if self.snap_start and storage is not None and storage > _LEAST_STORAGE:
+            raise DefinitionError(f"FunctionOptions: snap_start takes an ephemeral_storage of {_LEAST_STORAGE} MB only")
 
 
 class SagaServiceProps(TypedDict, total=False):
@@ -147,8 +169,14 @@ class SagaServiceProps(TypedDict, total=False):
             names together; ``saga`` gives all steps of a saga one of each, for cost, latency and cold starts.
         chain: whether one invocation goes on with the next step where that shares its function, as long as its time
             covers it: half the cost of a message a step. Without, each step is an invocation of its own.
-        nested_stacks: whether each saga has a stack of its own, nested in this one. When absent, beyond 40 functions of
-            steps: a stack takes 500 resources. Going from one to the other makes new queues and functions.
+        alias: of every function, for the version that is in use; queues, API and rules call it.
+        deployment: how the aliases move to new code: ``Deployment.canary(percent=10, minutes=15)``, for one. When
+            absent, all at once, with the stack.
+        nested_stacks: whether the functions, alarms and queues of each saga are in stacks of their own, nested in this
+            one. When absent, queues are in this stack, and so are functions and alarms while there is room; when there
+            is none left, they leave it without harm. To go to or from True makes new queues.
+        queue_names: ``derived`` from saga, step and service; or ``generated`` by CloudFormation, as in version 0.1.0,
+            or where you name some yourself. Going from one to the other makes new queues.
         service_name: in metrics, alarms, logs and on the dashboard: up to 100 letters, digits and ``-_./``. The stack's
             name and the construct's path in it when absent, so that no two stacks of an account share metrics.
         alarm_topic: told when an alarm goes on. An alarm cannot publish to a topic under ``aws/sns``.
@@ -186,6 +214,9 @@ class SagaServiceProps(TypedDict, total=False):
             not, no payload is in any queue, dead-letter queues included; steps read theirs, and an outcome that cannot
             be committed is not kept: its step runs again, under the same idempotency key.
         auto_disable: of saga types that declare none; none when absent.
+        max_concurrency: executions that all functions of steps may take at once. It is divided over them by the
+            ``weight`` of their options, 2 at least for each; one with a ``maximum_concurrency`` of its own counts with
+            that.
         api_options: of the API's function; 512 MB when absent. It has a time of its own, and takes no batches.
         supervisor_options: of the supervisor's; 256 MB and 300 seconds when absent.
         bulk_options: of the function that recovers and purges what the supervisor finds: 1,024 MB, 300 seconds and a
@@ -203,7 +234,10 @@ class SagaServiceProps(TypedDict, total=False):
     mount: AnyResource | None
     isolation: Isolation
     chain: bool
+    alias: str
+    deployment: Deployment | None
     nested_stacks: bool | None
+    queue_names: QueueNames
     service_name: str | None
     alarm_topic: AnyTopic | None
     dashboard: bool
@@ -227,6 +261,7 @@ class SagaServiceProps(TypedDict, total=False):
     payload_limit: int | None
     carry_inputs: bool
     auto_disable: AutoDisable | None
+    max_concurrency: int | None
     api_options: FunctionOptions | None
     supervisor_options: FunctionOptions | None
     bulk_options: FunctionOptions | None
@@ -252,7 +287,10 @@ class ServiceOptions:
     mount: AnyResource | None = None
     isolation: Isolation = "step"
     chain: bool = True
+    alias: str = "live"
+    deployment: Deployment | None = None
     nested_stacks: bool | None = None
+    queue_names: QueueNames = "derived"
     alarm_topic: AnyTopic | None = None
     dashboard: bool = True
     removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
@@ -275,6 +313,7 @@ class ServiceOptions:
     payload_limit: int | None = None
     carry_inputs: bool = True
     auto_disable: AutoDisable | None = None
+    max_concurrency: int | None = None
     api_options: FunctionOptions | None = None
     supervisor_options: FunctionOptions | None = None
     bulk_options: FunctionOptions | None = None
@@ -285,14 +324,41 @@ class ServiceOptions:
         fits(self.service, self.architecture, self.runtime)
         one_of(self.service, "log_level", self.log_level, LOG_LEVELS)
         one_of(self.service, "isolation", self.isolation, ("step", "saga"))
-        one_of(self.service, "chain", self.chain, (True, False))
+        chain: object = self.chain
+        if not isinstance(chain, bool):
+            raise DefinitionError(f"{self.service}: chain must be True or False, not {chain!r}")
+        one_of(self.service, "queue_names", self.queue_names, get_args(QueueNames))
         self._check_api()
         if isinstance(self.bundle_sdk, str):
             raise DefinitionError(f"{self.service}: bundle_sdk must be a list of services, not {self.bundle_sdk!r}")
-        if re.fullmatch(r"[A-Za-z0-9_./-]{1,100}", self.service) is None:
-            told = "must be 1 to 100 letters, digits and -_./, not"
-            raise DefinitionError(f"service_name {told} {self.service!r}; give SagaService a service_name")
+        for option, named, form in (("service_name", self.service, _SERVICE), ("alias", self.alias, _ALIAS)):
+            if re.fullmatch(form, named) is None:
+                raise DefinitionError(f"{self.service}: {option} must match {form}, not {named!r}")
         within(self.service, "shards", self.shards, 1, 1_024)
+        self._check_times()
+        within(self.service, "payload_limit (in bytes)", self.payload_limit, 1_024, 256 * 1024)
+        within(self.service, "max_concurrency", self.max_concurrency, 2, 1_000_000)
+        if self.max_concurrency is not None and int(self.max_concurrency) != self.max_concurrency:
+            raise DefinitionError(f"{self.service}: max_concurrency must be a whole number")
+        usual = cast("object", self.auto_disable)
+        if not isinstance(usual, AutoDisable | None):
+            raise DefinitionError(f"{self.service}: auto_disable must be an AutoDisable or None, not {usual!r}")
+        self._check_functions()
+        if self.sagas_table is not None and self.sagas_table is self.audit_table:
+            raise DefinitionError(f"{self.service}: sagas_table and audit_table must be two tables")
+
+    def _check_functions(self) -> None:
+        """Options of functions that the service has besides those of steps are those that make sense there."""
+        for option, given, refused in (
+            ("api_options", self.api_options, ("batch_size", "maximum_concurrency", "timeout", "weight")),
+            ("supervisor_options", self.supervisor_options, ("batch_size", "maximum_concurrency", "weight")),
+            ("bulk_options", self.bulk_options, ("batch_size", "weight")),
+        ):
+            for name in refused:
+                if given is not None and getattr(given, name) != getattr(FunctionOptions(), name):
+                    raise DefinitionError(f"{self.service}: {option} takes no {name}")
+
+    def _check_times(self) -> None:
         for option, kept, least in (
             ("retention", self.retention, 3600),
             ("key_retention", self.key_retention, 86_400),
@@ -300,23 +366,9 @@ class ServiceOptions:
         ):
             seconds = None if kept is None else kept.total_seconds()
             within(self.service, f"{option} (in seconds)", seconds, least, 100 * 366 * 86_400)
-        within(self.service, "payload_limit (in bytes)", self.payload_limit, 1_024, 256 * 1024)
-        usual = cast("object", self.auto_disable)
-        if not isinstance(usual, AutoDisable | None):
-            raise DefinitionError(f"{self.service}: auto_disable must be an AutoDisable or None, not {usual!r}")
         every: object = self.recover_every
         if every not in [timedelta(minutes=minutes) for minutes in range(1, 6)]:
             raise DefinitionError(f"{self.service}: recover_every must be 1 to 5 whole minutes, not {every!r}")
-        for option, given, refused in (
-            ("api_options", self.api_options, ("batch_size", "maximum_concurrency", "timeout")),
-            ("supervisor_options", self.supervisor_options, ("batch_size", "maximum_concurrency")),
-            ("bulk_options", self.bulk_options, ("batch_size",)),
-        ):
-            for name in refused:
-                if given is not None and getattr(given, name) != getattr(FunctionOptions(), name):
-                    raise DefinitionError(f"{self.service}: {option} takes no {name}")
-        if self.sagas_table is not None and self.sagas_table is self.audit_table:
-            raise DefinitionError(f"{self.service}: sagas_table and audit_table must be two tables")
 
     def _check_api(self) -> None:
         one_of(self.service, "access_log", self.access_log, get_args(AccessLog))

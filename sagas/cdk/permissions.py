@@ -10,13 +10,15 @@ from aws_cdk import aws_sqs as sqs
 
 from sagas.cdk.acknowledge import acknowledge_objects
 from sagas.cdk.encryption import allow_key
-from sagas.cdk.queues import SagaQueues
+from sagas.cdk.queues import DEAD_LETTERS, SagaQueues
 from sagas.cdk.tables import BY_NAME_INDEX, OPEN_INDEX, Tables
 
 ARCHIVE = "archive/"
-"""Where the sweep archives; the same as in ``sagas.engine.sweep``, which needs more than a deployment has."""
+"""Where the sweep archives; the same as in ``sagas.engine.sweep_pages``, which needs more than a deployment has."""
 _SWEPT = "A sweep covers the saga's prefix, whose keys are not known beforehand."
 _ARCHIVED = "What is archived keeps its key, which is not known beforehand."
+_MOST_NAMED = 150
+"""Queues that a role's policies, of which it takes ten, have room to name."""
 _STATEMENT = 20
 """Queues in a statement."""
 _READ_ITEM = ("dynamodb:GetItem", "dynamodb:BatchGetItem")
@@ -65,7 +67,15 @@ def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: boo
         counting: whether it may also ask how many messages they hold.
     """
     actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] if counting else ["sqs:SendMessage"]
-    arns = [arn for own in queues for arn in own.arns(role)]
+    several = list(queues)
+    arns = [arn for own in several for arn in own.arns(role)]
+    if len(arns) > _MOST_NAMED:
+        # Their names end in what no other service of the account has.
+        letters = [several[0].arn_of_all(role, f"*-{DEAD_LETTERS}")]
+        role.add_to_policy(iam.PolicyStatement(effect=iam.Effect.DENY, actions=actions[:1], resources=letters))
+        for arn in (several[0].arn_of_all(role), *letters):
+            acknowledge_objects(role, arn, "A role has no room for the names of all queues of the service.")
+        arns = [several[0].arn_of_all(role)]
     # The CDK moves whole statements to further policies when one grows beyond what IAM takes.
     for start in range(0, len(arns), _STATEMENT):
         _allow(role, actions, arns[start : start + _STATEMENT])
@@ -83,7 +93,7 @@ def allow_network(role: iam.Role) -> None:
     _allow(role, [f"ec2:{name}" for name in (*names, *addresses)], ["*"])
 
 
-def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action: str) -> None:
+def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action: str, archive_to: s3.IBucket) -> None:
     """Let a role do under ``prefix`` what a sweep with ``action`` does there, and nothing beside it.
 
     Args:
@@ -91,6 +101,7 @@ def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action
         bucket: that is swept.
         prefix: of the saga's objects.
         action: ``report`` lists, ``delete`` reads and deletes too, ``archive`` copies to ``archive/`` before.
+        archive_to: the bucket that it copies to.
     """
     listing = iam.PolicyStatement(
         actions=["s3:ListBucket"],
@@ -100,7 +111,7 @@ def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action
     role.grant_principal.add_to_principal_policy(listing)
     if action == "report":
         return
-    swept, archived = (bucket.arn_for_objects(f"{start}{prefix}*") for start in ("", ARCHIVE))
+    swept, archived = bucket.arn_for_objects(f"{prefix}*"), archive_to.arn_for_objects(f"{ARCHIVE}{prefix}*")
     _allow_objects(role, ["s3:GetObject", "s3:DeleteObject"], swept, _SWEPT)
     if action == "archive":
         # Objects keep their tags. One over 5 GB is copied in parts, which an interrupted copy takes back.

@@ -1,4 +1,5 @@
-"""The supervisor: one function, called every minute or few to recover, every five to purge, and every hour to sweep."""
+"""The supervisor: one function, called every minute or few to find what stalls, every five what is to be purged, and
+every hour to sweep."""
 
 from __future__ import annotations
 
@@ -29,8 +30,7 @@ _FINDINGS = {"Serverless-LambdaAsyncFailureDestination": _MISSED, "Serverless-Ev
 
 
 class Supervisor(SagaFunction):
-    """The supervisor's function and its three rules, whose events read ``{"task": "recover"}``, ``"purge"`` or
-    ``"sweep"``."""
+    """The supervisor's function and its three rules. What it finds to be recovered or purged it only hands out."""
 
     def __init__(
         self,
@@ -52,24 +52,25 @@ class Supervisor(SagaFunction):
             timeout=options.timeout or _TIMEOUT,
             environment=environment,
             function=options,
-            description="Recovers sagas whose message or lease was lost, purges old ones, and sweeps orphaned objects",
+            description="Finds sagas whose message or lease was lost and old ones, and sweeps orphaned objects",
         )
-        tag_part(self.function, "supervisor")
+        # Operators call the code that the rules call, also while a deployment is under way.
+        tag_part(self.alias, "supervisor")
         allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, queues, counting=True)
         allow_working(self.role, bulk)
         every = Duration.minutes(recover_every // timedelta(minutes=1))
         # The next tick is the retry; a late one would only do the same work twice.
-        self.function.configure_async_invoke(retry_attempts=0, max_event_age=every)
+        self.alias.configure_async_invoke(retry_attempts=0, max_event_age=every)
         acknowledge(Validations.of(self), _FINDINGS)
-        self._call("recover", every)
-        self._call("purge", _PURGE_EVERY)
+        self._call("recover", every, queue=True)
+        self._call("purge", _PURGE_EVERY, queue=True)
         self._call("sweep", _SWEEP_EVERY)
 
-    def _call(self, task: str, every: Duration) -> None:
+    def _call(self, task: str, every: Duration, **more: bool) -> None:
         target = targets.LambdaFunction(
-            cast("lambda_.IFunction", self.function),
-            event=events.RuleTargetInput.from_object({"task": task}),
+            cast("lambda_.IFunction", self.alias),
+            event=events.RuleTargetInput.from_object({"task": task, **more}),
             retry_attempts=0,
         )
         events.Rule(

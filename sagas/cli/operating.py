@@ -58,7 +58,7 @@ def purge(
     target: Target,
     name: Name,
     saga_id: SagaId,
-    note: Annotated[str, typer.Option(help="Why; kept with what is left.")] = "",
+    note: Annotated[str, typer.Option("--reason", "--note", help="Why; kept with what is left.")] = "",
 ) -> None:
     """Delete what is stored of a saga that is over: its request, results, errors and entries."""
     report(target.client().purge(name, saga_id, note), as_json=target.as_json)

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from sagas.cli.output import display, emit, fail, say
-from sagas.cli.tables import audit_table, definition_table, list_table
+from sagas.cli.tables import audit_table, definition_table, list_table, verification_notes
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
-from sagas.client import Page, SagaView
+from sagas.client import Page, SagaView, VerificationView
 from sagas.core.states import SagaStatus
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the saga type.", show_default=False)]
@@ -134,13 +134,34 @@ def _print_page(target: Target, page: Page, nothing: str) -> None:
 
 
 @on_target
-def audit(target: Target, name: Name, saga_id: SagaId) -> None:
+def audit(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Tell whether it is what was written; exit with 1 if it is not.")
+    ] = False,
+) -> None:
     """Show the audit trail of a saga: every change, by whom, oldest first."""
+    if verify:
+        _print_verification(target, target.client().verify(name, saga_id))
+        return
     entries = list(target.client().audit(name, saga_id))
     if target.as_json:
         emit({"entries": entries})
     else:
         display(audit_table(entries))
+
+
+def _print_verification(target: Target, found: VerificationView) -> None:
+    if target.as_json:
+        emit(found)
+    elif found["broken"] is None:
+        say(f"{found['entries']} entries: all are what was written.")
+        for line in verification_notes(found):
+            say(line)
+    if found["broken"] is not None:
+        fail(f"the audit trail is broken: {found['broken']['message']}")
 
 
 @on_target

@@ -17,6 +17,7 @@ StaleAfter = Annotated[
 _DONE = {"delete": "deleted", "archive": "archived and deleted", "report": "reported", "on_orphans": "handled"}
 _MEANING = {
     "orphans": "left by sagas that were undone",
+    "unreferenced": "of completed sagas that do not name them",
     "unknown": "of sagas that do not exist here; never touched",
     "foreign": "whose key no saga of this type made; never touched",
     "errors": "not dealt with",
@@ -82,9 +83,9 @@ def sweep(
         say(f"{report['saga']}: {report['listed']} objects under {report['prefix']} in {report['bucket']}")
         for kind, meaning in _MEANING.items():
             if report[kind] or kind == "orphans":
-                say(f"{kind:8} {report[kind]:6}  {meaning}{_what_became(kind, report)}")
+                say(f"{kind:12} {report[kind]:6}  {meaning}{_what_became(kind, report)}")
             for key in report["sample"].get(kind, ()):
-                say(f"         {plain(key)}")
+                say(f"             {plain(key)}")
     # exit code 1 when something was left that should not be
     if report["error"]:
         fail(f"the sweep of {report['saga']} failed: {report['error']}")

@@ -12,7 +12,15 @@ from rich.text import Text
 from sagas.cli.advice import advice
 from sagas.cli.output import plain
 from sagas.cli.times import between, clock_time, moment
-from sagas.client import AuditEntry, BreakerView, DeadLetter, DefinitionView, SagaView, Summary
+from sagas.client import (
+    AuditEntry,
+    BreakerView,
+    DeadLetter,
+    DefinitionView,
+    SagaView,
+    Summary,
+    VerificationView,
+)
 
 _STYLES = {
     "COMPLETED": "green",
@@ -116,7 +124,10 @@ def definition_table(definitions: Iterable[DefinitionView]) -> Table:
     for saga in definitions:
         starts = Text("enabled", style="green") if saga["active"] else Text("disabled", style="red")
         steps = " -> ".join(step["name"] for step in saga["steps"])
-        table.add_row(saga["name"], saga["version"], starts, steps, plain(saga["reason"] or ""))
+        # An API of an earlier version does not say whether callers may cancel: there, they may.
+        notes = [] if saga.get("cancellable", True) else ["callers may not cancel it"]
+        notes += [saga["reason"]] if saga["reason"] else []
+        table.add_row(saga["name"], saga["version"], starts, steps, plain("; ".join(notes)))
     return table
 
 
@@ -137,3 +148,15 @@ def _count(number: int) -> str:
 
 def _table(*columns: str) -> Table:
     return Table(*columns, box=None, header_style="dim", pad_edge=False)
+
+
+def verification_notes(found: VerificationView) -> list[str]:
+    """Return what is to be known of a verification that found nothing wrong."""
+    notes = list[str]()
+    if "purged_at" in found:
+        notes.append(f"It was purged at {moment(found['purged_at'])}: the trail of actions is left, without payloads.")
+    if found["chained_from"] is None:
+        notes.append("No entry has a hash: an older version wrote them all.")
+    elif found["chained_from"] > 1 and "purged_at" not in found:
+        notes.append(f"Entries before {found['chained_from']} were written by an older version, and are covered since.")
+    return notes

@@ -17,6 +17,7 @@ from sagas.engine.answers import (
     StepView,
     Summary,
     SweepView,
+    VerificationView,
 )
 
 __all__ = [
@@ -37,4 +38,5 @@ __all__ = [
     "StepView",
     "Summary",
     "SweepView",
+    "VerificationView",
 ]

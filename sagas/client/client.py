@@ -21,7 +21,7 @@ from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
 from sagas.client.waiting import Wait
 from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
-from sagas.engine.answers import AuditEntry, Page, RecoveryView, SagaView, SweepView
+from sagas.engine.answers import AuditEntry, Page, RecoveryView, SagaView, SweepView, VerificationView
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
 
 RequestT = TypeVar("RequestT")
@@ -249,6 +249,22 @@ class SagaClient(OperatorCalls):
             cursor = page["cursor"]
             if cursor is None:
                 return
+
+    def verify(self, name: str, saga_id: str) -> VerificationView:
+        """Verify the audit trail of a saga by its hashes: whether an entry was changed, or one is missing.
+
+        Args:
+            name: of the type.
+            saga_id: which.
+
+        Returns:
+            What was found; the first entry that is not what was written, if there is one.
+
+        Raises:
+            NotFound: there is no such saga.
+            Unavailable: try again later.
+        """
+        return self._transport.call("GET", path_of("sagas", name, saga_id, "verification"))
 
     def wait(
         self,

@@ -15,8 +15,11 @@ from sagas.errors import InvalidRequest, NotFound, SagaError
 
 _SWEEP_SECONDS = 15.0
 """How long one call may sweep; what is left is the next call's, so that a long sweep can be interrupted."""
-_COUNTS = ("listed", "orphans", "deleted", "archived", "handled", "unknown", "foreign", "errors")
-_KINDS = ("orphans", "unknown", "foreign", "errors")
+_COUNTS = (
+    "listed", "young", "kept", "orphans", "unreferenced", "unknown", "foreign",
+    "deleted", "archived", "handled", "gone", "left", "errors",
+)  # fmt: skip
+_KINDS = ("orphans", "unreferenced", "unknown", "foreign", "errors")
 _MOST_SHOWN = 100
 _DENIED = ("AccessDeniedException", "AccessDenied")
 _RAISED: Mapping[str, type[SagaError]] = {"NotFound": NotFound, "InvalidRequest": InvalidRequest}
@@ -81,7 +84,8 @@ class Supervisor:
             swept = self._call(event | place).get("swept")
             if not swept:
                 raise SagaError("the supervisor swept nothing")
-            report: SweepView = swept[0]
+            # A supervisor of an older version counts less.
+            report = cast("SweepView", dict.fromkeys(_COUNTS, 0) | swept[0])
             moved = any(report[count] for count in ("listed", "deleted"))
             total = _together(total, report)
             if report["finished"] or report["error"] or (report["stopped"] and not report["dry_run"]):

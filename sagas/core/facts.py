@@ -83,7 +83,7 @@ def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: fl
     if step is None:
         return Decision(state)
     after = _committed(state)
-    done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq, outcome_unknown=False)
+    done = replace(step, status=StepStatus.COMPLETED, attempts_at_grant=0, result_seq=after.seq, outcome_unknown=False)
     after = after.with_step(fact.index, done)
     after = replace(after, cursor=fact.index + 1, recovery_attempts=0, not_before=0.0, dispatch=state.dispatch + 1)
     if after.cursor == len(after.steps) and not after.cancel_requested_at and not after.recovery_exhausted:
@@ -160,7 +160,7 @@ def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now
     """The accepted cancel is on the record; undoing follows."""
     if state.lease is None or _busy(state) or not state.cancel_requested_at or state.cancelling:
         return Decision(state)
-    return _proceed(plan, replace(_committed(state), cancelling=True), now)
+    return _proceed(plan, replace(_committed(state), cancelling=True, cancel_requested_by=""), now)
 
 
 def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStarted, now: float) -> Decision:
@@ -188,7 +188,7 @@ def step_compensated(plan: Plan, state: SagaState, fact: ev.StepCompensated, now
     step = _being_undone(state, fact)
     if step is None:
         return Decision(state)
-    undone = replace(step, status=StepStatus.COMPENSATED, outcome_unknown=False)
+    undone = replace(step, status=StepStatus.COMPENSATED, undo_attempts_at_grant=0, outcome_unknown=False, undo=False)
     after = replace(_committed(state).with_step(fact.index, undone), recovery_attempts=0)
     return _proceed(plan, next_undo(plan, after), now)
 

@@ -60,7 +60,7 @@ class StepState:
         undo_attempts_at_grant: likewise for the undo.
         result_seq: the journal entry that holds its result; 0 when there is none.
         outcome_unknown: an execution's outcome is unknown and no later one completed.
-        undo: it had an undo when the saga started.
+        undo: it had an undo when the saga started, and is not undone.
     """
 
     name: str
@@ -136,7 +136,8 @@ class SagaState:
         saga_id: a UUID.
         saga: the saga type's name.
         version: the type's version when it started.
-        correlation_id: the same in every message and log line of this saga.
+        correlation_id: the same in every message and log line of this saga; empty when it is too long for the control
+            item: the first journal entry has it.
         steps: in execution order, as they were when it started.
         cursor: the step to run, or the one whose undo is to run.
         seq: the last committed journal entry.
@@ -146,7 +147,7 @@ class SagaState:
         not_before: nothing runs before.
         lost_until: a lost execution may act until then.
         cancel_requested_at: when a cancel was accepted.
-        cancel_requested_by: who asked for it.
+        cancel_requested_by: who asked for it, until that is journaled.
         cancelling: the cancel was journaled.
         rejected: the failing step was rejected: undo, whatever its policy says.
         failed: it counts among the failed sagas of its type, whatever became of it since.
@@ -158,6 +159,8 @@ class SagaState:
         resolution_seq: the journal entry by which an operator settled it.
         unreadable: what of the request or of a result does not fit the deployed code, and why; no value is in it.
         digest: of all results so far, each with its entry; empty when nothing has kept it. See
+            ``sagas.store.entry_hash``.
+        head: the hash of the entry at ``seq``, which covers all before it; empty when an older version wrote that. See
             ``sagas.store.entry_hash``.
         attention: needs a person, since when.
         created_at: start.
@@ -192,6 +195,7 @@ class SagaState:
     resolution_seq: int = 0
     unreadable: str = ""
     digest: str = ""
+    head: bytes = b""
     attention: float = 0.0
     created_at: float = 0.0
     updated_at: float = 0.0

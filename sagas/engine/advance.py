@@ -21,7 +21,7 @@ from sagas.core.facts import send_current
 from sagas.core.plan import Plan
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation, lease_for
-from sagas.engine.carrying import carried, onward
+from sagas.engine.carrying import carried, correlated, onward
 from sagas.engine.committer import Committed, EntryContext
 from sagas.engine.course import UNCHAINED, Chain, Course
 from sagas.engine.late_commits import pending_fact
@@ -105,10 +105,10 @@ class Advancer:
             if state is not None and fact is not None:
                 pending = message.pending_commit
                 context = EntryContext(pending.payload, pending.details, trace_id=pending.trace_id, message=dying)
-                return self._follow(services.committer.commit(self.plan(state), state, fact, context), message)
+                held = correlated(state, message)
+                return self._follow(services.committer.commit(self.plan(state), held, fact, context), message)
         if saga_type.has_code(message.step, undo=message.undo):
-            with services.around(message):
-                committed = self.attempt(services, saga_type, message, invocation, course).run()
+            committed = self.attempt(services, saga_type, message, invocation, course).run()
             if committed is not None:
                 return self._go_on(committed, message, invocation, course)
         state = services.control.get(message.saga_id)
@@ -125,15 +125,15 @@ class Advancer:
             message.index, message.undo, message.dispatch, message.hops, message.message_id, lease, message.sent_at
         )
         context = EntryContext(trace_id=invocation.trace_id, message=None if message.chained else dying)
-        return replace(self.advance(state, arrival, context, message), message=message)
+        return replace(self.advance(correlated(state, message), arrival, context, message), message=message)
 
     def _go_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course | None) -> Advanced:
         """Run what was claimed with a commit, and what was with that one's, until something is left to a message."""
         while committed.claimed and course is not None:
             message = _onward(message, committed, course)
             saga_type = self.registry.get(message.saga)
-            with self.services.around(message):
-                following = self.attempt(self.services, saga_type, message, invocation, course).run()
+            self.services.goes_on(message)
+            following = self.attempt(self.services, saga_type, message, invocation, course).run()
             if following is None:
                 raise SagaError("what was claimed with a commit was not run")
             committed = following
@@ -189,7 +189,7 @@ class Advancer:
             case Write(fact):
                 if not self.services.control.claim(state, decision.state, plan.stale_after):
                     return Advanced(state, beaten=True)
-                committed = self.services.committer.commit(plan, decision.state, fact, context)
+                committed = self.services.committer.commit(plan, self._correlated(decision.state), fact, context)
                 return self._follow(committed, message)
             case _:
                 if decision.send is not None:
@@ -232,6 +232,13 @@ class Advancer:
             self._send(committed.state, send, onward(inputs, committed.entry, committed.state.digest))
         return Advanced(committed.state, None, keep_until, adopted=committed.adopted, message=message)
 
+    def _correlated(self, state: SagaState) -> SagaState:
+        """The saga with its correlation id, of which the first entry tells if it is long and no message is at hand."""
+        if state.correlation_id:
+            return state
+        first = self.services.journal.entries(state.saga_id, [1])[1]
+        return replace(state, correlation_id=first.correlation_id)
+
     def _send(self, state: SagaState, send: Send, inputs: tuple[CarriedInput, ...] = ()) -> None:
         message = Message(
             saga_id=state.saga_id,
@@ -240,7 +247,7 @@ class Advancer:
             index=send.index,
             undo=send.undo,
             dispatch=send.dispatch,
-            correlation_id=state.correlation_id,
+            correlation_id=self._correlated(state).correlation_id,
             inputs=inputs if self.carry else (),
         )
         self.sender.send(message, send.not_before - self.services.clock.now())

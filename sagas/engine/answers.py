@@ -12,11 +12,13 @@ from msgspec import Meta
 
 from sagas.authoring.policies import Exhausted
 from sagas.core.states import SagaStatus, StepStatus
+from sagas.store.chain import Wrong
 
 _Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 _Id = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 _SagaStatus = Annotated[str, Meta(extra_json_schema={"enum": list(SagaStatus)})]
 _StepStatus = Annotated[str, Meta(extra_json_schema={"enum": list(StepStatus)})]
+_Wrong = Annotated[str, Meta(extra_json_schema={"enum": list(Wrong)})]
 _BreakerState = Annotated[str, Meta(extra_json_schema={"enum": ["closed", "open", "half-open"]})]
 _Policy = Annotated[str, Meta(extra_json_schema={"enum": list(Exhausted)})]
 _Count = Annotated[int, Meta(ge=0)]
@@ -166,6 +168,33 @@ class AuditPage(TypedDict):
     cursor: str | None
 
 
+class BadEntryView(TypedDict):
+    """The first entry that is not what was written: ``what`` is wrong with it, and a sentence for people.
+
+    ``cut off``: it and all behind it are gone.
+    """
+
+    seq: _Ordinal
+    what: _Wrong
+    message: str
+
+
+class VerificationView(TypedDict):
+    """Whether a saga's audit trail is what was written.
+
+    ``entries`` were looked at. From ``chained_from`` on each was chained as it was written, and those before are
+    covered since then: an older version wrote them; ``None`` when no entry has a hash. ``purged_at`` is there when the
+    saga was purged: then only its trail of actions is left to verify.
+    """
+
+    saga_id: _Id
+    verified: bool
+    entries: _Count
+    chained_from: _Ordinal | None
+    broken: BadEntryView | None
+    purged_at: NotRequired[_Time]
+
+
 class DefinitionStepView(TypedDict):
     """A step of a saga type: ``timeout`` in seconds; new sagas do not take one that is ``retired``."""
 
@@ -180,8 +209,8 @@ class DefinitionStepView(TypedDict):
 class DefinitionView(TypedDict):
     """A saga type: its steps, the JSON Schema of its request, and whether sagas of it may be started.
 
-    ``failures`` counts its failed sagas in a row, where that is counted; ``disabled_until`` is there while too many of
-    them have it disabled.
+    ``cancellable`` tells whether callers may cancel its sagas. ``failures`` counts its failed sagas in a row, where
+    that is counted; ``disabled_until`` is there while too many of them have it disabled.
     """
 
     name: str
@@ -193,6 +222,7 @@ class DefinitionView(TypedDict):
     changed_at: _Time | None
     failures: _Count
     disabled_until: _Time | None
+    cancellable: bool
     request: dict[str, Any]
     steps: list[DefinitionStepView]
 
@@ -283,12 +313,17 @@ class SweepView(TypedDict):
     action: str
     bucket: str
     listed: int
+    young: int
+    kept: int
     orphans: int
+    unreferenced: int
+    unknown: int
+    foreign: int
     deleted: int
     archived: int
     handled: int
-    unknown: int
-    foreign: int
+    gone: int
+    left: int
     errors: int
     sample: dict[str, list[str]]
     finished: bool

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -13,7 +12,7 @@ from sagas.core import events as ev
 from sagas.core.commands import Send
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.breaker import Breakers
-from sagas.engine.carrying import brought
+from sagas.engine.carrying import brought, correlated
 from sagas.engine.clock import Clock
 from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.context import StepContext
@@ -50,7 +49,7 @@ class AttemptServices:
     Args:
         hide: has a message come back in so many seconds, should its worker die.
         connect: makes the clients of ``ctx.client``.
-        around: what is to be around each attempt: log keys, a span.
+        goes_on: told of each further step that an invocation goes on with.
     """
 
     control: ControlStore
@@ -62,7 +61,7 @@ class AttemptServices:
     logger: logging.Logger
     hide: Callable[[Message, float], None] = lambda message, seconds: None
     connect: Callable[[str], Any] | None = None
-    around: Callable[[Message], AbstractContextManager[None]] = lambda message: nullcontext()
+    goes_on: Callable[[Message], None] = lambda message: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +184,8 @@ class Attempt:
         message, clock, control = self._message, self._services.clock, self._services.control
         claim = control.claim_undo if message.undo else control.claim_step
         lease = self._lease(self._code.timeout)
-        return claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
+        held = claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
+        return held and correlated(held, message)
 
     def _lease(self, timeout: float) -> Lease:
         """A fresh lease for code with that timeout. In a chain it is for that alone, not for all that may follow."""

@@ -25,7 +25,7 @@ from sagas.core.breaker import (
     probe_ended,
     silent_until,
 )
-from sagas.core.events import Fact, StepCompleted, StepFact, StepFailed, StepLost
+from sagas.core.events import Fact, Failure, StepCompleted, StepDeadLettered, StepFact, StepFailed, StepLost
 from sagas.core.states import SagaState
 from sagas.core.times import iso
 from sagas.engine.clock import Clock
@@ -235,7 +235,7 @@ class Breakers:
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
         """Count an attempt's outcome."""
         outcome = _outcome_of(fact)
-        if outcome is None or not isinstance(fact, StepFact):
+        if outcome is None or not isinstance(fact, StepFact | StepDeadLettered):
             return
         saga, step = after.saga, after.steps[fact.index].name
         limits = self._limits(saga, step)
@@ -341,7 +341,7 @@ def _outcome_of(fact: Fact) -> AttemptOutcome | None:
             return AttemptOutcome.SUCCESS
         case StepFailed(permanent=False, excused=False):
             return AttemptOutcome.FAILURE
-        case StepFailed() | StepLost():
+        case StepFailed() | StepLost() | StepDeadLettered(failure=Failure(type_changed=True)):
             return AttemptOutcome.NONE
         case _:
             return None

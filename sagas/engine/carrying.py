@@ -9,8 +9,11 @@ read. So a principal that can write to a queue, but not to the table, cannot pas
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+from sagas.core.states import SagaState
 from sagas.messaging.carried import CarriedInput, fitting
+from sagas.messaging.message import Message
 from sagas.store.entries import Entry
 from sagas.store.entry_hash import chained, payload_hash
 
@@ -58,3 +61,8 @@ def onward(inputs: tuple[CarriedInput, ...], entry: Entry | None, digest: str) -
     if entry is not None and entry.action == "StepCompleted":
         inputs = (*inputs, carried(entry))
     return fitting(inputs) if inputs and digest_of(inputs) == digest else ()
+
+
+def correlated(state: SagaState, message: Message) -> SagaState:
+    """Return the saga with its correlation id: a long one is in its messages and its journal only."""
+    return state if state.correlation_id else replace(state, correlation_id=message.correlation_id)

@@ -117,14 +117,16 @@ class Committer:
             if following is None or following == fact:
                 raise Fenced(f"{fact.action} does not fit the saga any more")
             return Decision(state, Write(following)), None, False
+        state = self._with_head(state)
         entry = self._entry(state, decision.state, fact, context)
+        decision = _proven(decision, state, entry)
         ends = decision.state.over or decision.state.status is SagaStatus.DEAD_LETTERED
         if forward(state) and ends and not isinstance(decision.then, Write):
             # Rule 12: a cancel may still win here, and must leave no entry that claims otherwise.
             try:
                 self._control.finish(entry, state, decision.state, plan.stale_after, self._journal)
             except CancelWon as won:
-                return self._write(plan, won.state, fact, replace(context, onward=None))
+                return self._write(plan, _as_known(won.state, state), fact, replace(context, onward=None))
             except Refused:
                 found = self._journal.occupant(entry)
             else:
@@ -153,12 +155,11 @@ class Committer:
         decision: Decision | None = None,
     ) -> Decision:
         """Commit ``entry``, which is in the slot and records ``fact``, and claim what follows if the holder goes on."""
-        decision = decision or self._decided(plan, state, fact, context)
-        if decision.state is state:
-            raise Fenced(f"the journal holds {fact.action}, which does not fit the saga")
-        if isinstance(fact, ev.StepCompleted):
-            digest = chained(state.digest, entry.seq, entry.payload_hash)
-            decision = replace(decision, state=replace(decision.state, digest=digest))
+        if decision is None:
+            decision = self._decided(plan, state, fact, context)
+            if decision.state is state:
+                raise Fenced(f"the journal holds {fact.action}, which does not fit the saga")
+            decision = _proven(decision, state, entry)
         send = next_work(state, fact, decision, self._clock.now()) if context.onward else None
         lease = context.onward(decision.state, send) if send and context.onward else None
         onward = claimed_next(state, decision, lease) if lease else None
@@ -168,9 +169,21 @@ class Committer:
             elif self._control.commit_and_claim(state, onward.state, plan.stale_after):
                 decision = onward
         except CancelWon as won:
-            return self._move_pointer(plan, won.state, fact, entry, replace(context, onward=None))
+            return self._move_pointer(plan, _as_known(won.state, state), fact, entry, replace(context, onward=None))
         self._tell(state, decision.state, fact)
         return decision
+
+    def _with_head(self, state: SagaState) -> SagaState:
+        """The state with the hash of its last entry, which covers all before it.
+
+        Version 0.1.0 keeps none; where it was at work the whole journal is read once.
+        """
+        if state.head:
+            return state
+        found, head = self._journal.entries(state.saga_id, range(1, state.seq + 1)), b""
+        for seq in sorted(found):
+            head = found[seq].hash_after(head)
+        return replace(state, head=head)
 
     def _tell(self, before: SagaState, after: SagaState, fact: ev.Fact) -> None:
         for observer in self._observers:
@@ -198,7 +211,21 @@ class Committer:
             details=details,
             payload=context.payload,
             salt=self._clock.new_salt(),
+            link=before.head,
         )
+
+
+def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
+    """The decision with the proofs that go into the control item: they are of the entry that is in the slot."""
+    after = replace(decision.state, head=entry.hash_after(before.head))
+    if entry.action == "StepCompleted":
+        after = replace(after, digest=chained(before.digest, entry.seq, entry.payload_hash))
+    return replace(decision, state=after)
+
+
+def _as_known(found: SagaState, before: SagaState) -> SagaState:
+    """A saga that was read, with what is known of it that the control item does not have."""
+    return replace(found, correlation_id=before.correlation_id, head=found.head or before.head)
 
 
 def _with_dying_message(state: SagaState, fact: ev.Fact, message: DeadLetter | None) -> ev.Fact:

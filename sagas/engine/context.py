@@ -47,6 +47,7 @@ class StepContext:
     check_cancelled: Callable[[], bool] = lambda: False
     report: Callable[[float, str], None] = lambda fraction, message: None
     connect: Callable[[str], Any] = _client
+    trace: Callable[[], dict[str, str]] = dict
     _cancelled: bool = False
     _lost: bool = False
     _checked_at: float = field(default=0.0)
@@ -131,6 +132,11 @@ class StepContext:
         if self._cancelled:
             raise Cancelled(f"saga {self.saga_id} was cancelled")
         raise Cancelled(f"the time of step {self.step} is over")
+
+    @property
+    def trace_headers(self) -> dict[str, str]:
+        """Headers for calls of other services; nothing where the saga is not traced."""
+        return self.trace()
 
     def client(self, service: str) -> Any:
         """Return a boto3 client, one a service and environment."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from sagas.engine.breaker_operations import BreakerOperations
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
 from sagas.engine.course import UNCHAINED, Chain
+from sagas.engine.finding import Finder
 from sagas.engine.idempotency import IdempotentAttempt
 from sagas.engine.lanes import LaneNotes
 from sagas.engine.operations import Operations
@@ -28,6 +28,8 @@ from sagas.engine.registry import Registry
 from sagas.engine.remains import Remains
 from sagas.engine.runner import Runner
 from sagas.engine.starter import Starter
+from sagas.engine.tracing import TracedSender, Tracer, traced_attempts
+from sagas.engine.verify import Verifier
 from sagas.engine.worker import Worker
 from sagas.errors import SagaError
 from sagas.messaging.message import Message
@@ -36,6 +38,7 @@ from sagas.messaging.routes import Routes
 from sagas.store.breakers import BreakerItems
 from sagas.store.control import ControlItems
 from sagas.store.definitions import Definitions
+from sagas.store.hand_outs import HandOuts
 from sagas.store.journal import Journal
 from sagas.store.lanes import Watermarks
 from sagas.store.listing import Listing
@@ -60,6 +63,8 @@ class Engine:
     operations: Operations
     recovery: Recovery
     purger: Purger
+    verifier: Verifier
+    finder: Finder
     definitions: Definitions
     auto_disabler: AutoDisabler
     breakers: Breakers
@@ -85,7 +90,8 @@ def build_engine(
     connect: Callable[[str], Any] | None = None,
     carry: bool = True,
     chain: Chain = UNCHAINED,
-    around: Callable[[Message], AbstractContextManager[None]] | None = None,
+    goes_on: Callable[[Message], None] | None = None,
+    tracer: Tracer | None = None,
 ) -> Engine:
     """Return the parts for these tables and queues.
 
@@ -99,7 +105,8 @@ def build_engine(
         connect: makes the clients of ``ctx.client``.
         carry: whether messages bring small results along.
         chain: the steps that this function goes on to in the same invocation.
-        around: what is to be around each attempt.
+        goes_on: told of each further step that an invocation goes on with.
+        tracer: makes spans; none are made without.
     """
     clock, observer = clock or SystemClock(), observer or NullObserver()
     logger = logger or logging.getLogger("sagas")
@@ -109,13 +116,16 @@ def build_engine(
     payloads = Payloads(settings)
     control, journal, listing = ControlItems(tables, settings), Journal(tables, payloads), Listing(tables, settings)
     queues = Queues(routes, settings.region, settings.endpoint_url)
+    sender = queues if tracer is None else TracedSender(queues, routes, journal, tracer)
+    attempt = IdempotentAttempt if tracer is None else traced_attempts(tracer)
+    headers = None if tracer is None else tracer.headers
     definitions = Definitions(tables, clock.now)
     auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, observer)
     breakers = Breakers(BreakerItems(tables, settings), registry, clock, logger, observer)
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler))
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
-    services = services if around is None else replace(services, around=around)
-    advancer = Advancer(services, registry, queues, IdempotentAttempt, carry, chain)
+    services = services if goes_on is None else replace(services, goes_on=goes_on)
+    advancer = Advancer(services, registry, sender, attempt, carry, chain)
     watermarks = Watermarks(tables)
     reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal))
     purger = Purger(control, journal, Tombstones(tables, settings, payloads), listing, reader, settings, clock, logger)
@@ -126,11 +136,13 @@ def build_engine(
         queues=queues,
         services=services,
         worker=Worker(advancer),
-        starter=Starter(registry, control, journal, queues, clock, definitions, carry=carry),
+        starter=Starter(registry, control, journal, sender, clock, definitions, carry=carry, headers=headers),
         reader=reader,
         operations=Operations(reader, control, advancer),
         recovery=Recovery(advancer, control, listing, queues, watermarks),
         purger=purger,
+        verifier=Verifier(control, journal, reader),
+        finder=Finder(listing, HandOuts(tables), queues, clock),
         definitions=definitions,
         auto_disabler=auto_disabler,
         breakers=breakers,
@@ -167,9 +179,10 @@ def from_environment(
     environment: Mapping[str, str],
     observer: EngineObserver | None = None,
     logger: logging.Logger | None = None,
-    around: Callable[[Message], AbstractContextManager[None]] | None = None,
+    tracer: Tracer | None = None,
+    goes_on: Callable[[Message], None] | None = None,
 ) -> Engine:
-    """Return the parts that a Lambda function's environment describes.
+    """Return the parts that a Lambda function's environment describes; see :func:`build_engine`.
 
     Raises:
         SagaError: a variable is missing.
@@ -182,13 +195,15 @@ def from_environment(
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps)
     carry = environment.get("SAGAS_CARRY_INPUTS") != "0"
+    settings = settings_from(environment)
     return build_engine(
         registry,
-        settings_from(environment),
+        settings,
         routes,
         observer=observer,
         logger=logger,
         carry=carry,
+        tracer=tracer,
         chain=Chain.parse(environment.get("SAGAS_CHAIN", "")),
-        around=around,
+        goes_on=goes_on,
     )

@@ -26,9 +26,13 @@ _GOOD_WHILE = LONGEST_DELAY + LONGEST_BACKOFF
 copy, after the longest backoff."""
 _SETTLING = 300.0
 """Seconds after an outage of the store in which messages come back that its failures had put off."""
+_COUNTED = 60.0
+"""Seconds after which SQS's counts of a queue's messages are right."""
 _SHARE = 10
-"""One in so many messages of a lane may be sent anew by a run of the supervisor: it must not crowd out the others."""
+"""One in so many messages of a lane may be sent anew in a minute, whoever does: they must not crowd out the others."""
 _AT_LEAST = 100
+_RESERVED = 25
+"""So many are reserved at a time."""
 
 
 @dataclass(slots=True)
@@ -79,26 +83,29 @@ class LaneNotes:
 
 @dataclass(slots=True)
 class _Lane:
-    """What a run of the supervisor knows of a lane. ``waiting``: messages in its queue; ``left``: to be sent anew."""
+    """What a run knows of a lane. ``waiting``: messages in its queue; ``left``: of those reserved to be sent anew."""
 
     waiting: int
     watermark: Watermark
-    left: int
+    left: int = 0
 
 
 @dataclass(slots=True)
 class Lanes:
-    """What one run of the supervisor asks about lanes, each of them once.
+    """What one run asks about lanes, each of them once. There may be many at the same time.
 
     Args:
         queues: counts their messages.
         watermarks: how far they got.
         clock: tells the time.
+        tells: whether it notes for others that a queue holds nothing, before messages are sent into it: those would
+            look like a line.
     """
 
     queues: LaneQueues
     watermarks: Watermarks
     clock: Clock
+    tells: bool = False
     _known: dict[tuple[str, str], _Lane] = field(default_factory=dict[tuple[str, str], _Lane])
 
     def backlog(self, state: SagaState) -> Backlog:
@@ -109,22 +116,30 @@ class Lanes:
         """
         step = state.current or state.steps[-1]
         lane = self._lane(state.saga, step.name)
-        if not lane.waiting:
+        sent, mark = max(state.updated_at, state.not_before), lane.watermark
+        if not lane.waiting or sent + _COUNTED < mark.empty_at:
             return Backlog.NONE
-        if lane.watermark.resumed_at + _SETTLING > self.clock.now():
+        if mark.resumed_at + _SETTLING > self.clock.now() or mark.passed <= sent + _GOOD_WHILE:
             return Backlog.WAITING
-        if lane.watermark.passed <= max(state.updated_at, state.not_before) + _GOOD_WHILE or not lane.left:
-            return Backlog.WAITING
+        if not lane.left:
+            most = max(lane.waiting // _SHARE, _AT_LEAST)
+            minute = int(self.clock.now() // 60)
+            if not self.watermarks.reserve(state.saga, step.name, minute, _RESERVED, most):
+                return Backlog.WAITING
+            lane.left = _RESERVED
         lane.left -= 1
         return Backlog.PASSED_BY
 
     def _lane(self, saga: str, step: str) -> _Lane:
         step = self.queues.lane(saga, step)
         if (saga, step) not in self._known:
+            asked_at = self.clock.now()
             try:
                 waiting = self.queues.waiting(saga, step)
             except NotFound:
                 waiting = 0
+            if self.tells and not waiting:
+                self.watermarks.note_empty(saga, step, asked_at)
             watermark = self.watermarks.get(saga, step) if waiting else Watermark()
-            self._known[saga, step] = _Lane(waiting, watermark, max(waiting // _SHARE, _AT_LEAST))
+            self._known[saga, step] = _Lane(waiting, watermark)
         return self._known[saga, step]

@@ -32,15 +32,21 @@ class Operations:
     def cancel(self, name: str, saga_id: str, actor: str) -> SagaState:
         """Ask for a saga to be cancelled, and begin undoing it if no step is running.
 
+        One whose cancel was accepted before its type was declared with ``cancellable=False`` is answered as ever.
+
         Returns:
             The saga: CANCELLED if it is over, else still on its way.
 
         Raises:
             NotFound: there is no such saga.
-            Conflict: it is over.
+            Conflict: it is over, or sagas of its type cannot be cancelled.
         """
+        cancellable = self.advancer.registry.get(name).definition.cancellable
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
+            if not cancellable and not state.cancel_requested_at:
+                told = f"sagas of type {name} cannot be cancelled: it is declared with cancellable=False"
+                raise Conflict(f"{told}; this one is {state.status}")
             asked = ev.CancelAsked(actor)
             decision = decide(self.advancer.plan(state), state, asked, self.advancer.services.clock.now())
             if isinstance(decision.then, Refuse):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sagas.authoring.context import object_key
 from sagas.core.states import SagaStatus
+from sagas.engine.references import unnamed
 from sagas.errors import InvalidRequest
-from sagas.store.checkpoints import SagaSummary
+from sagas.store.entries import Entry
 from sagas.store.objects import Listed
+from sagas.store.summaries import SagaSummary
 
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -25,8 +27,18 @@ _SHARE = 0.5
 _FEW = 20
 """Objects on a page below which a share says nothing."""
 
-_SAMPLE = {"orphans": 40, "unknown": 20, "foreign": 20, "errors": 20}
+_SAMPLE = {"orphans": 30, "unreferenced": 20, "unknown": 15, "foreign": 15, "errors": 20}
 """How many keys of each kind a report shows: 100 in all."""
+
+_READ = 100
+"""Journal entries that are read at a time: what one request takes. More would not be held at once."""
+
+COUNTS: tuple[str, ...] = (
+    "listed", "young", "kept", "orphans", "unreferenced", "unknown", "foreign",
+    "deleted", "archived", "handled", "gone", "left", "errors",
+)  # fmt: skip
+"""What a report counts. Every object that was listed is of one kind: young, kept, orphans, unreferenced, unknown or
+foreign; every orphan and every unreferenced one came to one end: deleted, handled, gone, left or errors."""
 
 
 class SummaryStore(Protocol):
@@ -35,11 +47,20 @@ class SummaryStore(Protocol):
     def of(self, saga_ids: Iterable[str]) -> dict[str, SagaSummary]: ...
 
 
+class EntryStore(Protocol):
+    """What sagas have stored; see ``sagas.store.journal.Journal``."""
+
+    def entries_of(self, places: Iterable[tuple[str, int]]) -> dict[str, dict[int, Entry]]: ...
+    def load(self, entry: Entry) -> Entry: ...
+
+
 class Kind(StrEnum):
     """What an object is to a sweep."""
 
+    YOUNG = "young"
     KEPT = "kept"
     ORPHAN = "orphans"
+    UNREFERENCED = "unreferenced"
     UNKNOWN = "unknown"
     FOREIGN = "foreign"
 
@@ -54,14 +75,19 @@ class SweepReport:
         dry_run: nothing was touched.
         action: ``delete``, ``archive``, ``report``, or ``on_orphans`` where the class has its own.
         bucket: the bucket's name.
-        listed: objects seen.
-        orphans: those of sagas that are over and undone, and older than ``min_age``.
-        deleted: orphans deleted, those archived before included.
-        archived: orphans copied under ``archive/``.
-        handled: orphans handed to ``on_orphans``, which returned.
-        unknown: objects of sagas that do not exist here; never touched.
-        foreign: objects whose key no saga of this type made; never touched.
-        errors: orphans left because S3 or ``on_orphans`` failed.
+        listed: objects seen; each is of one of the kinds that follow.
+        young: younger than ``min_age``, whosever they are.
+        kept: they belong to their sagas.
+        orphans: those of sagas that are over and undone.
+        unreferenced: those of COMPLETED sagas which neither request nor results name.
+        unknown: of sagas that do not exist here; never touched.
+        foreign: whose key no saga of this type made; never touched.
+        deleted: orphans and unreferenced ones deleted, those archived before included.
+        archived: those copied to the archive.
+        handled: those handed to ``on_orphans``, which returned.
+        gone: those that another sweep had removed meanwhile.
+        left: those that were only to be reported.
+        errors: those left because S3 or ``on_orphans`` failed.
         sample: some of the keys, by kind; 100 at most.
         finished: the end of the prefix was reached.
         start_after: the key after which the next run goes on.
@@ -75,12 +101,17 @@ class SweepReport:
     action: str = ""
     bucket: str = ""
     listed: int = 0
+    young: int = 0
+    kept: int = 0
     orphans: int = 0
+    unreferenced: int = 0
+    unknown: int = 0
+    foreign: int = 0
     deleted: int = 0
     archived: int = 0
     handled: int = 0
-    unknown: int = 0
-    foreign: int = 0
+    gone: int = 0
+    left: int = 0
     errors: int = 0
     sample: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     finished: bool = False
@@ -89,10 +120,15 @@ class SweepReport:
     error: str = ""
 
     def count(self, kind: Kind, key: str) -> None:
-        """Count an object, and keep its key as an example."""
-        if kind is not Kind.KEPT:
-            setattr(self, kind.value, getattr(self, kind.value) + 1)
+        """Count an object, and keep its key as an example if its saga is not known to need it."""
+        self.listed += 1
+        setattr(self, kind.value, getattr(self, kind.value) + 1)
+        if kind not in (Kind.KEPT, Kind.YOUNG):
             self._show(kind.value, key)
+
+    def counts(self) -> dict[str, int]:
+        """What was counted, by name."""
+        return {name: getattr(self, name) for name in COUNTS}
 
     def fail(self, errors: Mapping[str, str]) -> None:
         """Count orphans that could not be dealt with, by key, with the reason."""
@@ -136,27 +172,104 @@ def too_many(orphans: int, listed: int) -> bool:
     return listed >= _FEW and orphans > _SHARE * listed
 
 
-def inspect(report: SweepReport, listed: Sequence[Listed], before: float, summaries: SummaryStore) -> list[Listed]:
-    """Return the orphans among the objects of a page, and count what the page has.
+class Verdict(NamedTuple):
+    """An object and what it is."""
+
+    listed: Listed
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Tells orphans from other objects.
 
     Args:
-        report: takes the counts, and names saga type and prefix.
-        listed: the objects.
-        before: epoch seconds; an object that is no older is left out, whosever it is.
+        saga: the saga type that is swept.
+        prefix: of its objects.
         summaries: asked about each saga once, and about those of old objects only.
-
-    Raises:
-        Unavailable: the table is out of reach.
+        entries: asked what COMPLETED sagas have stored; ``None`` leaves their objects alone.
     """
-    owners = {one.key: saga_id_of(one.key, report.prefix) for one in listed}
-    old = [one for one in listed if owners[one.key] is None or one.modified_at < before]
-    asked = {owner for one in old if (owner := owners[one.key])}
-    found = summaries.of(asked) if asked else {}
-    orphans: list[Listed] = []
-    for one in old:
-        owner = owners[one.key]
-        kind = kind_of(report.saga, found.get(owner)) if owner else Kind.FOREIGN
-        report.count(kind, one.key)
-        orphans += [one] if kind is Kind.ORPHAN else []
-    report.listed += len(listed)
-    return orphans
+
+    saga: str
+    prefix: str
+    summaries: SummaryStore
+    entries: EntryStore | None = None
+
+    def judge(
+        self, listed: Sequence[Listed], before: float, in_time: Callable[[], bool] = lambda: True
+    ) -> list[Verdict]:
+        """Return what the objects of a page are, in their order; the last ones are missing when the time is up.
+
+        Args:
+            listed: the objects.
+            before: epoch seconds; an object that is no older is young, whosever it is, and what a saga that is over
+                stored is not looked into before its end, too, is as old.
+            in_time: whether there is time to read more of what sagas have stored.
+
+        Raises:
+            Unavailable: a table, or a payload, is out of reach.
+        """
+        owners = [saga_id_of(one.key, self.prefix) for one in listed]
+        asked = {owner for one, owner in zip(listed, owners, strict=True) if owner and one.modified_at < before}
+        found = self.summaries.of(asked) if asked else {}
+        verdicts, files = list[Verdict](), dict[str, list[str]]()
+        for one, owner in zip(listed, owners, strict=True):
+            kind = Kind.FOREIGN if owner is None else Kind.YOUNG
+            if owner is not None and one.modified_at < before:
+                summary = found.get(owner)
+                kind = kind_of(self.saga, summary)
+                if kind is Kind.KEPT and summary is not None and _may_leave(summary, before):
+                    files.setdefault(owner, []).append(one.key)
+            verdicts.append(Verdict(one, kind))
+        if self.entries is None or not files:
+            return verdicts
+        unnamed_keys, undecided = self._unnamed(self.entries, files, found, in_time)
+        decided = owners.index(undecided) if undecided else len(verdicts)
+        return [
+            Verdict(one, Kind.UNREFERENCED if one.key in unnamed_keys else kind) for one, kind in verdicts[:decided]
+        ]
+
+    def _unnamed(
+        self,
+        store: EntryStore,
+        files: Mapping[str, Sequence[str]],
+        found: Mapping[str, SagaSummary],
+        in_time: Callable[[], bool],
+    ) -> tuple[set[str], str]:
+        """The keys that their sagas do not name, and the first saga for which there was no time.
+
+        Where an entry is missing nothing is known to be unnamed.
+        """
+        keys = set[str]()
+        for some in _by_the_hundred({saga_id: found[saga_id].results for saga_id in files}):
+            if not in_time():
+                return keys, next(iter(some))
+            read = store.entries_of((saga_id, seq) for saga_id, seqs in some.items() for seq in seqs)
+            for saga_id, seqs in some.items():
+                if not in_time():
+                    return keys, saga_id
+                entries = read.get(saga_id, {})
+                if len(entries) == len(seqs):
+                    folder = f"{self.prefix}{saga_id}/"
+                    names = {key.removeprefix(folder) for key in files[saga_id]}
+                    keys |= {folder + name for name in unnamed(saga_id, names, list(entries.values()), store.load)}
+        return keys, ""
+
+
+def _may_leave(summary: SagaSummary, before: float) -> bool:
+    """Whether a saga may have stored more than it names: it has succeeded, and nothing acts for it any more."""
+    over = summary.status is SagaStatus.COMPLETED and summary.settled_at < before
+    return over and bool(summary.results) and not summary.attention
+
+
+def _by_the_hundred(sagas: Mapping[str, tuple[int, ...]]) -> Iterator[dict[str, tuple[int, ...]]]:
+    """The sagas, in their order, in groups of about a hundred entries each."""
+    group, size = dict[str, tuple[int, ...]](), 0
+    for saga_id, seqs in sagas.items():
+        if group and size + len(seqs) > _READ:
+            yield group
+            group, size = {}, 0
+        group[saga_id] = seqs
+        size += len(seqs)
+    if group:
+        yield group

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from sagas.core.events import Fact
 from sagas.core.states import Lease, Progress, SagaState
 from sagas.messaging.message import Message
+from sagas.messaging.work import Work
 from sagas.store.entries import Entry
 
 
@@ -48,6 +49,13 @@ class LaneQueues(Protocol):
 
     def waiting(self, saga: str, step: str) -> int: ...
     def lane(self, saga: str, step: str) -> str: ...
+
+
+class WorkSender(Protocol):
+    """The service's own work queues; see ``sagas.messaging.queues.Queues``."""
+
+    def send_work(self, queue: str, work: Sequence[Work]) -> None: ...
+    def work_waiting(self, queue: str) -> int: ...
 
 
 class CommitObserver(Protocol):

@@ -24,12 +24,12 @@ from sagas.engine.reader import Reader
 from sagas.engine.remains import Left
 from sagas.errors import Conflict, Unavailable
 from sagas.store.control import ControlItems
-from sagas.store.entries import Action, Entry, Tombstone
+from sagas.store.entries import Entry, Tombstone, action_of
 from sagas.store.journal import Journal
 from sagas.store.listing import IndexPosition, Listing
 from sagas.store.mapping import purge_at
 from sagas.store.settings import StoreSettings
-from sagas.store.tombstones import Tombstones
+from sagas.store.tombstones import MOST_ACTIONS, Tombstones
 
 _NEVER = 253_402_300_799.0
 """The end of the year 9999: such a lease is never taken over, by no version."""
@@ -162,10 +162,12 @@ class Purger:
     def _claim(self, state: SagaState, purge: Purge) -> SagaState | None:
         """Take the lease for good; ``None`` when the saga is no longer as it was read.
 
-        No step will read a result any more: their digest makes room, so that the item stays under a kilobyte.
+        No step will read a result any more, and none is undone: the results' digest, and which steps have an undo, make
+        room, so that the item stays under a kilobyte.
         """
         lease = Lease(self.clock.new_owner(), _NEVER, _NEVER)
-        claimed = replace(state, lease=lease, token=state.token + 1, purge=purge, digest="")
+        steps = tuple(replace(step, undo=False) for step in state.steps)
+        claimed = replace(state, steps=steps, lease=lease, token=state.token + 1, purge=purge, digest="")
         return claimed if self.control.claim(state, claimed, _NOT_OPEN) else None
 
     def _end(self, claimed: SagaState, purge: Purge) -> None:
@@ -184,9 +186,7 @@ class Purger:
         if first is not None and first.tombstone is not None:
             aside = first.tombstone.aside
         elif first is not None:
-            actions = tuple(_action(entry) for entry in entries if entry.seq <= state.seq)
-            request_hash = str(first.details.get("request_hash", ""))
-            self.tombstones.put(state.saga_id, Tombstone(purge, request_hash, state, actions, aside))
+            self.tombstones.put(state.saga_id, _tombstone(state, purge, entries, aside=aside))
         self.tombstones.clear(state.saga_id, [entry.seq for entry in entries if entry.seq > 1], aside=aside)
 
 
@@ -203,5 +203,15 @@ def _refusal(state: SagaState, now: float) -> str:
     return ""
 
 
-def _action(entry: Entry) -> Action:
-    return Action(entry.seq, entry.action, entry.status, entry.step, entry.attempt, entry.at, entry.actor)
+def _tombstone(state: SagaState, purge: Purge, entries: Sequence[Entry], *, aside: bool) -> Tombstone:
+    """What is left of a saga, its chain of hashes included.
+
+    Version 0.1.0 salts no entry: a seal without salt would tell what was there by trying, so that the chain goes, too.
+    """
+    committed = [entry for entry in entries if entry.seq <= state.seq]
+    kept = committed[-MOST_ACTIONS:]
+    actions = tuple(map(action_of, kept))
+    if not all(entry.salt for entry in committed):
+        actions, state = tuple(replace(one, seal="") for one in actions), replace(state, head=b"")
+    request_hash = str(committed[0].details.get("request_hash", ""))
+    return Tombstone(purge, request_hash, state, actions, aside, kept[0].link if state.head else b"")

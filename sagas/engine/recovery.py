@@ -166,7 +166,7 @@ class Recovery:
             budget: seconds it may take.
         """
         clock, report = self.advancer.services.clock, RecoveryReport()
-        lanes, end = Lanes(self.queues, self.watermarks, clock), clock.now() + budget
+        lanes, end = Lanes(self.queues, self.watermarks, clock, tells=len(found) > 1), clock.now() + budget
         for position, one in enumerate(found):
             if clock.now() >= end:
                 report.left = len(found) - position

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import Any
 
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import iso
@@ -153,7 +154,8 @@ def _tried_again(entry: Entry, following: Entry | None) -> bool:
 def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     """The step after an entry about it."""
     status, attempt = _ENDS[entry.action], entry.attempt or 0
-    if (entry.details.get("error") or {}).get("type") == TypeChanged.__name__:
+    error: dict[str, Any] = entry.details.get("error") or {}
+    if error.get("type") == TypeChanged.__name__:
         attempt -= 1  # no code was called, and the attempt given back
     if status in _BACKWARD:
         unknown = step.outcome_unknown and status is not StepStatus.COMPENSATED

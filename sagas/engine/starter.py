@@ -7,6 +7,7 @@ import json
 import math
 import re
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from sagas.engine.remains import Remains
 from sagas.errors import InvalidRequest, Problem, Unavailable
 from sagas.messaging.carried import fitting
 from sagas.messaging.message import Message
+from sagas.messaging.trace import trace_in, trace_of
 from sagas.store.control import ControlItems
 from sagas.store.definitions import FOREVER, Definitions
 from sagas.store.entries import Entry
@@ -74,6 +76,7 @@ class Starter:
         definitions: Definitions,
         *,
         carry: bool = True,
+        headers: Callable[[], dict[str, str]] | None = None,
     ) -> None:
         self._registry = registry
         self._control = control
@@ -83,6 +86,7 @@ class Starter:
         self._definitions = definitions
         self._remains = Remains(registry, journal)
         self._carry = carry
+        self._headers = headers
 
     def start(
         self,
@@ -153,10 +157,15 @@ class Starter:
             token=0,
             actor=actor,
             correlation_id=saga_id,
-            details={"request_hash": content_hash(request)} | saga_type.first_entry_details,
+            details={"request_hash": content_hash(request)} | saga_type.first_entry_details | self._trace(),
             payload=json.dumps(request, separators=(",", ":"), ensure_ascii=False),
             salt=self._clock.new_salt(),
         )
+
+    def _trace(self) -> dict[str, Any]:
+        """What the first entry keeps of the saga's trace, which begins here; nothing where nothing is traced."""
+        trace = trace_of(self._headers()) if self._headers is not None else None
+        return {} if trace is None else {"trace": {"saga": trace.saga, "state": trace.state}}
 
     def _created(self, saga_type: SagaType, entry: Entry) -> Started:
         """Create the control item for the first entry, which this call wrote, and send the first message."""
@@ -213,6 +222,7 @@ class Starter:
             created_at=entry.at,
             updated_at=entry.at,
             digest=digest_of((carried(entry),)),
+            head=entry.hash_after(b""),
         )
 
     def _send_first(self, saga_type: SagaType, state: SagaState, entry: Entry) -> None:
@@ -221,7 +231,9 @@ class Starter:
         first = state.steps[0].name
         if not saga_type.has_code(first, undo=False):
             return
-        message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, state.correlation_id)
+        message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, entry.correlation_id)
         if self._carry:
             message = replace(message, inputs=fitting((carried(entry),)))
+        if self._headers is not None:
+            message = replace(message, trace=trace_in(entry.details.get("trace")))
         self._sender.send(message)

@@ -9,8 +9,9 @@ from typing import Any
 from sagas.core.rules import needs_attention
 from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
 from sagas.core.times import iso
-from sagas.engine.answers import AuditEntry, ErrorView, SagaView, StepView, Summary
+from sagas.engine.answers import AuditEntry, ErrorView, SagaView, StepView, Summary, VerificationView
 from sagas.engine.clock import claimed_at
+from sagas.store.chain import Verified, Wrong
 from sagas.store.entries import Entry
 
 _FAILURES = ("StepFailed", "StepLost", "CompensationAttemptFailed", "CompensationFailed")
@@ -140,7 +141,7 @@ def saga_view(state: SagaState, entries: Sequence[Entry]) -> SagaView:
         "progress": None,
         "breaker": None,
         "resolution": None,
-        "correlation_id": state.correlation_id,
+        "correlation_id": state.correlation_id or (by_seq[1].correlation_id if 1 in by_seq else ""),
     }
     if cause is not None and error is not None:
         view["error"] = {"step": cause.step, **error}
@@ -169,6 +170,31 @@ def left_view(state: SagaState, entries: Sequence[Entry], purge: Purge | None) -
     view = saga_view(state, entries)
     if purge is not None:
         view["purged_at"], view["purge_reason"] = iso(purge.at), purge.reason
+    return view
+
+
+_SAID = {
+    Wrong.CHANGED: "entry {0} is not what was written",
+    Wrong.MISSING: "entry {0} is missing",
+    Wrong.INSERTED: "entry {0} was put in behind the last one",
+    Wrong.CUT_OFF: "entry {0} and all behind it are gone",
+}
+
+
+def verification_view(saga_id: str, verified: Verified) -> VerificationView:
+    """Return what verifying a saga's audit trail found."""
+    finding, bad = verified.finding, verified.finding.bad
+    view: VerificationView = {
+        "saga_id": saga_id,
+        "verified": bad is None,
+        "entries": finding.entries,
+        "chained_from": finding.chained_from,
+        "broken": None,
+    }
+    if bad is not None:
+        view["broken"] = {"seq": bad.seq, "what": bad.wrong.value, "message": _SAID[bad.wrong].format(bad.seq)}
+    if verified.purged_at:
+        view["purged_at"] = iso(verified.purged_at)
     return view
 
 

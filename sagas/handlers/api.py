@@ -16,6 +16,7 @@ from sagas.handlers.breakers import add_breaker_routes
 from sagas.handlers.definitions import add_definition_routes
 from sagas.handlers.sagas import add_operation_routes, add_saga_routes
 from sagas.handlers.telemetry import frames, telemetry
+from sagas.handlers.tracing import serving, traced, tracer
 from sagas.handlers.warming import warm
 
 _NO_CALL: dict[str, Any] = {"httpMethod": "GET", "path": ""}
@@ -25,7 +26,7 @@ _NO_CALL: dict[str, Any] = {"httpMethod": "GET", "path": ""}
 @lru_cache(maxsize=1)
 def _engine() -> Engine:
     seen = telemetry()
-    return from_environment(os.environ, seen, seen.plain_logger)
+    return from_environment(os.environ, seen, seen.plain_logger, tracer())
 
 
 @lru_cache(maxsize=1)
@@ -55,6 +56,7 @@ def _app() -> APIGatewayRestResolver:
     return app
 
 
+@traced("http")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Handle a REST API (v1) event.
 
@@ -73,13 +75,22 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         and all(isinstance(mapping, dict | None) for mapping in mappings)
         and isinstance(call.get("body"), str | None)
     )
-    return _app().resolve(call if fits else _NO_CALL, context)
+    made = tracer()
+    if made is None or not fits:
+        return _app().resolve(call if fits else _NO_CALL, context)
+    with serving(made, call, context) as span:
+        answer = _app().resolve(call, context)
+        span.set({"http.response.status_code": answer["statusCode"]})
+        if answer["statusCode"] >= 500:
+            span.failed(str(answer["statusCode"]))
+        return answer
 
 
 def reset() -> None:
     """Forget the engine, so that the next invocation reads the environment anew."""
     _app.cache_clear()
     _engine.cache_clear()
+    tracer.cache_clear()
 
 
 warm(_app, lambda: _engine().connect())

@@ -14,6 +14,7 @@ from sagas.handlers.records import records_of
 from sagas.handlers.recovering import look_after, purge_due
 from sagas.handlers.sweeping import continue_sweep
 from sagas.handlers.telemetry import frames, telemetry
+from sagas.handlers.tracing import traced, tracer
 from sagas.handlers.warming import warm
 from sagas.messaging.limits import LONGEST_BACKOFF
 from sagas.messaging.work import BULK, Work, parse_work
@@ -24,9 +25,10 @@ _TASKS = ("recover", "purge", "sweep")
 @lru_cache(maxsize=1)
 def _engine() -> Engine:
     seen = telemetry()
-    return from_environment(os.environ, seen, seen.plain_logger)
+    return from_environment(os.environ, seen, seen.plain_logger, tracer())
 
 
+@traced("pubsub", "bulk")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Handle the messages of an SQS event.
 
@@ -95,6 +97,7 @@ def _work_off(work: Work, context: Any, engine: Engine) -> None:
 def reset() -> None:
     """Forget the engine, so that the next invocation reads the environment anew."""
     _engine.cache_clear()
+    tracer.cache_clear()
 
 
 warm(lambda: _engine().connect())

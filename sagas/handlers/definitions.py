@@ -36,6 +36,7 @@ def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
             "changed_at": iso(activity.changed_at) if activity.changed_at else None,
             "failures": failures,
             "disabled_until": iso(activity.disabled_until) if failing and not for_good else None,
+            "cancellable": definition.cancellable,
             "request": json_schema(definition.request_type),
             "steps": [
                 {

@@ -13,6 +13,7 @@ from sagas.authoring.shapes.base import Path
 from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID
 from sagas.core.states import SagaStatus
 from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge
+from sagas.handlers.actors import actor_of
 from sagas.handlers.answers import MalformedBody
 
 LARGEST_BODY = 256 * 1024
@@ -36,8 +37,7 @@ class Request:
     @property
     def actor(self) -> str:
         """Who asks, by the identity that API Gateway has checked."""
-        identity: dict[str, Any] = self._context.get("identity") or {}
-        return str(identity.get("userArn") or identity.get("caller") or "anonymous")
+        return actor_of(self._context)
 
     @property
     def base(self) -> str:

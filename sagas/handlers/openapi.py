@@ -36,6 +36,10 @@ _KEY = (
     "for the service's key_retention (30 days unless it says otherwise) after it was purged; until then it starts no "
     "other."
 )
+_NOT_CANCELLABLE = (
+    "Sagas of this type cannot be cancelled: the answer is 409, but for one whose cancel was accepted before the type "
+    "was declared so."
+)
 _LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
 
 
@@ -89,7 +93,7 @@ def _saga_paths(saga: SagaType) -> Json:
     request.pop("$defs", None)
     start = _with_body(operation("start", f"Start {name}", "200 202", _WRITE), request)
     start["responses"]["422"] = _error("422", "idempotency_key_reused")
-    next_calls = ("show", "cancel", "audit", "retry", "compensate", "resolve", "purge")
+    next_calls = ("show", "cancel", "audit", "verify", "retry", "compensate", "resolve", "purge")
     answered = {"saga_id": "$response.body#/saga_id"}
     links = {verb: {"operationId": f"{verb}_{identifier}", "parameters": answered} for verb in next_calls}
     for status in ("200", "202"):
@@ -106,6 +110,9 @@ def _saga_paths(saga: SagaType) -> Json:
         for header, schema, told in headers
     ]
     start["description"] = definition.description
+    cancel = operation("cancel", f"Cancel one {name}", "200 202", "404 409")
+    if not definition.cancellable:
+        cancel["description"] = _NOT_CANCELLABLE
     note, change = describe_body(Note), f"{_WRITE} 409"
     retry = operation("retry", "Retry what failed", "202", change)
     compensate = operation("compensate", "Give up and undo", "202", change)
@@ -113,14 +120,17 @@ def _saga_paths(saga: SagaType) -> Json:
     purge = operation("purge", "Delete what is stored of one that is over, but for the tombstone", "200", change)
     patience = operation("set_recovery_attempts", "Set how often it has stalled", "200", change)
     audit = _operation(f"audit_{identifier}", "The audit trail", {"200": ref("Entries")}, "404 422")
+    verified = {"200": ref("Verification")}
+    verify = _operation(f"verify_{identifier}", "Verify the audit trail by its hashes", verified, _READ)
     return {
         f"/sagas/{name}": {"post": start},
         one: {
             "parameters": where,
             "get": operation("show", f"Show one {name}", "200", _READ),
-            "delete": operation("cancel", f"Cancel one {name}", "200 202", "404 409"),
+            "delete": cancel,
         },
         f"{one}/audit": {"parameters": [*where, *_paging()], "get": audit},
+        f"{one}/verification": {"parameters": where, "get": verify},
         f"{one}/retry": {"parameters": where, "post": _with_body(retry, note, required=False)},
         f"{one}/compensate": {"parameters": where, "post": _with_body(compensate, note, required=False)},
         f"{one}/recovery-attempts": {"parameters": where, "put": _with_body(patience, describe_body(Attempts))},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from aws_lambda_powertools.metrics import MetricUnit
 
@@ -77,6 +77,35 @@ def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryV
     _tell(report, shown)
     # Written only when there is something to see: a metric costs by the hours in which it is.
     if report.overdue:
+        telemetry().measure("OldestDueSaga", round(report.overdue, 3), MetricUnit.Seconds)
+    return shown
+
+
+def find(task: Literal["recover", "purge"], event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, Any]:
+    """Hand out what is due for a task, by the queue ``bulk``.
+
+    Args:
+        task: which.
+        event: ``{"task": task, "queue": true}``.
+        context: Lambda's context.
+        engine: the parts at work.
+
+    Returns:
+        ``{"found", "messages", "finished"}``: how many sagas, in how many messages, and whether that is all.
+
+    Raises:
+        InvalidRequest: the event does not fit.
+    """
+    if event["queue"] is not True:
+        raise InvalidRequest("the event does not fit", [Problem("$.queue", "must be true, or not there")])
+    others = [name for name in event if name not in ("task", "queue")]
+    if others:
+        raise InvalidRequest("the event does not fit", [Problem(f"$.{name}", "has no meaning here") for name in others])
+    report = engine.finder.run(task, context.get_remaining_time_in_millis() / 1000 - _SPARE)
+    shown = {"found": report.found, "messages": report.messages, "finished": report.finished}
+    telemetry().logger.info("handed out", extra={"of": task, **shown})
+    # Written only when there is something to see: a metric costs by the hours in which it is.
+    if task == "recover" and report.overdue:
         telemetry().measure("OldestDueSaga", round(report.overdue, 3), MetricUnit.Seconds)
     return shown
 

@@ -10,7 +10,7 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.answers import AuditPage, Summary
 from sagas.engine.engine import Engine
-from sagas.engine.views import left_view, saga_view
+from sagas.engine.views import left_view, saga_view, verification_view
 from sagas.errors import Conflict, InvalidRequest, Problem
 from sagas.handlers.answers import answer
 from sagas.handlers.bodies import Attempts, Note, Resolution, read_body
@@ -67,6 +67,11 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         }
         return answer(200, page)
 
+    @app.get("/sagas/<name>/<saga_id>/verification")
+    def verify(name: str, saga_id: str) -> Response[str]:
+        verified = engine.verifier.verify(name, checked_id(saga_id))
+        return answer(200, verification_view(saga_id, verified))
+
     @app.get("/sagas/<name>/<saga_id>")
     def show(name: str, saga_id: str) -> Response[str]:
         return answer(200, _linked(_request(app), reader.show(name, checked_id(saga_id))))
@@ -89,7 +94,7 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         page = reader.attention(name, request.limit(), request.text("cursor"))
         return answer(200, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
 
-    _ = start, audit, show, list_sagas, attention
+    _ = start, audit, verify, show, list_sagas, attention
 
 
 def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:

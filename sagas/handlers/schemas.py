@@ -18,6 +18,7 @@ _NAMED: dict[str, Any] = {
     "Summary": answers.Summary,
     "Saga": answers.SagaView,
     "Entry": answers.AuditEntry,
+    "Verification": answers.VerificationView,
     "Definition": answers.DefinitionView,
     "Breaker": answers.BreakerView,
     "Problem": answers.ProblemView,

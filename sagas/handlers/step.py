@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from sagas.authoring.policies import Exhausted
 from sagas.engine.attempt import RECORDING, Invocation
 from sagas.engine.engine import Engine, from_environment
-from sagas.engine.outcome import Done, Failed, Later
+from sagas.engine.outcome import Done, Failed, Later, Outcome
 from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.formats import NewerFormat
 from sagas.handlers.records import records_of
 from sagas.handlers.telemetry import frames, telemetry
+from sagas.handlers.tracing import processing, traced, tracer
 from sagas.handlers.warming import warm
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.postponing import Postponing
@@ -26,8 +28,7 @@ _RECORD_KEYS = ("saga_id", "step", "correlation_id")
 @lru_cache(maxsize=1)
 def _engine() -> Engine:
     seen = telemetry()
-    around = seen.around if os.environ.get("SAGAS_CHAIN") else None
-    return from_environment(os.environ, seen, seen.plain_logger, around)
+    return from_environment(os.environ, seen, seen.plain_logger, tracer(), seen.goes_on)
 
 
 class _Records:
@@ -67,7 +68,7 @@ class _Records:
             if self._begun and not self._time_for(message):
                 return self._postponing.postpone(message, 0)
             self._begun = True
-            outcome = self._engine.worker.handle(message, self._invocation)
+            outcome = self._outcome(message, record)
         except NewerFormat as newer:
             # Each receive would bring it closer to the dead-letter queue: a copy waits in its stead.
             telemetry().newer_format(newer, record["messageId"])
@@ -83,6 +84,13 @@ class _Records:
                 # Back at once: the queue's redrive policy has to find it soon.
                 self._engine.queues.delay(message, 0)
                 return False
+
+    def _outcome(self, message: Message, record: dict[str, Any]) -> Outcome:
+        made, invocation = tracer(), self._invocation
+        if made is None:
+            return self._engine.worker.handle(message, invocation)
+        with processing(made, message, record, invocation.lambda_context) as trace_id:
+            return self._engine.worker.handle(message, replace(invocation, trace_id=trace_id))
 
     def _may_die(self, message: Message) -> bool:
         """Whether the step's exhaustion takes this very message to the dead-letter queue."""
@@ -100,6 +108,7 @@ class _Records:
         return self._engine.clock.now() + needed + RECORDING <= self._invocation.deadline
 
 
+@traced("pubsub")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Handle an SQS event.
 
@@ -123,6 +132,7 @@ def reset() -> None:
     """Forget the engine, so that the next invocation reads the environment anew."""
     _engine.cache_clear()
     telemetry.cache_clear()
+    tracer.cache_clear()
 
 
 warm(lambda: _engine().connect())

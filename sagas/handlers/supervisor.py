@@ -9,27 +9,31 @@ from typing import Any
 
 from sagas.engine.engine import Engine, from_environment
 from sagas.errors import InvalidRequest, Problem
-from sagas.handlers.recovering import purge, recover
+from sagas.handlers.recovering import find, purge, recover
 from sagas.handlers.sweeping import sweep
 from sagas.handlers.telemetry import telemetry
+from sagas.handlers.tracing import traced, tracer
 
 
 @lru_cache(maxsize=1)
 def _engine() -> Engine:
     seen = telemetry()
-    return from_environment(os.environ, seen, seen.plain_logger)
+    return from_environment(os.environ, seen, seen.plain_logger, tracer())
 
 
+@traced("timer", "supervisor")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Do one run of a task.
 
     Args:
-        event: ``{"task": "recover"}``, optionally with what :func:`recover` takes; ``{"task": "purge"}``; or
+        event: ``{"task": "recover", "queue": true}`` or ``{"task": "purge", "queue": true}``, as the schedule has them:
+            only find what is due, and hand it out. By hand ``{"task": "recover"}``, optionally with what
+            :func:`sagas.handlers.recovering.recover` takes, or ``{"task": "purge"}``: do so here and now. Or
             ``{"task": "sweep"}``, optionally with what :func:`sagas.handlers.sweeping.sweep` takes.
         context: Lambda's context.
 
     Returns:
-        Counts of what was done.
+        Counts of what was found or done.
 
     Raises:
         InvalidRequest: the task is unknown, or its arguments do not fit.
@@ -38,6 +42,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     if not isinstance(event, dict):  # pyright: ignore[reportUnnecessaryIsInstance] -- anything can be sent to a function
         raise InvalidRequest("the event must be an object", [Problem("$", "must be an object")])
     task = event.get("task")
+    if task in ("recover", "purge") and event.get("queue") is not None:
+        return find(task, event, context, _engine())
     if task == "recover":
         return {**recover(event, context, _engine())}
     if task == "purge":
@@ -51,3 +57,4 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 def reset() -> None:
     """Forget the engine, so that the next invocation reads the environment anew."""
     _engine.cache_clear()
+    tracer.cache_clear()

@@ -1,23 +1,29 @@
-"""The supervisor's task ``sweep``: orphaned objects."""
+"""The task ``sweep``: orphaned objects; of the supervisor, and of whoever works on a part of a round."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, cast
+
+from aws_lambda_powertools.metrics import MetricUnit
 
 from sagas.authoring.shapes.scalars import has_surrogate
 from sagas.engine.engine import Engine
 from sagas.engine.orphans import SweepReport
-from sagas.engine.sweep import SweepRequest, sweeper_of
-from sagas.errors import InvalidRequest, NotFound, Problem
+from sagas.engine.sweep import Sweeper, SweepRequest, sweeper_of
+from sagas.engine.sweep_rounds import EndedRound, PartName
+from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.telemetry import telemetry
+from sagas.messaging.work import BULK, Work
 
 _RESERVE = 20.0
 """Seconds kept back, of a long invocation, for the page at hand: it takes a second or two, with retries longer."""
 
+_MOST_NUMBER = 2**53
+"""More than there are rounds, or parts."""
 _FLAGS = ("now", "dry_run", "force")
 _TEXTS = ("saga", "start_after")
 _LONGEST_TEXT = 1_024
@@ -57,35 +63,56 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, A
     seconds: Any = event.get("seconds", budget)
     if not is_number(seconds) or seconds <= 0:
         raise InvalidRequest("the event does not fit", [Problem("$.seconds", "must be a number above 0")])
-    request, sweeper = SweepRequest(**given), sweeper_of(engine, os.environ)
+    request, sweeper = SweepRequest(**given), _sweeper(engine)
     if request.saga is not None:
-        known = {definition.name: definition for definition in sweeper.definitions}
-        if request.saga not in known:
-            raise NotFound(f"there is no saga named {request.saga!r} here")
-        if known[request.saga].orphans is None:
-            raise NotFound(f"saga {request.saga!r} declares no orphans to sweep")
+        sweeper.declared(request.saga)
     reports = sweeper.run(request, engine.clock.now() + min(budget, seconds))
     for report in reports:
-        _tell(report)
+        if report.bucket or report.error:  # else its parts were but sent out
+            _tell(report)
     return {"swept": [asdict(report) for report in reports]}
 
 
 def continue_sweep(details: Mapping[str, Any], context: Any, engine: Engine) -> list[dict[str, Any]]:
-    """Sweep what a message of the queue ``bulk`` asks for.
+    """Work on a part of a round that a message names.
 
     Args:
-        details: of the message: what :func:`sweep` takes, but for ``task``.
+        details: ``{"saga", "round", "part"}``.
         context: Lambda's context.
         engine: the parts at work.
 
     Returns:
-        The details of further messages, each of one more ``sweep``.
+        The details of the message to send next: the same ones, when there is more to do; nothing else.
 
     Raises:
-        InvalidRequest, NotFound: as :func:`sweep`.
+        InvalidRequest: the details do not fit.
+        NotFound: there is no such saga type, or it declares no ``orphans``.
+        Unavailable: the table is out of reach.
     """
-    sweep(details, context, engine)
-    return []
+    saga, numbers = details.get("saga"), [details.get("round"), details.get("part")]
+    wrong = [] if isinstance(saga, str) else [Problem("$.saga", "must be text")]
+    for field, number in zip(("round", "part"), numbers, strict=True):
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < _MOST_NUMBER:
+            wrong.append(Problem(f"$.{field}", "must be a whole number"))
+    if wrong:
+        raise InvalidRequest("the message does not fit", wrong)
+    remaining = context.get_remaining_time_in_millis() / 1000
+    now, budget = engine.clock.now(), max(remaining - _RESERVE, remaining / 2)
+    name = PartName(cast("str", saga), *cast("list[int]", numbers))
+    report, again = _sweeper(engine).work(name, now + budget, now + remaining)
+    if report.bucket or report.error:  # else there was nothing to do
+        _tell(report)
+    return [dict(details)] if again else []
+
+
+def _sweeper(engine: Engine) -> Sweeper:
+    """The sweeper, whose parts go through the queue ``bulk`` where there is one."""
+    queues = engine.queues
+
+    def send(part: PartName) -> None:
+        queues.send_work(BULK, [Work("sweep", {"saga": part.saga, "round": part.round, "part": part.number})])
+
+    return replace(sweeper_of(engine, os.environ), tell=_tell_end, send=send if queues.has_work(BULK) else None)
 
 
 def is_number(value: Any) -> bool:
@@ -105,3 +132,13 @@ def _tell(report: SweepReport) -> None:
         seen.count("SweepStopped", report.saga)
     if report.error or report.errors:
         seen.count("SweepFailed", report.saga)
+
+
+def _tell_end(ended: EndedRound) -> None:
+    """Log what a whole round saw and did, and put what is to be watched over weeks into metrics."""
+    seen, counts = telemetry(), ended.counts
+    known = {"saga": ended.saga, "round": ended.round, "parts": ended.parts, "seconds": ended.seconds}
+    seen.logger.info("sweep round ended", extra={**known, **counts})
+    seen.measure("SweepListed", counts["listed"], saga=ended.saga)
+    seen.measure("SweepOrphans", counts["orphans"] + counts["unreferenced"], saga=ended.saga)
+    seen.measure("SweepDuration", ended.seconds, MetricUnit.Seconds, ended.saga)

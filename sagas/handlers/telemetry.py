@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 
 from aws_lambda_powertools import Logger, Metrics
@@ -15,7 +13,6 @@ from aws_lambda_powertools.metrics import MetricUnit
 from sagas.core.events import Fact
 from sagas.core.states import SagaState, StepStatus
 from sagas.formats import NewerFormat
-from sagas.handlers.spans import span
 from sagas.messaging.message import Message
 
 _TRACE_VARIABLE = "_X_AMZN_TRACE_ID"
@@ -102,22 +99,15 @@ class Telemetry:
         self._metrics.add_metric(metric, unit, value)
         self._metrics.flush_metrics()
 
-    @contextmanager
-    def around(self, message: Message) -> Iterator[None]:
-        """Have the log lines of an attempt name its step, and the trace show it, where an invocation runs several."""
+    def goes_on(self, message: Message) -> None:
+        """Have log lines name the step that an invocation goes on with."""
         self.logger.append_keys(step=message.step)
-        with span(message, self._trace()):
-            yield
-
-    @classmethod
-    def trace_id(cls) -> str:
-        """The invocation's X-Ray trace id; empty if there is none."""
-        return cls._trace().get("Root", "")
 
     @staticmethod
-    def _trace() -> dict[str, str]:
+    def trace_id() -> str:
+        """The invocation's X-Ray trace id; empty if there is none."""
         parts = os.environ.get(_TRACE_VARIABLE, "").split(";")
-        return {name: value for name, _, value in (part.partition("=") for part in parts)}
+        return next((part.removeprefix("Root=") for part in parts if part.startswith("Root=")), "")
 
 
 def _undos_failed(state: SagaState) -> int:

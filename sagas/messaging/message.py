@@ -14,6 +14,7 @@ from sagas.errors import InvalidRequest, Problem
 from sagas.formats import FORMAT, check_format
 from sagas.messaging.carried import MOST_CARRIED, CarriedInput, problems_in
 from sagas.messaging.pending_commit import Count, PendingCommit, problems_of
+from sagas.messaging.trace import Trace
 
 _Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")]
 _Name = Annotated[str, Meta(max_length=256)]
@@ -35,6 +36,7 @@ class _Body(msgspec.Struct, frozen=True):
     format: Count = 1
     commit: PendingCommit | msgspec.UnsetType = msgspec.UNSET
     inputs: _Inputs | msgspec.UnsetType = msgspec.UNSET
+    trace: Trace | msgspec.UnsetType = msgspec.UNSET
 
 
 _encode = msgspec.json.Encoder().encode
@@ -61,6 +63,7 @@ class Message:
         pending_commit: the outcome of an attempt that is still to be committed.
         inputs: results that the step may take, or their hashes, in order of ``seq``.
         chained: it was sent for another step or undo than it names, from which its saga has gone on since; never sent.
+        trace: the saga's, where it is traced.
     """
 
     saga_id: str
@@ -78,12 +81,13 @@ class Message:
     pending_commit: PendingCommit | None = None
     inputs: tuple[CarriedInput, ...] = ()
     chained: bool = False
+    trace: Trace | None = None
 
     @property
     def body(self) -> str:
         """The message's body, as JSON."""
         place = self.saga_id, self.saga, self.step, self.index, self.undo, self.dispatch
-        more = self.pending_commit or msgspec.UNSET, self.inputs or msgspec.UNSET
+        more = self.pending_commit or msgspec.UNSET, self.inputs or msgspec.UNSET, self.trace or msgspec.UNSET
         body = _Body(*place, self.hops, self.correlation_id, FORMAT, *more)
         try:
             return _encode(body).decode()
@@ -122,6 +126,7 @@ def parse_record(record: Mapping[str, Any]) -> Message:
         sent_at=sent_at,
         pending_commit=body.commit or None,
         inputs=body.inputs or (),
+        trace=body.trace or None,
     )
 
 

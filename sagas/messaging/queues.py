@@ -120,6 +120,10 @@ class Queues:
             if answer.get("Failed"):
                 raise Unavailable(f"SQS SendMessageBatch: {len(answer['Failed'])} of {len(ten)} were not taken")
 
+    def has_work(self, queue: str) -> bool:
+        """Tell whether this function may send to a work queue of that name."""
+        return queue in self._routes.work
+
     def work_waiting(self, queue: str) -> int:
         """Return about how many messages a work queue holds: to be received, in flight, and delayed.
 

@@ -67,7 +67,12 @@ class SharedConnection(Connection):
                 raise
 
     def get_many(
-        self, table: str, keys: Sequence[dict[str, Any]], *, consistent: bool = False
+        self,
+        table: str,
+        keys: Sequence[dict[str, Any]],
+        *,
+        consistent: bool = False,
+        attributes: Sequence[str] = (),
     ) -> Iterator[dict[str, Any]]:
         """Yield the items with these keys that exist, in any order, asking for up to 100 at a time.
 
@@ -77,13 +82,18 @@ class SharedConnection(Connection):
             table: its name.
             keys: in DynamoDB's own JSON, none twice.
             consistent: whether to read what was just written; at twice the price.
+            attributes: of the items, those that are wanted; all by default.
 
         Raises:
             Ambiguous, Unavailable, SagaError: as :meth:`dispatch`.
         """
+        options: dict[str, Any] = {"ConsistentRead": True} if consistent else {}
+        if attributes:
+            options["ProjectionExpression"] = ", ".join(f"#{name}" for name in attributes)
+            options["ExpressionAttributeNames"] = {f"#{name}": name for name in attributes}
         left = list(keys)
         while left:
-            asked = {"Keys": left[:_PAGE]} | ({"ConsistentRead": True} if consistent else {})
+            asked = {"Keys": left[:_PAGE]} | options
             answer = self.dispatch("BatchGetItem", {"RequestItems": {table: asked}})
             yield from answer["Responses"].get(table, ())
             left = answer.get("UnprocessedKeys", {}).get(table, {}).get("Keys", []) + left[_PAGE:]

@@ -170,7 +170,8 @@ class ControlItems:
                 ":act_until": iso(lease.act_until),
             }
         )
-        update = self._update(saga_id, " AND ".join(condition), "SET " + ", ".join((*changes, *hold)), values)
+        change = f"SET {', '.join((*changes, *hold))} REMOVE #not_before"  # it has passed, and makes room
+        update = self._update(saga_id, " AND ".join(condition), change, values)
         try:
             answer = self._tables.connection.dispatch("UpdateItem", update | {"ReturnValues": "ALL_NEW"})
         except Refused:
@@ -227,7 +228,7 @@ class ControlItems:
         Raises:
             CancelWon, Fenced, Ambiguous: as :meth:`commit`.
         """
-        update = self._move(before, after, self._mine(before, after), stale_after)
+        update = self._move(before, after, self._mine(before, after), stale_after, claims=True)
         try:
             self._tables.connection.dispatch("UpdateItem", update)
         except Refused:
@@ -361,16 +362,18 @@ class ControlItems:
             return False
         return True
 
-    def _move(self, before: SagaState, after: SagaState, condition: str, stale_after: float) -> dict[str, Any]:
+    def _move(
+        self, before: SagaState, after: SagaState, condition: str, stale_after: float, *, claims: bool = False
+    ) -> dict[str, Any]:
         """The update that gets from one state to the other.
 
         ``due`` is always among it: claims leave it as it was, so what is stored need not be what ``before`` entails.
         Writing the value that is there costs nothing in an index. But where another entry follows under the same lease,
         in the same shard, it is left alone until then: to move it there and back would cost four writes. A progress is
-        of the execution that has ended. Where a commit claims what is next, ``due`` is as after a commit.
+        of the execution that has ended. Where a commit ``claims`` what is next, ``due`` is as after a commit.
         """
         old, new = (item_of(state, self._settings, stale_after) for state in (before, after))
-        if after.lease and after.seq > before.seq and after.lease != before.lease:
+        if claims:
             new["due"] = attributes_of({"due": iso(due_at(replace(after, lease=None), stale_after))})["due"]
         keys = ("due", "open_shard")
         held = before.lease is not None and after.lease is not None and before.lease.owner == after.lease.owner

@@ -8,7 +8,7 @@ from typing import Any
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter, Purge, SagaState
 from sagas.core.times import epoch, iso
-from sagas.store.entry_hash import payload_hash
+from sagas.store.entry_hash import details_hash, linked, payload_hash, sealed
 
 ACTIONS = frozenset({"SagaStarted", *ev.FACTS})
 """What entries of this version may record."""
@@ -16,7 +16,10 @@ ACTIONS = frozenset({"SagaStarted", *ev.FACTS})
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a purge leaves of an entry: that something happened, and when. No text and no value of the saga's own."""
+    """What a purge leaves of an entry: that something happened, and when. No text and no value of the saga's own.
+
+    ``seal`` stands for what is gone, so that the chain of hashes can still be verified.
+    """
 
     seq: int
     action: str
@@ -25,6 +28,19 @@ class Action:
     attempt: int | None
     at: float
     actor: str
+    token: int
+    seal: str
+
+    def hash_after(self, head: bytes, saga_id: str, saga: str) -> bytes:
+        """Return the entry's hash, which covers all entries before it.
+
+        Args:
+            head: the hash of the entry before it; empty for none.
+            saga_id: whose.
+            saga: the saga type's name.
+        """
+        told = self.action, self.step, self.attempt, self.status, self.token, self.actor
+        return linked(head, (saga_id, self.seq, iso(self.at), saga, *told), self.seal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +53,7 @@ class Tombstone:
         state: the saga as it was; no payload is in it.
         actions: its audit trail, the last 1,000 entries of it at most.
         aside: it had payloads in S3.
+        link: the hash of the entry before the first of the actions; empty when there was none.
     """
 
     purge: Purge
@@ -44,6 +61,7 @@ class Tombstone:
     state: SagaState
     actions: tuple[Action, ...]
     aside: bool
+    link: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +84,8 @@ class Entry:
         details: what else is to be known, as JSON builtins.
         payload: the request or the result, as JSON text.
         salt: of the entry's hashes: 22 random characters of base64url; empty for none.
+        link: the hash of the entry before it; empty for the first, and for those of version 0.1.0.
+        hashed: the hash of a payload that is stored aside, while it is not loaded.
         tombstone: what is left of a saga that was purged, in its first entry.
     """
 
@@ -84,12 +104,35 @@ class Entry:
     details: dict[str, Any] = field(default_factory=dict[str, Any])
     payload: str | None = None
     salt: str = ""
+    link: bytes = b""
+    hashed: str = ""
     tombstone: Tombstone | None = None
 
     @property
     def payload_hash(self) -> str:
         """The hash of the payload; empty if there is none."""
-        return "" if self.payload is None else payload_hash(self.salt, self.payload)
+        return self.hashed if self.payload is None else payload_hash(self.salt, self.payload)
+
+    @property
+    def seal(self) -> str:
+        """What stands for all that a purge takes away."""
+        details = {name: value for name, value in self.details.items() if name != "payload_ref"}
+        hashes = self.payload_hash, details_hash(self.salt, details)
+        return sealed(self.correlation_id, self.trace_id, *hashes)
+
+    def hash_after(self, head: bytes) -> bytes:
+        """Return the entry's hash, which covers all entries before it.
+
+        Args:
+            head: the hash of the entry before it; empty for none.
+        """
+        return action_of(self).hash_after(head, self.saga_id, self.saga)
+
+
+def action_of(entry: Entry) -> Action:
+    """Return what a purge leaves of an entry."""
+    told = entry.action, entry.status, entry.step, entry.attempt, entry.at, entry.actor
+    return Action(entry.seq, *told, entry.token, entry.seal)
 
 
 def _error(failure: ev.Failure) -> dict[str, Any]:

@@ -6,12 +6,12 @@ one from passing for the other. What proves that nothing was changed covers thes
 
 - the rolling digest in the control item, over the results so far (:func:`chained`), which tells whether a payload that
   came with a message is the one that was journaled;
-- the chain of a saga's audit trail, to come, over each entry's fields and both its hashes. A purge stores the hashes it
-  takes, and removes payload, details and salt: the chain stays verifiable, and without the salt a hash does not tell
-  what was there.
+- the chain of a saga's audit trail (:func:`linked`), over each entry's fields and its seal, which is taken from both
+  its hashes. A purge keeps fields and seals, and removes payload, details and salt: the chain stays verifiable, and
+  without the salt a seal does not tell what was there. The control item has the hash of the last entry.
 
-An entry stores its salt, and the hash of its payload if it has one, since that may be kept elsewhere; the hash of its
-details can be taken whenever they are read.
+An entry stores its salt, the hash of its predecessor, and the hash of its payload if it has one, since that may be kept
+elsewhere; the hash of its details can be taken whenever they are read.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from decimal import Context
 from typing import Any, cast
 
@@ -58,6 +59,22 @@ def chained(digest: str, seq: int, payload_hash: str) -> str:
     return _hash("results", digest, str(seq), payload_hash)
 
 
+def sealed(correlation_id: str, trace_id: str, payload_hash: str, details_hash: str) -> str:
+    """Return the seal of an entry: 22 characters that stand for all that a purge takes away."""
+    return _hash("seal", correlation_id, trace_id, payload_hash, details_hash)
+
+
+def linked(head: bytes, fields: Sequence[str | int | None], seal: str) -> bytes:
+    """Return the hash of an entry: 32 bytes.
+
+    Args:
+        head: of the entry before it; empty for none.
+        fields: of the entry: all that a purge leaves.
+        seal: of the entry.
+    """
+    return _digest("entry", head.hex(), canonical(list(fields)), seal)
+
+
 def canonical(value: Any) -> str:
     """Return the one JSON text of what reads as the same JSON: no spaces, members by name, numbers in the shortest
     decimal form, since DynamoDB keeps decimals and returns them in another form than they came in.
@@ -82,8 +99,12 @@ def canonical(value: Any) -> str:
 
 
 def _hash(domain: str, *parts: str) -> str:
+    return base64.urlsafe_b64encode(_digest(domain, *parts)[:16]).decode().rstrip("=")
+
+
+def _digest(domain: str, *parts: str) -> bytes:
     found = hashlib.sha256()
     for part in (f"lambda-sagas/{domain}", *parts):
         text = part.encode()
         found.update(len(text).to_bytes(8, "big") + text)
-    return base64.urlsafe_b64encode(found.digest()[:16]).decode().rstrip("=")
+    return found.digest()

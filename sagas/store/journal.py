@@ -56,6 +56,7 @@ class Journal:
                 "correlation_id": entry.correlation_id,
                 "trace_id": entry.trace_id or None,
                 "token": entry.token,
+                "prev": entry.link or None,
                 "payload": text,
                 "payload_ref": ref,
                 "salt": entry.salt or None,
@@ -112,6 +113,22 @@ class Journal:
         items = self._tables.connection.get_many(self._table, keys, consistent=True)
         return {entry.seq: self.load(entry) for entry in map(_entry_of, items)}
 
+    def entries_of(self, places: Iterable[tuple[str, int]]) -> dict[str, dict[int, Entry]]:
+        """Return entries of many sagas, each given as saga and ``seq``, by consistent reads of up to 100 at a time.
+
+        A payload that was stored aside is not fetched: :meth:`load` does.
+
+        Raises:
+            NewerFormat: a newer version wrote one of them.
+            Unavailable: the table is out of reach.
+        """
+        keys = [attributes_of({"saga_id": saga_id, "seq": seq}) for saga_id, seq in places]
+        found = dict[str, dict[int, Entry]]()
+        for item in self._tables.connection.get_many(self._table, keys, consistent=True):
+            entry = _entry_of(item)
+            found.setdefault(entry.saga_id, {})[entry.seq] = entry
+        return found
+
     def history(self, saga_id: str, *, after: int = 0, up_to: int = _LAST, limit: int | None = None) -> list[Entry]:
         """Return committed entries in order.
 
@@ -128,6 +145,16 @@ class Journal:
         query = cast("Any", self._tables.connection).query
         return list(ResultIterator(query, (self._table, saga_id), options, map_fn=_entry_of, limit=limit))
 
+    def everything(self, saga_id: str) -> list[tuple[int, Entry | None]]:
+        """Return all entries there are, by number, in order; ``None`` for what is no entry of any version.
+
+        Raises:
+            NewerFormat: a newer version wrote one.
+        """
+        query, options = cast("Any", self._tables.connection).query, {"consistent_read": True}
+        items: list[Item] = list(ResultIterator(query, (self._table, saga_id), options))
+        return [(int(item["seq"]["N"]), _entry_if_any(item)) for item in items]
+
     def load(self, entry: Entry) -> Entry:
         """Return ``entry`` with a payload that was stored aside fetched."""
         return self.load_within(entry)[0]
@@ -138,7 +165,19 @@ class Journal:
         if entry.payload is not None or not key:
             return entry, len((entry.payload or "").encode())
         payload, size = self._payloads.get_within(key, most)
-        return replace(entry, payload=payload), size
+        loaded = entry if payload is None else replace(entry, payload=payload, hashed="")
+        return loaded, size
+
+
+def _entry_if_any(item: Item) -> Entry | None:
+    try:
+        check_format(number_in(item, "format"), "an entry")
+    except (KeyError, ValueError):
+        return None
+    try:
+        return _entry_of(item)
+    except (NewerFormat, LookupError, ValueError, TypeError, AttributeError):
+        return None
 
 
 def _entry_of(item: Item) -> Entry:
@@ -171,5 +210,7 @@ def _entry_of(item: Item) -> Entry:
         details=details,
         payload=item["payload"]["S"] if "payload" in item else None,
         salt=text_in(item, "salt"),
+        link=item["prev"]["B"] if "prev" in item else b"",
+        hashed=text_in(item, "payload_hash") if "payload_ref" in item else "",
         tombstone=tombstone_in(item),
     )

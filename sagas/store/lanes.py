@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sagas.core.times import iso
 from sagas.store.mapping import time_of
+from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
 
@@ -16,10 +17,12 @@ class Watermark:
     Args:
         passed: a message that was sent then has been handled; another environment may know of a later one.
         resumed_at: when messages could be handled again after failures of the store.
+        empty_at: when the queue was last seen to hold nothing.
     """
 
     passed: float = 0.0
     resumed_at: float = 0.0
+    empty_at: float = 0.0
 
 
 class Watermarks:
@@ -39,7 +42,7 @@ class Watermarks:
             item = model.get(_key(saga, step), consistent_read=True)
         except model.DoesNotExist:
             return Watermark()
-        return Watermark(time_of(item.passed), time_of(item.resumed_at))
+        return Watermark(time_of(item.passed), time_of(item.resumed_at), time_of(item.empty_at))
 
     def note(self, saga: str, step: str, passed: float, resumed_at: float = 0.0) -> None:
         """Write how far an environment has seen the queue to be; the last one to write wins.
@@ -58,6 +61,43 @@ class Watermarks:
         if resumed_at:
             actions.append(model.resumed_at.set(iso(resumed_at)))
         model(_key(saga, step)).update(actions=actions)
+
+    def note_empty(self, saga: str, step: str, at: float) -> None:
+        """Write when a step's queue was seen to hold nothing; the last one to write wins.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        model = self._tables.lane
+        model(_key(saga, step)).update(actions=[model.empty_at.set(iso(at))])
+
+    def reserve(self, saga: str, step: str, minute: int, count: int, most: int) -> bool:
+        """Reserve messages that may be sent anew into a step's queue within a minute, whoever sends them.
+
+        Args:
+            saga: the saga type.
+            step: the step.
+            minute: its number since the epoch.
+            count: how many are asked for.
+            most: how many there may be in that minute.
+
+        Returns:
+            Whether there was room for all of them.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        model = self._tables.lane
+        more, anew = [model.resent.set(model.resent + count)], [model.resent.set(count), model.resent_in.set(minute)]
+        room = (model.resent_in == minute) & (model.resent <= most - count)
+        over = model.resent_in.does_not_exist() | (model.resent_in < minute)
+        for actions, condition in ((more, room), (anew, over)):
+            try:
+                model(_key(saga, step)).update(actions=actions, condition=condition)
+            except Refused:
+                continue
+            return True
+        return False
 
 
 def _key(saga: str, step: str) -> str:

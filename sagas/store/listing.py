@@ -103,7 +103,7 @@ class Listing:
             until: epoch seconds by which they are due.
             limit: how many at most.
         """
-        return self._due(map(str, range(self._settings.shards)), until, limit)
+        return self._due(self.due_shards, until, limit)
 
     def to_purge(self, until: float, limit: int) -> list[IndexPosition]:
         """Return sagas that are to be purged, longest due first.
@@ -112,7 +112,43 @@ class Listing:
             until: epoch seconds by which they are due.
             limit: how many at most.
         """
-        return self._due(map(purge_shard, range(self._settings.shards)), until, limit)
+        return self._due(self.purge_shards, until, limit)
+
+    def due_page(self, shard: str, until: float, after: IndexPosition | None, limit: int) -> list[IndexPosition]:
+        """Return a page of what is due in one shard, longest due first.
+
+        Args:
+            shard: the index's key of it.
+            until: epoch seconds by which it is due.
+            after: the position after which the page begins, whether it is still there or not; the first by default.
+            limit: how many positions at most; a page has room for some thousand.
+
+        Raises:
+            Unavailable: the index is out of reach.
+        """
+        request: dict[str, Any] = {
+            "TableName": self._settings.sagas_table,
+            "IndexName": "open",
+            "KeyConditionExpression": "#open_shard = :shard AND #due <= :until",
+            "ExpressionAttributeNames": {"#open_shard": "open_shard", "#due": "due"},
+            "ExpressionAttributeValues": {":shard": {"S": shard}, ":until": {"S": iso(until)}},
+            "Limit": limit,
+        }
+        if after is not None:
+            place = {"saga_id": after.saga_id, "open_shard": shard, "due": after.sort}
+            request["ExclusiveStartKey"] = {name: {"S": value} for name, value in place.items()}
+        found = self._tables.connection.dispatch("Query", request)["Items"]
+        return [IndexPosition(item["due"]["S"], item["saga_id"]["S"]) for item in found]
+
+    @property
+    def due_shards(self) -> list[str]:
+        """The index's keys of what the supervisor is to look at."""
+        return [str(shard) for shard in range(self._settings.shards)]
+
+    @property
+    def purge_shards(self) -> list[str]:
+        """The index's keys of what is to be purged."""
+        return [purge_shard(shard) for shard in range(self._settings.shards)]
 
     def _due(self, keys: Iterable[str], until: float, limit: int) -> list[IndexPosition]:
         shards = (self._due_shard(key, iso(until), limit) for key in keys)

@@ -5,6 +5,7 @@ PynamoDB's models describe the same items, for whatever asks for less than a who
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import math
 from collections.abc import Mapping
@@ -26,6 +27,13 @@ Item = dict[str, Any]
 _ATTENTION = "attention"
 """The key of the index ``open`` under which version 0.1 put all sagas that need a person."""
 
+_LONGEST_HERE = 36
+"""Characters of a correlation id that is kept in the control item; of a longer one the first journal entry tells."""
+_HEAD = 32
+"""Bytes of an entry's hash."""
+_BACKWARD = frozenset(
+    {SagaStatus.COMPENSATING, SagaStatus.COMPENSATED, SagaStatus.CANCELLED, SagaStatus.COMPENSATION_FAILED}
+)
 _USUAL = Purge(0.0)
 """What a purge at the end of the retention says."""
 
@@ -85,10 +93,10 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     item = attributes_of(
         {
             "saga_id": state.saga_id,
-            "format": FORMAT,
+            "format": FORMAT if FORMAT > 1 else None,
             "saga": state.saga,
             "version": state.version,
-            "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
+            "correlation_id": _correlation(state),
             "status": state.status.value,
             "cursor": state.cursor,
             "seq": state.seq,
@@ -110,14 +118,14 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "error_seq": state.error_seq or None,
             "resolution_seq": state.resolution_seq or None,
             "unreadable": state.unreadable or None,
-            "digest": state.digest or None,
+            "head": _head_of(state),
             "attention": text_of(state.attention),
             "created_at": iso(state.created_at),
             "updated_at": iso(state.updated_at),
             "name_shard": f"{state.saga}#{shard}",
         }
     )
-    item["steps"] = {"L": [{"M": _step_item(step)} for step in state.steps]}
+    item["steps"] = {"L": [{"M": _step_item(step, claimable=state.status not in _BACKWARD)} for step in state.steps]}
     if state.dead:
         item["dead"] = packed(asdict(state.dead))
     if state.purge:
@@ -132,7 +140,34 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     return item
 
 
-def attributes_of(values: Mapping[str, str | int | bool | None]) -> Item:
+def _correlation(state: SagaState) -> str | None:
+    """What is kept of a correlation id: none is the saga's id, and an empty one is in the journal."""
+    if state.correlation_id == state.saga_id:
+        return None
+    return state.correlation_id if len(state.correlation_id) <= _LONGEST_HERE else ""
+
+
+def _head_of(state: SagaState) -> bytes | None:
+    """The hash of the last entry, and the digest of the results.
+
+    A byte of the entry's number comes first: version 0.1.0 leaves the head as it is when it moves the pointer on.
+    """
+    if not state.head:
+        return None
+    digest = base64.urlsafe_b64decode(f"{state.digest}==") if state.digest else b""
+    return bytes([state.seq % 256]) + state.head + digest
+
+
+def _head_in(item: Item, seq: int) -> tuple[bytes, str]:
+    """Hash and digest again, if they are of that entry."""
+    stored: bytes = item["head"]["B"] if "head" in item else b""
+    if not stored or stored[0] != seq % 256:
+        return b"", ""
+    digest = base64.urlsafe_b64encode(stored[1 + _HEAD :]).decode().rstrip("=")
+    return stored[1 : 1 + _HEAD], digest
+
+
+def attributes_of(values: Mapping[str, str | int | bool | bytes | None]) -> Item:
     """Return plain values as DynamoDB has them, by name, without those that are ``None``."""
     item: Item = {}
     for name, value in values.items():
@@ -140,6 +175,8 @@ def attributes_of(values: Mapping[str, str | int | bool | None]) -> Item:
             item[name] = {"S": value}
         elif isinstance(value, bool):
             item[name] = {"BOOL": value}
+        elif isinstance(value, bytes):
+            item[name] = {"B": value}
         elif value is not None:
             item[name] = {"N": str(value)}
     return item
@@ -155,12 +192,13 @@ def time_of(text: str | None) -> float:
     return epoch(text) if text else 0.0
 
 
-def _step_item(step: StepState) -> Item:
+def _step_item(step: StepState, *, claimable: bool) -> Item:
+    """The stored form of a step. A claim counts attempts up from what is there; a saga that turned claims no more."""
     return attributes_of(
         {
             "name": step.name,
             "status": step.status.value,
-            "attempts": step.attempts,
+            "attempts": step.attempts if claimable else step.attempts or None,
             "granted": step.attempts_at_grant or None,
             "undo_attempts": step.undo_attempts or None,
             "undo_granted": step.undo_attempts_at_grant or None,
@@ -212,15 +250,17 @@ def state_of(item: Item) -> SagaState:
     what = f"saga {saga_id}"
     check_format(number_in(item, "format"), what)
     noted: Item | None = unpacked(item["progress"]) if "progress" in item else None
+    seq = int(item["seq"]["N"])
+    head, digest = _head_in(item, seq)
     return SagaState(
         saga_id=saga_id,
         saga=item["saga"]["S"],
         version=item["version"]["S"],
-        correlation_id=text_in(item, "correlation_id") or saga_id,
+        correlation_id=item["correlation_id"]["S"] if "correlation_id" in item else saga_id,
         status=known(SagaStatus, item["status"]["S"], what),
         steps=tuple(_step_in(step["M"], what) for step in item["steps"]["L"]),
         cursor=int(item["cursor"]["N"]),
-        seq=int(item["seq"]["N"]),
+        seq=seq,
         token=int(item["token"]["N"]),
         dispatch=int(item["dispatch"]["N"]),
         lease=Lease(owner, epoch(item["lease_expires_at"]["S"]), epoch(item["act_until"]["S"])) if owner else None,
@@ -235,7 +275,8 @@ def state_of(item: Item) -> SagaState:
         error_seq=number_in(item, "error_seq"),
         resolution_seq=number_in(item, "resolution_seq"),
         unreadable=text_in(item, "unreadable"),
-        digest=text_in(item, "digest"),
+        digest=digest,
+        head=head,
         created_at=epoch(item["created_at"]["S"]),
         updated_at=epoch(item["updated_at"]["S"]),
         not_before=time_of(text_in(item, "not_before")),

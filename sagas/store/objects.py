@@ -1,4 +1,4 @@
-"""A bucket's objects: listed page by page, deleted by the thousand, archived one by one."""
+"""A bucket's objects: listed page by page, deleted by the thousand, archived one by one, here or elsewhere."""
 
 from __future__ import annotations
 
@@ -64,9 +64,7 @@ class Objects:
             Unavailable: S3 is out of reach.
             SagaError: there is no such bucket, or it may not be listed.
         """
-        more = {"StartAfter": start_after} if start_after else {}
-        with translated("S3"):
-            answer = self._client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=PAGE, **more)
+        answer = self._list(prefix, start_after, PAGE)
         found = (
             Listed(
                 item["Key"], int(item["Size"]), str(item.get("ETag", "")).strip('"'), item["LastModified"].timestamp()
@@ -74,6 +72,20 @@ class Objects:
             for item in answer.get("Contents", ())
         )
         return Page(tuple(found), not answer.get("IsTruncated"))
+
+    def first_after(self, prefix: str, start_after: str) -> str | None:
+        """Return the first key under ``prefix`` after ``start_after``; ``None`` if there is none: one request.
+
+        Raises:
+            Unavailable, SagaError: as :meth:`page`.
+        """
+        found: list[dict[str, Any]] = self._list(prefix, start_after, 1).get("Contents", [])
+        return found[0]["Key"] if found else None
+
+    def _list(self, prefix: str, start_after: str, most: int) -> dict[str, Any]:
+        more = {"StartAfter": start_after} if start_after else {}
+        with translated("S3"):
+            return self._client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=most, **more)
 
     def delete(self, keys: Sequence[str]) -> dict[str, str]:
         """Delete up to a thousand objects in one request. One that is gone already counts as deleted.
@@ -90,8 +102,13 @@ class Objects:
             answer = self._client.delete_objects(Bucket=self.bucket, Delete=request)
         return {error["Key"]: str(error.get("Code", "unknown")) for error in answer.get("Errors", ())}
 
-    def archive(self, listed: Listed, prefix: str) -> str:
-        """Copy an object, within the bucket, to ``{prefix}{key}``.
+    def archive(self, listed: Listed, prefix: str, bucket: str = "") -> str:
+        """Copy an object to ``{prefix}{key}``.
+
+        Args:
+            listed: the object.
+            prefix: what its key begins with there, before its own.
+            bucket: where; this bucket by default.
 
         Returns:
             Why there is no copy, by S3's error code; empty when there is one.
@@ -100,13 +117,13 @@ class Objects:
             Unavailable: S3 is out of reach.
         """
         source = {"Bucket": self.bucket, "Key": listed.key}
-        key = f"{prefix}{listed.key}"
+        bucket, key = bucket or self.bucket, f"{prefix}{listed.key}"
         try:
             with translated("S3"):
                 if listed.size <= _LARGEST_COPY:
-                    self._client.copy_object(CopySource=source, Bucket=self.bucket, Key=key)
+                    self._client.copy_object(CopySource=source, Bucket=bucket, Key=key)
                 else:
-                    self._client.copy(source, self.bucket, key)
+                    self._client.copy(source, bucket, key)
         except SagaError as error:
             cause = error.__cause__
             if type(error) is not SagaError or not isinstance(cause, ClientError):

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from pynamodb.attributes import (
+    BinaryAttribute,
     BooleanAttribute,
     ListAttribute,
     MapAttribute,
@@ -28,7 +29,7 @@ class StepAttribute(MapAttribute[Any, Any]):
 
     name = UnicodeAttribute()
     status = UnicodeAttribute()
-    attempts = NumberAttribute(default=0)
+    attempts = NumberAttribute(default=0, null=True)
     granted = NumberAttribute(null=True)
     undo_attempts = NumberAttribute(null=True)
     undo_granted = NumberAttribute(null=True)
@@ -50,7 +51,7 @@ class Tables:
     """The models and the connections of one pair of tables. Models are PynamoDB's, whose attributes are dynamic.
 
     Args:
-        control, entry, definition, checkpoint: the models.
+        control, entry, definition, lane, hand_out: the models.
         connection: what they, and all others, ask by.
         impatient: asks once and waits a second at most: for writes that nobody should wait for.
     """
@@ -58,8 +59,8 @@ class Tables:
     control: Any
     entry: Any
     definition: Any
-    checkpoint: Any
     lane: Any
+    hand_out: Any
     connection: SharedConnection
     impatient: SharedConnection
 
@@ -118,7 +119,7 @@ def _control(settings: StoreSettings) -> type[Model]:
         recovery_attempts = NumberAttribute(null=True)
         recovery_exhausted = BooleanAttribute(null=True)
         unreadable = UnicodeAttribute(null=True)
-        digest = UnicodeAttribute(null=True)
+        head = BinaryAttribute(legacy_encoding=False, null=True)
         dead = DeadAttribute(null=True)
         error_seq = NumberAttribute(null=True)
         resolution_seq = NumberAttribute(null=True)
@@ -154,6 +155,7 @@ def _entry(settings: StoreSettings) -> type[Model]:
         correlation_id = UnicodeAttribute()
         trace_id = UnicodeAttribute(null=True)
         token = NumberAttribute()
+        prev = BinaryAttribute(legacy_encoding=False, null=True)
         details = DocumentAttribute(default=dict)
         purge = DocumentAttribute(null=True)
         payload = UnicodeAttribute(null=True)
@@ -182,19 +184,6 @@ def _definition(settings: StoreSettings) -> type[Model]:
     return Definition
 
 
-def _checkpoint(settings: StoreSettings) -> type[Model]:
-    class Checkpoint(Model):
-        """How far the sweep of one saga type got. Kept beside the sagas, under a key no saga can have."""
-
-        Meta = _meta(settings.sagas_table)
-        saga_id = UnicodeAttribute(hash_key=True)
-        start_after = UnicodeAttribute(null=True)
-        began_at = UnicodeAttribute(null=True)
-        finished_at = UnicodeAttribute(null=True)
-
-    return Checkpoint
-
-
 def _lane(settings: StoreSettings) -> type[Model]:
     class Lane(Model):
         """How far the queue of one step got. Kept beside the sagas, under a key no saga can have."""
@@ -203,8 +192,26 @@ def _lane(settings: StoreSettings) -> type[Model]:
         saga_id = UnicodeAttribute(hash_key=True)
         passed = UnicodeAttribute(null=True)
         resumed_at = UnicodeAttribute(null=True)
+        empty_at = UnicodeAttribute(null=True)
+        resent_in = NumberAttribute(null=True)
+        resent = NumberAttribute(null=True)
 
     return Lane
+
+
+def _hand_out(settings: StoreSettings) -> type[Model]:
+    class HandOutItem(Model):
+        """How much of one shard of what is due was handed out. Kept beside the sagas, under a key no saga can have."""
+
+        Meta = _meta(settings.sagas_table)
+        saga_id = UnicodeAttribute(hash_key=True)
+        last_due = UnicodeAttribute(null=True)
+        last_id = UnicodeAttribute(null=True)
+        until = UnicodeAttribute(null=True)
+        moved_at = UnicodeAttribute(null=True)
+        by = UnicodeAttribute(null=True)
+
+    return HandOutItem
 
 
 @lru_cache(maxsize=32)
@@ -212,8 +219,8 @@ def tables_for(settings: StoreSettings) -> Tables:
     """Return the models of these tables; the same ones for the same settings, since making them takes a while."""
     connection = SharedConnection(region=settings.region, host=settings.endpoint_url)
     control, entry = _control(settings), _entry(settings)
-    definition, checkpoint = _definition(settings), _checkpoint(settings)
-    models: tuple[Any, Any, Any, Any, Any] = control, entry, definition, checkpoint, _lane(settings)
+    definition, lane, hand_out = _definition(settings), _lane(settings), _hand_out(settings)
+    models: tuple[Any, Any, Any, Any, Any] = control, entry, definition, lane, hand_out
     for model in models:
         connection.serve(model)
     impatient = SharedConnection(region=settings.region, host=settings.endpoint_url)

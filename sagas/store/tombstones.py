@@ -22,7 +22,8 @@ from sagas.store.payloads import Payloads
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
-_MOST_ACTIONS = 1_000
+MOST_ACTIONS = 1_000
+"""Entries of a saga of which its tombstone tells, the last ones."""
 _OF_INDEXES = frozenset({"open_shard", "due", "name_shard"})
 _WRITTEN = ("purge", "expires_at", "details")
 _REMOVED = ("payload", "payload_ref", "payload_hash", "salt", "trace_id")
@@ -60,9 +61,13 @@ class Tombstones:
         left = {
             "request_hash": tombstone.request_hash,
             "aside": tombstone.aside,
-            "actions": [[*astuple(one)[:5], iso(one.at), one.actor] for one in tombstone.actions[-_MOST_ACTIONS:]],
+            "actions": [
+                [*astuple(one)[:5], iso(one.at), *astuple(one)[6:]] for one in tombstone.actions[-MOST_ACTIONS:]
+            ],
         }
         stored = packed(left)
+        if tombstone.link:
+            stored["M"]["prev"] = {"B": tombstone.link}
         stored["M"]["purge"] = purge_item(tombstone.purge)
         stored["M"]["saga"] = {"M": {name: value for name, value in item.items() if name not in _OF_INDEXES}}
         expires = math.ceil(tombstone.purge.at + self._settings.key_retention)
@@ -115,10 +120,11 @@ def tombstone_in(item: Item) -> Tombstone | None:
         stored["request_hash"]["S"],
         state_of(stored["saga"]["M"]),
         tuple(
-            Action(seq, action, status, step, attempt, epoch(at), actor)
-            for seq, action, status, step, attempt, at, actor in actions
+            Action(seq, action, status, step, attempt, epoch(at), actor, token, seal)
+            for seq, action, status, step, attempt, at, actor, token, seal in actions
         ),
         stored["aside"]["BOOL"],
+        stored["prev"]["B"] if "prev" in stored else b"",
     )
 
 

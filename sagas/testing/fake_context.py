@@ -37,6 +37,7 @@ class FakeContext:
         s3_key: what makes keys, instead of ``{prefix}{saga_id}/{filename}``.
         prefix: the S3 prefix; by default ``{saga}/``.
         progress: what to call on ``progress()``, besides keeping the call in ``progressed``.
+        trace_headers: of the saga's trace; none by default.
 
     Attributes:
         progressed: each ``(fraction, message)`` the step told.
@@ -62,6 +63,7 @@ class FakeContext:
         s3_key: Callable[[str], str] | None = None,
         prefix: str | None = None,
         progress: Callable[[float, str], None] | None = None,
+        trace_headers: Mapping[str, str] | None = None,
     ) -> None:
         self.saga_id = saga_id
         self.saga = saga
@@ -81,6 +83,7 @@ class FakeContext:
         self._s3_key = s3_key
         self._prefix = f"{saga}/" if prefix is None else prefix
         self._progress = progress
+        self.trace_headers: Mapping[str, str] = {} if trace_headers is None else trace_headers
 
     @property
     def cancelled(self) -> bool:

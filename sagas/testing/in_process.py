@@ -159,6 +159,7 @@ class InProcessRun:
             created_at=now,
             updated_at=now,
             digest=digest_of(inputs),
+            head=entry.hash_after(b""),
         )
         self._journal.put(entry)
         self._control.create(state, definition.stale_after.total_seconds())

@@ -61,7 +61,7 @@ class MemoryControl:
         if step.status not in (StepStatus.PENDING, StepStatus.RETRYING):
             return None
         running = replace(step, status=StepStatus.RUNNING, attempts=step.attempts + 1)
-        return self._hold(replace(state, status=SagaStatus.RUNNING), index, running, lease)
+        return self._hold(replace(state, status=SagaStatus.RUNNING, not_before=0.0), index, running, lease)
 
     def claim_undo(
         self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
@@ -72,7 +72,7 @@ class MemoryControl:
             return None
         step = state.steps[index]
         undoing = replace(step, status=StepStatus.COMPENSATING, undo_attempts=step.undo_attempts + 1)
-        return self._hold(state, index, undoing, lease)
+        return self._hold(replace(state, not_before=0.0), index, undoing, lease)
 
     def _claimable(self, saga_id: str, index: int, dispatch: int, now: float, name: str | None) -> SagaState | None:
         state = self.items.get(saga_id)

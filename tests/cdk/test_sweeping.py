@@ -17,17 +17,18 @@ from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas import Context, OrphanSweep, S3Object
+from sagas.authoring.saga import definition_of
 from sagas.cdk import SagaService, permissions
-from sagas.engine import sweep
+from sagas.engine import sweep_pages
 from sagas.errors import DefinitionError
 from tests.cdk.test_permissions import as_list, shown
 
 Action = Literal["delete", "archive", "report"]
 
 
-def sweeping(action: Action) -> type[Any]:
+def sweeping(action: Action, archive: str | None = None) -> type[Any]:
     """A saga class whose orphans are dealt with that way."""
-    orphans = OrphanSweep(bucket_env="ZIPS_BUCKET", prefix="zips/", action=action)
+    orphans = OrphanSweep(bucket_env="ZIPS_BUCKET", prefix="zips/", action=action, archive_bucket_env=archive)
 
     class Swept(CreateZip, name=f"swept-{action}", orphans=orphans):
         """The same steps."""
@@ -45,13 +46,16 @@ class Tagging(
 
 
 def granted(saga: type[Any], directory: Path) -> set[tuple[str, str]]:
-    """(action, resource) pairs of the supervisor on the swept bucket; cdk-nag and cfn-lint find nothing in it."""
+    """(action, resource) pairs of the functions that sweep on the buckets; cdk-nag and cfn-lint find nothing in it."""
     app = App(outdir=str(directory))
     Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
     stack = Stack(app, "Sweeping")
     bucket = s3.Bucket.from_bucket_name(stack, "Zips", "zips-of-mine")
+    attic = s3.Bucket.from_bucket_name(stack, "Attic", "attic-of-zips-of-mine")
     service = SagaService(stack, "Shop", sagas=[saga], environment={"ZIPS_BUCKET": bucket.bucket_name})
-    service.allow_sweep(saga, bucket)
+    policy = definition_of(saga).orphans
+    elsewhere = policy is not None and policy.archive_bucket_env is not None
+    service.allow_sweep(saga, bucket, archive_to=attic if elsewhere else None)
     app.synth()
     path = directory / "Sweeping.template.json"
     linted = subprocess.run(
@@ -61,26 +65,28 @@ def granted(saga: type[Any], directory: Path) -> set[tuple[str, str]]:
     policies = [
         one["Properties"] for one in json.loads(path.read_text())["Resources"].values() if "Policy" in one["Type"]
     ]
-    own = [one for one in policies if "Supervisor" in json.dumps(one.get("Roles", ""))]
-    statements = [statement for one in own for statement in one["PolicyDocument"]["Statement"]]
-    return {
-        (action, shown(resource).rpartition(":")[2])
-        for one in statements
-        for action in as_list(one["Action"])
-        for resource in as_list(one["Resource"])
-        if action.startswith("s3:") and "zips-of-mine" in shown(resource)
-    }
+    supervisor, bulk = (
+        {
+            (action, shown(resource).rpartition(":")[2])
+            for policy in policies
+            if function in json.dumps(policy.get("Roles", ""))
+            for one in policy["PolicyDocument"]["Statement"]
+            for action in as_list(one["Action"])
+            for resource in as_list(one["Resource"])
+            if action.startswith("s3:") and "zips-of-mine" in shown(resource)
+        }
+        for function in ("Supervisor", "Bulk")
+    )
+    assert supervisor == bulk
+    return supervisor
 
 
 LIST = {("s3:ListBucket", "zips-of-mine")}
 DELETE = {(action, "zips-of-mine/zips/*") for action in ("s3:GetObject", "s3:DeleteObject")}
-ARCHIVE = {
-    *(
-        (f"s3:{action}", "zips-of-mine/archive/zips/*")
-        for action in ("PutObject", "PutObjectTagging", "AbortMultipartUpload")
-    ),
-    ("s3:GetObjectTagging", "zips-of-mine/zips/*"),
-}
+WRITE = ("PutObject", "PutObjectTagging", "AbortMultipartUpload")
+TAGS = ("s3:GetObjectTagging", "zips-of-mine/zips/*")
+ARCHIVE = {TAGS, *((f"s3:{action}", "zips-of-mine/archive/zips/*") for action in WRITE)}
+ELSEWHERE = {TAGS, *((f"s3:{action}", "attic-of-zips-of-mine/archive/zips/*") for action in WRITE)}
 
 
 @pytest.mark.parametrize(
@@ -89,16 +95,17 @@ ARCHIVE = {
         (sweeping("report"), LIST),
         (sweeping("delete"), LIST | DELETE),
         (sweeping("archive"), LIST | DELETE | ARCHIVE),
+        (sweeping("archive", "ATTIC_BUCKET"), LIST | DELETE | ELSEWHERE),
         (Tagging, LIST),
     ],
-    ids=["report", "delete", "archive", "on_orphans"],
+    ids=["report", "delete", "archive", "elsewhere", "on_orphans"],
 )
 def test_grants(saga: type[Any], expected: set[tuple[str, str]], tmp_path: Path) -> None:
     assert granted(saga, tmp_path) == expected
 
 
 def test_it_is_archived_where_it_may_be() -> None:
-    assert permissions.ARCHIVE == sweep.ARCHIVE
+    assert permissions.ARCHIVE == sweep_pages.ARCHIVE
 
 
 def test_a_saga_that_owns_no_objects() -> None:
@@ -106,3 +113,12 @@ def test_a_saga_that_owns_no_objects() -> None:
     service = SagaService(stack, "Shop", sagas=[Checkout])
     with pytest.raises(DefinitionError, match="saga checkout declares no orphans"):
         service.allow_sweep(Checkout, s3.Bucket(stack, "Zips"))
+
+
+@pytest.mark.parametrize(("archive", "given"), [(None, True), ("ATTIC_BUCKET", False)])
+def test_the_archive_is_the_one_that_is_declared(archive: str | None, given: bool) -> None:
+    stack, saga = Stack(App(), "Test"), sweeping("archive", archive)
+    service = SagaService(stack, "Shop", sagas=[saga])
+    zips, attic = s3.Bucket(stack, "Zips"), s3.Bucket(stack, "Attic")
+    with pytest.raises(DefinitionError, match="archive_bucket_env" if given else "ATTIC_BUCKET"):
+        service.allow_sweep(saga, zips, archive_to=attic if given else None)

@@ -201,8 +201,8 @@ class TestSupervisor:
     def test_ticks(self, of_type: Find) -> None:
         rules = of_type("AWS::Events::Rule")
         assert {rule["ScheduleExpression"]: rule["Targets"][0]["Input"] for rule in rules} == {
-            "rate(1 minute)": '{"task":"recover"}',
-            "rate(5 minutes)": '{"task":"purge"}',
+            "rate(1 minute)": '{"task":"recover","queue":true}',
+            "rate(5 minutes)": '{"task":"purge","queue":true}',
             "rate(1 hour)": '{"task":"sweep"}',
         }
 

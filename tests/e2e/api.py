@@ -17,10 +17,10 @@ _ENDS = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED
 class Api:
     """The stack's API, as a stranger calls it: with what AWS publishes of signing, and nothing of ours."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, session: Any = None) -> None:
         self.stack = stack
         self.url: str = stack.description["api_url"]
-        self._session = stack.session
+        self._session = session or stack.session
         self._region: str = stack.description["region"]
         self._http = urllib3.PoolManager()
 

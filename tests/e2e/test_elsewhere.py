@@ -191,6 +191,10 @@ class Users:
         """Add a user who may do what the policy says."""
         self._iam.create_user(UserName=name)
         self._iam.put_user_policy(UserName=name, PolicyName="may", PolicyDocument=json.dumps(policy))
+        self.let_in(name)
+
+    def let_in(self, name: str) -> str:
+        """Give a user that is there a key, and a profile; return the key's id."""
         key = self._iam.create_access_key(UserName=name)["AccessKey"]
         lines = (
             f"[{name}]",
@@ -199,6 +203,11 @@ class Users:
         )
         with self._file.open("a") as file:
             file.write("\n".join(lines) + "\n")
+        return key["AccessKeyId"]
+
+    def lock_out(self, name: str, key_id: str) -> None:
+        """Take the key away: CloudFormation deletes no user who has one."""
+        self._iam.delete_access_key(UserName=name, AccessKeyId=key_id)
 
 
 @pytest.fixture
@@ -223,6 +232,7 @@ def test_in_an_account_it_deploys_signs_and_destroys(account: Brought, users: Us
         assert account.stacks() == before | {"SagasE2E"}
         _only_signed_calls_pass(stack)
         _whoever_may_not_recover_is_told(stack)
+        _rights_hold_for_one_type(stack, users)
         given = {"SAGAS_E2E_PROFILE": "tester", "SAGAS_E2E_REGION": REGION, "SAGAS_E2E_STACK": "SagasE2E"}
         assert "3 passed, 1 skipped" in _suite({**os.environ, **given})
         assert "SagasE2E" in account.stacks()
@@ -240,6 +250,57 @@ def _only_signed_calls_pass(stack: Stack) -> None:
     with pytest.raises(SagaError, match="refused the call"):
         SagaClient(api.url, session=forged).definitions()
     assert stack.saga_client().definitions()
+
+
+CALLS = {
+    "start": "POST /sagas/{name}",
+    "show": "GET /sagas/{name}/{id}",
+    "audit": "GET /sagas/{name}/{id}/audit",
+    "cancel": "DELETE /sagas/{name}/{id}",
+    "retry": "POST /sagas/{name}/{id}/retry",
+    "compensate": "POST /sagas/{name}/{id}/compensate",
+    "resolve": "POST /sagas/{name}/{id}/resolve",
+    "purge": "POST /sagas/{name}/{id}/purge",
+    "patience": "PUT /sagas/{name}/{id}/recovery-attempts",
+    "definition": "GET /definitions/{name}",
+    "enable": "PUT /definitions/{name}",
+    "breaker": "POST /breakers/{name}/pay/close",
+    "list": "GET /sagas",
+    "attention": "GET /attention",
+    "definitions": "GET /definitions",
+    "breakers": "GET /breakers",
+    "openapi": "GET /openapi.json",
+}
+"""Every call of the API, about a saga that is not there, without a body: who may make it is told what is wrong."""
+LISTS = {"list", "attention", "definitions", "breakers", "openapi"}
+OPERATING = {"retry", "compensate", "resolve", "patience", "enable", "breaker"}
+RIGHTS: dict[str, dict[str, set[str]]] = {
+    "starter": {"checkout": {"start"}},
+    "reader": {"checkout": {"show", "audit", "definition"}},
+    "canceller": {"checkout": {"cancel"}},
+    "operator": {"create-zip": OPERATING},
+    "purger": {"create-zip": {"purge"}},
+    "auditor": {name: {"show", "audit", "definition", *LISTS} for name in ("checkout", "create-zip")},
+}
+"""The calls that each user of ``tests.e2e.account.emulated`` may make, by saga type. No other."""
+
+
+def _rights_hold_for_one_type(stack: Stack, users: Users) -> None:
+    keys = {user: users.let_in(user) for user in RIGHTS}
+    for user, rights in RIGHTS.items():
+        api = Api(stack, boto3.Session(profile_name=user, region_name=REGION))
+        for name in ("checkout", "create-zip"):
+            answers: dict[str, int] = {}
+            for what, call in CALLS.items():
+                method, path = call.format(name=name, id="019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17").split(" ")
+                answers[what] = api.call(method, path)[0]
+            assert {what for what, status in answers.items() if status != 403} == rights.get(name, set()), (user, name)
+            assert not {status for status in answers.values() if status >= 500}
+    named = ("--stack", "SagasE2E", "--profile", "operator", "--region", REGION)
+    assert run_sagas(stack.project, "dlq", "list", "create-zip", *named).returncode == 0
+    assert run_sagas(stack.project, "dlq", "list", "checkout", *named).returncode == 1
+    for user, key_id in keys.items():
+        users.lock_out(user, key_id)
 
 
 def _whoever_may_not_recover_is_told(stack: Stack) -> None:

@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from sagas import Context, OrphanSweep, Retry, S3Object, Saga, step
+from sagas import Context, OrphanedObject, OrphanSweep, Retry, S3Object, Saga, step
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.engine import Engine
 from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import Sweeper, SweepRequest, sweeper_of
+from sagas.handlers.sweeping import continue_sweep
+from sagas.messaging.work import BULK, Work, parse_work
+from tests.support.aws import LambdaContext
 from tests.support.bench import Bench, ManualClock
 from tests.support.sagas import Order as Request
 
@@ -48,13 +51,13 @@ class Look(Saga[Request], name="look", orphans=OrphanSweep("ZIPS_BUCKET", "look/
 class Own(Saga[Request], name="own", orphans=OrphanSweep("ZIPS_BUCKET", "own/", MIN_AGE)):
     """Deals with its orphans itself."""
 
-    seen: list[tuple[list[S3Object], Context]] = []  # noqa: RUF012 - what the tests look at
+    seen: list[tuple[list[OrphanedObject], Context]] = []  # noqa: RUF012 - what the tests look at
     error: BaseException | None = None
 
     @step
     def make(self) -> None: ...
 
-    def on_orphans(self, orphans: Sequence[S3Object], ctx: Context) -> None:
+    def on_orphans(self, orphans: Sequence[OrphanedObject], ctx: Context) -> None:
         type(self).seen.append((list(orphans), ctx))
         if self.error is not None:
             raise self.error
@@ -136,16 +139,44 @@ class SweepDesk:
 
     def sweep(self, request: SweepRequest | None = None, *, seconds: float = 60.0, **changes: Any) -> SweepReport:
         """Sweep the one type there is, by hand unless ``request`` says otherwise."""
-        sweeper = replace(self.sweeper, **changes)
+        sweeper = self.changed(**changes)
         (report,) = sweeper.run(request or SweepRequest(now=True), self.clock.now() + seconds)
         assert not report.error
         return report
 
+    def changed(self, **services: Any) -> Sweeper:
+        """The sweeper, working with something else."""
+        sweeper = self.sweeper
+        return replace(sweeper, services=replace(sweeper.services, **services))
+
     def ticks(self, sweeper: Sweeper | None = None, seconds: float = 60.0) -> list[SweepReport]:
         return (sweeper or self.sweeper).run(SweepRequest(), self.clock.now() + seconds)
 
+    def messages(self) -> list[dict[str, Any]]:
+        """Take what is in the work queue: the details of each message."""
+        found: list[dict[str, Any]] = []
+        while records := self.bench.stack.receive_from(self.bench.stack.work, 10):
+            for record in records:
+                self.bench.stack.sqs.delete_message(
+                    QueueUrl=self.bench.stack.work, ReceiptHandle=record["receiptHandle"]
+                )
+                work = parse_work(record)
+                assert work.task == "sweep"
+                found.append(work.details)
+        return found
 
-ENVIRONMENT = {"ZIPS_BUCKET": BUCKET, "GONE_BUCKET": "no-such-bucket"}
+    def work_off(self, seconds: float = 60.0) -> int:
+        """Work on parts until no message is left; return how many there were."""
+        count = 0
+        while messages := self.messages():
+            for details in messages:
+                follow = continue_sweep(details, LambdaContext(seconds), self.engine)
+                self.engine.queues.send_work(BULK, [Work("sweep", one) for one in follow])
+                count += 1
+        return count
+
+
+ENVIRONMENT = {"ZIPS_BUCKET": BUCKET, "GONE_BUCKET": "no-such-bucket", "ARCHIVE_BUCKET": "attic"}
 
 
 class Proxy:

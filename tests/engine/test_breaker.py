@@ -17,7 +17,8 @@ from sagas.core.breaker import BreakerState
 from sagas.core.times import iso
 from sagas.engine.attempt import lease_for
 from sagas.engine.engine import settings_from
-from sagas.errors import PermanentError, Rejected, Unavailable
+from sagas.engine.runner import Runner
+from sagas.errors import PermanentError, Rejected, TypeChanged, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.messaging.message import Message
 from sagas.store.breakers import BreakerItems
@@ -154,6 +155,28 @@ def test_a_permanent_error_of_the_probe_makes_room_for_another(deployed: Make) -
     t.run()
     assert t.status(first) == "COMPENSATED"
     assert t.status(other) == "COMPLETED"
+
+
+def test_a_probe_that_could_not_be_called_makes_room_for_another(
+    deployed: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t = deployed(Shaky)
+    first = _opened(t)
+    other = t.start("shaky")
+    t.invoke("shaky", "book")
+
+    def unreadable(*_: object) -> None:
+        raise TypeChanged("the request does not fit")
+
+    t.clock.time += 30
+    with monkeypatch.context() as patched:
+        patched.setattr(Runner, "run", unreadable)
+        t.invoke("shaky", "call")
+    assert sorted(t.status(saga_id) for saga_id in (first, other)) == ["DEAD_LETTERED", "RUNNING"]
+    assert not _stored(t).closed
+    assert _stored(t).probe == ""
+    t.run()
+    assert sorted(t.status(saga_id) for saga_id in (first, other)) == ["COMPLETED", "DEAD_LETTERED"]
     assert _stored(t).closed
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,7 +24,6 @@ from tests.support.bench import Bench, Death, deploy_functions, once
 from tests.support.sagas import FAIL, LOG, Order, Seat, Trip, act
 
 Make = Callable[..., Bench]
-TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
 LARGE: dict[str, str] = {}
 _NOW = Retry.constant(max_retries=2, delay=0.0)
 _SOON = Retry.constant(max_retries=2, delay=0.5)
@@ -417,33 +415,6 @@ def test_every_line_of_the_log_names_its_step(chained: Bench, monkeypatch: pytes
     begun(w)
     w.invoke("five", "one")
     assert seen == ["one", "two", "three", "four", "five"]
-
-
-def test_every_step_has_a_span_of_its_own(chained: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as daemon:
-        daemon.bind(("127.0.0.1", 0))
-        daemon.settimeout(5.0)
-        monkeypatch.setenv("AWS_XRAY_DAEMON_ADDRESS", f"127.0.0.1:{daemon.getsockname()[1]}")
-        monkeypatch.setenv("_X_AMZN_TRACE_ID", TRACE)
-        saga_id = begun(chained)
-        chained.invoke("five", "one")
-        sent = [daemon.recv(10_000).split(b"\n", 1) for _ in range(5)]
-    assert {header for header, _ in sent} == {b'{"format":"json","version":1}'}
-    spans = [json.loads(document) for _, document in sent]
-    assert [span["name"] for span in spans] == ["one", "two", "three", "four", "five"]
-    assert {span["parent_id"] for span in spans} == {"53995c3f42cd8ad8"}
-    assert {span["trace_id"] for span in spans} == {"1-5759e988-bd862e3fe1be46a994272793"}
-    assert {span["annotations"]["saga_id"] for span in spans} == {saga_id}
-    assert all(span["start_time"] <= span["end_time"] for span in spans)
-
-
-@pytest.mark.parametrize("address", ["", "nowhere", "127.0.0.1:none"])
-def test_a_trace_that_nobody_takes_harms_nothing(chained: Bench, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    monkeypatch.setenv("AWS_XRAY_DAEMON_ADDRESS", address)
-    monkeypatch.setenv("_X_AMZN_TRACE_ID", TRACE)
-    saga_id = begun(chained)
-    chained.invoke("five", "one")
-    assert chained.status(saga_id) == "COMPLETED"
 
 
 def test_a_message_of_another_function_stands_for_nothing(deployed: Make, clean: None) -> None:

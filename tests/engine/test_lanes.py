@@ -29,6 +29,8 @@ class Queue:
     asked: int = 0
     away: bool = False
     notes: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    emptied: list[float] = field(default_factory=list[float])
+    resent: dict[int, int] = field(default_factory=dict[int, int])
 
     def waiting(self, saga: str, step: str) -> int:
         self.asked += 1
@@ -46,6 +48,14 @@ class Queue:
         if self.away:
             raise Unavailable("away")
         self.notes.append((passed, resumed_at))
+
+    def note_empty(self, saga: str, step: str, at: float) -> None:
+        self.emptied.append(at)
+
+    def reserve(self, saga: str, step: str, minute: int, count: int, most: int) -> bool:
+        room = self.resent.get(minute, 0) + count <= most
+        self.resent[minute] = self.resent.get(minute, 0) + count * room
+        return room
 
 
 def _lanes(queue: Queue, now: float = SENT + 5_000) -> Lanes:
@@ -87,6 +97,32 @@ def test_what_is_sent_anew_crowds_nothing_out() -> None:
     said = [lanes.backlog(SILENT) for _ in range(501)]
     assert said == [Backlog.PASSED_BY] * 500 + [Backlog.WAITING]
     assert queue.asked == 1, "once a run"
+
+
+def test_many_at_once_crowd_nothing_out_either() -> None:
+    queue = Queue(5_000, Watermark(SENT + GOOD_WHILE + 1))
+    said = [_lanes(queue).backlog(SILENT) for _ in range(30)]
+    assert said.count(Backlog.PASSED_BY) == 20, "each has a share of 25 reserved"
+    said = [_lanes(queue, SENT + 5_060).backlog(SILENT) for _ in range(30)]
+    assert said.count(Backlog.PASSED_BY) == 20, "and as many in the next minute"
+
+
+def test_what_is_sent_anew_is_no_line() -> None:
+    """One of many that recover at once finds the queue empty, and says so before the others see what it sends."""
+    queue = Queue(0)
+    first = Lanes(queue, queue, ManualClock(SENT + 5_000), tells=True)  # pyright: ignore[reportArgumentType]
+    assert first.backlog(SILENT) is Backlog.NONE
+    assert queue.emptied == [SENT + 5_000]
+    queue.messages, queue.known = 25, Watermark(empty_at=SENT + 5_000)
+    assert _lanes(queue).backlog(SILENT) is Backlog.NONE
+    for sent in (SENT + 4_940, SENT + 5_001):
+        assert _lanes(queue).backlog(replace(SILENT, updated_at=sent)) is Backlog.WAITING
+
+
+def test_a_single_saga_tells_nobody() -> None:
+    queue = Queue(0)
+    assert _lanes(queue).backlog(SILENT) is Backlog.NONE
+    assert queue.emptied == []
 
 
 def test_an_environment_notes_how_far_it_is_every_half_minute() -> None:

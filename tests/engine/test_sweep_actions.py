@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,7 +40,7 @@ def test_archiving_goes_on_in_the_next_run_when_the_time_is_up(desk: Callable[..
     d = desk(Shelf)
     keys = d.orphans(3, "shelf/", "shelf")
     slow = Proxy(d.s3, copy_object=taking(d, 40))
-    (report,) = d.ticks(replace(d.sweeper, s3=slow))
+    (report,) = d.ticks(d.changed(s3=slow))
     assert (report.archived, report.deleted, report.finished) == (2, 2, False)
     assert d.keys() == [f"archive/{keys[0]}", f"archive/{keys[1]}", keys[2]]
     (report,) = d.ticks()

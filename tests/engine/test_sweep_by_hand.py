@@ -31,8 +31,11 @@ def test_the_task_sweeps_what_is_due(desk: Callable[..., SweepDesk]) -> None:
     d.orphans(1)
     answer = sweep({"task": "sweep"}, LambdaContext(), d.engine)
     (report,) = answer["swept"]
-    assert (report["saga"], report["deleted"], report["finished"]) == ("zip", 1, True)
+    assert (report["saga"], report["listed"], report["finished"]) == ("zip", 0, False)
+    assert d.work_off() == 1
+    assert d.keys() == []
     assert sweep({"task": "sweep"}, LambdaContext(), d.engine) == {"swept": []}
+    assert d.work_off() == 0
 
 
 def test_the_task_sweeps_what_it_is_told(desk: Callable[..., SweepDesk], caplog: pytest.LogCaptureFixture) -> None:
@@ -58,6 +61,7 @@ def test_the_task_counts_what_a_person_should_see(
     sweep({"task": "sweep", "dry_run": True}, LambdaContext(), d.engine)
     assert "SweepStopped" not in capsys.readouterr().out
     sweep({"task": "sweep"}, LambdaContext(), d.engine)
+    d.work_off()
     out = capsys.readouterr().out
     assert "SweepStopped" in out
     assert "SweepFailed" in out

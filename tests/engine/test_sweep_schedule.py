@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,7 +61,7 @@ def test_each_type_gets_its_share_of_the_time(desk: Callable[..., SweepDesk]) ->
     d = desk(Look, Zip)
     d.orphans(1)
     slow = Proxy(d.s3, list_objects_v2=taking(d, 25))
-    first, second = d.ticks(replace(d.sweeper, s3=slow))
+    first, second = d.ticks(d.changed(s3=slow))
     assert (first.finished, second.finished, second.deleted) == (True, True, 1)
 
 
@@ -93,7 +92,7 @@ def test_the_next_run_goes_on_where_the_time_was_up(
         listed.append(arguments.get("StartAfter", ""))
         d.clock.advance(40)
 
-    slow = replace(d.sweeper, s3=Proxy(d.s3, list_objects_v2=note))
+    slow = d.changed(s3=Proxy(d.s3, list_objects_v2=note))
     (first,) = d.ticks(slow)
     assert (first.listed, first.finished) == (4, False)
     assert first.start_after == d.keys()[3]
@@ -116,7 +115,7 @@ def test_a_failure_keeps_the_place(desk: Callable[..., SweepDesk], monkeypatch: 
         if arguments.get("StartAfter") == second:
             d.s3.list_objects_v2(Bucket="no-such-bucket")
 
-    (report,) = d.ticks(replace(d.sweeper, s3=Proxy(d.s3, list_objects_v2=break_down)))
+    (report,) = d.ticks(d.changed(s3=Proxy(d.s3, list_objects_v2=break_down)))
     assert (report.listed, report.error) == (2, NO_BUCKET)
     (report,) = d.ticks()
     assert (report.listed, report.finished) == (3, True)

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.engine.registry import Registry, SagaType
+from sagas.store.chain import look_through
+from sagas.store.entries import Entry
 from sagas.testing.faults import DELAYS, Fault, Plan
 from tests.faults.mailbox import Letter
 from tests.faults.world import Began, CrashWorld, Effect, Entered, Event, Rows
@@ -38,6 +40,7 @@ class Remains(Protocol):
     def states(self) -> list[SagaState]: ...
     def entries(self, saga_id: str) -> Rows: ...
     def lost_payloads(self) -> list[str]: ...
+    def everything(self, saga_id: str) -> list[tuple[int, Entry | None]]: ...
 
 
 def check(world: CrashWorld, points: Plan) -> list[str]:
@@ -91,6 +94,7 @@ def check_rest(remains: Remains) -> list[str]:
         entries, own = remains.entries(state.saga_id), _own(remains, state)
         saga_type = remains.registry.get(state.saga)
         found += _journal(state, entries, own)
+        found += _chain(state, remains.everything(state.saga_id))
         found += _end(remains, state, entries)
         found += _steps(state, saga_type, entries)
         found += _executions(saga_type, entries, own)
@@ -127,6 +131,15 @@ def _journal(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]
             yield f"entry {entry['seq']} says {entry['status']} after undoing began"
     if sum(entry["action"] == "CompensationStarted" for entry in entries) > 1:
         yield "undoing began twice"
+
+
+def _chain(state: SagaState, entries: list[tuple[int, Entry | None]]) -> Iterator[str]:
+    """Every entry is what was written, as its successor and the control item tell."""
+    finding = look_through(entries, state.seq, state.head)
+    if finding.bad is not None:
+        yield f"the audit trail does not verify: entry {finding.bad.seq} is {finding.bad.wrong}"
+    if finding.chained_from != 1:
+        yield f"the audit trail is verifiable from entry {finding.chained_from} on only"
 
 
 def _end(remains: Remains, state: SagaState, entries: Rows) -> Iterator[str]:

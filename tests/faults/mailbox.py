@@ -64,6 +64,10 @@ class Mailbox:
         if operation == "SendMessage":
             letter = self._put(queue, request["MessageBody"], request.get("DelaySeconds", 0))
             return {"MessageId": letter.message_id}
+        if operation == "SendMessageBatch":
+            for one in request["Entries"]:
+                self._put(queue, one["MessageBody"], one.get("DelaySeconds", 0))
+            return {}
         if operation == "GetQueueAttributes":
             here = sum(letter.queue == queue for letter in self.letters)
             return {"Attributes": {"ApproximateNumberOfMessages": str(here)}}

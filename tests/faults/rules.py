@@ -14,8 +14,9 @@ from sagas.core.commands import Decision, Send, Write
 from sagas.core.plan import Plan
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.core.times import iso
-from sagas.engine import committer
+from sagas.engine import committer, finding
 from sagas.engine.attempt import SKEW, Attempt
+from sagas.engine.finding import Finder
 from sagas.engine.purge import Purger
 from sagas.engine.recovery import Recovery, RecoveryReport
 from sagas.engine.remains import Remains
@@ -57,6 +58,17 @@ def _no_cancel(condition: str, before: SagaState, after: SagaState) -> str:
     """The rest of a commit's condition, unchanged."""
     ignoring = before.status.value in ("PENDING", "RUNNING") and not before.cancel_requested_at and not after.undoing
     return f"{condition} AND attribute_not_exists(#cancel_requested_at)" if ignoring else condition
+
+
+@_rule("14: the head is of the entry in the slot")
+def _heads_of_ones_own_entries() -> Generator[None]:
+    own, proven = dict[tuple[str, int, int], Entry](), cast("Any", committer)._proven
+
+    def of_ones_own(decision: Decision, before: SagaState, entry: Entry) -> Decision:
+        return proven(decision, before, own.setdefault((before.saga_id, before.seq, before.token), entry))
+
+    with patch.object(committer, "_proven", of_ones_own):
+        yield
 
 
 @_rule("2: entries are write-once")
@@ -174,10 +186,19 @@ def _stale_messages_run() -> Generator[None]:
 
 @_rule("9: what stalls is recovered")
 def _nobody_recovers() -> Generator[None]:
-    def idle(self: Any, budget: float, stale_after: float | None = None) -> RecoveryReport:
+    def idle(self: Any, *given: Any) -> RecoveryReport:
         return RecoveryReport()
 
-    with patch.object(Recovery, "run", idle):
+    with patch.object(Recovery, "run", idle), patch.object(Recovery, "look_after", idle):
+        yield
+
+
+@_rule("14: what was handed out is handed out again")
+def _handed_out_for_good() -> Generator[None]:
+    def busy(self: Any, run: Any) -> bool:
+        return False
+
+    with patch.object(finding, "ROUND", 10.0**9), patch.object(Finder, "_idle", busy):
         yield
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import copy
+import marshal
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -39,6 +39,11 @@ class Names:
     @classmethod
     def of(cls, request: Item) -> Names:
         return cls(request.get("ExpressionAttributeNames", {}), request.get("ExpressionAttributeValues", {}))
+
+
+def _copied(value: Any) -> Any:
+    """A deep copy of what JSON can say, and of bytes: ``copy.deepcopy`` took a third of the explorers' time."""
+    return marshal.loads(marshal.dumps(value))  # noqa: S302 - its own bytes, of a moment ago
 
 
 Path = tuple[str | int, ...]
@@ -75,7 +80,7 @@ def _set(item: Item, path: Path, known: Names, value: Any) -> None:
     if value is None:
         place.pop(last, None)
     else:
-        place[last] = copy.deepcopy(value)
+        place[last] = _copied(value)
 
 
 def _plain(value: Any) -> Any:
@@ -266,7 +271,7 @@ class MemoryTables:
 
     def _get_item(self, request: Item) -> Item:
         found = self._table(request["TableName"]).get(self._key(request["TableName"], request["Key"]))
-        return {} if found is None else {"Item": copy.deepcopy(found)}
+        return {} if found is None else {"Item": _copied(found)}
 
     def _holds(self, request: Item, item: Item | None) -> bool:
         return _condition(request.get("ConditionExpression", ""))(item or {}, Names.of(request))
@@ -275,12 +280,12 @@ class MemoryTables:
         table, key = self._table(request["TableName"]), self._key(request["TableName"], request["Item"])
         if not self._holds(request, table.get(key)):
             raise refusal("ConditionalCheckFailedException", "PutItem")
-        table[key] = copy.deepcopy(request["Item"])
+        table[key] = _copied(request["Item"])
         return {}
 
     def _updated(self, request: Item) -> Item:
         found = self._table(request["TableName"]).get(self._key(request["TableName"], request["Key"]))
-        item = copy.deepcopy(request["Key"] if found is None else found)
+        item = _copied(request["Key"] if found is None else found)
         _update(request["UpdateExpression"])(item, Names.of(request))
         return item
 
@@ -289,7 +294,7 @@ class MemoryTables:
         if not self._holds(request, table.get(key)):
             raise refusal("ConditionalCheckFailedException", "UpdateItem")
         table[key] = self._updated(request)
-        return {"Attributes": copy.deepcopy(table[key])} if request.get("ReturnValues") == "ALL_NEW" else {}
+        return {"Attributes": _copied(table[key])} if request.get("ReturnValues") == "ALL_NEW" else {}
 
     def _delete_item(self, request: Item) -> Item:
         table, key = self._table(request["TableName"]), self._key(request["TableName"], request["Key"])
@@ -308,7 +313,7 @@ class MemoryTables:
         answers: dict[str, list[Item]] = {}
         for name, asked in request["RequestItems"].items():
             found = [self._table(name).get(self._key(name, key)) for key in asked["Keys"]]
-            answers[name] = [copy.deepcopy(item) for item in found if item is not None]
+            answers[name] = [_copied(item) for item in found if item is not None]
         return {"Responses": answers, "UnprocessedKeys": {}}
 
     def _transact(self, request: Item) -> Item:
@@ -336,4 +341,17 @@ class MemoryTables:
             found.sort(key=lambda item: (item[sort]["S"], item["saga_id"]["S"]))
         if not request.get("ScanIndexForward", True):
             found.reverse()
-        return {"Items": copy.deepcopy(found), "Count": len(found), "ScannedCount": len(found)}
+        if request.get("IndexName") == "open":
+            return page_of(request, _copied(found))
+        return {"Items": _copied(found), "Count": len(found), "ScannedCount": len(found)}
+
+
+def page_of(request: Item, found: list[Item]) -> Item:
+    """Answer a query of the index ``open`` that found these items, in order. A page may begin after an item that is not
+    there any more."""
+    if "ExclusiveStartKey" in request:
+        after = tuple(request["ExclusiveStartKey"][name]["S"] for name in ("due", "saga_id"))
+        found = [item for item in found if tuple(item[name]["S"] for name in ("due", "saga_id")) > after]
+    limit = request.get("Limit", len(found))
+    more: Item = {"LastEvaluatedKey": found[limit - 1]} if limit < len(found) else {}
+    return {"Items": found[:limit], "Count": len(found[:limit]), "ScannedCount": len(found[:limit]), **more}

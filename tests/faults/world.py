@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
 from botocore.exceptions import BotoCoreError
@@ -28,8 +28,12 @@ from sagas.engine.course import Chain
 from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, SagaError
+from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import step as step_handler
 from sagas.messaging.routes import Routes
+from sagas.messaging.work import BULK
+from sagas.store.chain import look_through_tombstone
+from sagas.store.entries import Entry
 from sagas.store.settings import StoreSettings
 from sagas.store.tombstones import tombstone_in
 from sagas.testing.faults import Fault, Point, ProcessDied, Wire
@@ -58,6 +62,7 @@ _ENVIRONMENT = {
     "POWERTOOLS_SERVICE_NAME": "faults",
     "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
     "POWERTOOLS_LOG_LEVEL": "CRITICAL",
+    "POWERTOOLS_METRICS_DISABLED": "true",
     "SAGAS_MAX_RECEIVES": str(_MOST_RECEIVES),
 }
 
@@ -149,7 +154,7 @@ class CrashWorld:
             saga: {step: f"{saga}-{'steps' if self.chained else step}" for step in names}
             for saga, names in self._steps.items()
         }
-        return Routes(_BASE, queues)
+        return Routes(_BASE, queues, {BULK: BULK})
 
     def reset(self, *, chained: bool = False) -> None:
         """Begin anew, on empty tables."""
@@ -205,7 +210,7 @@ class CrashWorld:
         invocation, letter, deadline = self._handling[-1]
         undo = ctx.idempotency_key.endswith(":undo")
         mine = json.loads(letter.body)["dispatch"]
-        known = [json.loads(other.body) for other in [letter, *self.mailbox.letters]]
+        known = [json.loads(other.body) for other in [letter, *self.mailbox.letters] if other.queue != BULK]
         sent = max(body["dispatch"] for body in known if body["saga_id"] == ctx.saga_id)
         now, key = self.clock.now(), ctx.idempotency_key
         self.events.append(
@@ -249,26 +254,30 @@ class CrashWorld:
     def deliver(self, letter: Letter) -> None:
         """Lambda: invoke the handler, and delete the message unless it is reported failed."""
         deadline = self.clock.now() + LIFETIME
+        function = bulk_handler if letter.queue == BULK else step_handler
 
         def handle() -> None:
-            answer = step_handler.handler({"Records": [letter.record]}, LambdaContext(LIFETIME))
+            answer = function.handler({"Records": [letter.record]}, LambdaContext(LIFETIME))
             if not answer["batchItemFailures"]:
                 with suppress(BotoCoreError):
                     self.wire.request("delete message", {}, lambda: self.mailbox.delete(letter))
 
         self._handling.append((next(self._invocations), letter, deadline))
         try:
-            with patch.object(step_handler, "_engine", lambda: self.engine):
+            with patch.object(function, "_engine", lambda: self.engine):
                 self._run(handle, deadline)
         finally:
             self._handling.pop()
 
     def supervise(self) -> None:
-        """The supervisor's visit. One that dies, or finds the tables out of reach, is forgotten."""
+        """The supervisor's visit: what it finds it hands out. One that dies, or finds the tables out of reach, is
+        forgotten."""
+        self._find("recover")
 
+    def _find(self, task: Literal["recover", "purge"]) -> None:
         def visit() -> None:
             with suppress(SagaError):
-                self.engine.recovery.run(60.0)
+                self.engine.finder.run(task, 60.0)
 
         self._run(visit, self.clock.now() + _PATIENCE)
 
@@ -277,11 +286,9 @@ class CrashWorld:
         self.clock.advance(RETENTION)
         for _ in range(3):
             self.clock.advance(TICK)
-            self._run(self._purge_what_is_due, self.clock.now() + _PATIENCE)
-
-    def _purge_what_is_due(self) -> None:
-        with suppress(SagaError):
-            self.engine.purger.run(60.0)
+            self._find("purge")
+            while (letter := self.mailbox.receive()) is not None:
+                self.deliver(letter)
 
     def purge_once(self) -> None:
         """An operator has every saga there is purged, and does not repeat what got no answer, or was refused."""
@@ -418,6 +425,11 @@ class CrashWorld:
         """A saga's journal, as the table has it."""
         return rows_of(self.tables.items(self.settings.audit_table), saga_id)
 
+    def everything(self, saga_id: str) -> list[tuple[int, Entry | None]]:
+        """A saga's journal, as the store reads it. Not a process's request."""
+        with self.wire.aside():
+            return self.engine.journal.everything(saga_id)
+
     def leftovers(self) -> list[str]:
         """What should be gone of sagas without a control item; those that were never more than begun have none yet."""
         there = {item["saga_id"]["S"] for item in self.tables.items(self.settings.sagas_table)}
@@ -434,6 +446,9 @@ class CrashWorld:
                 continue
             found += [f"a purge left {name}" for name in ("payload", "payload_ref", "salt") if name in rows[0]]
             found += [f"a purge left {key}" for key in self.objects if key.split("/")[1] == saga_id]
+            finding = look_through_tombstone(saga_id, rows[0]["saga"]["S"], tombstone)
+            if finding.bad is not None or finding.chained_from != 1:
+                found.append(f"what a purge left of {saga_id} does not verify: {finding}")
             if [one.seq for one in tombstone.actions] != list(range(1, tombstone.state.seq + 1)):
                 found.append(f"of the audit trail of {saga_id} {len(tombstone.actions)} actions are left")
         return found

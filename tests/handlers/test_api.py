@@ -457,6 +457,8 @@ def test_purge_leaves_what_happened_and_answers_the_key(site: Make, monkeypatch:
     assert (other.status, other.code) == (422, "idempotency_key_reused")
     *_, last = s.call("GET", f"{path}/audit").body["entries"]
     assert (last["action"], last["actor"], last["details"]) == ("SagaPurged", ANN, {"reason": "asked for"})
+    verified = s.call("GET", f"{path}/verification").body
+    assert (verified["verified"], verified["purged_at"]) == (True, purged.body["purged_at"])
     for method, verb in (("DELETE", ""), ("POST", "/retry"), ("POST", "/compensate"), ("POST", "/resolve")):
         answer = s.call(method, path + verb, {"note": "x"} if verb else None)
         assert (answer.status, answer.code) == (409, "conflict")

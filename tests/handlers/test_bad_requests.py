@@ -124,6 +124,7 @@ def test_a_correlation_id_that_is_not_usable(site: Make, given: str) -> None:
         ("GET", f"/sagas/unknown/{NOBODY}"),
         ("GET", f"/sagas/trip/{NOBODY}"),
         ("GET", f"/sagas/trip/{NOBODY}/audit"),
+        ("GET", f"/sagas/trip/{NOBODY}/verification"),
         ("DELETE", f"/sagas/trip/{NOBODY}"),
         ("POST", f"/sagas/trip/{NOBODY}/retry"),
         ("POST", f"/sagas/trip/{NOBODY}/compensate"),

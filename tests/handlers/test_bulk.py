@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sagas.core.times import iso
-from sagas.handlers import bulk
+from sagas.handlers import bulk, supervisor
 from sagas.messaging.work import MOST_HOPS, DueSagas, Work
-from tests.handlers.conftest import Make, Site
+from tests.handlers.conftest import Make, Site, load
 from tests.support.aws import LambdaContext
 from tests.support.sagas import Trip
 
@@ -53,6 +53,29 @@ def test_recovers_what_was_found(trips: Site) -> None:
     assert [trips.state(saga_id).recovery_attempts for saga_id in ids] == [1, 1, 1]
     trips.run()
     assert {trips.show(saga_id)["status"] for saga_id in ids} == {"COMPLETED"}
+
+
+def test_a_tick_finds_what_the_queue_then_recovers(trips: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    saga = trips.begin("trip")
+    trips.lose_messages()
+    trips.clock.advance(600)
+    supervisor.reset()
+    assert supervisor.handler(load("schedule_recover"), LambdaContext()) == {
+        "found": 1,
+        "messages": 1,
+        "finished": True,
+    }
+    assert trips.state(saga).recovery_attempts == 0
+    assert supervisor.handler(load("schedule_recover"), LambdaContext())["found"] == 0
+    assert work_off(trips) == [True]
+    trips.run()
+    assert trips.show(saga)["status"] == "COMPLETED"
+    written = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "CloudWatchMetrics" in line]
+    names = [
+        (name, line.get("saga")) for line in written for name in ("OldestDueSaga", "SagaRecovered") if name in line
+    ]
+    of_service, of_type = ("OldestDueSaga", None), ("OldestDueSaga", "trip")
+    assert names == [of_service, of_service, of_type, ("SagaRecovered", "trip")]
 
 
 def test_a_second_delivery_does_nothing(trips: Site) -> None:
@@ -121,6 +144,10 @@ def test_a_record_that_fails_is_back_in_a_second(trips: Site, monkeypatch: pytes
     send(trips, Work("recover").body)
     records = trips.stack.receive_from(trips.stack.work)
     engine = bulk._engine()  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(engine.queues, "delay_record", lambda record, seconds: hidden.append(seconds))
+
+    def delay_record(record: object, seconds: float) -> None:
+        hidden.append(seconds)
+
+    monkeypatch.setattr(engine.queues, "delay_record", delay_record)
     assert bulk.handler({"Records": records}, LambdaContext())["batchItemFailures"]
     assert hidden == [0.75]

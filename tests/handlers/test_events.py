@@ -13,8 +13,8 @@ from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas.core.states import SagaState
 from sagas.errors import InvalidRequest, NotFound
+from sagas.handlers import bulk, supervisor
 from sagas.handlers import step as step_handler
-from sagas.handlers import supervisor
 from tests.handlers.conftest import EVENTS, Make, Site, load
 from tests.support.aws import REGION, LambdaContext
 
@@ -99,6 +99,8 @@ def test_a_tick_with_nothing_to_recover(reference: Callable[[], Site]) -> None:
     reference()
     supervisor.reset()
     report = supervisor.handler(load("schedule_recover"), LambdaContext())
+    assert report == {"found": 0, "messages": 0, "finished": True}
+    report = supervisor.handler({"task": "recover"}, LambdaContext())
     assert all(value in (0, []) for value in report.values())
 
 
@@ -106,6 +108,8 @@ def test_a_tick_with_nothing_to_purge(reference: Callable[[], Site]) -> None:
     reference()
     supervisor.reset()
     report = supervisor.handler(load("schedule_purge"), LambdaContext())
+    assert report == {"found": 0, "messages": 0, "finished": True}
+    report = supervisor.handler({"task": "purge"}, LambdaContext())
     assert report == {"purged": 0, "untouched": 0, "failed": 0, "left": 0}
 
 
@@ -123,6 +127,9 @@ BAD_TICKS: list[Any] = [
     *({"task": "recover", "max_attempts": value} for value in (-1, 1001, True, "5")),
     *({"task": "recover", field: 5} for field in ("name", "saga_id")),
     *({"task": "sweep", "seconds": value} for value in (0, True, "5", float("nan"))),
+    {"task": "recover", "queue": "yes"},
+    {"task": "purge", "queue": False},
+    {"task": "recover", "queue": True, "limit": 5},
     {"task": "sweep", "start_after": "\ud800"},
     {"task": "sweep", "now": "yes"},
 ]
@@ -156,7 +163,11 @@ def test_a_tick_for_what_is_not_there(reference: Callable[[], Site], fields: dic
 
 
 def test_a_tick_with_nothing_to_sweep(reference: Callable[[], Site]) -> None:
-    reference().stack.s3.create_bucket(Bucket="zips", CreateBucketConfiguration={"LocationConstraint": REGION})
+    stack = reference().stack
+    stack.s3.create_bucket(Bucket="zips", CreateBucketConfiguration={"LocationConstraint": REGION})
     supervisor.reset()
+    bulk.reset()
     (report,) = supervisor.handler(load("schedule_sweep"), LambdaContext())["swept"]
-    assert (report["saga"], report["listed"], report["finished"], report["error"]) == ("create-zip", 0, True, "")
+    assert (report["saga"], report["listed"], report["finished"], report["error"]) == ("create-zip", 0, False, "")
+    assert bulk.handler({"Records": stack.receive_from(stack.work)}, LambdaContext()) == {"batchItemFailures": []}
+    assert supervisor.handler(load("schedule_sweep"), LambdaContext()) == {"swept": []}

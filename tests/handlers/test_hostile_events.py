@@ -195,6 +195,7 @@ KNOWN = st.sampled_from(
         "/sagas/trip",
         "/sagas/trip/{id}",
         "/sagas/trip/{id}/audit",
+        "/sagas/trip/{id}/verification",
         "/sagas/trip/{id}/retry",
         "/sagas/trip/{id}/compensate",
         "/sagas/trip/{id}/resolve",
@@ -312,6 +313,7 @@ TICKS = st.dictionaries(
             "force",
             "start_after",
             "seconds",
+            "queue",
         ]
     ),
     anything,

@@ -44,6 +44,7 @@ def _shown(site: Site, path: str, **query: str) -> list[str]:
 CALLS: list[tuple[str, str, Any]] = [
     ("GET", "", None),
     ("GET", "/audit", None),
+    ("GET", "/verification", None),
     ("DELETE", "", None),
     ("POST", "/retry", {}),
     ("POST", "/compensate", {}),
@@ -72,7 +73,7 @@ def test_a_start_that_is_repeated_is_to_be_repeated_later(site: Make) -> None:
     assert s.waiting() == 1
 
 
-@pytest.mark.parametrize("verb", ["", "/audit"])
+@pytest.mark.parametrize("verb", ["", "/audit", "/verification"])
 def test_so_is_reading_a_trail_that_goes_on_in_a_newer_format(site: Make, verb: str) -> None:
     s = site(Trip)
     saga_id = s.begin("trip")

@@ -133,7 +133,7 @@ def test_every_call_of_the_contract_is_there(site: Make) -> None:
         one = f"/sagas/{name}/{{saga_id}}"
         assert "post" in paths[f"/sagas/{name}"]
         assert {"get", "delete"} <= set(paths[one])
-        assert "get" in paths[f"{one}/audit"]
+        assert all("get" in paths[f"{one}/{noun}"] for noun in ("audit", "verification"))
         assert all("post" in paths[f"{one}/{verb}"] for verb in ("retry", "compensate", "resolve", "purge"))
         assert "put" in paths[f"{one}/recovery-attempts"]
     assert all("get" in paths[path] for path in ("/sagas", "/attention", "/definitions", "/breakers", "/openapi.json"))
@@ -149,7 +149,9 @@ def test_an_answer_has_the_fields_described(site: Make) -> None:
     saga = s.call("GET", f"/sagas/trip/{saga_id}").body
     [entry, *_] = s.call("GET", f"/sagas/trip/{saga_id}/audit").body["entries"]
     [summary] = s.call("GET", "/sagas").body["sagas"]
+    verification = s.call("GET", f"/sagas/trip/{saga_id}/verification").body
     definition = s.call("GET", "/definitions/trip").body
     shown = {"Saga": saga, "Step": saga["steps"][0], "Entry": entry, "Summary": summary, "Definition": definition}
+    shown |= {"Verification": verification}
     for name, value in shown.items():
         assert set(schemas[name]["required"]) <= set(value) <= set(schemas[name]["properties"])

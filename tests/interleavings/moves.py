@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from sagas.core.times import epoch
+from sagas.messaging.work import BULK
 from tests.faults.mailbox import Letter
 from tests.interleavings.processes import Processes
 from tests.interleavings.replay import LIFETIME, LOST, Answer, Process, Replay, Request
@@ -35,7 +36,7 @@ DISTURBANCES = (
     "expiry",  # DynamoDB deletes the control item of a saga that is over
     "switch",  # a process is interrupted by another before it is done; as often as may be by default
 )
-_WRITES = ("UpdateItem", "PutItem", "TransactWriteItems", "SendMessage")
+_WRITES = ("UpdateItem", "PutItem", "TransactWriteItems", "SendMessage", "SendMessageBatch")
 _OPERATIONS = {
     "cancel": "cancel {id}",
     "retry": "retry {id} again",
@@ -71,10 +72,12 @@ class Moves:
     Args:
         replay: runs the processes.
         budget: how often each disturbance may happen; those not named never do, but for ``switch``.
+        queued: whether the supervisor only finds. Then it may come by while it is still there.
     """
 
-    def __init__(self, replay: Replay, budget: Mapping[str, int]) -> None:
+    def __init__(self, replay: Replay, budget: Mapping[str, int], *, queued: bool = False) -> None:
         self.replay = replay
+        self._queued = queued
         self.shelf = Shelf()
         self._known = Processes(replay)
         self._bounded = "switch" in budget
@@ -153,6 +156,7 @@ class Moves:
             number, answer = self.shelf.answer(request, at.tables)
             if number != at.tables:
                 letter = self.process(actor).letter if actor else None
+                letter = None if letter is not None and letter.queue == BULK else letter
                 before, after = self.shelf[at.tables], self.shelf[number]
                 wrong_write(self.replay.settings, self.replay.patience, before, after, letter)
             return at._replace(tables=number), answer
@@ -332,15 +336,14 @@ class Moves:
         return self._spawned(at, self._process(at, "worker", letter))
 
     def _visits(self, at: Snapshot) -> Iterator[tuple[str, Act]]:
-        if any(self.process(actor).kind.startswith("supervisor") for actor in at.actors):
+        if not self._queued and any(self.process(actor).kind.startswith("supervisor") for actor in at.actors):
             return
         if at.tick <= at.now:
             later = at._replace(tick=at.tick + TICK)
             yield from self._fused(at, "the supervisor comes", partial(self._visited, later, "supervisor"))
         elif spent := self._spent(at, "visit"):
-            yield from self._fused(
-                at, "the supervisor comes early", lambda: self._visited(spent, "supervisor, impatient")
-            )
+            kind = "supervisor, once more" if self._queued else "supervisor, impatient"
+            yield from self._fused(at, "the supervisor comes early", lambda: self._visited(spent, kind))
 
     def _visited(self, at: Snapshot, kind: str) -> Snapshot:
         number = sum(at.budget) + 1  # a nonce of its own for each

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sagas.core.states import SagaState
 from sagas.engine.registry import Registry
+from sagas.store.entries import Entry
 from tests.faults.mailbox import Letter
 from tests.faults.tables import MemoryTables
 from tests.faults.world import Began, Event, Rows, rows_of
@@ -56,6 +57,11 @@ class Remains:
     def entries(self, saga_id: str) -> Rows:
         """Its journal."""
         return rows_of(self.tables.items(self.replay.settings.audit_table), saga_id)
+
+    def everything(self, saga_id: str) -> list[tuple[int, Entry | None]]:
+        """Its journal, as the store reads it."""
+        with self.replay.asking(self.tables):
+            return self.replay.engine.journal.everything(saga_id)
 
     def lost_payloads(self) -> list[str]:
         """None: no payload here is large."""

@@ -24,12 +24,15 @@ from sagas.engine.course import Chain
 from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import Rejected, SagaError
+from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import step as step_handler
 from sagas.messaging.routes import Routes
+from sagas.messaging.work import BULK
 from sagas.store.settings import StoreSettings
 from tests.faults.mailbox import Letter
 from tests.faults.sagas import STAGE
 from tests.faults.tables import MemoryTables
+from tests.interleavings.texts import text_of, value_of
 from tests.support.aws import REGION, LambdaContext
 
 LIFETIME = 40.0
@@ -64,6 +67,8 @@ class Process:
         if self.letter is None:
             return self.kind
         body = json.loads(self.letter.body)
+        if self.letter.queue == BULK:
+            return f"bulk {self.letter.message_id}/{self.letter.receives} ({body['task']})"
         undo = "undo of " if body["undo"] else ""
         return f"worker {self.letter.message_id}/{self.letter.receives} ({undo}{body['step']}, {body['dispatch']})"
 
@@ -90,8 +95,8 @@ class Answer:
         if self == LOST:
             raise ReadTimeoutError(endpoint_url="https://aws.invalid")
         if self.error:
-            raise ClientError(json.loads(self.error), name)
-        return json.loads(self.text)
+            raise ClientError(value_of(self.error), name)
+        return value_of(self.text)
 
 
 LOST = Answer(error="lost")
@@ -147,6 +152,7 @@ class Replay:
         other: another version of that type, which processes may be of.
         purges: whether the supervisor purges, too.
         chained: whether all steps share a queue and a function, which goes on with what is next.
+        queued: whether the supervisor only finds, and another recovers.
     """
 
     def __init__(
@@ -158,6 +164,7 @@ class Replay:
         *,
         purges: bool = False,
         chained: bool = False,
+        queued: bool = False,
     ) -> None:
         self.chained = chained
         self._fail, self._reject = fail or {}, reject
@@ -175,8 +182,9 @@ class Replay:
         self._asked: list[Request] = []
         self._kinds: dict[str, Callable[[Process], Any]] = {
             "worker": self._work,
-            "supervisor": self._purge if purges else self._recover,
+            "supervisor": self._find if queued else self._purge if purges else self._recover,
             "supervisor, impatient": lambda process: self.engine.recovery.run(60.0, stale_after=0.0),
+            "supervisor, once more": self._find,
             "start": lambda process: self.engine.starter.start(self.name, {"item": "book"}, key="key"),
         }
         self.runs = 0
@@ -195,6 +203,7 @@ class Replay:
         with (
             patch.object(client, "_make_api_call", listening),
             patch.object(step_handler, "_engine", lambda: self.engine),
+            patch.object(bulk_handler, "_engine", lambda: self.engine),
         ):
             yield
 
@@ -216,7 +225,7 @@ class Replay:
         registry = self._versions[version]
         steps = [step.name for step in registry.get(self.name).definition.steps]
         queue = "steps" if self.chained else ""
-        routes = Routes(_BASE, {self.name: {step: f"{self.name}-{queue or step}" for step in steps}})
+        routes = Routes(_BASE, {self.name: {step: f"{self.name}-{queue or step}" for step in steps}}, {BULK: BULK})
         chain = Chain.of("*" if self.chained else "")
         return build_engine(registry, self.settings, routes, clock=self._clock, logger=self._logger, chain=chain)
 
@@ -244,13 +253,17 @@ class Replay:
     def _work(self, process: Process) -> None:
         """Lambda: invoke the handler, and delete the message unless it is reported failed."""
         letter = cast("Letter", process.letter)
-        answer = step_handler.handler({"Records": [letter.record]}, LambdaContext(LIFETIME))
+        function = bulk_handler if letter.queue == BULK else step_handler
+        answer = function.handler({"Records": [letter.record]}, LambdaContext(LIFETIME))
         if not answer["batchItemFailures"]:
             with suppress(BotoCoreError):
                 self._request("lambda", "delete message", {"message_id": letter.message_id})
 
     def _recover(self, process: Process) -> None:
         self.engine.recovery.run(60.0)
+
+    def _find(self, process: Process) -> None:
+        self.engine.finder.run("recover", 60.0)
 
     def _purge(self, process: Process) -> None:
         self._recover(process)
@@ -282,7 +295,7 @@ class Replay:
         position = len(self._asked)
         if position > len(self._history):
             raise _Reached  # it is over, and cleans up
-        key = json.dumps([name, parameters], sort_keys=True)
+        key = text_of([name, parameters])
         self._asked.append(Request(service, name, key, parameters))
         if position == len(self._history):
             raise _Reached

@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from tests.faults.mailbox import VISIBILITY, Letter
 from tests.faults.tables import MemoryTables
 from tests.interleavings.replay import Answer, Request
+from tests.interleavings.texts import text_of
 
 _Fields = tuple[str, str, str, float, float, int]
 
@@ -86,6 +87,11 @@ class Mail:
         if request.name == "GetQueueAttributes":
             here = sum(letter.queue == queue for letter in self.opened)
             return self, Answer(json.dumps({"Attributes": {"ApproximateNumberOfMessages": str(here)}}))
+        if request.name == "SendMessageBatch":
+            mail = self
+            for one in asked["Entries"]:
+                mail, _ = mail.send(queue, one["MessageBody"], 0.0, now)
+            return mail, Answer("{}")
         assert request.name == "SendMessage", request.name
         mail, message_id = self.send(queue, asked["MessageBody"], asked.get("DelaySeconds", 0), now)
         return mail, Answer(json.dumps({"MessageId": message_id}))
@@ -112,9 +118,9 @@ class Shelf:
             before = self._contents[number]
             tables = MemoryTables({name: dict(rows) for name, rows in before.tables.items()})
             try:
-                answer = Answer(json.dumps(tables.answer(request.name, request.parameters), sort_keys=True))
+                answer = Answer(text_of(tables.answer(request.name, request.parameters)))
             except ClientError as error:
-                answer = Answer(error=json.dumps(error.response, sort_keys=True))
+                answer = Answer(error=text_of(error.response))
             self._answers[key] = (self._number(tables), answer)
         return self._answers[key]
 
@@ -134,7 +140,7 @@ class Shelf:
     def _text(self, item: dict[str, Any]) -> str:
         # Items are never changed in place, and every one is kept: its identity stands for its content.
         if id(item) not in self._texts:
-            self._texts[id(item)] = json.dumps(item, sort_keys=True)
+            self._texts[id(item)] = text_of(item)
             self._kept.append(item)
         return self._texts[id(item)]
 

@@ -6,6 +6,7 @@ import heapq
 import io
 import logging
 import os
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -22,11 +23,13 @@ from sagas.cdk.step_groups import StepGroup
 from sagas.engine.engine import build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
+from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import step as step_handler
 from sagas.messaging.routes import Routes
+from sagas.messaging.work import BULK
 from sagas.store.settings import StoreSettings
 from sagas.testing.faults import ProcessDied, Wire
-from tests.faults.tables import Item, MemoryTables, refusal
+from tests.faults.tables import Item, MemoryTables, page_of, refusal
 from tests.load.simulation import Simulation
 from tests.support.aws import REGION, LambdaContext
 
@@ -91,7 +94,7 @@ class _Tables(MemoryTables):
             if item.get("open_shard") == shard and item["due"]["S"] <= until
         ]
         found.sort(key=lambda item: (item["due"]["S"], item["saga_id"]["S"]))
-        return {"Items": found, "Count": len(found), "ScannedCount": len(found)}
+        return page_of(request, found)
 
 
 class Cloud:
@@ -102,9 +105,12 @@ class Cloud:
         saga_class: the saga type.
         concurrency: executions at once of each step's function.
         ticks: whether the supervisor comes by.
+        bulk: executions at once of what works for the supervisor.
     """
 
-    def __init__(self, simulation: Simulation, saga_class: type[Any], concurrency: int, *, ticks: bool = True) -> None:
+    def __init__(
+        self, simulation: Simulation, saga_class: type[Any], concurrency: int, *, ticks: bool = True, bulk: int = 10
+    ) -> None:
         self.simulation = simulation
         definition = definition_of(saga_class)
         self.name = definition.name
@@ -114,7 +120,11 @@ class Cloud:
             group = StepGroup(step.name, definition, (step,), FunctionOptions())
             queue = f"{self.name}-{step.name}"
             self.lanes[queue] = Lane(group.visibility_timeout, group.timeout, group.max_receives, concurrency)
-        routes = Routes(_BASE, {self.name: {step: f"{self.name}-{step}" for step in self.steps}})
+        self.lanes[BULK] = Lane(302.0, 300.0, 10, bulk)
+        self.bulk_request = 0.0
+        """Seconds that each request takes which is made by what works for the supervisor; those of others take none."""
+        self._here = threading.local()
+        routes = Routes(_BASE, {self.name: {step: f"{self.name}-{step}" for step in self.steps}}, {BULK: BULK})
         self.settings = StoreSettings("load-sagas", "load-audit", "load-payloads", shards=2, region=REGION)
         self.tables = _Tables()
         self._logger = logging.getLogger("tests.load")
@@ -145,15 +155,21 @@ class Cloud:
         wire = Wire({"dynamodb": self._dynamodb, "sqs": self._sqs}, watch=self._watch)
         engine = self.engine
         handled = patch.object(step_handler, "_engine", lambda: engine)
+        worked = patch.object(bulk_handler, "_engine", lambda: engine)
         told = redirect_stdout(io.StringIO())  # metrics
-        with patch.dict(os.environ, _ENVIRONMENT), handled, told, wire.installed():
+        with patch.dict(os.environ, _ENVIRONMENT), handled, worked, told, wire.installed():
             yield
 
     def _dynamodb(self, operation: str, request: Item) -> Item:
+        self._take_time()
         error = self.refuse(operation)
         if error is not None:
             raise error
         return self.tables.answer(operation, request)
+
+    def _take_time(self) -> None:
+        if self.bulk_request and getattr(self._here, "queue", "") == BULK:
+            self.simulation.sleep(self.bulk_request)
 
     def _watch(self, name: str, request: Item, answer: Any) -> None:
         writes = [request] if name == "PutItem" else []
@@ -173,14 +189,16 @@ class Cloud:
             self.statuses[status] += 1
 
     def _sqs(self, operation: str, request: Item) -> Item:
+        self._take_time()
         queue = str(request["QueueUrl"]).rsplit("/", 1)[1]
         lane, now = self.lanes[queue], self.simulation.now()
-        if operation == "SendMessage":
-            letter = _Letter(request["MessageBody"], f"message-{next(self._ids)}", now, 0.0)
-            if not self.loses():
-                lane.letters[letter.message_id] = letter
-                self._show(queue, letter, now + request.get("DelaySeconds", 0))
-            return {"MessageId": letter.message_id}
+        if operation in ("SendMessage", "SendMessageBatch"):
+            for one in request.get("Entries", [request]):
+                letter = _Letter(one["MessageBody"], f"message-{next(self._ids)}", now, 0.0)
+                if not self.loses():
+                    lane.letters[letter.message_id] = letter
+                    self._show(queue, letter, now + one.get("DelaySeconds", 0))
+            return {}
         if operation == "GetQueueAttributes":
             return {"Attributes": {"ApproximateNumberOfMessages": str(len(lane.letters))}}
         assert operation == "ChangeMessageVisibility", operation
@@ -213,6 +231,8 @@ class Cloud:
                 lane.ready.append(letter)
         while lane.ready and lane.running < lane.concurrency:
             letter = lane.ready.popleft()
+            if letter.gone:
+                continue
             letter.receives += 1
             if letter.receives > lane.most:
                 letter.gone = True
@@ -239,8 +259,10 @@ class Cloud:
             "messageAttributes": {},
             "eventSourceARN": f"arn:aws:sqs:{REGION}:123456789012:{queue}",
         }
+        self._here.queue = queue
+        function = bulk_handler if queue == BULK else step_handler
         with suppress(ProcessDied):
-            answer = step_handler.handler({"Records": [record]}, LambdaContext(lane.lifetime))
+            answer = function.handler({"Records": [record]}, LambdaContext(lane.lifetime))
             if not answer["batchItemFailures"] and not letter.gone:
                 letter.gone = True
                 lane.letters.pop(letter.message_id, None)
@@ -250,7 +272,7 @@ class Cloud:
     def _tick(self) -> None:
         def visit() -> None:
             with suppress(SagaError):
-                self.engine.recovery.run(55.0)
+                self.engine.finder.run("recover", 55.0)
 
         self.simulation.task(visit)
         self.simulation.after(TICK, self._tick)

@@ -41,3 +41,11 @@ def test_throttled_writes_are_made_up_for_at_once() -> None:
     assert told.statuses == {"COMPLETED": 450}
     assert (told.attention, told.dead) == (0, 0)
     assert told.more["ended more than 10 s after the last start"] == 0
+
+
+def test_what_was_lost_is_recovered_wide_and_each_saga_once() -> None:
+    told = stories.lost_messages(sagas=500)
+    assert told.statuses == {"COMPLETED": 500}
+    assert (told.most_sent_anew, told.attention, told.dead) == (1, 0, 0)
+    assert told.more["recovered a second, unscaled"] > 200
+    assert told.more["messages to recover them"] < 100, "20 take them all; those that came too late do nothing"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
 from typing import Any
 
 from pynamodb.expressions.update import Update
@@ -16,6 +17,12 @@ from sagas.store.tables import DeadAttribute, StepAttribute, Tables
 
 _FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
 _READY = (StepStatus.PENDING.value, StepStatus.RETRYING.value)
+_BACKWARD = (
+    SagaStatus.COMPENSATING,
+    SagaStatus.COMPENSATED,
+    SagaStatus.CANCELLED,
+    SagaStatus.COMPENSATION_FAILED,
+)
 _TIMES = ("not_before", "lost_until", "cancel_requested_at", "attention")
 _PLAIN = (
     "rejected",
@@ -28,7 +35,6 @@ _PLAIN = (
     "error_seq",
     "resolution_seq",
     "unreadable",
-    "digest",
 )
 
 # States and entries as items, and back.
@@ -38,12 +44,12 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     """A state as DynamoDB has it, without what only the store adds: when it is due, and when it expires."""
     dead = state.dead
     values: dict[str, Any] = {
-        "format": FORMAT,
+        "format": FORMAT if FORMAT > 1 else None,
         "saga": state.saga,
         "version": state.version,
         "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
         "status": state.status.value,
-        "steps": [_step_attribute(step) for step in state.steps],
+        "steps": [_step_attribute(step, state.status) for step in state.steps],
         "cursor": state.cursor,
         "seq": state.seq,
         "token": state.token,
@@ -55,6 +61,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         "created_at": iso(state.created_at),
         "updated_at": iso(state.updated_at),
         "name_shard": f"{state.saga}#{shard_of(state.saga_id, settings.shards)}",
+        "head": bytes([state.seq % 256]) + state.head + urlsafe_b64decode(f"{state.digest}==") if state.head else None,
     }
     values |= {name: getattr(state, name) or None for name in _PLAIN}
     values |= {name: iso(getattr(state, name)) if getattr(state, name) else None for name in _TIMES}
@@ -73,11 +80,16 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     elif not state.over:
         shard = shard_of(state.saga_id, settings.shards)
         values |= {"open_shard": str(shard), "due": iso(due_at(state, stale_after))}
-    return tables.control(saga_id=state.saga_id, **values).to_dynamodb_dict()
+    return _sent(tables.control(saga_id=state.saga_id, **values).to_dynamodb_dict())
 
 
-def _step_attribute(step: StepState) -> StepAttribute:
-    return StepAttribute(
+def _sent(item: dict[str, Any]) -> dict[str, Any]:
+    """The item as it is handed to botocore: of binary values the model makes JSON, which it need not be."""
+    return {name: {"B": b64decode(value["B"])} if "B" in value else value for name, value in item.items()}
+
+
+def _step_attribute(step: StepState, status: SagaStatus) -> StepAttribute:
+    made = StepAttribute(
         name=step.name,
         status=step.status.value,
         attempts=step.attempts,
@@ -88,6 +100,9 @@ def _step_attribute(step: StepState) -> StepAttribute:
         lost=step.outcome_unknown or None,
         undo=step.undo or None,
     )
+    if not step.attempts and status in _BACKWARD:
+        made.attempts = None
+    return made
 
 
 def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
@@ -117,7 +132,8 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         error_seq=int(item.error_seq or 0),
         resolution_seq=int(item.resolution_seq or 0),
         unreadable=item.unreadable or "",
-        digest=item.digest or "",
+        head=(item.head or b"")[1:33],
+        digest=urlsafe_b64encode((item.head or b"")[33:]).decode().rstrip("="),
         created_at=epoch(item.created_at),
         updated_at=epoch(item.updated_at),
         progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
@@ -146,7 +162,7 @@ def _step_state(item: Any) -> StepState:
 
 def entry_item(tables: Tables, entry: Entry) -> dict[str, Any]:
     """An entry as DynamoDB has it, its payload beside it."""
-    return tables.entry(
+    item = tables.entry(
         saga_id=entry.saga_id,
         seq=entry.seq,
         format=FORMAT,
@@ -160,11 +176,13 @@ def entry_item(tables: Tables, entry: Entry) -> dict[str, Any]:
         correlation_id=entry.correlation_id,
         trace_id=entry.trace_id or None,
         token=entry.token,
+        prev=entry.link or None,
         details=entry.details,
         payload=entry.payload,
         payload_hash=entry.payload_hash if entry.salt and entry.payload is not None else None,
         salt=entry.salt or None,
-    ).to_dynamodb_dict()
+    )
+    return _sent(item.to_dynamodb_dict())
 
 
 def entry_of(tables: Tables, stored: dict[str, Any]) -> Entry:
@@ -186,6 +204,7 @@ def entry_of(tables: Tables, stored: dict[str, Any]) -> Entry:
         details=dict(item.details),
         payload=item.payload,
         salt=item.salt or "",
+        link=item.prev or b"",
     )
 
 
@@ -210,7 +229,7 @@ def claim_step(
         step.attempts.set(step.attempts + 1),
         model.status.set(SagaStatus.RUNNING.value),
     ]
-    return condition, Update(*running, *_held(tables, lease))
+    return condition, Update(*running, *_held(tables, lease), model.not_before.remove())
 
 
 def claim_undo(
@@ -228,7 +247,7 @@ def claim_undo(
         step.status.set(StepStatus.COMPENSATING.value),
         step.undo_attempts.set((step.undo_attempts | 0) + 1),
     ]
-    return condition, Update(*undoing, *_held(tables, lease))
+    return condition, Update(*undoing, *_held(tables, lease), model.not_before.remove())
 
 
 def _free(tables: Tables, index: int, dispatch: int, now: float, name: str | None) -> Any:

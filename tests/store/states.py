@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -59,6 +60,11 @@ def _steps() -> st.SearchStrategy[StepState]:
 
 _leases = st.builds(Lease, _names, times, times)
 _purges = st.builds(Purge, times) | st.builds(Purge, times, st.text(max_size=20), st.text(max_size=20))
+_hashes = st.binary(min_size=16, max_size=16).map(lambda raw: urlsafe_b64encode(raw).decode().rstrip("="))
+_proofs = st.just(dict[str, object]()) | st.fixed_dictionaries(
+    {"head": st.binary(min_size=32, max_size=32), "digest": st.just("") | _hashes}
+)
+"""The head of the journal and the digest of the results: none, or one or both."""
 _dead = st.builds(DeadLetter, _counts, _counts, _names)
 
 
@@ -88,7 +94,6 @@ def contents(steps: int = 2) -> st.SearchStrategy[Callable[[str], SagaState]]:
         "error_seq": _counts,
         "resolution_seq": _counts,
         "unreadable": st.text(max_size=300),
-        "digest": st.text(max_size=22),
         "attention": _whens,
         "created_at": times,
         "updated_at": times,
@@ -98,7 +103,7 @@ def contents(steps: int = 2) -> st.SearchStrategy[Callable[[str], SagaState]]:
     def build(given: dict[str, object]) -> Callable[[str], SagaState]:
         return lambda saga_id: SagaState(saga_id, "any", **given)  # pyright: ignore[reportArgumentType]
 
-    return st.fixed_dictionaries(values).map(build)
+    return st.tuples(st.fixed_dictionaries(values), _proofs).map(lambda given: build(given[0] | given[1]))
 
 
 PLAN = Plan(

@@ -54,6 +54,7 @@ _entries = st.builds(
     details=documents,
     payload=st.none() | st.text(max_size=50),
     salt=st.text(max_size=22),
+    link=st.just(b"") | st.binary(min_size=32, max_size=32),
 )
 
 
@@ -87,13 +88,28 @@ def test_the_item_of_ten_steps_with_undos_and_a_retention_stays_under_a_kilobyte
     steps = tuple(
         StepState(name, StepStatus.COMPLETED, 1, result_seq=2 + at, undo=True) for at, name in enumerate(_TEN)
     )
-    done = replace(owner, saga="create-report", steps=steps, seq=11, token=10, dispatch=10, cursor=9, digest="d" * 22)
+    done = replace(
+        owner,
+        saga="create-report",
+        steps=steps,
+        seq=11,
+        token=10,
+        dispatch=10,
+        cursor=9,
+        digest="d" * 22,
+        head=b"h" * 32,
+    )
     states = {
         "running": replace(done, status=SagaStatus.RUNNING, lease=held, recovery_attempts=1),
         "undoing": replace(done, status=SagaStatus.COMPENSATING, lease=held, cause="failure"),
         "over": replace(done, status=SagaStatus.COMPLETED),
         "purging": replace(
-            done, status=SagaStatus.COMPLETED, lease=Lease(_owner(), _FOR_GOOD, _FOR_GOOD), purge=Purge(NOW), digest=""
+            done,
+            status=SagaStatus.COMPLETED,
+            lease=Lease(_owner(), _FOR_GOOD, _FOR_GOOD),
+            purge=Purge(NOW),
+            digest="",
+            steps=tuple(replace(step, undo=False) for step in steps),
         ),
     }
     item = item_of(states[moment], replace(_SETTINGS, retention=86_400.0, shards=64), STALE_AFTER)
@@ -155,7 +171,7 @@ def _control(tables: Tables) -> tuple[ControlItems, list[dict[str, Any]]]:
 
 def _spelt_out(expression: str, names: dict[str, str], values: dict[str, Any]) -> str:
     """An expression without placeholders."""
-    known = names | {name: json.dumps(value, sort_keys=True) for name, value in values.items()}
+    known = names | {name: json.dumps(value, sort_keys=True, default=repr) for name, value in values.items()}
     text = re.sub(r"[#:]\w+", lambda found: known[found[0]], expression)
     return re.sub(r"\s*([(),])\s*", r"\1", text)
 

@@ -12,12 +12,12 @@ from moto import mock_aws
 
 from sagas.core.states import SagaStatus
 from sagas.errors import SagaError, Unavailable
-from sagas.store.checkpoints import Checkpoint, Checkpoints, SagaSummaries, SagaSummary
 from sagas.store.objects import GONE, Listed, Objects, connect_s3
 from sagas.store.settings import StoreSettings
+from sagas.store.summaries import SagaSummaries, SagaSummary
 from sagas.store.tables import tables_for
 from tests.store.conftest import STALE_AFTER, Store, connect
-from tests.store.states import saga
+from tests.store.states import NOW, saga
 from tests.support.aws import REGION
 from tests.support.databases import Database
 
@@ -140,27 +140,19 @@ def test_tells_why_there_is_no_copy(objects: Objects, monkeypatch: pytest.Monkey
         objects.archive(Listed("a/1", 1, "", 0.0), "archive/")
 
 
-def test_remembers_how_far_a_sweep_got(store: Store) -> None:
-    checkpoints = Checkpoints(store.tables)
-    assert checkpoints.get("zip") == Checkpoint()
-    stored = Checkpoint("zips/x", 1_795_250_000.5, 1_795_240_000.25)
-    checkpoints.put("zip", stored)
-    assert checkpoints.get("zip") == stored
-    assert checkpoints.get("unzip") == Checkpoint()
-    checkpoints.put("zip", Checkpoint(began_at=1.0))
-    assert checkpoints.get("zip") == Checkpoint(began_at=1.0)
-
-
 def test_tells_how_sagas_stand(store: Store) -> None:
     done, waiting = saga(SagaStatus.COMPLETED), saga(SagaStatus.COMPENSATION_FAILED, attention=5.0)
     for state in (done, waiting):
         store.control.create(state, STALE_AFTER)
-    found = SagaSummaries(store.tables, store.tombstones).of([done.saga_id, waiting.saga_id, saga().saga_id])
+    summaries = SagaSummaries(store.tables, store.settings, store.tombstones)
+    found = summaries.of([done.saga_id, waiting.saga_id, saga().saga_id])
     assert found == {
-        done.saga_id: SagaSummary("trip", SagaStatus.COMPLETED, attention=False),
-        waiting.saga_id: SagaSummary("trip", SagaStatus.COMPENSATION_FAILED, attention=True),
+        done.saga_id: SagaSummary("trip", SagaStatus.COMPLETED, attention=False, settled_at=NOW, results=(1,)),
+        waiting.saga_id: SagaSummary(
+            "trip", SagaStatus.COMPENSATION_FAILED, attention=True, settled_at=NOW, results=(1,)
+        ),
     }
-    assert SagaSummaries(store.tables, store.tombstones).of([]) == {}
+    assert summaries.of([]) == {}
 
 
 def test_asks_again_for_what_was_left_unprocessed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +173,7 @@ def test_asks_again_for_what_was_left_unprocessed(store: Store, monkeypatch: pyt
         return {**answer, "UnprocessedKeys": rest}
 
     monkeypatch.setattr(BaseClient, "_make_api_call", leave_two)
-    found = SagaSummaries(store.tables, store.tombstones).of([state.saga_id for state in states])
+    found = SagaSummaries(store.tables, store.settings, store.tombstones).of([state.saga_id for state in states])
     assert set(found) == {state.saga_id for state in states}
     assert calls == [3, 2, 1]
 
@@ -189,4 +181,4 @@ def test_asks_again_for_what_was_left_unprocessed(store: Store, monkeypatch: pyt
 def test_a_table_that_is_not_there_is_an_error(store: Store) -> None:
     tables = tables_for(StoreSettings("nowhere", "nowhere", region=REGION))
     with pytest.raises(SagaError):
-        SagaSummaries(tables, store.tombstones).of([saga().saga_id])
+        SagaSummaries(tables, StoreSettings("nowhere", "nowhere"), store.tombstones).of([saga().saga_id])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
-from sagas.store.checkpoints import SagaSummaries, SagaSummary
 from sagas.store.entries import Action, Entry, Tombstone
+from sagas.store.summaries import SagaSummaries, SagaSummary
 from tests.store.conftest import STALE_AFTER, Store
 from tests.store.states import NOW, lease, new_id, saga
 from tests.store.test_journal import entry
@@ -22,7 +22,7 @@ def _ended(store: Store, *, aside: bool = False) -> SagaState:
         StepState("book", StepStatus.COMPLETED, 2, result_seq=2),
         StepState("pay", StepStatus.COMPENSATED, 1, 0, 1),
     )
-    state = replace(saga(SagaStatus.COMPENSATED, seq=3, digest="d" * 22), steps=steps)
+    state = replace(saga(SagaStatus.COMPENSATED, seq=3, head=b"h" * 32), steps=steps)
     started = {"request_hash": "hash", "version": "1", "steps": [{"name": "book", "undo": False}]}
     first = Entry(state.saga_id, 1, NOW, "trip", "SagaStarted", "PENDING", 0, correlation_id=state.saga_id)
     first = replace(first, details=started, payload=_LARGE if aside else '{"item":"x"}', salt="s" * 22, trace_id="1-2")
@@ -34,8 +34,8 @@ def _ended(store: Store, *, aside: bool = False) -> SagaState:
 
 def _tombstone(state: SagaState, *, aside: bool = False) -> Tombstone:
     actions = (
-        Action(1, "SagaStarted", "PENDING", None, None, NOW, "ann"),
-        Action(2, "StepCompleted", "RUNNING", "book", 2, NOW + 1, "worker"),
+        Action(1, "SagaStarted", "PENDING", None, None, NOW, "ann", 0, "s" * 22),
+        Action(2, "StepCompleted", "RUNNING", "book", 2, NOW + 1, "worker", 3, "t" * 22),
     )
     return Tombstone(_PURGE, "hash", state, actions, aside)
 
@@ -108,7 +108,9 @@ def test_more_entries_than_one_request_takes_are_cleared_away(store: Store) -> N
 
 def test_a_long_audit_trail_keeps_its_end(store: Store) -> None:
     state = _ended(store)
-    actions = tuple(Action(seq, "StepFailed", "RUNNING", "book", seq, NOW, "worker") for seq in range(1, 1_500))
+    actions = tuple(
+        Action(seq, "StepFailed", "RUNNING", "book", seq, NOW, "worker", seq, "s" * 22) for seq in range(1, 1_500)
+    )
     store.tombstones.put(state.saga_id, replace(_tombstone(state), actions=actions))
     assert store.tombstones.get_many([state.saga_id])[state.saga_id].actions == actions[-1_000:]
 
@@ -117,8 +119,8 @@ def test_a_sweep_knows_how_a_purged_saga_ended(store: Store) -> None:
     there, purged, nowhere = saga(SagaStatus.COMPLETED), _ended(store), new_id()
     store.control.create(there, STALE_AFTER)
     store.tombstones.put(purged.saga_id, _tombstone(purged))
-    found = SagaSummaries(store.tables, store.tombstones).of([there.saga_id, purged.saga_id, nowhere])
+    found = SagaSummaries(store.tables, store.settings, store.tombstones).of([there.saga_id, purged.saga_id, nowhere])
     assert found == {
-        there.saga_id: SagaSummary("trip", SagaStatus.COMPLETED, attention=False),
-        purged.saga_id: SagaSummary("trip", SagaStatus.COMPENSATED, attention=False),
+        there.saga_id: SagaSummary("trip", SagaStatus.COMPLETED, attention=False, settled_at=NOW, results=(1,)),
+        purged.saga_id: SagaSummary("trip", SagaStatus.COMPENSATED, attention=False, settled_at=NOW),
     }

@@ -9,7 +9,7 @@ import pytest
 
 import sagas
 
-HEAVY = ["boto3", "botocore", "pydantic", "aws_cdk", "pynamodb", "aws_lambda_powertools"]
+HEAVY = ["boto3", "botocore", "pydantic", "aws_cdk", "pynamodb", "aws_lambda_powertools", "opentelemetry"]
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -27,6 +27,13 @@ def test_importing_the_client_loads_boto_and_nothing_of_the_engine_at_work() -> 
     assert loaded_by("import sagas.client") == {"boto3", "botocore"}
 
 
+def test_functions_load_nothing_of_tracing_unless_it_is_on() -> None:
+    handlers = "sagas.handlers.api, sagas.handlers.step, sagas.handlers.bulk, sagas.handlers.supervisor"
+    called = f"import {handlers}; from sagas.handlers.tracing import tracer; assert tracer() is None"
+    assert "aws_lambda_powertools" in loaded_by(called)
+    assert "opentelemetry" not in loaded_by(called)
+
+
 def test_the_public_names_are_these() -> None:
     assert sagas.__all__ == [
         "AutoDisable",
@@ -37,6 +44,7 @@ def test_the_public_names_are_these() -> None:
         "Exhausted",
         "InvalidRequest",
         "OrphanSweep",
+        "OrphanedObject",
         "PermanentError",
         "Rejected",
         "Retry",

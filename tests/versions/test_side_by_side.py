@@ -156,6 +156,8 @@ def _check(turns: Turns, saga_id: str) -> None:
     assert [status for status, _ in read] == [200, 200]
     assert released == {field: saga[field] for field in released}, "this version may tell more"
     assert saga["status"] == entries[-1]["status"]
+    verified = turns.versions[1].call("GET", f"/sagas/{_NAME}/{saga_id}/verification")[1]
+    assert verified["verified"], verified
 
 
 def test_every_saga_ends(turns: Turns) -> None:

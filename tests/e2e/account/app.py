@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import cast
 
 from infra.stack import ReferenceStack
@@ -13,10 +14,12 @@ from aws_cdk import App, CfnResource, RemovalPolicy, Stack  # isort: skip - saga
 _PROTECTED = ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable")
 
 
-def main() -> None:
-    """Synthesize to ``CDK_OUTDIR``."""
+def main(add_to: Callable[[ReferenceStack], None] = lambda stack: None) -> None:
+    """Synthesize to ``CDK_OUTDIR``; ``add_to`` adds to the reference stack."""
     app = App(outdir=os.environ.get("CDK_OUTDIR"))
-    for stack in (ReferenceStack(app, "SagasE2E"), trials_stack(app, "TrialsE2E")):
+    reference = ReferenceStack(app, "SagasE2E")
+    add_to(reference)
+    for stack in (reference, trials_stack(app, "TrialsE2E")):
         _make_disposable(stack)
     app.synth()
 

@@ -1,6 +1,7 @@
 """The stacks for an account, as an emulator takes them that checks permissions.
 
-Without layers, with the API's path there, and without the policies that refuse requests by plain HTTP.
+Without layers, with the API's path there, and without the policies that refuse requests by plain HTTP; with users who
+have one of the service's rights each.
 """
 
 from __future__ import annotations
@@ -10,10 +11,29 @@ import os
 from pathlib import Path
 from typing import Any
 
+from functions.checkout import Checkout
+from functions.create_zip import CreateZip
+from infra.stack import ReferenceStack
 from sagas.local.adapt import with_local_paths, without_layers
 from tests.e2e.account.app import main
 
+from aws_cdk import aws_iam as iam  # isort: skip - sagas.cdk names the Node that jsii is to use
+
 _INSIST_ON_TLS = ("AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy", "AWS::SQS::QueuePolicy")
+
+
+def _add_users(stack: ReferenceStack) -> None:
+    service = stack.service
+    starter, reader, canceller, operator, purger, auditor = (
+        iam.User(stack, name, user_name=name)
+        for name in ("starter", "reader", "canceller", "operator", "purger", "auditor")
+    )
+    service.grant_start(starter, Checkout)
+    service.grant_read(reader, Checkout)
+    service.grant_cancel(canceller, Checkout)
+    service.grant_operate(operator, CreateZip)
+    service.grant_purge(purger, CreateZip)
+    service.grant_read(auditor)
 
 
 def _without_tls(template: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +47,7 @@ def _without_tls(template: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    main(_add_users)
     for path in Path(os.environ["CDK_OUTDIR"]).glob("*.template.json"):
         template = without_layers(with_local_paths(json.loads(path.read_text())))
         path.write_text(json.dumps(_without_tls(template)))

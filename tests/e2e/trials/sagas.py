@@ -115,6 +115,16 @@ class Brief(Base, name="brief"):
         return "done"
 
 
+class Crowded(Base, name="crowded", stale_after=timedelta(seconds=10)):
+    """Two at a time are let in: in a crowd, most wait for far longer than what counts as a stall."""
+
+    @step(timeout=3)
+    def act(self, request: Trial, ctx: Context) -> None:
+        """Take a while."""
+        self.note(ctx, "act")
+        time.sleep(0.3)
+
+
 class Waiting(Base, name="waiting"):
     """Exhaustion waits for an operator."""
 

@@ -171,6 +171,7 @@ HEADS: dict[str, tuple[str, list[str]]] = {
     "stale_after": ("Saga[Req], stale_after=None", ["stale_after"]),
     "max_recovery_attempts": ("Saga[Req], max_recovery_attempts=True", ["max_recovery_attempts"]),
     "auto_disable": ("Saga[Req], auto_disable=True", ["auto_disable"]),
+    "cancellable": ("Saga[Req], cancellable=0", ["cancellable", "True or False"]),
     "orphans": ("Saga[Req], orphans='x/'", ["orphans"]),
     "no request": ("Saga", ["request", "missing", "Saga["]),
     "unsupported request": ("Saga[complex]", ["request", "unsupported"]),

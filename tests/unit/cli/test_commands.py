@@ -196,6 +196,36 @@ class TestLists:
         assert "Traceback" not in told
         assert json.loads(run("audit", "create-zip", SAGA_ID, "--json").stdout) == {"entries": [ENTRY]}
 
+    def test_audit_verifies(self, api: StubApi, run: Run) -> None:
+        found: dict[str, Any] = {
+            "saga_id": SAGA_ID, "verified": True, "entries": 3, "chained_from": 1, "broken": None,
+        }  # fmt: skip
+        api.will(200, found)
+        told = run("audit", "create-zip", SAGA_ID, "--verify")
+        assert (told.exit_code, told.stdout) == (0, "3 entries: all are what was written.\n")
+        assert api.asked[-1].path.endswith(f"{SAGA_ID}/verification")
+        api.will(200, found | {"chained_from": 2})
+        assert (
+            "Entries before 2 were written by an older version"
+            in run("audit", "create-zip", SAGA_ID, "--verify").stdout
+        )
+        api.will(200, found | {"chained_from": None})
+        assert "No entry has a hash" in run("audit", "create-zip", SAGA_ID, "--verify").stdout
+        api.will(200, found | {"purged_at": BEGAN})
+        assert "without payloads" in run("audit", "create-zip", SAGA_ID, "--verify").stdout
+
+    def test_audit_tells_of_a_broken_trail(self, api: StubApi, run: Run) -> None:
+        broken = {"seq": 2, "what": "missing", "message": "entry 2 is missing"}
+        found: dict[str, Any] = {
+            "saga_id": SAGA_ID, "verified": False, "entries": 3, "chained_from": 1, "broken": broken,
+        }  # fmt: skip
+        api.will(200, found)
+        told = run("audit", "create-zip", SAGA_ID, "--verify")
+        assert (told.exit_code, told.stdout) == (1, "")
+        assert told.stderr == "sagas: the audit trail is broken: entry 2 is missing\n"
+        told = run("audit", "create-zip", SAGA_ID, "--verify", "--json")
+        assert (told.exit_code, json.loads(told.stdout)) == (1, found)
+
     def test_definitions(self, api: StubApi, run: Run) -> None:
         api.will(200, {"definitions": [DEFINITION]})
         assert run("definitions").stdout.splitlines()[1].split() == [

@@ -70,7 +70,7 @@ class TestProject:
         assert not [path for path in made.rglob("*") if path.is_file() and "{{" in path.read_text()]
 
     def test_passes_its_own_tests(self, made: Path) -> None:
-        assert "5 passed" in run_in(made, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+        assert "6 passed" in run_in(made, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 
     def test_passes_our_linter(self, made: Path) -> None:
         ruff, rules = BIN / "ruff", ("--no-cache", "--config", REPOSITORY / "pyproject.toml")

@@ -139,6 +139,11 @@ class TestReading:
         assert [entry["seq"] for entry in client.audit("create-zip", SAGA_ID)] == [1, 2, 3]
         assert [one.path for one in api.asked] == [f"{ONE}/audit?limit=100", f"{ONE}/audit?limit=100&cursor=two"]
 
+    def test_verify(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, {"saga_id": SAGA_ID, "verified": True, "entries": 3, "chained_from": 1, "broken": None})
+        assert client.verify("create-zip", SAGA_ID)["verified"]
+        assert api.asked[0].path == f"{ONE}/verification"
+
     def test_definitions(self, api: StubApi, client: SagaClient) -> None:
         api.will(200, {"definitions": [{"name": "pay"}]})
         assert client.definitions() == [{"name": "pay"}]

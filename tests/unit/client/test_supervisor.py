@@ -15,6 +15,7 @@ from botocore.stub import Stubber
 from sagas import SagaClient
 from sagas.client.endpoints import ServiceEndpoints
 from sagas.client.supervisor import Supervisor, connect_lambda
+from sagas.engine.orphans import COUNTS
 from sagas.errors import InvalidRequest, NotFound, SagaError, Unavailable
 
 NAME = "shop-Supervisor"
@@ -41,7 +42,7 @@ def _will(stubber: Any, event: Any, answer: Any, **further: Any) -> None:
 
 
 def _report(**fields: Any) -> dict[str, Any]:
-    counts = dict.fromkeys(("listed", "orphans", "deleted", "archived", "handled", "unknown", "foreign", "errors"), 0)
+    counts = dict.fromkeys(COUNTS, 0)
     named: dict[str, Any] = {
         "saga": "zip",
         "prefix": "zips/",
@@ -56,6 +57,12 @@ def _report(**fields: Any) -> dict[str, Any]:
 def _sweep_event(start_after: str = "") -> dict[str, Any]:
     fixed = {"task": "sweep", "now": True, "seconds": 15.0, "saga": "zip"}
     return {**fixed, "start_after": start_after, "dry_run": False, "force": False}
+
+
+def test_an_older_supervisor_counts_less(stubber: Any, supervisor: Supervisor) -> None:
+    older = {name: value for name, value in _report(listed=2).items() if name not in ("young", "kept", "left")}
+    _will(stubber, _sweep_event(), {"swept": [older]})
+    assert supervisor.sweep("zip", dry_run=False, force=False) == _report(listed=2)
 
 
 def test_recovers_each_type_by_its_own_patience(stubber: Any, supervisor: Supervisor) -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from sagas.authoring.context import object_key
 from sagas.core.states import SagaStatus
 from sagas.engine.answers import SweepView
-from sagas.engine.orphans import Kind, SweepReport, inspect, kind_of, saga_id_of, too_many
+from sagas.engine.orphans import Judge, Kind, SweepReport, kind_of, saga_id_of, too_many
 from sagas.errors import InvalidRequest
-from sagas.store.checkpoints import SagaSummary
 from sagas.store.objects import Listed
+from sagas.store.summaries import SagaSummary
 
 PREFIX = "zips/"
 ID = "0199c2a1-7c1e-7000-8000-0123456789ab"
@@ -125,17 +125,16 @@ def test_only_what_is_old_enough_is_looked_into() -> None:
         Listed(f"{PREFIX}{OTHER}/new", 1, "", 101.0),
         Listed(f"{PREFIX}new.txt", 1, "", 101.0),
     ]
-    report = SweepReport("zip", PREFIX)
-    orphans = inspect(report, objects, 100.0, summaries)
-    assert [one.key for one in orphans] == [f"{PREFIX}{ID}/old"]
+    verdicts = Judge("zip", PREFIX, summaries).judge(objects, 100.0)
+    assert [one.kind for one in verdicts] == [Kind.YOUNG, Kind.ORPHAN, Kind.YOUNG, Kind.FOREIGN]
+    assert [one.listed for one in verdicts] == objects
     assert summaries.asked == [ID]
-    assert (report.listed, report.orphans, report.unknown, report.foreign) == (4, 1, 0, 1)
 
 
 def test_nobody_is_asked_about_young_objects() -> None:
     summaries = Book({})
     objects = [Listed(f"{PREFIX}{ID}/new", 1, "", 200.0)]
-    assert inspect(SweepReport("zip", PREFIX), objects, 100.0, summaries) == []
+    assert [one.kind for one in Judge("zip", PREFIX, summaries).judge(objects, 100.0)] == [Kind.YOUNG]
     assert summaries.asked == []
 
 

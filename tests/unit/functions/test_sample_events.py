@@ -74,4 +74,5 @@ def test_records_have_the_digest_of_their_body(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["schedule_recover", "schedule_purge", "schedule_sweep"])
 def test_ticks_name_their_task(name: str) -> None:
-    assert load(name) == {"task": name.removeprefix("schedule_")}
+    queued = {} if name == "schedule_sweep" else {"queue": True}
+    assert load(name) == {"task": name.removeprefix("schedule_"), **queued}

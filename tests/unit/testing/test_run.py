@@ -8,7 +8,7 @@ import sys
 from decimal import Decimal
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -51,6 +51,28 @@ class Mistaken(Saga[Order]):
     @step(retry=Retry.constant(max_retries=1, delay=0))
     def number(self, ctx: Context) -> int:
         wrong: Any = "seven"
+        return wrong
+
+
+class Forgetful(Saga[Order]):
+    """Returns nothing."""
+
+    @step
+    def seat(self, ctx: Context) -> Seat:  # pyright: ignore[reportReturnType] - that is what is tested
+        ctx.logger.info("no return")
+
+
+class Careless(Saga[Order]):
+    """Returns what is wrong in several places."""
+
+    @step
+    def seats(self) -> dict[str, list[Seat]]:
+        wrong: Any = {
+            "a": [Seat(1), Seat(cast("int", "secret"))],
+            "b": ("secret",),
+            "c": {"secret": 1},
+            "d": "secret",
+        }
         return wrong
 
 
@@ -128,6 +150,29 @@ def test_a_result_of_another_type_fails_the_step() -> None:
     assert outcome.status == "COMPENSATED"
     assert outcome.error is not None
     assert outcome.error.type == "WrongResult"
+    told = "the result of step 'number' is not the int it declares: $ is str, expected an integer"
+    assert outcome.error.message == told
+    assert actions(outcome.audit).count("StepFailed") == 1
+    assert outcome.in_doubt == ("number",)
+
+
+def test_a_forgotten_return_is_told() -> None:
+    outcome = run(Forgetful, Order("x"))
+    assert outcome.error is not None
+    assert outcome.error.message == (
+        "the result of step 'seat' is not the Seat it declares: $ is NoneType, expected Seat; is a return missing?"
+    )
+
+
+def test_what_is_wrong_inside_is_named_by_path_and_never_quoted() -> None:
+    outcome = run(Careless, Order("x"))
+    assert outcome.error is not None
+    assert outcome.error.message == (
+        "the result of step 'seats' is not the dict[str, list[tests.support.sagas.Seat]] it declares: "
+        "$.a[1].number is str, expected an integer; $.b is tuple, expected an array; $.c is dict, expected an array; "
+        "and 1 more"
+    )
+    assert "secret" not in str(outcome.audit)
 
 
 def test_results_come_to_the_next_step_as_their_type() -> None:

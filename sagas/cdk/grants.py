@@ -1,0 +1,196 @@
+"""Who may call a service: the rights of callers and operators, by saga type, as permissions of IAM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from aws_cdk import NestedStack, Stack
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from sagas.authoring.definition import SagaDefinition
+from sagas.cdk.acknowledge import acknowledge_objects
+from sagas.cdk.catalogue import Catalogue
+from sagas.cdk.existing import AnyResource
+from sagas.cdk.options import ServiceOptions
+from sagas.cdk.queues import SagaQueues
+from sagas.errors import DefinitionError
+
+Grantee = iam.IGrantable | iam.Role | iam.User | iam.Group | iam.ManagedPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What a right lets one call: methods and paths of the API, below the stage and the mount.
+
+    IAM's ``*`` spans slashes. So no pattern may end where another right's path goes on: that of a start, whose path
+    every operation's begins with, takes no ``*`` for the name.
+
+    Args:
+        of_type: for each saga type that was named; ``{name}`` is its name.
+        of_all: where none was named, in their place; ``of_type`` of each type if there are none.
+    """
+
+    of_type: tuple[str, ...]
+    of_all: tuple[str, ...] = ()
+
+
+RIGHTS: Mapping[str, Right] = {
+    "start": Right(("POST/sagas/{name}",)),
+    "read": Right(
+        ("GET/sagas/{name}/*", "GET/definitions/{name}"),
+        (
+            *("GET/sagas", "GET/sagas/*", "GET/attention", "GET/definitions", "GET/definitions/*"),
+            *("GET/breakers", "GET/openapi.json"),
+        ),
+    ),
+    "cancel": Right(("DELETE/sagas/{name}/*",), ("DELETE/sagas/*",)),
+    "operate": Right(
+        (
+            *(f"POST/sagas/{{name}}/*/{verb}" for verb in ("retry", "compensate", "resolve")),
+            *("PUT/sagas/{name}/*/recovery-attempts", "PUT/definitions/{name}", "POST/breakers/{name}/*/close"),
+        ),
+        (
+            *(f"POST/sagas/*/{verb}" for verb in ("retry", "compensate", "resolve")),
+            *("PUT/sagas/*/recovery-attempts", "PUT/definitions/*", "POST/breakers/*/close"),
+        ),
+    ),
+    "purge": Right(("POST/sagas/{name}/*/purge",), ("POST/sagas/*/purge",)),
+}
+"""Each method of the API belongs to one of these."""
+
+_DEAD_LETTERS = (
+    *("sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes"),
+    *("sqs:StartMessageMoveTask", "sqs:ListMessageMoveTasks"),
+)
+_FIND_PARTS = ("cloudformation:ListStackResources", "cloudformation:GetTemplate")
+_ARNS = 20
+"""In a statement: the CDK moves whole statements to further policies when one grows beyond what IAM takes."""
+_WILDCARD = "A saga's id is not known beforehand; the path names what may be done, and of which type."
+
+
+class Grants(Construct):
+    """The part of a service that grants rights. Each names saga classes of the service; without any, all are meant.
+
+    A right holds at the API, for callers that IAM authorizes; see ``docs/security.md`` for the policies.
+    """
+
+    api: apigateway.RestApi
+    supervisor: lambda_.Function
+    _options: ServiceOptions
+    _catalogue: Catalogue
+    _queues: Mapping[str, SagaQueues]
+
+    def grant_start(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
+        """Let a principal start sagas, and neither read nor change them; a start is answered with the saga.
+
+        Args:
+            grantee: a role, user, group or managed policy.
+            saga_classes: types that may be started; all when absent.
+
+        Raises:
+            DefinitionError: a class is not one of the service, or its API is authorized by other means than IAM.
+        """
+        return self._grant("start", grantee, saga_classes)
+
+    def grant_read(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
+        """Let a principal read sagas and their audit trails, requests and results included.
+
+        Without classes also the lists, the circuit breakers and the OpenAPI description, which show all types: IAM
+        cannot tell one list from another.
+
+        Args, raises: as :meth:`grant_start`.
+        """
+        return self._grant("read", grantee, saga_classes)
+
+    def grant_cancel(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
+        """Let a principal cancel sagas; a cancel is answered with the saga.
+
+        Args, raises: as :meth:`grant_start`; also when a class is declared with ``cancellable=False``.
+        """
+        for saga in self._named(saga_classes):
+            if not saga.cancellable:
+                told = f"saga {saga.name} is declared with cancellable=False: there is no cancel to grant"
+                raise DefinitionError(f"{self.node.id}: {told}")
+        return self._grant("cancel", grantee, saga_classes)
+
+    def grant_operate(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
+        """Let a principal retry, compensate and resolve sagas, set how patient the supervisor is with them, enable and
+        disable their starts, close their circuit breakers, and look into, redrive and prune their dead letters.
+
+        Without classes also call the supervisor, which looks for stalled sagas and sweeps orphans of all types. With or
+        without, read the templates of the service's stacks: the command line finds queues and supervisor by them.
+
+        It includes neither reading, which most operators need besides, nor cancelling nor purging.
+
+        Args, raises: as :meth:`grant_start`.
+        """
+        granted = self._grant("operate", grantee, saga_classes)
+        scope = cast("Construct", grantee) if Construct.is_construct(grantee) else self
+        more: list[tuple[Sequence[str], list[str]]] = [(_FIND_PARTS, self._stacks(grantee))]
+        queues = [self._queues[saga.name] for saga in self._named(saga_classes) or self._catalogue.sagas]
+        more.append((_DEAD_LETTERS, [own.dead_letters.queue_arn for own in queues]))
+        more.append((("sqs:SendMessage",), [arn for own in queues for arn in own.arns(scope)]))
+        if self._options.encryption_key is not None:
+            more.append((("kms:Decrypt", "kms:GenerateDataKey"), [self._options.encryption_key.key_arn]))
+        if not saga_classes:
+            more.append((("lambda:InvokeFunction",), [self.supervisor.function_arn]))
+        return _combined([granted, *(one for actions, arns in more for one in _allowed(grantee, actions, arns))])
+
+    def grant_purge(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
+        """Let a principal delete what is stored of sagas that are over. It cannot be undone, so no other right has it.
+
+        Args, raises: as :meth:`grant_start`.
+        """
+        return self._grant("purge", grantee, saga_classes)
+
+    def _grant(self, right: str, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
+        named, mount = self._named(saga_classes), self._options.mount
+        there = mount and mount.default_method_options and mount.default_method_options.authorizer
+        if self._options.authorizer or there:
+            told = "its API is authorized by an authorizer of yours, which decides: permissions of IAM have no effect"
+            raise DefinitionError(f"{self.node.id}: {told}")
+        patterns = [] if named else list(RIGHTS[right].of_all)
+        names = [saga.name for saga in named or self._catalogue.sagas]
+        patterns = patterns or [path.format(name=name) for name in names for path in RIGHTS[right].of_type]
+        arns = [self._arn(pattern, mount) for pattern in patterns]
+        for arn in arns:
+            if "*" in arn:
+                acknowledge_objects(cast("iam.IGrantable", grantee), arn, _WILDCARD)
+        return _combined(_allowed(grantee, ["execute-api:Invoke"], arns))
+
+    def _named(self, saga_classes: Iterable[type[Any]]) -> list[SagaDefinition]:
+        return [self._catalogue.definition(saga_class) for saga_class in saga_classes]
+
+    def _arn(self, pattern: str, mount: AnyResource | None) -> str:
+        method, _, path = pattern.partition("/")
+        base = mount.path.rstrip("/") if mount is not None else ""
+        try:
+            stage = self.api.deployment_stage.stage_name
+        except RuntimeError:  # an API of one's own that is deployed by other means: whatever stages it has
+            stage = "*"
+        return self.api.arn_for_execute_api(method, f"{base}/{path}", stage)
+
+    def _stacks(self, grantee: Grantee) -> list[str]:
+        """The ARNs of the stacks that hold the service. The outermost is asked for by its name, without its id."""
+        stack = Stack.of(self)
+        named = stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{stack.stack_name}/*")
+        acknowledge_objects(cast("iam.IGrantable", grantee), named, "A stack's id is not known beforehand.")
+        nested = [one for one in self.node.find_all() if NestedStack.is_nested_stack(one)]
+        return [named, *(cast("Stack", one).stack_id for one in nested)]
+
+
+def _allowed(grantee: Grantee, actions: Sequence[str], arns: Sequence[str]) -> list[iam.Grant]:
+    to, parts = cast("iam.IGrantable", grantee), [arns[start : start + _ARNS] for start in range(0, len(arns), _ARNS)]
+    return [iam.Grant.add_to_principal(grantee=to, actions=list(actions), resource_arns=list(part)) for part in parts]
+
+
+def _combined(grants: Sequence[iam.Grant]) -> iam.Grant:
+    combined = grants[0]
+    for one in grants[1:]:
+        combined = combined.combine(one)
+    return combined

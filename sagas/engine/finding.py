@@ -1,0 +1,154 @@
+"""Finding what is due, and handing it out: the supervisor's tick looks at no saga itself.
+
+Many ids go into each message of the queue ``bulk``, which is worked off in parallel. A saga stays in the index until it
+was looked after; so that it is not handed out each minute while its message waits, the tick notes how far it has gone
+over each shard. Such a round lasts a quarter of an hour, and its messages are void when it is over: then what is still
+due is handed out anew. That is so at once when the queue holds nothing: all that was handed out has been looked at, or
+was lost. So no saga gets lost with a message, none waits behind a message that was lost for longer than a round, and
+there is a write for each thousand sagas, none for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sagas.core.times import epoch, iso
+from sagas.engine.clock import Clock
+from sagas.engine.ports import WorkSender
+from sagas.messaging.work import BULK, DueSagas
+from sagas.store.hand_outs import HandOut, HandOuts
+from sagas.store.listing import IndexPosition, Listing
+
+ROUND = 900.0
+"""Seconds after which what was handed out and is still due is handed out again."""
+_AT_THE_END = 60.0
+"""Seconds before the end of a round in which the next one begins: a message sent then would be void on arrival."""
+_SETTLING = 30.0
+"""Seconds after which the count of the queue's messages is believed to have those that were sent."""
+_PAGE = 1_000
+_TOGETHER = 25
+"""Sagas in a message: some seconds of work, so that a few messages keep all that work at it busy to the end."""
+_AT_ONCE = 10
+"""Messages that are sent with one request."""
+
+
+@dataclass(slots=True)
+class FindReport:
+    """What a run found.
+
+    Args:
+        found: how many sagas it handed out.
+        messages: in how many messages.
+        finished: whether it went over all that is due.
+        overdue: seconds that the longest due saga had been due when the run began; 0 when none was.
+    """
+
+    found: int = 0
+    messages: int = 0
+    finished: bool = True
+    overdue: float = 0.0
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """What is to be handed out of a shard: what lies behind ``after``."""
+
+    shard: str
+    seen: HandOut
+    after: IndexPosition | None
+    until: float
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run: what it found, and what of it was not sent yet, by when it is void."""
+
+    end: float
+    report: FindReport = field(default_factory=FindReport)
+    held: dict[float, list[IndexPosition]] = field(default_factory=dict[float, list[IndexPosition]])
+    idle: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """Hands out what is due. Two runs at once do no harm: of each page, one of them hands it out."""
+
+    listing: Listing
+    hand_outs: HandOuts
+    queues: WorkSender
+    clock: Clock
+
+    def run(self, task: Literal["recover", "purge"], budget: float) -> FindReport:
+        """Hand out what is due for a task, longest due first in each shard.
+
+        Args:
+            task: which.
+            budget: seconds the run may take; what is left is for the next.
+
+        Raises:
+            NotFound: this function knows of no queue ``bulk``.
+            Unavailable: the index or the queue is out of reach. What was handed out and not sent is found again.
+        """
+        now = self.clock.now()
+        run = _Run(now + budget)
+        shards = self.listing.due_shards if task == "recover" else self.listing.purge_shards
+        stretches = [stretch for shard in shards if (stretch := self._stretch(shard, now, run)) is not None]
+        while stretches:
+            left: list[_Stretch] = []
+            for stretch in stretches:
+                if self.clock.now() >= run.end:
+                    run.report.finished = False
+                    break
+                found = self._page(stretch, now)
+                run.report.found += len(found)
+                run.held.setdefault(stretch.until, []).extend(found)
+                self._send(task, run, at_least=_TOGETHER * _AT_ONCE)
+                if len(found) == _PAGE:
+                    left.append(stretch)
+            stretches = left if run.report.finished else []
+        self._send(task, run, at_least=1)
+        return run.report
+
+    def _stretch(self, shard: str, now: float, run: _Run) -> _Stretch | None:
+        """Where to go on with a shard; ``None`` when nothing in it is due."""
+        first = self.listing.due_page(shard, now, None, 1)
+        if not first:
+            return None
+        run.report.overdue = max(run.report.overdue, now - epoch(first[0].sort))
+        seen = self.hand_outs.get(shard)
+        if seen.until - _AT_THE_END > now and not (seen.moved_at + _SETTLING <= now and self._idle(run)):
+            return _Stretch(shard, seen, seen.upto, seen.until)
+        return _Stretch(shard, seen, None, now + ROUND)
+
+    def _idle(self, run: _Run) -> bool:
+        """Whether the queue holds nothing."""
+        if run.idle is None:
+            run.idle = self.queues.work_waiting(BULK) == 0
+        return run.idle
+
+    def _page(self, stretch: _Stretch, now: float) -> Sequence[IndexPosition]:
+        """Take the next page of a stretch; nothing when there is none, or another run took it."""
+        if stretch.after is not None and stretch.after.sort > iso(now):
+            return ()
+        found = self.listing.due_page(stretch.shard, now, stretch.after, _PAGE)
+        if not found:
+            return ()
+        # First noted, then sent: two runs at once send nothing twice, and what is noted but not sent is found again.
+        after = HandOut(found[-1], stretch.until, self.clock.now(), self.clock.new_owner())
+        if not self.hand_outs.move(stretch.shard, stretch.seen, after):
+            return ()
+        stretch.seen, stretch.after = after, after.upto
+        return found
+
+    def _send(self, task: str, run: _Run, at_least: int) -> None:
+        """Send what is held, as soon as it is that much."""
+        for until, held in run.held.items():
+            if len(held) < at_least:
+                continue
+            parts = [held[start : start + _TOGETHER] for start in range(0, len(held), _TOGETHER)]
+            work = [DueSagas([(one.sort, one.saga_id) for one in part], until).work(task) for part in parts]
+            held.clear()
+            self.queues.send_work(BULK, work)
+            run.report.messages += len(work)

@@ -1,0 +1,81 @@
+"""Whether what a saga has stored names an object. Where that cannot be told, it does.
+
+A result may name an object in full, by its URI or URL, by its file name alone, or by its folder, which stands for all
+in it; and the name may have been put together from a part of it. So a file is named when any text or number of the
+request or of a result holds what comes before the first dot of its name, or when a text ends with the saga's folder.
+Letters of either case are the same, and so are percent-encoded ones.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, cast
+from urllib.parse import unquote, unquote_plus
+
+from sagas.store.entries import Entry
+
+
+def unnamed(
+    saga_id: str, filenames: Collection[str], entries: Sequence[Entry], load: Callable[[Entry], Entry]
+) -> set[str]:
+    """Return the files of a saga that none of its payloads names.
+
+    Args:
+        saga_id: the saga.
+        filenames: what follows the folder in the keys of its objects.
+        entries: that hold its request and its results.
+        load: fetches a payload that was stored aside, which is done only for what is not named by the others.
+
+    Raises:
+        Unavailable: a payload is out of reach.
+    """
+    left = {filename: _folded(_stem(filename)) for filename in filenames}
+    folder = re.compile(rf"{re.escape(saga_id)}(?!/+[^/*?\s])")
+    for entry in sorted(entries, key=lambda entry: entry.payload is None):
+        payload = load(entry).payload
+        if payload is None:  # it was purged meanwhile
+            return set()
+        for text in map(_plain, _texts(json.loads(payload))):
+            if folder.search(text):
+                return set()
+            left = {filename: stem for filename, stem in left.items() if stem not in text}
+            if not left:
+                return set()
+    return set(left)
+
+
+def _stem(filename: str) -> str:
+    return filename.split(".", 1)[0] or filename
+
+
+def _plain(text: str) -> str:
+    """A text as it is compared: every form of it that may stand for the same name, one after the other."""
+    encoded = "%" in text or "+" in text
+    return _folded("\n".join((text, unquote(text), unquote_plus(text))) if encoded else text)
+
+
+def _folded(text: str) -> str:
+    return text if text.isascii() and text.islower() else unicodedata.normalize("NFC", text).casefold()
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts and numbers in JSON, names of members included."""
+    left: list[Any] = [value]
+    while left:
+        value = left.pop()
+        match value:
+            case str():
+                yield value
+            case bool() | None:
+                pass
+            case int() | float():
+                yield str(value)
+            case dict():
+                members = cast("dict[str, Any]", value)
+                yield from members
+                left += members.values()
+            case _:
+                left += cast("list[Any]", value)

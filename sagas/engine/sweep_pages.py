@@ -1,0 +1,235 @@
+"""Sweeping a page: up to a thousand objects are listed, judged and dealt with.
+
+That takes one request to list, one for each hundred sagas that are asked about, their tombstones where they are not
+there, one for each hundred entries of COMPLETED sagas, and one to delete. Never is more than a page in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from sagas.authoring.context import OrphanedObject
+from sagas.authoring.definition import SagaDefinition
+from sagas.authoring.policies import OrphanSweep
+from sagas.authoring.saga import Saga
+from sagas.engine.clock import Clock
+from sagas.engine.context import StepContext
+from sagas.engine.coroutines import awaited
+from sagas.engine.orphans import EntryStore, Judge, Kind, SummaryStore, SweepReport, Verdict, too_many
+from sagas.errors import SagaError
+from sagas.store.objects import GONE, Listed, Objects
+
+ARCHIVE = "archive/"
+"""What an archived object's key begins with, before its own. The CDK construct permits it by the same name."""
+
+_OWN = "on_orphans"
+
+
+@dataclass(frozen=True, slots=True)
+class SweepServices:
+    """What a sweep works with.
+
+    Args:
+        summaries: how sagas stand.
+        entries: what they have stored.
+        s3: a client of S3.
+        clock: tells the time.
+        logger: given to ``on_orphans``, and told when it fails.
+        environment: holds the buckets' names.
+        connect: makes the clients of ``ctx.client``.
+    """
+
+    summaries: SummaryStore
+    entries: EntryStore
+    s3: Any
+    clock: Clock
+    logger: logging.Logger
+    environment: Mapping[str, str]
+    connect: Callable[[str], Any] | None = None
+
+    def variable(self, name: str) -> str:
+        """Return what a variable holds.
+
+        Raises:
+            SagaError: nothing.
+        """
+        value = self.environment.get(name, "")
+        if not value:
+            raise SagaError(f"the environment lacks {name}")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a page led.
+
+    Args:
+        after: the last key that is dealt with.
+        finished: the range has no more.
+        held: so many of the page's objects are orphans that none was touched.
+    """
+
+    after: str
+    finished: bool = False
+    held: bool = False
+
+
+@dataclass(slots=True)
+class _Done:
+    """What became of the orphans of a page: of the first ``reached`` of them."""
+
+    reached: int
+    deleted: int = 0
+    archived: int = 0
+    handled: int = 0
+    gone: int = 0
+    errors: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class PageSweep:
+    """Sweeps pages of one saga type's objects.
+
+    Args:
+        services: what it works with.
+        definition: the saga type's.
+        policy: its ``orphans``.
+        report: takes the counts, and says whether this is a dry run.
+        deadline: epoch seconds at which to stop.
+        force: go on however many orphans there are.
+
+    Raises:
+        SagaError: the environment does not name a bucket, or what is archived would be swept again.
+    """
+
+    def __init__(
+        self,
+        services: SweepServices,
+        definition: SagaDefinition,
+        policy: OrphanSweep,
+        report: SweepReport,
+        deadline: float,
+        *,
+        force: bool = False,
+    ) -> None:
+        self.report = report
+        self.deadline = deadline
+        self._services = services
+        self._definition = definition
+        self._policy = policy
+        self._force = force
+        self._instance: Any = None
+        saga_class: type[Saga[Any]] = definition.saga_class
+        own = saga_class.on_orphans is not cast("type[Saga[Any]]", Saga).on_orphans
+        report.action = _OWN if own else policy.action
+        report.bucket = services.variable(policy.bucket_env)
+        self._archive_to = services.variable(policy.archive_bucket_env or policy.bucket_env)
+        self.objects = Objects(services.s3, report.bucket)
+        nested = self._archive_to == report.bucket and f"{ARCHIVE}{policy.prefix}".startswith(policy.prefix)
+        if report.action == "archive" and nested:
+            raise SagaError(f"what is archived under {ARCHIVE} would be swept again with {policy.prefix}")
+        entries = None if policy.unreferenced == "keep" else services.entries
+        self._judge = Judge(report.saga, definition.prefix, services.summaries, entries)
+        self._idle = report.dry_run or report.action == "report"
+        self._ours = (Kind.ORPHAN, Kind.UNREFERENCED) if policy.unreferenced == "delete" else (Kind.ORPHAN,)
+
+    @property
+    def in_time(self) -> bool:
+        """Whether there is time for more."""
+        return self._services.clock.now() < self.deadline
+
+    def page(self, after: str, until: str = "") -> Reached:
+        """Sweep the page after a key; what it counts is counted for as far as it got.
+
+        Args:
+            after: the key; empty for the beginning of the prefix.
+            until: the last key that may be touched; empty for the end of the prefix.
+
+        Raises:
+            Unavailable: S3 or a table is out of reach.
+            SagaError: S3 refuses.
+        """
+        page = self.objects.page(self._definition.prefix, after)
+        listed = [one for one in page.objects if not until or one.key <= until]
+        last = page.last or len(listed) < len(page.objects) or not page.objects
+        before = self._services.clock.now() - self._policy.min_age.total_seconds()
+        verdicts = self._judge.judge(listed, before, lambda: self.in_time)
+        ours = [number for number, verdict in enumerate(verdicts) if verdict.kind in self._ours]
+        report = self.report
+        if not self._force and too_many(len(ours), len(verdicts)):
+            report.stopped = report.stopped or f"{len(ours)} of {len(verdicts)} objects on a page are orphans"
+            if not self._idle:
+                self._count(verdicts, _Done(0))
+                return Reached(after, held=True)
+        done = _Done(0) if self._idle or not ours else self._deal_with([verdicts[number].listed for number in ours])
+        if not self._idle and done.reached < len(ours):
+            verdicts = verdicts[: ours[done.reached]]
+        self._count(verdicts, done)
+        finished = last and len(verdicts) == len(listed)
+        return Reached(verdicts[-1].listed.key if verdicts else after, finished)
+
+    def _count(self, verdicts: Sequence[Verdict], done: _Done) -> None:
+        report = self.report
+        for listed, kind in verdicts:
+            report.count(kind, listed.key)
+        report.deleted += done.deleted
+        report.archived += done.archived
+        report.handled += done.handled
+        report.gone += done.gone
+        report.fail(done.errors)
+        found = sum(kind in (Kind.ORPHAN, Kind.UNREFERENCED) for _, kind in verdicts)
+        report.left += found - done.deleted - done.handled - done.gone - len(done.errors)
+
+    def _deal_with(self, orphans: Sequence[Listed]) -> _Done:
+        if self.report.action == "archive":
+            return self._archive(orphans)
+        return self._delete(orphans) if self.report.action == "delete" else self._hand_over(orphans)
+
+    def _delete(self, orphans: Sequence[Listed]) -> _Done:
+        errors = self.objects.delete([orphan.key for orphan in orphans])
+        return _Done(len(orphans), deleted=len(orphans) - len(errors), errors=errors)
+
+    def _archive(self, orphans: Sequence[Listed]) -> _Done:
+        """Copy, and delete what was copied. What there is no time for is left to the next run."""
+        copied, done = list[Listed](), _Done(0)
+        for orphan in orphans:
+            if not self.in_time:
+                break
+            error = self.objects.archive(orphan, ARCHIVE, self._archive_to)
+            if not error:
+                copied.append(orphan)
+            elif error in GONE:
+                done.gone += 1
+            else:
+                done.errors[orphan.key] = error
+            done.reached += 1
+        done.archived = len(copied)
+        if copied:
+            deleted = self._delete(copied)
+            done.deleted = deleted.deleted
+            done.errors |= deleted.errors
+        return done
+
+    def _hand_over(self, orphans: Sequence[Listed]) -> _Done:
+        services, name, prefix = self._services, self._definition.name, self._definition.prefix
+        found = [
+            OrphanedObject(
+                self.objects.bucket, one.key, one.size, one.etag, datetime.fromtimestamp(one.modified_at, UTC)
+            )
+            for one in orphans
+        ]
+        context = StepContext("", name, _OWN, 1, False, prefix, self.deadline, services.clock, services.logger)
+        if services.connect is not None:
+            context.connect = services.connect
+        try:
+            if self._instance is None:
+                self._instance = self._definition.saga_class.create()
+            awaited(self._instance.on_orphans(found, context))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code; the next page may fare better
+            # The error's text may quote anything: its type must do.
+            services.logger.error("on_orphans failed: %s", type(error).__name__)  # noqa: TRY400
+            return _Done(len(orphans), errors={one.key: type(error).__name__ for one in orphans})
+        return _Done(len(orphans), handled=len(orphans))

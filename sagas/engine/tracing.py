@@ -1,0 +1,207 @@
+"""Spans of a saga: of its messages, claims, attempts and commits. Without a tracer nothing of this is at work.
+
+A saga is one trace, whatever functions it runs in: the context of its start is in its first entry and in every message,
+and is the parent of each span that handles a message. Which span sent the message is a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any, Protocol
+
+from sagas.core import events as ev
+from sagas.core.states import SagaState
+from sagas.engine.attempt import AttemptServices, Invocation
+from sagas.engine.committer import Committed
+from sagas.engine.course import Course
+from sagas.engine.idempotency import IdempotentAttempt
+from sagas.engine.ports import JournalStore, MessageSender
+from sagas.engine.registry import SagaType
+from sagas.errors import SagaError
+from sagas.messaging.message import Message
+from sagas.messaging.routes import Routes
+from sagas.messaging.trace import Trace, trace_in, trace_of
+
+Attributes = Mapping[str, str | int | bool]
+
+_AT_HAND: ContextVar[tuple[str, Trace] | None] = ContextVar("sagas_trace_at_hand", default=None)
+"""The saga whose message is handled, and its trace."""
+
+
+class Span(Protocol):
+    """A span under way."""
+
+    def set(self, attributes: Attributes) -> None:
+        """Add attributes, or change some."""
+        ...
+
+    def failed(self, kind: str) -> None:
+        """Mark it as failed: by the kind of error, never its text, which may quote payloads."""
+        ...
+
+
+class Tracer(Protocol):
+    """What makes spans; see ``sagas.handlers.otel``."""
+
+    def span(
+        self,
+        name: str,
+        attributes: Attributes,
+        *,
+        kind: str = "internal",
+        parent: Mapping[str, str] | None = None,
+        link: str = "",
+    ) -> AbstractContextManager[Span]:
+        """Make a span and have it be the active one. What is raised in it marks it as failed, and goes on.
+
+        Args:
+            name: of few different values.
+            attributes: by the semantic conventions, or ``sagas.*``.
+            kind: ``internal``, ``server``, ``producer`` or ``consumer``.
+            parent: headers of one elsewhere; the active span when absent.
+            link: ``traceparent`` of a span that this one follows from.
+        """
+        ...
+
+    def headers(self) -> dict[str, str]:
+        """Return ``traceparent`` and, if there is one, ``tracestate`` of the active span; nothing without one."""
+        ...
+
+
+def about(message: Message) -> dict[str, str | int | bool]:
+    """Attributes that tell which saga and step a message is for."""
+    return {
+        "sagas.saga": message.saga,
+        "sagas.saga_id": message.saga_id,
+        "sagas.step": message.step,
+        "sagas.undo": message.undo,
+    }
+
+
+@contextmanager
+def handling(message: Message, tracer: Tracer) -> Iterator[None]:
+    """Have what is sent for the message's saga belong to its trace; to that of the active span if it has none yet."""
+    trace = message.trace or trace_of(tracer.headers())
+    token = _AT_HAND.set((message.saga_id, trace) if trace is not None else None)
+    try:
+        yield
+    finally:
+        _AT_HAND.reset(token)
+
+
+class TracedSender:
+    """Sends messages that carry their saga's trace.
+
+    Args:
+        sender: the queues.
+        routes: by which a span names the queue.
+        journal: has the trace of a saga for which the supervisor or an operator sends: they have no message of it.
+        tracer: makes the spans.
+    """
+
+    def __init__(self, sender: MessageSender, routes: Routes, journal: JournalStore, tracer: Tracer) -> None:
+        self._sender = sender
+        self._routes = routes
+        self._journal = journal
+        self._tracer = tracer
+
+    def send(self, message: Message, delay: float = 0.0) -> None:
+        """Send a message; see ``sagas.messaging.queues.Queues.send``."""
+        queue = self._routes.queue(message.saga, message.step).rsplit("/", 1)[-1]
+        attributes = {**_messaging("send", queue), **about(message)}
+        with self._tracer.span(f"send {queue}", attributes, kind="producer"):
+            headers = self._tracer.headers()
+            trace = message.trace or self._known(message.saga_id) or trace_of(headers)
+            if trace is not None:
+                sent = Trace(trace.saga, trace.state, headers.get("traceparent", ""))
+                message = replace(message, trace=sent)
+            self._sender.send(message, delay)
+
+    def _known(self, saga_id: str) -> Trace | None:
+        at_hand = _AT_HAND.get()
+        if at_hand is not None and at_hand[0] == saga_id:
+            return at_hand[1]
+        with suppress(SagaError):  # a message without its trace is better than none
+            first = self._journal.entries(saga_id, [1]).get(1)
+            return trace_in(first.details.get("trace")) if first is not None else None
+        return None
+
+
+def _messaging(operation: str, queue: str) -> dict[str, str]:
+    return {
+        "messaging.system": "aws_sqs",
+        "messaging.operation.type": operation,
+        "messaging.operation.name": operation,
+        "messaging.destination.name": queue,
+    }
+
+
+def received(message: Message, queue: str) -> dict[str, str | int | bool]:
+    """Attributes of the span that handles a message.
+
+    Args:
+        message: the message.
+        queue: the name of its queue.
+    """
+    return {
+        **_messaging("process", queue),
+        "messaging.message.id": message.message_id,
+        "messaging.message.conversation_id": message.correlation_id,
+        "sagas.receives": message.receives,
+        **about(message),
+    }
+
+
+class TracedAttempt(IdempotentAttempt):
+    """An attempt with a span each for claim, code and commit. User code runs with the span of the code active."""
+
+    def __init__(
+        self,
+        services: AttemptServices,
+        saga_type: SagaType,
+        message: Message,
+        invocation: Invocation,
+        course: Course | None = None,
+        *,
+        tracer: Tracer,
+    ) -> None:
+        super().__init__(services, saga_type, message, invocation, course)
+        self._tracer = tracer
+
+    def claim(self) -> SagaState | None:
+        """Claim it; see :meth:`sagas.engine.attempt.Attempt.claim`."""
+        with self._tracer.span("claim", about(self._message)) as span:
+            held = super().claim()
+            span.set({"sagas.claimed": held is not None})
+            return held
+
+    def execute(self, held: SagaState) -> str | None:
+        """Run the code; see :meth:`sagas.engine.attempt.Attempt.execute`."""
+        message, step = self._message, held.steps[self._message.index]
+        attributes = about(message) | {"sagas.attempt": step.undo_attempts if message.undo else step.attempts}
+        what = "undo" if message.undo else "step"
+        with self._tracer.span(f"{what} {message.saga}.{message.step}", attributes):
+            return super().execute(held)
+
+    def _code_began(self) -> None:
+        if self._context is not None:
+            self._context.trace = self._tracer.headers
+        super()._code_began()
+
+    def _commit(self, held: SagaState, fact: ev.Fact, payload: str | None, details: dict[str, Any]) -> Committed:
+        with self._tracer.span("commit", {**about(self._message), "sagas.action": fact.action}) as span:
+            committed = super()._commit(held, fact, payload, details)
+            span.set({"sagas.status": committed.state.status.value})
+            return committed
+
+
+def traced_attempts(
+    tracer: Tracer,
+) -> Callable[[AttemptServices, SagaType, Message, Invocation, Course | None], TracedAttempt]:
+    """Return what makes attempts with spans."""
+    return lambda services, saga_type, message, invocation, course: TracedAttempt(
+        services, saga_type, message, invocation, course, tracer=tracer
+    )

@@ -1,0 +1,82 @@
+"""Verifying audit trails: one by one, and a sample of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from botocore.exceptions import ClientError
+
+from sagas.aws import code_of
+from sagas.engine.reader import Reader
+from sagas.errors import SagaError
+from sagas.store.chain import Bad, Finding, Verified, Wrong, look_through, look_through_tombstone
+from sagas.store.control import ControlItems
+from sagas.store.entries import Entry
+from sagas.store.journal import Journal
+
+_TRIES = 3
+_GONE = ("NoSuchKey", "404")
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """Verifies audit trails against their hashes."""
+
+    control: ControlItems
+    journal: Journal
+    reader: Reader
+
+    def verify(self, name: str, saga_id: str) -> Verified:
+        """Verify the audit trail of one saga, payloads in S3 included.
+
+        Args:
+            name: the saga type.
+            saga_id: the saga.
+
+        Raises:
+            NotFound: there is no such saga of that type.
+            Unavailable: the store is out of reach, or a newer version wrote the saga.
+        """
+        for _ in range(_TRIES):
+            state = self.reader.stored(name, saga_id)
+            if state is None or state.purge is not None:
+                return self._verify_left(name, saga_id)
+            found = self.journal.everything(saga_id)
+            if found and found[0][1] is not None and found[0][1].tombstone is not None:
+                return self._verify_left(name, saga_id)
+            if found and found[-1][0] > state.seq + 1:
+                # It may have gone on since it was read. What was read before its item is committed by then.
+                state = self.reader.stored(name, saga_id) or state
+            finding = look_through(found, state.seq, state.head)
+            # What was being purged meanwhile loses its entries.
+            if finding.bad is None or self.reader.stored(name, saga_id) is not None:
+                return Verified(self._with_payloads(finding, found))
+        return self._verify_left(name, saga_id)
+
+    def _verify_left(self, name: str, saga_id: str) -> Verified:
+        left = self.reader.left(name, saga_id)
+        first = self.journal.entries(saga_id, [1]).get(1)
+        if first is not None and first.tombstone is not None:
+            finding = look_through_tombstone(saga_id, first.saga, first.tombstone)
+            return Verified(finding, first.tombstone.purge.at)
+        found = self.journal.everything(saga_id)
+        return Verified(self._with_payloads(look_through(found, left.state.seq, left.state.head), found))
+
+    def _with_payloads(self, finding: Finding, found: Sequence[tuple[int, Entry | None]]) -> Finding:
+        """The finding, with a look at payloads that are stored aside: the entry has their hash only."""
+        for _, entry in found:
+            if entry is None or (finding.bad is not None and entry.seq >= finding.bad.seq):
+                break
+            if entry.hashed and not self._is_there(entry):
+                return replace(finding, bad=Bad(entry.seq, Wrong.CHANGED))
+        return finding
+
+    def _is_there(self, entry: Entry) -> bool:
+        try:
+            loaded = self.journal.load(entry)
+        except SagaError as error:
+            if isinstance(error.__cause__, ClientError) and code_of(error.__cause__) in _GONE:
+                return False
+            raise
+        return loaded.payload_hash == entry.hashed

@@ -1,0 +1,115 @@
+"""The lock file: what of the definitions sagas in flight depend on, as JSON that a person can read in a diff."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+from sagas.authoring.definition import SagaDefinition, Source, StepDefinition
+from sagas.authoring.policies import Exhausted
+from sagas.authoring.shapes.base import SchemaDefinitions
+from sagas.authoring.shapes.compiler import shape_of
+from sagas.errors import InvalidRequest, NotFound, Problem
+
+LOCK = "sagas.lock.json"
+"""What the file is called, in the root of a repository."""
+
+FORMAT = 1
+"""Of the file; a later version of this library reads earlier ones."""
+
+_WIDTH = 120
+"""Characters of a line."""
+
+Content = dict[str, Any]
+
+
+def content_of(definitions: Iterable[SagaDefinition]) -> Content:
+    """Return what the lock file says of these saga types; policies at their defaults are left out."""
+    return {"format": FORMAT, "sagas": {one.name: _saga(one) for one in definitions}}
+
+
+def taken_by(code: Any) -> list[str]:
+    """Return what a step or undo takes: ``request``, and the names of steps whose results it takes."""
+    named = {Source.REQUEST: "request", Source.CONTEXT: None}
+    taken = (parameter.step or named[parameter.source] for parameter in code.parameters)
+    return sorted(name for name in taken if name is not None)
+
+
+def _saga(definition: SagaDefinition) -> Content:
+    types = SchemaDefinitions(f"#/sagas/{definition.name}/types/{{name}}")
+    saga: Content = {"request": shape_of(definition.request_type).schema(types)}
+    saga["steps"] = [_step(step, types) for step in definition.steps]
+    if definition.orphans is not None:
+        saga["prefix"] = definition.prefix
+    if types.schemas:
+        saga["types"] = types.schemas
+    return cast("Content", _short(saga))
+
+
+def _step(step: StepDefinition, types: SchemaDefinitions) -> Content:
+    said: Content = {"name": step.name, "result": shape_of(step.result_type).schema(types)}
+    if step.undo is not None:
+        said["undo"] = taken_by(step.undo)
+    if step.undo_when != "completed":
+        said["undo_when"] = step.undo_when
+    if step.retry.on_exhausted is not Exhausted.COMPENSATE:
+        said["on_exhausted"] = step.retry.on_exhausted.value
+    if step.retired:
+        said["retired"] = True
+    return said
+
+
+def _short(node: Any) -> Any:
+    """Leave out of schemas what says nothing more: titles, and the patterns of known formats."""
+    if isinstance(node, list):
+        return [_short(item) for item in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    known = cast("Content", node)
+    schema = isinstance(known.get("type"), str)
+    drop = {"title", "description"} if schema else set[str]()
+    drop |= {"pattern"} if schema and known.keys() & {"format", "contentEncoding"} else set()
+    return {name: _short(item) for name, item in known.items() if name not in drop}
+
+
+def text_of(content: Content) -> str:
+    """Return the file's text: sorted, what fits into a line in one line, and the same for the same content."""
+    return _written(content, 0, "") + "\n"
+
+
+def _written(node: Any, depth: int, name: str) -> str:
+    line = json.dumps(node, sort_keys=True, ensure_ascii=False)
+    # A saga type, each of its steps and each of its types begins a line of its own, however short it is.
+    apart = depth < 3 or (depth == 3 and name in ("steps", "types"))
+    if not node or not isinstance(node, dict | list) or (not apart and 2 * depth + len(name) + len(line) + 5 < _WIDTH):
+        return line
+    inner, end = "\n" + "  " * (depth + 1), "\n" + "  " * depth
+    if isinstance(node, list):
+        return "[" + ",".join(inner + _written(item, depth + 1, "") for item in cast("list[Any]", node)) + end + "]"
+    known = cast("Content", node)
+    pairs = (f"{inner}{json.dumps(key)}: {_written(known[key], depth + 1, key)}" for key in sorted(known))
+    return "{" + ",".join(pairs) + end + "}"
+
+
+def read(path: Path) -> Content:
+    """Return what a lock file says.
+
+    Raises:
+        NotFound: there is none.
+        InvalidRequest: it is none of ours, or a newer version's.
+    """
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise NotFound(f"there is no {path}: `sagas check --write` writes it") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"{path} is not JSON", [Problem("$", str(error))]) from None
+    content = cast("Content", found) if isinstance(found, dict) else Content()
+    if not isinstance(content.get("format"), int) or not isinstance(content.get("sagas"), dict):
+        raise InvalidRequest(f"{path} is no lock file", [Problem("$", "expected format and sagas")])
+    if content["format"] > FORMAT:
+        problem = Problem("$.format", f"expected {FORMAT} at most: a newer version of lambda-sagas wrote it")
+        raise InvalidRequest(f"{path} cannot be read", [problem])
+    return content

@@ -1,0 +1,85 @@
+"""How much of what is due was handed out to be worked off: one item for each shard, under a key no saga can have.
+
+A *round* goes over a shard of the index from its beginning, page by page and run by run. What it has passed is not
+handed out again before the round is over, unless all of it is known to be worked off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sagas.core.times import iso
+from sagas.store.listing import IndexPosition
+from sagas.store.mapping import time_of
+from sagas.store.outcomes import Refused
+from sagas.store.tables import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class HandOut:
+    """How far the latest round over a shard got. Times in epoch seconds, 0 for never.
+
+    Args:
+        upto: the last position that was handed out.
+        until: when the round is over.
+        moved_at: when that position was noted.
+        by: a nonce of whoever noted it, by which it knows its own note.
+    """
+
+    upto: IndexPosition | None = None
+    until: float = 0.0
+    moved_at: float = 0.0
+    by: str = ""
+
+
+class HandOuts:
+    """Reads and moves the hand-outs, by the index's key of the shard."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def get(self, shard: str) -> HandOut:
+        """Return how far a shard was handed out, by a consistent read; nothing if it never was.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        model = self._tables.hand_out
+        try:
+            item = model.get(_key(shard), consistent_read=True)
+        except model.DoesNotExist:
+            return HandOut()
+        upto = IndexPosition(item.last_due, item.last_id)
+        return HandOut(upto, time_of(item.until), time_of(item.moved_at), item.by)
+
+    def move(self, shard: str, seen: HandOut, after: HandOut) -> bool:
+        """Note that more of a shard is handed out; ``False`` if another run was faster.
+
+        Args:
+            shard: the index's key of it.
+            seen: how far it was.
+            after: how far it is now; has a position and a nonce.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        model, upto = self._tables.hand_out, after.upto
+        if upto is None:
+            raise ValueError("a hand-out ends somewhere")
+        as_seen = model.by == seen.by if seen.by else model.by.does_not_exist()
+        values = (
+            (model.last_due, upto.sort),
+            (model.last_id, upto.saga_id),
+            (model.until, iso(after.until)),
+            (model.moved_at, iso(after.moved_at)),
+            (model.by, after.by),
+        )
+        try:
+            model(_key(shard)).update(actions=[name.set(value) for name, value in values], condition=as_seen)
+        except Refused:
+            return self.get(shard) == after  # its own first success, whose answer got lost
+        return True
+
+
+def _key(shard: str) -> str:
+    return f"due#{shard}"

@@ -1,0 +1,295 @@
+"""Rounds of sweeps: how far each got, in items of their own beside the sagas, under keys no saga can have.
+
+A round's item is ``sweep#{saga type}``; its parts, each a range of keys, are ``sweep#{saga type}#{number}``, and belong
+to the round that they name: the next round takes the same items. Whoever works on a part holds it by a claim, and
+writes its sums together with the place it has reached, in one write on condition that the claim still holds. So each
+object is in the sums once, however often a message arrives and wherever a worker dies. What changes the number of parts
+is one transaction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sagas.store.documents import packed, unpacked
+from sagas.store.mapping import Item, attributes_of, number_in, text_in, text_of, time_of
+from sagas.store.outcomes import Refused
+from sagas.store.settings import StoreSettings
+from sagas.store.tables import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round over all objects of a saga type; the last one, if none is under way. Times in epoch seconds, 0 for never.
+
+    Args:
+        saga: the saga type.
+        number: which round, from 1; 0 for none.
+        began_at: when it began.
+        finished_at: when a round last reached its end.
+        parts: how many parts it has.
+        open: how many of them are not done.
+    """
+
+    saga: str
+    number: int = 0
+    began_at: float = 0.0
+    finished_at: float = 0.0
+    parts: int = 0
+    open: int = 0
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it has not ended. Version 0.1.0 knew no parts: what it left unfinished is begun anew."""
+        return self.number > 0 and self.began_at > self.finished_at
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A range of keys in a round.
+
+    Args:
+        saga: the saga type.
+        round: the round's number.
+        number: which part of it, from 0.
+        after: the key after which to go on; empty at the beginning of the prefix.
+        until: the last key that may be in it; empty at the end of the prefix.
+        sums: what was counted so far, by name.
+        stopped: why it stopped; empty while it goes on.
+        done: it has reached its end.
+        owner: who is at work on it.
+        held_until: epoch seconds after which its owner cannot act any more.
+    """
+
+    saga: str
+    round: int
+    number: int
+    after: str = ""
+    until: str = ""
+    sums: dict[str, int] = field(default_factory=dict[str, int])
+    stopped: str = ""
+    done: bool = False
+    owner: str = ""
+    held_until: float = 0.0
+
+
+class SweepRounds:
+    """Reads and writes rounds and parts.
+
+    Args:
+        tables: the connections.
+        settings: where the table is.
+    """
+
+    def __init__(self, tables: Tables, settings: StoreSettings) -> None:
+        self._tables = tables
+        self._table = settings.sagas_table
+
+    def get(self, saga: str) -> Round:
+        """Return a saga type's round, by a consistent read.
+
+        Raises:
+            Unavailable: the table is out of reach; likewise below.
+        """
+        request = {"TableName": self._table, "Key": _key(saga), "ConsistentRead": True}
+        item: Item = self._tables.connection.dispatch("GetItem", request).get("Item", {})
+        began_at, finished_at = (time_of(text_in(item, name)) for name in ("began_at", "finished_at"))
+        numbers = (number_in(item, name) for name in ("parts", "open"))
+        return Round(saga, number_in(item, "round"), began_at, finished_at, *numbers)
+
+    def parts(self, of: Round) -> list[Part]:
+        """Return a round's parts by number, by consistent reads."""
+        keys = [_key(of.saga, number) for number in range(of.parts)]
+        items = self._tables.connection.get_many(self._table, keys, consistent=True)
+        found = (_part_of(of.saga, item) for item in items)
+        return sorted((part for part in found if part.round == of.number), key=lambda part: part.number)
+
+    def begin(self, seen: Round, now: float) -> Round | None:
+        """Begin the next round, with one part that has all keys.
+
+        Args:
+            seen: the round as it was read.
+            now: epoch seconds.
+
+        Returns:
+            The new round; ``None`` when another was faster.
+        """
+        begun = Round(seen.saga, seen.number + 1, now, seen.finished_at, 1, 1)
+        head = self._update(
+            _key(seen.saga),
+            {"round": begun.number, "began_at": text_of(now), "parts": 1, "open": 1},
+            ["#round = :seen" if seen.number else "attribute_not_exists(#round)"],
+            {"seen": seen.number},
+            removed=["start_after"],
+        )
+        return begun if self._together([{"Update": head}, self._put(Part(seen.saga, begun.number, 0))]) else None
+
+    def claim(self, part: Part, now: float) -> Part | None:
+        """Take a part that nobody is at work on.
+
+        Args:
+            part: names saga type, round and number, and its new owner and how long that holds it.
+            now: epoch seconds.
+
+        Returns:
+            The part as it is now; ``None`` when it is held, done, or of another round.
+        """
+        free = "(attribute_not_exists(#owner) OR #held_until <= :now)"
+        request = self._update(
+            _key(part.saga, part.number),
+            {"owner": part.owner, "held_until": text_of(part.held_until)},
+            ["#round = :round", "attribute_not_exists(#done)", free],
+            {"round": part.round, "now": text_of(now)},
+        )
+        try:
+            answer = self._tables.connection.dispatch("UpdateItem", request | {"ReturnValues": "ALL_NEW"})
+        except Refused:
+            return None
+        return _part_of(part.saga, answer["Attributes"])
+
+    def advance(self, part: Part) -> bool:
+        """Write how far a part got, and its sums with it; ``False`` when it is held no more."""
+        return self._mine(part, [])
+
+    def release(self, part: Part) -> bool:
+        """Likewise, and let go of it."""
+        return self._mine(part, ["owner", "held_until"])
+
+    def _mine(self, part: Part, removed: Sequence[str]) -> bool:
+        try:
+            self._tables.connection.dispatch("UpdateItem", self._progress(part, {}, removed))
+        except Refused:
+            return False
+        return True
+
+    def finish(self, part: Part) -> bool:
+        """Write a part's sums and that it is done; ``False`` when it is held no more."""
+        progress = self._progress(part, {"done": True}, ["owner", "held_until"])
+        return self._together([{"Update": progress}, {"Update": self._counted(part, {"open": -1}, [], {})}])
+
+    def split(self, part: Part, at: str, seen: Round, most: int) -> Part | None:
+        """Leave what comes after a key to a new part.
+
+        Args:
+            part: is held.
+            at: its new last key.
+            seen: the round as it was read.
+            most: parts that may be open at a time.
+
+        Returns:
+            The new part; ``None`` when the part is held no more, another made one meanwhile, or enough are open.
+        """
+        other = Part(part.saga, part.round, seen.parts, at, part.until)
+        shorter = self._progress(replace(part, until=at), {}, [])
+        as_seen = self._counted(part, {"open": 1, "parts": 1}, ["#parts = :seen", "#open < :most"], {
+            "seen": seen.parts, "most": most,
+        })  # fmt: skip
+        return other if self._together([{"Update": shorter}, {"Update": as_seen}, self._put(other)]) else None
+
+    def end(self, of: Round, totals: Mapping[str, int], now: float) -> bool:
+        """End a round whose parts are all done, with its totals; ``False`` when another did, or one is open still."""
+        request = self._update(
+            _key(of.saga),
+            {"finished_at": text_of(max(now, of.began_at))},
+            ["#round = :seen", "#open = :none", "(attribute_not_exists(#finished_at) OR #finished_at < #began_at)"],
+            {"seen": of.number, "none": 0},
+            documents={"totals": dict(totals)},
+        )
+        try:
+            self._tables.connection.dispatch("UpdateItem", request)
+        except Refused:
+            return False
+        return True
+
+    def _together(self, writes: Sequence[dict[str, Any]]) -> bool:
+        """Make these writes all or none; ``False`` when a condition does not hold. Whether they were made, should the
+        answer get lost, DynamoDB knows by the token that botocore adds."""
+        try:
+            self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": list(writes)})
+        except Refused:
+            return False
+        return True
+
+    def _put(self, part: Part) -> dict[str, Any]:
+        """The write of a new part in place of an earlier round's."""
+        item = _key(part.saga, part.number) | attributes_of(
+            {"round": part.round, "number": part.number, "after": part.after or None, "until": part.until or None}
+        )
+        put = {
+            "TableName": self._table,
+            "Item": item,
+            "ConditionExpression": "attribute_not_exists(saga_id) OR #round < :round",
+            "ExpressionAttributeNames": {"#round": "round"},
+            "ExpressionAttributeValues": attributes_of({":round": part.round}),
+        }
+        return {"Put": put}
+
+    def _progress(self, part: Part, written: Mapping[str, Any], removed: Sequence[str]) -> dict[str, Any]:
+        """The update of a part by its owner."""
+        changes = {"after": part.after or None, "until": part.until or None, "stopped": part.stopped or None, **written}
+        return self._update(
+            _key(part.saga, part.number),
+            {name: value for name, value in changes.items() if value is not None},
+            ["#round = :round", "#owner = :mine", "attribute_not_exists(#done)"],
+            {"round": part.round, "mine": part.owner},
+            removed=[*removed, *(name for name, value in changes.items() if value is None)],
+            documents={"sums": part.sums},
+        )
+
+    def _counted(
+        self, part: Part, steps: Mapping[str, int], conditions: Iterable[str], values: Mapping[str, int]
+    ) -> dict[str, Any]:
+        """The update of a round's numbers of parts."""
+        sums = [f"#{name} = #{name} + :add_{name}" for name in steps]
+        added = {f"add_{name}": step for name, step in steps.items()}
+        used = {**values, **added, "round": part.round}
+        return self._update(_key(part.saga), {}, ["#round = :round", *conditions], used, more=sums)
+
+    def _update(
+        self,
+        key: Item,
+        written: Mapping[str, Any],
+        conditions: Iterable[str],
+        values: Mapping[str, Any],
+        *,
+        removed: Iterable[str] = (),
+        documents: Mapping[str, dict[str, Any]] | None = None,
+        more: Iterable[str] = (),
+    ) -> dict[str, Any]:
+        """An update. A placeholder has the name of what it stands for: ``#open`` the attribute, ``:open`` its value."""
+        documents = documents or {}
+        sets = [*(f"#{name} = :{name}" for name in (*written, *documents)), *more]
+        condition, removes = " AND ".join(conditions), [f"#{name}" for name in removed]
+        update = f"SET {', '.join(sets)}" + (f" REMOVE {', '.join(removes)}" if removes else "")
+        used = attributes_of({f":{name}": value for name, value in {**written, **values}.items()})
+        names = re.findall(r"#(\w+)", f"{condition} {update}")
+        return {
+            "TableName": self._table,
+            "Key": key,
+            "UpdateExpression": update,
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": {f"#{name}": name for name in names},
+            "ExpressionAttributeValues": used | {f":{name}": packed(one) for name, one in documents.items()},
+        }
+
+
+def _key(saga: str, part: int | None = None) -> Item:
+    return attributes_of({"saga_id": f"sweep#{saga}" if part is None else f"sweep#{saga}#{part}"})
+
+
+def _part_of(saga: str, item: Item) -> Part:
+    return Part(
+        saga,
+        number_in(item, "round"),
+        number_in(item, "number"),
+        text_in(item, "after"),
+        text_in(item, "until"),
+        unpacked(item["sums"]) if "sums" in item else {},
+        text_in(item, "stopped"),
+        "done" in item,
+        text_in(item, "owner"),
+        time_of(text_in(item, "held_until")),
+    )

@@ -1,0 +1,356 @@
+"""``sagas check`` beside the engine: what it says of a change is what becomes of sagas in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from sagas.authoring.policies import Retry
+from sagas.authoring.saga import Saga, definition_of
+from sagas.authoring.steps import step
+from sagas.lock.changes import changes
+from sagas.lock.content import content_of
+from tests.engine.changing import deployed
+from tests.support.bench import Bench
+from tests.support.sagas import FAIL, perform
+
+Make = Callable[..., Bench]
+
+_FAST = Retry.constant(max_retries=1, delay=0.0)
+
+
+@dataclass(frozen=True)
+class Order:
+    item: str
+
+
+@dataclass(frozen=True)
+class Seat:
+    number: int
+
+
+class Old(Saga[Order], name="lock"):
+    """The last release."""
+
+    @step(retry=_FAST)
+    def book(self, request: Order) -> Seat:
+        perform("book")
+        return Seat(7)
+
+    @book.compensate
+    def unbook(self, book: Seat) -> None:
+        perform("unbook")
+
+    @step(retry=_FAST)
+    def pay(self, book: Seat) -> str:
+        perform("pay")
+        return "paid"
+
+    @step(retry=_FAST)
+    def tell(self, request: Order) -> int:
+        perform("tell")
+        return 1
+
+
+@dataclass(frozen=True)
+class PricedOrder:
+    item: str
+    price: int
+
+
+@dataclass(frozen=True)
+class NotedOrder:
+    item: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class NamedSeat:
+    number: int
+    name: str
+
+
+class RequestNeedsMore(Saga[PricedOrder], name="lock"):
+    """A new field of the request, without a default."""
+
+    @step(retry=_FAST)
+    def book(self, request: PricedOrder) -> Seat:
+        perform("book")
+        return Seat(7)
+
+    @book.compensate
+    def unbook(self, book: Seat) -> None:
+        perform("unbook")
+
+    pay = Old.pay
+
+    @step(retry=_FAST)
+    def tell(self, request: PricedOrder) -> int:
+        perform("tell")
+        return 1
+
+
+class RequestMayHaveMore(Saga[NotedOrder], name="lock"):
+    """A new field of the request, with a default."""
+
+    @step(retry=_FAST)
+    def book(self, request: NotedOrder) -> Seat:
+        perform("book")
+        return Seat(7)
+
+    @book.compensate
+    def unbook(self, book: Seat) -> None:
+        perform("unbook")
+
+    pay = Old.pay
+
+    @step(retry=_FAST)
+    def tell(self, request: NotedOrder) -> int:
+        perform("tell")
+        return 1
+
+
+class ResultNeedsMore(Saga[Order], name="lock"):
+    """A new field of a result that a step and an undo take."""
+
+    @step(retry=_FAST)
+    def book(self, request: Order) -> NamedSeat:
+        perform("book")
+        return NamedSeat(7, "7a")
+
+    @book.compensate
+    def unbook(self, book: NamedSeat) -> None:
+        perform("unbook")
+
+    @step(retry=_FAST)
+    def pay(self, book: NamedSeat) -> str:
+        perform("pay")
+        return "paid"
+
+    tell = Old.tell
+
+
+class ResultNobodyTakes(Saga[Order], name="lock"):
+    """Another type, which none takes that sagas in flight run."""
+
+    book = Old.book
+    unbook = Old.unbook
+
+    @step(retry=_FAST)
+    def pay(self, book: Seat) -> int:
+        perform("pay")
+        return 1
+
+    tell = Old.tell
+
+    @step(retry=_FAST)
+    def thank(self, pay: int) -> None:
+        perform("thank")
+
+
+class OnlyTheUndoNeedsMore(Saga[Order], name="lock"):
+    """A type that only an undo takes now."""
+
+    @step(retry=_FAST)
+    def book(self, request: Order) -> NamedSeat:
+        perform("book")
+        return NamedSeat(7, "7a")
+
+    @book.compensate
+    def unbook(self, book: NamedSeat) -> None:
+        perform("unbook")
+
+    @step(retry=_FAST)
+    def pay(self) -> str:
+        perform("pay")
+        return "paid"
+
+    tell = Old.tell
+
+
+class Appended(Saga[Order], name="lock"):
+    """A step more at the end, which takes what was there."""
+
+    book = Old.book
+    unbook = Old.unbook
+    pay = Old.pay
+    tell = Old.tell
+
+    @step(retry=_FAST)
+    def thank(self, book: Seat) -> None:
+        perform("thank")
+
+
+class TakesWhatIsNew(Saga[Order], name="lock"):
+    """An old step takes the result of a new one."""
+
+    book = Old.book
+    unbook = Old.unbook
+
+    @step(retry=_FAST)
+    def insure(self) -> str:
+        perform("insure")
+        return "insured"
+
+    @step(retry=_FAST)
+    def pay(self, insure: str) -> str:
+        perform("pay")
+        return insure
+
+    tell = Old.tell
+
+
+class Reordered(Saga[Order], name="lock"):
+    """Another order, in which none takes what comes later in the old one."""
+
+    tell = Old.tell
+    book = Old.book
+    unbook = Old.unbook
+    pay = Old.pay
+
+
+class TakesWhatCameLater(Saga[Order], name="lock"):
+    """Another order, in which paying takes what telling returns."""
+
+    book = Old.book
+    unbook = Old.unbook
+    tell = Old.tell
+
+    @step(retry=_FAST)
+    def pay(self, tell: int) -> str:
+        perform("pay")
+        return str(tell)
+
+
+class Removed(Saga[Order], name="lock"):
+    """A step was removed."""
+
+    book = Old.book
+    unbook = Old.unbook
+    tell = Old.tell
+
+
+class Renamed(Saga[Order], name="lock"):
+    """A step was renamed."""
+
+    book = Old.book
+    unbook = Old.unbook
+
+    @step(retry=_FAST)
+    def charge(self, book: Seat) -> str:
+        perform("charge")
+        return "paid"
+
+    tell = Old.tell
+
+
+class Retired(Saga[Order], name="lock"):
+    """A step is retired."""
+
+    book = Old.book
+    unbook = Old.unbook
+
+    @step(retry=_FAST, retired=True)
+    def pay(self, book: Seat) -> str:
+        perform("pay")
+        return "paid"
+
+    tell = Old.tell
+
+
+class WithoutUndo(Saga[Order], name="lock"):
+    """An undo was removed."""
+
+    @step(retry=_FAST)
+    def book(self, request: Order) -> Seat:
+        perform("book")
+        return Seat(7)
+
+    pay = Old.pay
+    tell = Old.tell
+
+
+class WithUndo(Saga[Order], name="lock"):
+    """An undo was added; it takes what was there."""
+
+    book = Old.book
+    unbook = Old.unbook
+
+    @step(retry=_FAST)
+    def pay(self, book: Seat) -> str:
+        perform("pay")
+        return "paid"
+
+    @pay.compensate
+    def refund(self, request: Order, pay: str, book: Seat) -> None:
+        perform("refund")
+
+    tell = Old.tell
+
+
+class Policies(Saga[Order], name="lock"):
+    """Undone when it was started."""
+
+    book = Old.book
+    unbook = Old.unbook
+
+    @step(retry=_FAST, undo_when="started")
+    def pay(self, book: Seat) -> str:
+        perform("pay")
+        return "paid"
+
+    @pay.compensate
+    def refund(self, pay: str | None) -> None:
+        perform("refund")
+
+    tell = Old.tell
+
+
+VERSIONS = [
+    Old,
+    RequestNeedsMore,
+    RequestMayHaveMore,
+    ResultNeedsMore,
+    ResultNobodyTakes,
+    OnlyTheUndoNeedsMore,
+    Appended,
+    TakesWhatIsNew,
+    Reordered,
+    TakesWhatCameLater,
+    Removed,
+    Renamed,
+    Retired,
+    WithoutUndo,
+    WithUndo,
+    Policies,
+]
+
+
+@pytest.mark.parametrize("new", VERSIONS)
+def test_what_is_said_to_stop_sagas_in_flight_does_so_and_nothing_else(bench: Make, new: type[Saga[Any]]) -> None:
+    b = bench(Old)
+    deployed(b, new)
+    released = b.engine
+    going_on = {False: ("COMPLETED", ""), True: ("COMPENSATED", "RuntimeError")}
+    stopped: list[Any] = []
+    for done in ((), ("book",), ("book", "pay")):
+        for fails, expected in going_on.items():
+            deployed(b, Old)
+            FAIL.clear()
+            saga_id = b.start("lock", {"item": "train"})
+            for name in done:
+                assert b.deliver("lock", name) is not None
+            b.engine = released
+            if fails:
+                FAIL["tell"] = RuntimeError()
+            b.run()
+            saga = b.show(saga_id)
+            ended = (saga["status"], saga["error"]["type"] if saga["error"] else "")
+            if ended != expected:
+                stopped.append((done, fails, ended))
+    told = changes(content_of([definition_of(Old)]), [definition_of(new)])
+    assert any(change.breaks for change in told) == bool(stopped), (told, stopped)
+    assert not (told and new is Old)
