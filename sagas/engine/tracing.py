@@ -6,7 +6,7 @@ and is the parent of each span that handles a message. Which span sent the messa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -82,7 +82,7 @@ def about(message: Message) -> dict[str, str | int | bool]:
 
 
 @contextmanager
-def handling(message: Message, tracer: Tracer) -> Iterator[None]:
+def handling(message: Message, tracer: Tracer) -> Generator[None]:
     """Have what is sent for the message's saga belong to its trace; to that of the active span if it has none yet."""
     trace = message.trace or trace_of(tracer.headers())
     token = _AT_HAND.set((message.saga_id, trace) if trace is not None else None)

@@ -30,6 +30,7 @@ from sagas.engine.registry import Registry
 from sagas.errors import Conflict, SagaError
 from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import step as step_handler
+from sagas.handlers.telemetry import Telemetry
 from sagas.messaging.routes import Routes
 from sagas.messaging.work import BULK
 from sagas.store.chain import look_through_tombstone
@@ -62,7 +63,6 @@ _ENVIRONMENT = {
     "POWERTOOLS_SERVICE_NAME": "faults",
     "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
     "POWERTOOLS_LOG_LEVEL": "CRITICAL",
-    "POWERTOOLS_METRICS_DISABLED": "true",
     "SAGAS_MAX_RECEIVES": str(_MOST_RECEIVES),
 }
 
@@ -513,8 +513,11 @@ def _at_rest(state: SagaState) -> bool:
 
 @contextmanager
 def surroundings() -> Generator[None]:
-    """What a function finds around it. No request leaves."""
-    with patch.dict(os.environ, _ENVIRONMENT):
+    """What a function finds around it. No request leaves, and no metric is written."""
+
+    def unwritten(*_given: object, **_more: object) -> None: ...
+
+    with patch.dict(os.environ, _ENVIRONMENT), patch.object(Telemetry, "measure", unwritten):
         step_handler.reset()
         yield
         step_handler.reset()
