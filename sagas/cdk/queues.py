@@ -47,6 +47,8 @@ class SagaQueues:
         acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})
         self.by_group: dict[str, sqs.Queue] = {}
         self.by_step: dict[str, sqs.Queue] = {}
+        self.grouped: dict[str, str] = {}
+        """The id of the group of each step that shares one."""
         for group in layout.groups:
             queue = self._queue(
                 scope,
@@ -57,6 +59,8 @@ class SagaQueues:
             )
             tag_part(queue, "queue", saga=self._saga, step=group.names)
             self.by_group[group.id] = queue
+            if len(group.steps) > 1:
+                self.grouped |= dict.fromkeys((step.name for step in group.steps), group.id)
             self.by_step |= dict.fromkeys((step.name for step in group.steps), queue)
         if derived and len(self.by_group) <= _MOST_SOURCES:
             # By names, for the queues refer to this one. Those of a longer saga SQS cannot list.

@@ -62,6 +62,7 @@ class Message:
         sent_at: epoch seconds at which it entered its queue; 0 if unknown.
         pending_commit: the outcome of an attempt that is still to be committed.
         inputs: results that the step may take, or their hashes, in order of ``seq``.
+        chained: it was sent for another step or undo than it names, from which its saga has gone on since; never sent.
         trace: the saga's, where it is traced.
     """
 
@@ -79,6 +80,7 @@ class Message:
     sent_at: float = 0.0
     pending_commit: PendingCommit | None = None
     inputs: tuple[CarriedInput, ...] = ()
+    chained: bool = False
     trace: Trace | None = None
 
     @property

@@ -24,6 +24,7 @@ from botocore.exceptions import BotoCoreError
 from sagas.authoring.context import Context
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import epoch
+from sagas.engine.course import Chain
 from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, SagaError
@@ -117,8 +118,9 @@ class CrashWorld:
     def __init__(self, classes: tuple[type[Any], ...] = CLASSES) -> None:
         self.registry = Registry(classes)
         steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in self.registry}
-        queues = {saga: {step: f"{saga}-{step}" for step in names} for saga, names in steps.items()}
-        self.routes = Routes(_BASE, queues, {BULK: BULK})
+        self._steps = steps
+        self.chained = False
+        """Whether all steps of a saga share a queue and a function, which goes on with what is next."""
         self.settings = StoreSettings("faults-sagas", "faults-audit", "faults-payloads", shards=2, region=REGION)
         self.settings = replace(self.settings, retention=RETENTION)
         self.clock = ManualClock(_START)
@@ -145,8 +147,18 @@ class CrashWorld:
         self.echo = False
         """Whether the last three messages are delivered again after each delivery."""
 
-    def reset(self) -> None:
+    @property
+    def routes(self) -> Routes:
+        """Which queue belongs to which step."""
+        queues = {
+            saga: {step: f"{saga}-{'steps' if self.chained else step}" for step in names}
+            for saga, names in self._steps.items()
+        }
+        return Routes(_BASE, queues, {BULK: BULK})
+
+    def reset(self, *, chained: bool = False) -> None:
         """Begin anew, on empty tables."""
+        self.chained = chained
         self.clock = ManualClock(_START)
         self.mailbox.clock = self.clock
         self.tables.clear()
@@ -217,7 +229,12 @@ class CrashWorld:
         """The execution environment at hand; after a death it is a new one."""
         if self._engine is None:
             self._engine = build_engine(
-                self.registry, self.settings, self.routes, clock=self.clock, logger=self._logger
+                self.registry,
+                self.settings,
+                self.routes,
+                clock=self.clock,
+                logger=self._logger,
+                chain=Chain.parse("*" if self.chained else ""),
             )
         return self._engine
 
