@@ -138,7 +138,7 @@ class _Walk:
             return {name: self.at(item, rest) if first in (name, _ANY) else item for name, item in members.items()}
         if isinstance(data, list) and first == _ANY:
             return [self.at(item, rest) for item in cast("list[Any]", data)]
-        return data
+        return cast("Any", data)
 
     def typed(self, data: Any, shape: Shape) -> Any:
         """Hide what a type says. What does not fit the type, which may have changed since, is shown."""
@@ -150,9 +150,8 @@ class _Walk:
                     data = self.typed(data, member)
             return data
         if isinstance(data, dict):
-            inside = _members(shape)
             members = cast("dict[str, Any]", data)
-            return {name: self.typed(item, inside(name)) for name, item in members.items()} if inside else data
+            return {name: self.typed(item, _member(shape, name)) for name, item in members.items()}
         if isinstance(data, list):
             items = cast("list[Any]", data)
             if isinstance(shape, Array):
@@ -160,22 +159,19 @@ class _Walk:
             if isinstance(shape, FixedArray):
                 known = [*shape.items, *[_UNKNOWN] * len(items)]
                 return [self.typed(item, one) for item, one in zip(items, known, strict=False)]
-        return data
+        return cast("Any", data)
 
 
 _UNKNOWN = Json()
 
 
-def _members(shape: Shape) -> Any:
-    """What tells the shape of an object's member by its name; ``None`` if nothing is known of them."""
+def _member(shape: Shape, name: str) -> Shape:
+    """The shape of an object's member, as far as anything is known of it."""
     if isinstance(shape, Mapping):
-        return lambda name: shape.item
+        return shape.item
     if isinstance(shape, Record):
-        return lambda name: shape.fields[name].shape if name in shape.fields else _UNKNOWN
-    if isinstance(shape, Model):
-        inside = _model_members(shape)
-        return lambda name: inside.get(name, _UNKNOWN)
-    return None
+        return shape.fields[name].shape if name in shape.fields else _UNKNOWN
+    return _model_members(shape).get(name, _UNKNOWN) if isinstance(shape, Model) else _UNKNOWN
 
 
 def _model_members(shape: Model) -> dict[str, Shape]:

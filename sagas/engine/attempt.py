@@ -300,7 +300,7 @@ class Attempt:
     def fail(self, held: SagaState, error: Exception) -> Committed:
         """Journal and commit the failure."""
         step, index, retry = held.steps[self._message.index], self._message.index, self._code.retry
-        given: tuple[Any, ...] = retry, step, index, error, self._services.clock
+        given = retry, step, index, error, self._services.clock
         hide = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._payloads))
         if self._message.undo:
             fact, details = undo_failure(*given, self._invocation.trace_id, began=self._began, hide=hide)

@@ -144,7 +144,7 @@ def test_the_values_stay_what_they_are() -> None:
 def test_a_path_that_leads_nowhere_is_refused(path: str, why: str) -> None:
     with pytest.raises(DefinitionError, match=why):
 
-        class Wrong(Saga[Payment], name="wrong", redact=[path]):
+        class Wrong(Saga[Payment], name="wrong", redact=[path]):  # pyright: ignore[reportUnusedClass]
             @step
             def do(self) -> None: ...
 
@@ -152,7 +152,7 @@ def test_a_path_that_leads_nowhere_is_refused(path: str, why: str) -> None:
 def test_so_is_what_is_no_list_of_paths() -> None:
     with pytest.raises(DefinitionError, match="redact must be a list of paths"):
 
-        class Wrong(Saga[Payment], name="wrong", redact="request.card"):
+        class Wrong(Saga[Payment], name="wrong", redact="request.card"):  # pyright: ignore[reportUnusedClass]
             @step
             def do(self) -> None: ...
 
