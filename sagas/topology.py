@@ -13,6 +13,8 @@ from typing import Any, Literal
 from sagas.errors import SagaError
 
 _METADATA_KEY = "sagas"
+LAYOUT = "sagas:layout"
+"""The type of the metadata that says where a service's queues, tables and bucket are; its record's key begins so."""
 
 Part = Literal["sagas_table", "audit_table", "queue", "dead_letter_queue", "function", "supervisor", "api"]
 ByStep = dict[str, dict[str, str]]
@@ -26,6 +28,11 @@ def tag(part: Part, **names: str) -> tuple[str, dict[str, str]]:
         names: ``saga`` and ``step`` it belongs to, several steps separated by commas; an API's ``path`` if it has one.
     """
     return _METADATA_KEY, {"part": part, **names}
+
+
+def moved(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return what was recorded and is elsewhere now, or gone: its places by what it is."""
+    return [what for what, place in recorded.items() if now.get(what) != place]
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ class StepGroupAlarms(Alarms):
 
     def add_group(self, group: StepGroup, function: lambda_.Function) -> None:
         """Watch the queue and the function of a step group."""
-        oldest = self._queues.by_group[group.id].metric_approximate_age_of_oldest_message(
+        oldest = self._queues.seen_from(self, group.id).metric_approximate_age_of_oldest_message(
             period=_FEW_MINUTES, statistic="Maximum"
         )
         above = min(group.longest + _SPARE_AGE, _MOST_AGE)

@@ -160,7 +160,7 @@ class SagaApi(Construct):
         tag_part(self.rest_api, "api", **path)
         # One permission for the whole API instead of one a method: a stack takes 500 resources.
         integration = apigateway.LambdaIntegration(
-            cast("lambda_.IFunction", function.function), scope_permission_to_method=False
+            cast("lambda_.IFunction", function.alias), scope_permission_to_method=False
         )
         for route, methods in ROUTES.items():
             resource = root.resource_for_path(route)

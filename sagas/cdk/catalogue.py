@@ -7,18 +7,13 @@ from typing import Any
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import definition_of
 from sagas.authoring.steps import Step
+from sagas.cdk.counting import counted
 from sagas.cdk.options import FunctionOptions, ServiceOptions
 from sagas.cdk.step_groups import StepGroup
 from sagas.errors import DefinitionError
 
-_MOST_GROUPS = 40
-_MOST_RESOURCES = 490
-_OF_SERVICE, _OF_SAGA, _OF_GROUP = 69, 11, 9
-"""Resources of what there is once, of a saga with all its alarms, and of a queue with its function."""
 _MOST_OF_A_SAGA = 100
 """Steps with a function each. With the longest names the templates of its nested stacks near the 1 MB there is."""
-_MOST_OF_A_SERVICE = 200
-"""Such steps: CloudFormation takes 2,500 resources in a stack and those nested in it, and ten policies a role."""
 SHARED = "steps"
 """The id of the group of all steps of a saga."""
 _WHOLE_SAGA = ""
@@ -50,7 +45,7 @@ class Catalogue:
                 raise DefinitionError(f"{service}: two sagas are called {saga.name}: {classes}")
             first[saga.name] = saga
         if self._isolation == "step":
-            self._require_room()
+            self._require_short_sagas()
         self._options: dict[tuple[str, str], FunctionOptions] = {}
         for step, one in (options.functions or {}).items():
             if isinstance(step, type):
@@ -92,12 +87,9 @@ class Catalogue:
             return [StepGroup(SHARED, saga, tuple(saga.steps), self._options_of(saga, _WHOLE_SAGA))]
         return [StepGroup(step.name, saga, (step,), self._options_of(saga, step.name)) for step in saga.steps]
 
-    @property
-    def too_many(self) -> bool:
-        """Whether there are more queues and functions than a stack has room for."""
-        groups = sum(len(self.groups(saga)) for saga in self.sagas)
-        resources = _OF_SERVICE + _OF_SAGA * len(self.sagas) + _OF_GROUP * groups
-        return groups > _MOST_GROUPS or resources > _MOST_RESOURCES
+    def count(self, *, gradual: bool) -> tuple[int, int]:
+        """Return the resources of the service, and those that stay in its stack when functions are in nested ones."""
+        return counted([len(self.groups(saga)) for saga in self.sagas], gradual=gradual)
 
     def group_of(self, step: Step[..., Any]) -> tuple[str, str]:
         """Return the saga's name and the id of the group a step goes through."""
@@ -108,7 +100,7 @@ class Catalogue:
         whole = self._options.get((saga.name, _WHOLE_SAGA), self._usual)
         return self._options.get((saga.name, step), whole)
 
-    def _require_room(self) -> None:
+    def _require_short_sagas(self) -> None:
         """What not even nested stacks make room for."""
         for saga in self.sagas:
             if len(saga.steps) > _MOST_OF_A_SAGA:
@@ -117,12 +109,6 @@ class Catalogue:
                     f"{_MOST_OF_A_SAGA} are the most, as each must be permitted to send to all the others and a "
                     'template has a megabyte; use isolation="saga"'
                 )
-        steps = sum(len(saga.steps) for saga in self.sagas)
-        if steps > _MOST_OF_A_SERVICE:
-            raise DefinitionError(
-                f"{self._service}: its sagas have {steps} steps. With a function each, {_MOST_OF_A_SERVICE} are what "
-                'CloudFormation can change at a time; use isolation="saga", or several services in several stacks'
-            )
 
 
 def _name(saga_class: type[Any]) -> str:

@@ -1,9 +1,10 @@
-"""The code asset of a service: the top-level packages its saga classes live in, and nothing else."""
+"""The code of a service: the top-level packages its saga classes live in, and nothing else."""
 
 from __future__ import annotations
 
+import hashlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +12,7 @@ from aws_cdk import Stack
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from sagas.cdk.modules import Modules
 from sagas.cdk.staging import built_once, copy_files, digest_of, names_under, source_files
 from sagas.errors import DefinitionError
 
@@ -33,11 +35,22 @@ def packages_of(saga_classes: Iterable[type]) -> list[ModuleType]:
 
 
 class CodeAssets:
-    """The packages staged in one directory, as the Lambda asset of as many stacks as want it."""
+    """The code of the functions, as Lambda assets: for those of one saga without what is only other sagas'.
 
-    def __init__(self, packages: Sequence[ModuleType]) -> None:
+    So an edit of one saga makes new versions of its own functions, the API's and the supervisor's alone. Left out are
+    the modules, or packages below the top-level one, that other saga classes live in, unless the saga imports them.
+
+    Args:
+        saga_classes: of the service.
+
+    Raises:
+        DefinitionError: a class lives where Lambda could not import it from.
+    """
+
+    def __init__(self, saga_classes: Sequence[type]) -> None:
+        self.packages = packages_of(saga_classes)
         files: dict[str, Path] = {}
-        for package in packages:
+        for package in self.packages:
             name, roots = package.__name__, _roots(package)
             for root in roots:
                 files |= names_under(root, source_files(root), name)
@@ -46,17 +59,56 @@ class CodeAssets:
                     raise DefinitionError(f"the module {name} has no file that could be deployed")
                 path = Path(package.__file__)
                 files[path.name] = path
-        self._digest = digest_of(files)
-        directory = built_once(f"code-{self._digest}", lambda target: copy_files(files, target))
-        self._directory = directory.resolve()
-        self._made: dict[str, lambda_.AssetCode] = {}
+        self._files, self._modules = files, Modules(files)
+        homes = {one: home for one in saga_classes if (home := self._modules.file_of(one.__module__))}
+        self._territories = {one: _territory(home, set(homes.values())) for one, home in homes.items()}
+        selections = [self._selection(one) for one in (None, *saga_classes)]
+        digests = [digest_of({name: files[name] for name in selection}) for selection in selections]
+        self._digests: dict[type | None, str] = dict(zip((None, *saga_classes), digests, strict=True))
 
-    def of(self, scope: Construct) -> lambda_.AssetCode:
-        """Return the asset for functions in the stack of ``scope``: the CDK wants an object for each stack."""
-        stack = Stack.of(scope).node.addr
-        if stack not in self._made:
-            self._made[stack] = lambda_.Code.from_asset(str(self._directory), asset_hash=self._digest)
-        return self._made[stack]
+        def build(target: Path) -> None:
+            for digest, selection in zip(digests, selections, strict=True):
+                copy_files({name: files[name] for name in selection}, target / digest)
+
+        together = hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:32]
+        self._directory = built_once(f"code-{together}", build).resolve()
+        self._made: dict[tuple[str, str], lambda_.AssetCode] = {}
+
+    def of(self, scope: Construct, saga_class: type | None = None) -> lambda_.AssetCode:
+        """Return the asset for functions in the stack of ``scope``: the CDK wants an object for each stack.
+
+        Args:
+            scope: the function.
+            saga_class: whose steps it runs; all of the service when absent.
+        """
+        digest = self._digests[saga_class]
+        key = Stack.of(scope).node.addr, digest
+        if key not in self._made:
+            self._made[key] = lambda_.Code.from_asset(str(self._directory / digest), asset_hash=digest)
+        return self._made[key]
+
+    def _selection(self, saga_class: type | None) -> list[str]:
+        # A module that is no source file may import whatever there is.
+        if saga_class is None or saga_class not in self._territories:
+            return sorted(self._files)
+        reached = self._modules.reached_from(saga_class.__module__)
+        left_out = [
+            territory
+            for other, territory in self._territories.items()
+            if other is not saga_class and not any(_is_in(name, territory) for name in reached)
+        ]
+        return sorted(name for name in self._files if not any(_is_in(name, territory) for territory in left_out))
+
+
+def _territory(home: str, homes: Collection[str]) -> str:
+    """What belongs to a saga alone: the package its module is in, or the module where others live there, too."""
+    package = home.rpartition("/")[0] + "/"
+    alone = package.count("/") > 1 and not any(_is_in(other, package) for other in homes if other != home)
+    return package if alone else home
+
+
+def _is_in(name: str, territory: str) -> bool:
+    return name == territory or (territory.endswith("/") and name.startswith(territory))
 
 
 def requirements_of(packages: Sequence[ModuleType]) -> list[Path]:

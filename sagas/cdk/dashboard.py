@@ -75,9 +75,10 @@ class ServiceDashboard(Construct):
             saga_metric(name, saga, self._service, _PERIOD).with_(label=label)
             for name, label in (("StepRetried", "retries"), ("BreakerOpened", "breaker opened"))
         ]
+        known = {group: queues.seen_from(self, group) for group in queues.by_group}
         backlog = [
             queue.metric_approximate_number_of_messages_visible(period=_PERIOD, statistic="Maximum", label=name)
-            for name, queue in (*queues.by_group.items(), ("dead letters", queues.dead_letters))
+            for name, queue in (*known.items(), ("dead letters", queues.dead_letters))
         ]
         self._row(
             _graph(f"{saga}: ends", ends),

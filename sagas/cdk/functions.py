@@ -26,10 +26,12 @@ from sagas.cdk.permissions import allow_listing, allow_network, allow_one_saga, 
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.step_groups import StepGroup
 from sagas.cdk.tables import Tables
+from sagas.errors import DefinitionError
 
 # Casts to an interface, here and elsewhere: jsii's classes name private parameters otherwise than their interfaces do.
 _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
 
+_WITHOUT_SNAPSHOTS = ("python3.11",)
 _FINDINGS = {
     "AwsSolutions-IAM5[Resource::*]": "X-Ray's write actions, and those for a VPC's interfaces, have no narrower form.",
     "AwsSolutions-L1": "The runtime is the one the layer was fetched for; the app chooses it.",
@@ -71,6 +73,8 @@ class SharedAssets:
 class SagaFunction(Construct):
     """A function, its log group, and a role that may write that log and traces; the rest is granted by the caller.
 
+    Whatever calls it calls its alias, which stands for a version of it.
+
     Args:
         scope: parent construct.
         id: construct id.
@@ -80,6 +84,8 @@ class SagaFunction(Construct):
         environment: its variables.
         function: memory, storage and further variables.
         description: shown in the console.
+        saga_class: whose code it needs; that of all sagas when absent.
+        recursive_loop: whether it may cause its own calls.
     """
 
     def __init__(
@@ -93,12 +99,15 @@ class SagaFunction(Construct):
         environment: Mapping[str, str],
         function: FunctionOptions,
         description: str,
+        saga_class: type | None = None,
         recursive_loop: lambda_.RecursiveLoop | None = None,
     ) -> None:
         super().__init__(scope, id)
         options = shared.options
         network = function.network or options.network
         architecture, runtime = function.architecture or options.architecture, function.runtime or options.runtime
+        if function.snap_start and runtime.name in _WITHOUT_SNAPSHOTS:
+            raise DefinitionError(f"{self.node.path}: snap_start takes Python 3.12 or newer, not {runtime.name}")
         log_group = logs.LogGroup(
             self,
             "Log",
@@ -124,7 +133,7 @@ class SagaFunction(Construct):
         self.function = lambda_.Function(
             self,
             "Function",
-            code=shared.code.of(self),
+            code=shared.code.of(self, saga_class),
             layers=[shared.layers.of(architecture, runtime)],
             handler=handler,
             runtime=runtime,
@@ -139,9 +148,19 @@ class SagaFunction(Construct):
             reserved_concurrent_executions=function.reserved_concurrency,
             description=description,
             recursive_loop=recursive_loop,
+            snap_start=lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS if function.snap_start else None,
             vpc=cast("ec2.IVpc | None", network and network.vpc),
             vpc_subnets=network and network.subnets,
             security_groups=security_groups,
+        )
+        # Without it new content of the layer would make no new version.
+        self.function.invalidate_version_based_on(shared.layers.digest_of(architecture, runtime))
+        self.alias = lambda_.Alias(
+            self,
+            "Alias",
+            alias_name=options.alias,
+            version=cast("lambda_.IVersion", self.function.current_version),
+            provisioned_concurrent_executions=function.provisioned_concurrency,
         )
         acknowledge(Validations.of(self), _FINDINGS if options.tracing else _FINDINGS | _FINDINGS_UNTRACED)
         # The CDK itself writes a DependsOn beside the reference to the role; cfn-lint calls it redundant.
@@ -168,6 +187,7 @@ class StepGroupFunction(SagaFunction):
             function=group.options,
             # Lambda takes 256 characters.
             description=f"{what} {group.names.replace(',', ', ')} of saga {saga.name}"[:256],
+            saga_class=saga.saga_class,
             # A saga goes from queue to function to queue by design; Lambda would cut the chain at 16 hops.
             recursive_loop=lambda_.RecursiveLoop.ALLOW,
         )
@@ -176,11 +196,10 @@ class StepGroupFunction(SagaFunction):
         if saga.auto_disable is not None:
             allow_listing(self.role, tables)
         allow_sending(self.role, [queues])
-        self.function.add_event_source(
-            event_sources.SqsEventSource(
-                queues.by_group[group.id],
-                batch_size=group.options.batch_size,
-                max_concurrency=group.options.maximum_concurrency,
-                report_batch_item_failures=True,
-            )
+        source = event_sources.SqsEventSource(
+            queues.seen_from(self, group.id),
+            batch_size=group.options.batch_size,
+            max_concurrency=group.options.maximum_concurrency,
+            report_batch_item_failures=True,
         )
+        self.alias.add_event_source(cast("lambda_.IEventSource", source))

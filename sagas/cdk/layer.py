@@ -70,6 +70,7 @@ class Layers:
         self._usual = (architecture.name, runtime.name)
         self._requirements = requirements
         self._made: dict[tuple[str, str], lambda_.LayerVersion] = {}
+        self._digests: dict[tuple[str, str], str] = {}
 
     def of(self, architecture: lambda_.Architecture, runtime: lambda_.Runtime) -> lambda_.LayerVersion:
         """Return the layer for a platform; built, or taken from the cache, when it is first asked for.
@@ -81,17 +82,20 @@ class Layers:
         if platform not in self._made:
             python = runtime.name.removeprefix("python")
             directory = build_layer(architecture.name, python, self._requirements, self._bundle_sdk)
+            digest = self._digests[platform] = directory.name.removeprefix("layer-")
             self._made[platform] = lambda_.LayerVersion(
                 self._scope,
                 "Layer" if platform == self._usual else f"Layer-{runtime.name}-{architecture.name}",
-                code=lambda_.Code.from_asset(
-                    str(directory.resolve()), asset_hash=directory.name.removeprefix("layer-")
-                ),
+                code=lambda_.Code.from_asset(str(directory.resolve()), asset_hash=digest),
                 compatible_architectures=[architecture],
                 compatible_runtimes=[runtime],
                 description="lambda-sagas and the packages it needs",
             )
         return self._made[platform]
+
+    def digest_of(self, architecture: lambda_.Architecture, runtime: lambda_.Runtime) -> str:
+        """Return what tells the content of a layer, which was asked for before, from any other."""
+        return self._digests[architecture.name, runtime.name]
 
 
 def build_layer(

@@ -1,4 +1,8 @@
-"""Where the resources of a saga go: to the service's own stack, or to nested ones when a stack has no room for all."""
+"""Where the resources of a saga go: to the service's own stack, or to nested ones when a stack has no room for all.
+
+Queues stay where they are once they are deployed, as their messages are in them: how many functions there are decides
+over nothing but the place of functions and alarms, which may move at any time.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +10,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from aws_cdk import CfnParameter, Fn, NestedStack, Stack
+from aws_cdk import CfnParameter, CfnResource, Fn, NestedStack, Stack
 from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
+from sagas.cdk.counting import MOST_RESOURCES, OF_QUEUE, OF_SAGA, of_function
 from sagas.cdk.step_groups import StepGroup
 
-_GROUPS = 40
-"""Step groups of a nested stack. With what a saga has besides they stay under the 500 resources that a stack takes, and
-under the 200 outputs by which the service's own stack knows them."""
-_GROUPS_OF_SEVERAL = 30
-"""Those of one of several: each group may send to many others, and their policies must fit in a template's megabyte."""
+_GROUPS = 30
+"""Step groups of a nested stack. Each may send to many others, and their policies must fit in a template's megabyte."""
 TOKEN = "Token"  # noqa: S105 - tells services apart, and is no secret
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The place of some step groups of a saga.
+    """The place of the functions and alarms of some step groups of a saga.
 
     Args:
         scope: of their constructs.
         saga: whose they are.
-        groups: at least one.
-        token: tells this service apart, in the names of queues; ``None`` where CloudFormation names them.
-        saga_wide: whether what the saga has once, its dead-letter queue and its alarms, belongs here too.
+        groups: of the saga; none, where a stack has room for its queues alone.
+        token: tells this service apart, as known in a nested stack; ``None`` in the service's own.
+        saga_wide: whether the saga's alarms belong here too.
     """
 
     scope: Construct
@@ -48,30 +50,72 @@ class Placement:
         return "steps" if self.token else self.saga.name
 
 
-def placements_of(
-    scope: Construct, saga: SagaDefinition, groups: Sequence[StepGroup], *, nested: bool
-) -> list[Placement]:
-    """Make the places of a saga's step groups.
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The places of all that a saga has.
+
+    Args:
+        saga: the saga.
+        queues: the scope of its queues, with the id of their construct.
+        placements: of its functions and alarms, at least one.
+    """
+
+    saga: SagaDefinition
+    queues: tuple[Construct, str]
+    placements: tuple[Placement, ...]
+
+    @property
+    def groups(self) -> list[StepGroup]:
+        """All step groups of the saga."""
+        return [group for placement in self.placements for group in placement.groups]
+
+    def token_in(self, scope: Construct) -> str | None:
+        """Return the token as it is known in the nested stack of ``scope``, if it is one of the saga's."""
+        here = Stack.of(scope)
+        return next((one.token for one in self.placements if Stack.of(one.scope) is here), None)
+
+
+def layout_of(
+    scope: Construct,
+    saga: SagaDefinition,
+    groups: Sequence[StepGroup],
+    *,
+    nested: bool,
+    nested_queues: bool,
+    gradual: bool,
+) -> Layout:
+    """Make the places of a saga.
 
     Args:
         scope: the service.
         saga: the saga.
-        groups: all of them.
-        nested: whether they are nested stacks: one a saga, or more when it has more than 40 groups.
+        groups: all of its step groups.
+        nested: whether its functions are in nested stacks, one or more.
+        nested_queues: whether its queues are in the first of these.
+        gradual: whether CodeDeploy moves the aliases of functions.
     """
+    in_service = (scope, f"{saga.name}-queues")
     if not nested:
-        return [Placement(scope, saga, tuple(groups), None)]
-    most = _GROUPS if len(groups) <= _GROUPS else _GROUPS_OF_SEVERAL
+        return Layout(saga, in_service, (Placement(scope, saga, tuple(groups), None),))
+    taken = OF_SAGA + (OF_QUEUE * (len(groups) + 1) if nested_queues else 0)
+    first = min(_GROUPS, (MOST_RESOURCES - taken) // of_function(len(groups), gradual=gradual))
+    starts = [0, *range(first, len(groups), _GROUPS)]
     placements: list[Placement] = []
-    for number, start in enumerate(range(0, len(groups), most), start=1):
+    for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(groups)], strict=True), start=1):
         # No saga has a dot in its name, so none clashes with another's second stack.
         id = saga.name if number == 1 else f"{saga.name}.{number}"
+        what = "Queues, functions" if nested_queues and number == 1 else "Functions"
         parameters = {TOKEN: service_token(scope)}
-        description = f"Saga {saga.name}: queues, functions and alarms"
-        stack = cast("Construct", NestedStack(scope, id, parameters=parameters, description=description))
-        token = CfnParameter(stack, TOKEN, type="String").value_as_string
-        placements.append(Placement(stack, saga, tuple(groups[start : start + most]), token, saga_wide=number == 1))
-    return placements
+        stack = NestedStack(scope, id, parameters=parameters, description=f"{what} and alarms of saga {saga.name}")
+        home = cast("Construct", stack)
+        if nested_queues and placements:
+            # Its functions consume queues that it knows by name only.
+            there = Stack.of(placements[0].scope).nested_stack_resource
+            cast("CfnResource", stack.nested_stack_resource).add_resource_dependency(cast("CfnResource", there))
+        token = CfnParameter(home, TOKEN, type="String").value_as_string
+        placements.append(Placement(home, saga, tuple(groups[start:end]), token, saga_wide=number == 1))
+    queues = (placements[0].scope, "queues") if nested_queues else in_service
+    return Layout(saga, queues, tuple(placements))
 
 
 def service_token(scope: Construct) -> str:

@@ -20,14 +20,19 @@ from aws_cdk import aws_sns as sns
 from sagas.authoring.policies import AutoDisable
 from sagas.cdk.checks import fits, one_of, within
 from sagas.cdk.existing import AnyResource, AnyTable
+from sagas.cdk.releases import Deployment
 from sagas.errors import DefinitionError
 
 METRICS_NAMESPACE = "Sagas"
+_LEAST_STORAGE = 512
+_SERVICE = "[A-Za-z0-9_./-]{1,100}"
+_ALIAS = "(?![0-9]+$)[A-Za-z0-9_-]{1,128}"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 Isolation = Literal["step", "saga"]
 AccessLog = Literal["off", "account", "role"]
 Endpoint = Literal["regional", "edge"]
+QueueNames = Literal["derived", "generated"]
 AnyAuthorizer = apigateway.IAuthorizer | apigateway.Authorizer
 AnyKey = kms.IKey | kms.Key
 AnyTopic = sns.ITopic | sns.TopicBase
@@ -98,6 +103,11 @@ class FunctionOptions:
         log_level: of this function; that of the service when absent.
         architecture: of this function; that of the service when absent. A layer is built for it.
         runtime: a Python from 3.11 on; that of the service when absent. A layer is built for it.
+        provisioned_concurrency: executions that Lambda keeps ready, at a price by the hour; at most
+            ``reserved_concurrency``.
+        snap_start: whether a new environment begins with a snapshot of one whose imports are done. Takes Python 3.12 or
+            newer, 512 MB of storage, and no ``provisioned_concurrency``. What a module makes when it is imported, such
+            as random ids, all environments have in common then.
 
     Raises:
         DefinitionError: a value that Lambda would refuse.
@@ -114,18 +124,26 @@ class FunctionOptions:
     log_level: str | None = None
     architecture: lambda_.Architecture | None = None
     runtime: lambda_.Runtime | None = None
+    provisioned_concurrency: int | None = None
+    snap_start: bool = False
 
     def __post_init__(self) -> None:
         storage = None if self.ephemeral_storage is None else self.ephemeral_storage.to_mebibytes()
         within("FunctionOptions", "memory_size", self.memory_size, 128, 10_240)
-        within("FunctionOptions", "ephemeral_storage (in MB)", storage, 512, 10_240)
+        within("FunctionOptions", "ephemeral_storage (in MB)", storage, _LEAST_STORAGE, 10_240)
         within("FunctionOptions", "batch_size", self.batch_size, 1, 10)
         within("FunctionOptions", "timeout", self.timeout, 1, 900)
         within("FunctionOptions", "maximum_concurrency", self.maximum_concurrency, 2, 1_000)
         within("FunctionOptions", "reserved_concurrency", self.reserved_concurrency, 1, 1_000_000)
         if self.log_level is not None:
             one_of("FunctionOptions", "log_level", self.log_level, LOG_LEVELS)
+        most = self.reserved_concurrency or 1_000_000
+        within("FunctionOptions", "provisioned_concurrency", self.provisioned_concurrency, 1, most)
         fits("FunctionOptions", self.architecture, self.runtime)
+        if self.snap_start and self.provisioned_concurrency is not None:
+            raise DefinitionError("FunctionOptions: snap_start goes without provisioned_concurrency")
+        if self.snap_start and storage is not None and storage > _LEAST_STORAGE:
+            raise DefinitionError(f"FunctionOptions: snap_start takes an ephemeral_storage of {_LEAST_STORAGE} MB only")
 
 
 class SagaServiceProps(TypedDict, total=False):
@@ -142,8 +160,14 @@ class SagaServiceProps(TypedDict, total=False):
             service's own go; an API of its own when absent. Its stage, and what it answers itself, stay as they are.
         isolation: ``step`` gives each step a queue, a function and a role of its own; ``saga`` gives all steps of a
             saga one of each, for cost and cold starts. The longest timeout and the most attempts hold for all then.
-        nested_stacks: whether each saga has a stack of its own, nested in this one. When absent, beyond 40 functions of
-            steps: a stack takes 500 resources. Going from one to the other makes new queues and functions.
+        alias: of every function, for the version that is in use; queues, API and rules call it.
+        deployment: how the aliases move to new code: ``Deployment.canary(percent=10, minutes=15)``, for one. When
+            absent, all at once, with the stack.
+        nested_stacks: whether the functions, alarms and queues of each saga are in stacks of their own, nested in this
+            one. When absent, queues are in this stack, and so are functions and alarms while there is room; when there
+            is none left, they leave it without harm. To go to or from True makes new queues.
+        queue_names: ``derived`` from saga, step and service; or ``generated`` by CloudFormation, as in version 0.1.0,
+            or where you name some yourself. Going from one to the other makes new queues.
         service_name: in metrics, alarms, logs and on the dashboard: up to 100 letters, digits and ``-_./``. The stack's
             name and the construct's path in it when absent, so that no two stacks of an account share metrics.
         alarm_topic: told when an alarm goes on. An alarm cannot publish to a topic under ``aws/sns``.
@@ -195,7 +219,10 @@ class SagaServiceProps(TypedDict, total=False):
     audit_table: AnyTable | None
     mount: AnyResource | None
     isolation: Isolation
+    alias: str
+    deployment: Deployment | None
     nested_stacks: bool | None
+    queue_names: QueueNames
     service_name: str | None
     alarm_topic: AnyTopic | None
     dashboard: bool
@@ -242,7 +269,10 @@ class ServiceOptions:
     audit_table: AnyTable | None = None
     mount: AnyResource | None = None
     isolation: Isolation = "step"
+    alias: str = "live"
+    deployment: Deployment | None = None
     nested_stacks: bool | None = None
+    queue_names: QueueNames = "derived"
     alarm_topic: AnyTopic | None = None
     dashboard: bool = True
     removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
@@ -274,27 +304,19 @@ class ServiceOptions:
         fits(self.service, self.architecture, self.runtime)
         one_of(self.service, "log_level", self.log_level, LOG_LEVELS)
         one_of(self.service, "isolation", self.isolation, ("step", "saga"))
+        one_of(self.service, "queue_names", self.queue_names, get_args(QueueNames))
         self._check_api()
         if isinstance(self.bundle_sdk, str):
             raise DefinitionError(f"{self.service}: bundle_sdk must be a list of services, not {self.bundle_sdk!r}")
-        if re.fullmatch(r"[A-Za-z0-9_./-]{1,100}", self.service) is None:
-            told = "must be 1 to 100 letters, digits and -_./, not"
-            raise DefinitionError(f"service_name {told} {self.service!r}; give SagaService a service_name")
+        for option, named, form in (("service_name", self.service, _SERVICE), ("alias", self.alias, _ALIAS)):
+            if re.fullmatch(form, named) is None:
+                raise DefinitionError(f"{self.service}: {option} must match {form}, not {named!r}")
         within(self.service, "shards", self.shards, 1, 1_024)
-        for option, kept, least in (
-            ("retention", self.retention, 3600),
-            ("key_retention", self.key_retention, 86_400),
-            ("payload_versions", self.payload_versions, 86_400),
-        ):
-            seconds = None if kept is None else kept.total_seconds()
-            within(self.service, f"{option} (in seconds)", seconds, least, 100 * 366 * 86_400)
+        self._check_times()
         within(self.service, "payload_limit (in bytes)", self.payload_limit, 1_024, 256 * 1024)
         usual = cast("object", self.auto_disable)
         if not isinstance(usual, AutoDisable | None):
             raise DefinitionError(f"{self.service}: auto_disable must be an AutoDisable or None, not {usual!r}")
-        every: object = self.recover_every
-        if every not in [timedelta(minutes=minutes) for minutes in range(1, 6)]:
-            raise DefinitionError(f"{self.service}: recover_every must be 1 to 5 whole minutes, not {every!r}")
         for option, given, refused in (
             ("api_options", self.api_options, ("batch_size", "maximum_concurrency", "timeout")),
             ("supervisor_options", self.supervisor_options, ("batch_size", "maximum_concurrency")),
@@ -304,6 +326,18 @@ class ServiceOptions:
                     raise DefinitionError(f"{self.service}: {option} takes no {name}")
         if self.sagas_table is not None and self.sagas_table is self.audit_table:
             raise DefinitionError(f"{self.service}: sagas_table and audit_table must be two tables")
+
+    def _check_times(self) -> None:
+        for option, kept, least in (
+            ("retention", self.retention, 3600),
+            ("key_retention", self.key_retention, 86_400),
+            ("payload_versions", self.payload_versions, 86_400),
+        ):
+            seconds = None if kept is None else kept.total_seconds()
+            within(self.service, f"{option} (in seconds)", seconds, least, 100 * 366 * 86_400)
+        every: object = self.recover_every
+        if every not in [timedelta(minutes=minutes) for minutes in range(1, 6)]:
+            raise DefinitionError(f"{self.service}: recover_every must be 1 to 5 whole minutes, not {every!r}")
 
     def _check_api(self) -> None:
         one_of(self.service, "access_log", self.access_log, get_args(AccessLog))

@@ -9,13 +9,15 @@ from aws_cdk import aws_s3 as s3
 
 from sagas.cdk.acknowledge import acknowledge_objects
 from sagas.cdk.encryption import allow_key
-from sagas.cdk.queues import SagaQueues
+from sagas.cdk.queues import DEAD_LETTERS, SagaQueues
 from sagas.cdk.tables import BY_NAME_INDEX, OPEN_INDEX, Tables
 
 ARCHIVE = "archive/"
 """Where the sweep archives; the same as in ``sagas.engine.sweep``, which needs more than a deployment has."""
 _SWEPT = "A sweep covers the saga's prefix, whose keys are not known beforehand."
 _ARCHIVED = "What is archived keeps its key, which is not known beforehand."
+_MOST_NAMED = 150
+"""Queues that a role's policies, of which it takes ten, have room to name."""
 _STATEMENT = 20
 """Queues in a statement."""
 _READ_ITEM = ("dynamodb:GetItem", "dynamodb:BatchGetItem")
@@ -64,7 +66,14 @@ def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: boo
         counting: whether it may also ask how many messages they hold.
     """
     actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] if counting else ["sqs:SendMessage"]
-    arns = [arn for own in queues for arn in own.arns(role)]
+    several = list(queues)
+    arns = [arn for own in several for arn in own.arns(role)]
+    if len(arns) > _MOST_NAMED:
+        # Their names end in what no other service of the account has.
+        letters = [several[0].arn_of_all(role, f"*-{DEAD_LETTERS}")]
+        role.add_to_policy(iam.PolicyStatement(effect=iam.Effect.DENY, actions=actions[:1], resources=letters))
+        arns = [several[0].arn_of_all(role)]
+        acknowledge_objects(role, arns[0], "A role has no room for the names of all queues of the service.")
     # The CDK moves whole statements to further policies when one grows beyond what IAM takes.
     for start in range(0, len(arns), _STATEMENT):
         _allow(role, actions, arns[start : start + _STATEMENT])

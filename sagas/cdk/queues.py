@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
-from aws_cdk import Duration, Fn, Stack, Validations
+from aws_cdk import Aws, Duration, Fn, Stack, Validations
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.cdk.acknowledge import acknowledge
-from sagas.cdk.nested_stacks import TOKEN, Placement, service_token
+from sagas.cdk.nested_stacks import TOKEN, Layout, service_token
 from sagas.cdk.options import AnyKey
 from sagas.cdk.parts import tag_part
 from sagas.messaging.routes import derived_name
 
 _RETENTION = Duration.days(14)
-_DEAD_LETTERS = "dead-letters"
+DEAD_LETTERS = "dead-letters"
 """No step is called like this: its name would be no identifier."""
+_MOST_SOURCES = 10
+"""Queues that a dead-letter queue can name as those whose dead letters it takes."""
 _ARN = "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}:"
 """To be substituted, which takes a third of the room that joining takes. There may be thousands."""
 
@@ -28,65 +29,82 @@ class SagaQueues:
 
     Args:
         service: the construct of the service.
-        placements: the places of the saga's step groups.
+        layout: the places of all that the saga has.
         encryption_key: encrypts the messages; a key of SQS's own when absent.
+        derived: whether names are derived from saga, step and service; CloudFormation chooses them otherwise.
     """
 
-    def __init__(self, service: Construct, placements: Sequence[Placement], encryption_key: AnyKey | None) -> None:
+    def __init__(self, service: Construct, layout: Layout, encryption_key: AnyKey | None, *, derived: bool) -> None:
         self._key = encryption_key
-        self._saga = placements[0].saga.name
-        self.derived = placements[0].token is not None
-        self._placements = placements
+        self.saga = layout.saga.name
+        self.derived = derived
+        self._layout = layout
         self._service = service
-        scopes = [Construct(placement.scope, placement.id_of("queues")) for placement in placements]
-        self.dead_letters = self._queue(scopes[0], "DeadLetters", self._derived(placements[0], _DEAD_LETTERS))
-        tag_part(self.dead_letters, "dead_letter_queue", saga=self._saga)
+        self._imported: dict[tuple[str, str], sqs.IQueue] = {}
+        self.scope = scope = Construct(*layout.queues)
+        self.dead_letters = self._queue(scope, "DeadLetters", self._derived(DEAD_LETTERS))
+        tag_part(self.dead_letters, "dead_letter_queue", saga=self.saga)
         acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})
         self.by_group: dict[str, sqs.Queue] = {}
         self.by_step: dict[str, sqs.Queue] = {}
-        for placement, scope in zip(placements, scopes, strict=True):
-            for group in placement.groups:
-                queue = self._queue(
-                    scope,
-                    group.id,
-                    self._derived(placement, group.id),
-                    visibility_timeout=Duration.seconds(group.visibility_timeout),
-                    dead_letter_queue=sqs.DeadLetterQueue(
-                        queue=self.dead_letters, max_receive_count=group.max_receives
-                    ),
-                )
-                tag_part(queue, "queue", saga=self._saga, step=group.names)
-                self.by_group[group.id] = queue
-                self.by_step |= dict.fromkeys((step.name for step in group.steps), queue)
+        for group in layout.groups:
+            queue = self._queue(
+                scope,
+                group.id,
+                self._derived(group.id),
+                visibility_timeout=Duration.seconds(group.visibility_timeout),
+                dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=group.max_receives),
+            )
+            tag_part(queue, "queue", saga=self.saga, step=group.names)
+            self.by_group[group.id] = queue
+            self.by_step |= dict.fromkeys((step.name for step in group.steps), queue)
+        if derived and len(self.by_group) <= _MOST_SOURCES:
+            # By names, for the queues refer to this one. Those of a longer saga SQS cannot list.
+            sources = [self._arn(scope, group) for group in self.by_group]
+            allowed = {"redrivePermission": "byQueue", "sourceQueueArns": sources}
+            cast("sqs.CfnQueue", self.dead_letters.node.default_child).redrive_allow_policy = allowed
+
+    def seen_from(self, scope: Construct, group: str) -> sqs.IQueue:
+        """Return the queue of a group, as a stack that is not its own nor the service's knows it: by its name.
+
+        A stack passes no more than 200 values on to others.
+        """
+        queue, here = self.by_group[group], Stack.of(scope)
+        if Stack.of(queue) is here or Stack.of(queue) is Stack.of(self._service):
+            return cast("sqs.IQueue", queue)
+        key = here.node.addr, group
+        if key not in self._imported:
+            self._imported[key] = sqs.Queue.from_queue_arn(scope, f"{self.saga}-{group}-Queue", self._arn(scope, group))
+        return self._imported[key]
 
     def arns(self, scope: Construct) -> list[str]:
-        """Return the ARNs of the groups' queues, for a permission in the stack of ``scope``.
-
-        Where names are derived, so are these: a stack can pass no more than 200 values on to another.
-        """
+        """Return the ARNs of the groups' queues, for a permission in the stack of ``scope``."""
         if not self.derived:
             return [queue.queue_arn for queue in self.by_group.values()]
-        names = [derived_name(self._saga, group, f"${{{TOKEN}}}") for group in self.by_group]
-        variables = None if self._placement_at(scope) else {TOKEN: self.token(scope)}
-        return [Fn.sub(f"{_ARN}{name}", variables) for name in names]
+        return [self._arn(scope, group) for group in self.by_group]
+
+    def arn_of_all(self, scope: Construct, queue: str = "*") -> str:
+        """Return a pattern of the ARNs of all queues of the service, or of those that are for ``queue``."""
+        return f"arn:{Aws.PARTITION}:sqs:{Aws.REGION}:{Aws.ACCOUNT_ID}:{queue}-{self.token(scope)}"
 
     def token(self, scope: Construct) -> str:
         """Return what all derived names of the service end in, as it is known in the stack of ``scope``."""
-        placement = self._placement_at(scope)
-        return placement.token if placement and placement.token else service_token(self._service)
+        return self._layout.token_in(scope) or service_token(self._service)
 
     def any_queue_in(self, scope: Construct) -> sqs.Queue:
         """Return one of the queues, if there is one from the stack of ``scope``."""
-        placement = self._placement_at(scope)
-        return self.by_group[placement.groups[0].id] if placement else self.dead_letters
+        first = next(iter(self.by_group.values()))
+        return first if Stack.of(first) is Stack.of(scope) else self.dead_letters
 
-    def _placement_at(self, scope: Construct) -> Placement | None:
-        here = Stack.of(scope)
-        return next((placement for placement in self._placements if Stack.of(placement.scope) is here), None)
+    def _arn(self, scope: Construct, queue: str) -> str:
+        name, variables = derived_name(self.saga, queue, f"${{{TOKEN}}}"), None
+        if self._layout.token_in(scope) is None:
+            variables = {TOKEN: service_token(self._service)}
+        return Fn.sub(f"{_ARN}{name}", variables)
 
-    def _derived(self, placement: Placement, queue: str) -> str | None:
+    def _derived(self, queue: str) -> str | None:
         """A name, where CloudFormation is not to choose it."""
-        return derived_name(self._saga, queue, placement.token) if placement.token else None
+        return derived_name(self.saga, queue, self.token(self.scope)) if self.derived else None
 
     def _queue(
         self,

@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from aws_cdk import Annotations, Stack, Token
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from sagas.authoring.steps import Step
 from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms
 from sagas.cdk.api import ApiFunction, Mount, SagaApi
 from sagas.cdk.catalogue import Catalogue
-from sagas.cdk.code import CodeAssets, packages_of, requirements_of
+from sagas.cdk.code import CodeAssets, requirements_of
+from sagas.cdk.counting import MOST_AT_ONCE, MOST_OF_ONE_STACK, MOST_RESOURCES
 from sagas.cdk.dashboard import ServiceDashboard
 from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
 from sagas.cdk.existing import AnyTable, mounted_api
-from sagas.cdk.functions import SharedAssets, StepGroupFunction
+from sagas.cdk.functions import SagaFunction, SharedAssets, StepGroupFunction
 from sagas.cdk.layer import Layers
-from sagas.cdk.nested_stacks import Placement, placements_of
+from sagas.cdk.nested_stacks import Layout, Placement, layout_of
 from sagas.cdk.options import SagaServiceProps, service_options
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
+from sagas.cdk.releases import Releases
+from sagas.cdk.stateful import watch_layout
 from sagas.cdk.supervisor import Supervisor
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
 
 AnyStep = Step[..., Any]
+_UNDOING = ("RecordFailed", "CompensationFailed", "NeedsAttention")
+"""Alarms of a saga type that undo a deployment which is under way."""
 
 
 class SagaService(Construct):
@@ -57,21 +63,24 @@ class SagaService(Construct):
         mount = None
         if options.mount is not None:
             mount = Mount(mounted_api(options.service, self, options.mount), options.mount)
-        nested = self._catalogue.too_many if options.nested_stacks is None else options.nested_stacks
-        placed = {saga.name: placements_of(self, saga, self._catalogue.groups(saga), nested=nested) for saga in sagas}
-        self._queues = {name: SagaQueues(self, places, options.encryption_key) for name, places in placed.items()}
-        packages = packages_of(saga.saga_class for saga in sagas)
+        layouts = self._layouts()
+        derived = options.queue_names == "derived" or options.nested_stacks is True
+        self._queues = {
+            layout.saga.name: SagaQueues(self, layout, options.encryption_key, derived=derived) for layout in layouts
+        }
+        watch_layout(self, self.tables, self._queues.values())
+        code = CodeAssets([saga.saga_class for saga in sagas])
         layers = Layers(
-            self, options.architecture, options.runtime, requirements_of(packages), bundle_sdk=options.bundle_sdk
+            self, options.architecture, options.runtime, requirements_of(code.packages), bundle_sdk=options.bundle_sdk
         )
-        shared = SharedAssets(self, CodeAssets(packages), layers, options, self.tables)
-        self._functions: dict[tuple[str, str], lambda_.Function] = {}
-        placements = [placement for places in placed.values() for placement in places]
+        shared = SharedAssets(self, code, layers, options, self.tables)
+        self._functions: dict[tuple[str, str], StepGroupFunction] = {}
+        placements = [placement for layout in layouts for placement in layout.placements]
         for placement in placements:
             functions, queues = Construct(placement.scope, placement.functions_id), self._queues[placement.saga.name]
             for group in placement.groups:
                 made = StepGroupFunction(functions, group.id, shared=shared, group=group, queues=queues)
-                self._functions[group.saga.name, group.id] = made.function
+                self._functions[group.saga.name, group.id] = made
         environment = service_environment(self, self.tables, options, self._queues, sagas)
         queues = self._queues.values()
         supervisor = Supervisor(
@@ -87,7 +96,7 @@ class SagaService(Construct):
             environment |= mount.environment
         api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount).rest_api
-        self._add_alarms(placements, api.function)
+        self._add_alarms(placements, supervisor, api)
         lanes = [group.options for placement in placements for group in placement.groups]
         if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
             told = (
@@ -104,7 +113,11 @@ class SagaService(Construct):
 
         With ``isolation="saga"`` it is the same for all steps of a saga.
         """
-        return self._functions[self._catalogue.group_of(step)]
+        return self._functions[self._catalogue.group_of(step)].function
+
+    def alias(self, step: AnyStep) -> lambda_.Alias:
+        """Return the alias of that function, for the version that handles messages."""
+        return self._functions[self._catalogue.group_of(step)].alias
 
     def queue(self, step: AnyStep) -> sqs.Queue:
         """Return the queue of a step."""
@@ -144,22 +157,62 @@ class SagaService(Construct):
         """The audit table."""
         return self.tables.audit
 
-    def _add_alarms(self, placements: Sequence[Placement], api: lambda_.Function) -> None:
+    def _layouts(self) -> list[Layout]:
+        """The places of all sagas: by what was asked for, else by how much room there is."""
+        service, nested = self._options.service, self._options.nested_stacks
+        gradual = self._options.deployment is not None
+        together, alone = self._catalogue.count(gradual=gradual)
+        if nested is None and alone > MOST_RESOURCES:
+            raise DefinitionError(
+                f"{service}: a stack has no room for all its queues: say nested_stacks=True if it is not deployed yet; "
+                "see docs/deploying-changes.md if it is"
+            )
+        if together > MOST_AT_ONCE and nested is not False:
+            told = f"it takes about {together:,} resources, and CloudFormation makes {MOST_AT_ONCE:,} in one operation"
+            Annotations.of(self).add_info(f"{service}: {told}; add some of its sagas in a second deployment")
+        return [
+            layout_of(
+                self,
+                saga,
+                self._catalogue.groups(saga),
+                nested=together > MOST_OF_ONE_STACK if nested is None else nested,
+                nested_queues=nested is True,
+                gradual=gradual,
+            )
+            for saga in self._catalogue.sagas
+        ]
+
+    def _add_alarms(self, placements: Sequence[Placement], supervisor: SagaFunction, api: SagaFunction) -> None:
+        """Alarms, and what lets new code take over by and by as long as none of them is on."""
         service, topic = self._options.service, self._options.alarm_topic
+        deployment = self._options.deployment
+        releases = None if deployment is None else Releases(self, "Releases", service=service, deployment=deployment)
+
+        def release(function: SagaFunction, *alarms: IConstruct) -> None:
+            if releases is not None:
+                releases.add(function, function.alias, [cast("cloudwatch.Alarm", alarm) for alarm in alarms])
+
         if topic is None:
             told = f"{service}: nobody is told when an alarm goes on; give SagaService an alarm_topic"
             Annotations.of(self).add_warning_v2("sagas:NoAlarmTopic", told)
-        parts = {"supervisor": self.supervisor, "api": api}
-        ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, topic=topic)
+        parts = {"supervisor": supervisor.function, "api": api.function}
+        shared = ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, topic=topic).node
+        release(supervisor, shared.find_child("SupervisorErrors"))
+        release(api, shared.find_child("ApiErrors"), shared.find_child("ApiServerErrors"))
+        saga_wide: dict[str, list[IConstruct]] = {}
         for placement in placements:
             saga, queues = placement.saga, self._queues[placement.saga.name]
             scope, id = placement.scope, placement.id_of("alarms")
             if placement.saga_wide:
                 alarms = SagaAlarms(scope, id, saga=saga, service=service, queues=queues, topic=topic)
+                # Not those on dead letters: one that waits for an operator would hold back every deployment.
+                saga_wide[saga.name] = [alarms.node.find_child(one) for one in _UNDOING]
             else:
                 alarms = StepGroupAlarms(scope, id, queues=queues, topic=topic)
             for group in placement.groups:
-                alarms.add_group(group, self._functions[saga.name, group.id])
+                function = self._functions[saga.name, group.id]
+                alarms.add_group(group, function.function)
+                release(function, alarms.node.find_child(f"{group.id}-Errors"), *saga_wide[saga.name])
 
     def _add_dashboard(self, base_path: str) -> None:
         dashboard = ServiceDashboard(
@@ -173,7 +226,7 @@ class SagaService(Construct):
         )
         for saga in self._catalogue.sagas:
             groups = self._catalogue.groups(saga)
-            functions = [(group.names, self._functions[saga.name, group.id]) for group in groups]
+            functions = [(group.names, self._functions[saga.name, group.id].function) for group in groups]
             dashboard.add_saga(saga.name, functions, self._queues[saga.name])
 
 

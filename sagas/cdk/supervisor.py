@@ -52,12 +52,13 @@ class Supervisor(SagaFunction):
             function=options,
             description="Recovers sagas whose message or lease was lost, purges old ones, and sweeps orphaned objects",
         )
-        tag_part(self.function, "supervisor")
+        # Operators call the code that the rules call, also while a deployment is under way.
+        tag_part(self.alias, "supervisor")
         allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, queues, counting=True)
         every = Duration.minutes(recover_every // timedelta(minutes=1))
         # The next tick is the retry; a late one would only do the same work twice.
-        self.function.configure_async_invoke(retry_attempts=0, max_event_age=every)
+        self.alias.configure_async_invoke(retry_attempts=0, max_event_age=every)
         acknowledge(Validations.of(self), _FINDINGS)
         self._call("recover", every)
         self._call("purge", _PURGE_EVERY)
@@ -65,7 +66,7 @@ class Supervisor(SagaFunction):
 
     def _call(self, task: str, every: Duration) -> None:
         target = targets.LambdaFunction(
-            cast("lambda_.IFunction", self.function),
+            cast("lambda_.IFunction", self.alias),
             event=events.RuleTargetInput.from_object({"task": task}),
             retry_attempts=0,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sagas.cli import breakers, dead_letters, init, local, operating, reading, supervising
+from sagas.cli import breakers, dead_letters, init, layout, local, operating, reading, supervising
 
 app = typer.Typer(
     name="sagas",
@@ -17,6 +17,7 @@ reading.add_to(app)
 operating.add_to(app)
 supervising.add_to(app)
 app.command()(init.init)
+app.command()(layout.layout)
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(local.app, name="local")

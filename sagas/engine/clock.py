@@ -9,6 +9,7 @@ import uuid
 from typing import Protocol
 
 _OWNER_TIME_DIGITS = 11
+_RANDOM = random.SystemRandom()
 
 
 class Clock(Protocol):
@@ -52,7 +53,8 @@ class SystemClock:
 
     def chance(self) -> float:
         """A number in [0, 1)."""
-        return random.random()
+        # Not random.random(): environments restored from one snapshot would draw the same numbers.
+        return _RANDOM.random()
 
     def new_id(self) -> str:
         """A new UUID of version 7."""

@@ -38,6 +38,17 @@ def without_layers(template: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
+def without_gradual_deployment(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template without CodeDeploy, which the emulator lacks: aliases move at once."""
+    changed = copy.deepcopy(template)
+    resources: dict[str, Any] = changed["Resources"]
+    for name in [name for name, resource in resources.items() if resource["Type"].startswith("AWS::CodeDeploy::")]:
+        del resources[name]
+    for resource in resources.values():
+        resource.get("UpdatePolicy", {}).pop("CodeDeployLambdaAliasUpdate", None)
+    return changed
+
+
 def without_signatures(template: dict[str, Any]) -> dict[str, Any]:
     """Return the template with an API that takes unsigned requests.
 

@@ -14,6 +14,7 @@ from sagas.local.adapt import (
     needed_assets,
     ttl_attributes,
     with_local_paths,
+    without_gradual_deployment,
     without_layers,
     without_signatures,
 )
@@ -58,7 +59,7 @@ class Deployer:
         """
         template = as_deployable(stack.template)
         if self._embedded:
-            template = with_local_paths(without_signatures(without_layers(template)))
+            template = with_local_paths(without_signatures(without_gradual_deployment(without_layers(template))))
         try:
             for asset in needed_assets(stack, template):
                 self._upload(asset.bucket, asset.key, asset.content())

@@ -35,6 +35,7 @@ def main() -> int:
     config.keep_alive_timeout = 75
     config.graceful_timeout = 1.0
     config.loglevel = "WARNING"
+    _take_nested_stacks_as_one()
     ministack = _module("ministack.app")
     trigger = partial(_until_stopped, float(patience), "--attached" in flags)
     asyncio.run(_module("hypercorn.asyncio").serve(ministack.app, config, shutdown_trigger=trigger))
@@ -64,6 +65,19 @@ async def _until_stopped(patience: float, attached: bool) -> None:
                 running = lambda_service._esm_inflight or runtime.workers_in_use()
                 quiet = 0 if running else quiet + 1
                 await asyncio.sleep(_POLL)
+
+
+def _take_nested_stacks_as_one() -> None:
+    """Lift the limit of 500 resources: what is deployed here as one template is several in the cloud (``nested.py``).
+
+    The CDK itself refuses to write a template with more.
+    """
+    engine = _module("ministack.services.cloudformation.engine")
+    engine._SECTION_QUOTAS = tuple(
+        (*names, sys.maxsize if section == "Resources" else most)
+        for *names, most in engine._SECTION_QUOTAS
+        for section in names[:1]
+    )
 
 
 def _module(name: str) -> Any:

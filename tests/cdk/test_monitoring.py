@@ -16,7 +16,8 @@ from aws_cdk import aws_sns as sns
 
 from functions.checkout import Checkout
 from sagas import AutoDisable, Context, Saga, step
-from sagas.cdk import FunctionOptions, SagaService
+from sagas.cdk import Deployment, FunctionOptions, SagaService
+from sagas.cdk.counting import MOST_OF_ONE_STACK, counted
 
 Template = dict[str, Any]
 Find = Callable[[str], list[Template]]
@@ -162,17 +163,17 @@ class TestIdleCosts:
 
 
 class TestSize:
-    @pytest.mark.parametrize(("sagas", "steps"), [(1, 40), (5, 8), (40, 1)])
-    def test_the_most_steps_fit_in_a_stack(self, sagas: int, steps: int) -> None:
+    @pytest.mark.parametrize(("sagas", "steps", "gradual"), [(1, 25, False), (4, 5, True), (12, 1, False)])
+    def test_what_is_counted_is_what_there_is(self, sagas: int, steps: int, gradual: bool) -> None:
+        """At most, for not every saga has every alarm; and such a service is all in one stack."""
         stack = Stack(App(), "Test")
-        SagaService(stack, "Shop", sagas=[saga_of(number, steps) for number in range(sagas)])
-        assert len(assertions.Template.from_stack(stack).to_json()["Resources"]) <= 490
-
-    @pytest.mark.parametrize(("sagas", "steps"), [(1, 40), (5, 8), (6, 6)])
-    def test_they_need_no_nested_stacks(self, sagas: int, steps: int) -> None:
-        stack = Stack(App(), "Test")
-        SagaService(stack, "Shop", sagas=[saga_of(number, steps) for number in range(sagas)])
-        assertions.Template.from_stack(stack).resource_count_is("AWS::CloudFormation::Stack", 0)
+        deployment = Deployment.all_at_once() if gradual else None
+        kinds = [saga_of(number, steps) for number in range(sagas)]
+        SagaService(stack, "Shop", sagas=kinds, deployment=deployment)
+        resources = assertions.Template.from_stack(stack).to_json()["Resources"]
+        count, _ = counted([steps] * sagas, gradual=gradual)
+        assert count - 10 - 4 * sagas <= len(resources) <= count <= MOST_OF_ONE_STACK
+        assert not [one for one in resources.values() if one["Type"] == "AWS::CloudFormation::Stack"]
 
     def test_more_do_with_one_function_a_saga(self) -> None:
         stack = Stack(App(), "Test")

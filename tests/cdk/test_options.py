@@ -70,7 +70,7 @@ def actions(template: Template, service_name: str) -> set[str]:
 class TestNames:
     def test_one_asked_for_is_given_and_the_rest_follows(self) -> None:
         def build(stack: Stack) -> None:
-            shop = SagaService(stack, "Shop", sagas=[Checkout])
+            shop = SagaService(stack, "Shop", sagas=[Checkout], queue_names="generated")
             cast("lambda_.CfnFunction", shop.function(Checkout.capture).node.default_child).function_name = "capture"
             cast("sqs.CfnQueue", shop.queue(Checkout.capture).node.default_child).queue_name = "captures"
 

@@ -109,8 +109,11 @@ class TestLayer:
 
 class TestCode:
     def test_holds_the_packages_of_the_sagas_only(self, template_assets: list[Path]) -> None:
-        (code,) = (path for path in template_assets if (path / "functions").is_dir())
-        assert names_in(code) == {"functions"}
+        assets = [path for path in template_assets if (path / "functions").is_dir()]
+        assert all(names_in(code) == {"functions"} for code in assets)
+        # The first saga's, the second's, and that of API and supervisor.
+        assert len(assets) == 3
+        code = max(assets, key=lambda code: len(list(code.rglob("*"))))
         expected = {str(path) for path in source_files(Path(functions.__path__[0]))}
         assert {str(path.relative_to(code / "functions")) for path in code.rglob("*") if path.is_file()} == expected
 
@@ -119,16 +122,15 @@ class TestCode:
         listed = json.loads((assembly / "Sagas.assets.json").read_text())["files"].values()
         return [assembly / file["source"]["path"] for file in listed if file["source"]["packaging"] == "zip"]
 
-    def test_equal_sources_make_equal_assets(self, tmp_path: Path) -> None:
+    def test_equal_sources_make_equal_assets(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        paths: list[str] = []
         for name in ("one", "two"):
-            package = tmp_path / name / "shop"
-            package.mkdir(parents=True)
-            (package / "__init__.py").write_text("x = 1\n")
-        (tmp_path / "two" / "shop" / "__pycache__").mkdir()
-        (tmp_path / "two" / "shop" / "__pycache__" / "x.pyc").write_bytes(b"by-product")
-        scope = Stack(App(), "Test")
-        one, two = (CodeAssets([module("shop", tmp_path / name / "shop")]).of(scope) for name in ("one", "two"))
-        assert one.path == two.path
+            (shop,) = sagas_in(monkeypatch, tmp_path / name / "shop", {"__init__.py": "x = 1"}, "shop")
+            byproducts = tmp_path / name / "shop" / "__pycache__"
+            byproducts.mkdir()
+            (byproducts / "x.pyc").write_bytes(name.encode())
+            paths.append(CodeAssets([shop]).of(Stack(App(), "Test")).path)
+        assert paths[0] == paths[1]
 
     def test_requirements_lie_in_the_package(self, tmp_path: Path) -> None:
         assert requirements_of([module("shop", tmp_path)]) == []
@@ -146,9 +148,74 @@ class TestCode:
         lonely.__file__ = str(tmp_path / "lonely_saga.py")
         lonely.Lonely = type("Lonely", (), {"__module__": "lonely_saga"})
         monkeypatch.setitem(sys.modules, "lonely_saga", lonely)
-        assert names_in(Path(CodeAssets(packages_of([lonely.Lonely])).of(Stack(App(), "Test")).path)) == {
-            "lonely_saga.py"
+        assert names_in(Path(CodeAssets([lonely.Lonely]).of(Stack(App(), "Test")).path)) == {"lonely_saga.py"}
+
+
+ORDERS = {
+    "__init__.py": "",
+    "common.py": "x = 1",
+    "rates.csv": "1",
+    "all.py": "import shop.pay.saga, shop.ship, shop.refund",
+    "pay/__init__.py": "",
+    "pay/saga.py": "from shop.common import x",
+    "pay/prices.json": "{}",
+    "ship.py": "from . import common",
+    "refund.py": "from importlib import import_module; pay = import_module('shop.pay.saga')",
+}
+
+
+class TestCodeOfOneSaga:
+    def deployed(self, directory: Path, sources: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+        """The assets of three sagas, and of what runs them all, by the last word of the module."""
+        names = ("shop.pay.saga", "shop.ship", "shop.refund")
+        classes = sagas_in(monkeypatch, directory / "shop", sources, *names)
+        code, scope = CodeAssets(classes), Stack(App(), "Test")
+        return {"all": code.of(scope), **{one.__module__: code.of(scope, one) for one in classes}}
+
+    def test_leaves_out_what_is_only_other_sagas(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = {
+            name: {str(path.relative_to(asset.path)) for path in Path(asset.path).rglob("*") if path.is_file()}
+            for name, asset in self.deployed(tmp_path, ORDERS, monkeypatch).items()
         }
+        everything = {f"shop/{name}" for name in ORDERS}
+        pay = {"shop/pay/__init__.py", "shop/pay/saga.py", "shop/pay/prices.json"}
+        assert found["all"] == everything
+        assert found["shop.pay.saga"] == everything - {"shop/ship.py", "shop/refund.py"}
+        assert found["shop.ship"] == everything - {"shop/refund.py"} - pay
+        assert found["shop.refund"] == everything - {"shop/ship.py"}
+
+    @pytest.mark.parametrize(
+        ("edited", "same"),
+        [("ship.py", {"shop.pay.saga", "shop.refund"}), ("pay/saga.py", {"shop.ship"}), ("rates.csv", set[str]())],
+    )
+    def test_an_edit_reaches_those_that_have_it(
+        self, edited: str, same: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = self.deployed(tmp_path / "one", ORDERS, monkeypatch)
+        after = self.deployed(tmp_path / "two", ORDERS | {edited: ORDERS[edited] + "\n"}, monkeypatch)
+        names = {name: (Path(before[name].path).name, Path(after[name].path).name) for name in before}
+        assert {name for name, (one, other) in names.items() if one == other} == same
+
+    def test_a_package_that_imports_all_has_all(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        sources = ORDERS | {"__init__.py": "from shop import all"}
+        found = self.deployed(tmp_path, sources, monkeypatch)
+        assert len({asset.path for asset in found.values()}) == 1
+
+    def test_what_cannot_be_read_has_all(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = self.deployed(tmp_path, ORDERS | {"ship.py": "import ("}, monkeypatch)
+        assert found["shop.ship"].path == found["all"].path
+
+
+def sagas_in(
+    monkeypatch: pytest.MonkeyPatch, directory: Path, sources: dict[str, str], *modules: str
+) -> list[type[Any]]:
+    """Write a package, and return a class of each module as if it had been imported from there."""
+    for name, text in sources.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setitem(sys.modules, directory.name, module(directory.name, directory))
+    return [type("Kind", (), {"__module__": name}) for name in modules]
 
 
 class TestStaging:

@@ -1,0 +1,74 @@
+"""Which modules a module imports, read from the sources without running them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+
+class Modules:
+    """The modules among the files of some packages.
+
+    Args:
+        files: where each is, by its name, as in ``shop/orders/saga.py``.
+    """
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self._files = {_module(name): name for name in files if name.endswith(".py")}
+        self._sources = files
+        self._imported = cache(self._imports_of)
+
+    def file_of(self, module: str) -> str | None:
+        """Return the name of the file of a module, if there is one."""
+        return self._files.get(module)
+
+    def reached_from(self, module: str) -> set[str]:
+        """Return the files that are needed when a module is imported: its own, and what those import in turn."""
+        reached: set[str] = set()
+        waiting = [module]
+        while waiting:
+            name = waiting.pop()
+            # Importing a.b.c runs a and a.b, too.
+            for one in (name, *_packages(name)):
+                file = self._files.get(one)
+                if file is not None and file not in reached:
+                    reached.add(file)
+                    waiting += self._imported(one)
+        return reached
+
+    def _imports_of(self, module: str) -> frozenset[str]:
+        file = self._files[module]
+        try:
+            tree = ast.parse(self._sources[file].read_bytes())
+        except (SyntaxError, ValueError):
+            # Whatever it is, it must not be left without what it needs.
+            return frozenset(self._files)
+        package = module if file.endswith("/__init__.py") else module.rpartition(".")[0]
+        return frozenset(name for node in ast.walk(tree) for name in _named(node, package) if name in self._files)
+
+
+def _named(node: ast.AST, package: str) -> Iterator[str]:
+    """What a part of a source may name of modules; a text that is one's name, too, as for ``import_module``."""
+    match node:
+        case ast.Import(names):
+            yield from (one.name for one in names)
+        case ast.ImportFrom(module, names, level):
+            parts = package.split(".")[: len(package.split(".")) - (level or 1) + 1] if level else []
+            start = ".".join([*parts, *([module] if module else [])])
+            yield start
+            yield from (f"{start}.{one.name}" for one in names)
+        case ast.Constant(str(text)):
+            yield text
+        case _:
+            pass
+
+
+def _module(file: str) -> str:
+    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _packages(module: str) -> Iterator[str]:
+    while module := module.rpartition(".")[0]:
+        yield module
