@@ -18,7 +18,7 @@ from sagas.cdk.api import ApiFunction, Mount, SagaApi
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import CodeAssets, requirements_of
 from sagas.cdk.counting import MOST_AT_ONCE, MOST_OF_ONE_STACK, MOST_RESOURCES
-from sagas.cdk.dashboard import ServiceDashboard
+from sagas.cdk.dashboard import MOST_SHOWN, ServiceDashboard
 from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
 from sagas.cdk.existing import AnyTable, mounted_api
@@ -227,7 +227,8 @@ class SagaService(Construct):
         for saga in self._catalogue.sagas:
             groups = self._catalogue.groups(saga)
             functions = [(group.names, self._functions[saga.name, group.id].function) for group in groups]
-            dashboard.add_saga(saga.name, functions, self._queues[saga.name])
+            by_step = len(self._functions) <= MOST_SHOWN
+            dashboard.add_saga(saga.name, functions, self._queues[saga.name], by_step=by_step)
 
 
 def default_name(scope: Construct) -> str:

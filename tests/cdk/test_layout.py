@@ -16,6 +16,7 @@ from sagas.cdk import SagaService
 from sagas.cli import layout
 from sagas.cli.main import app as command
 from sagas.local.errors import LocalStackError
+from sagas.local.files import Files
 from sagas.local.layout import compare, layouts_in, record
 
 KEY = "sagas:layout:Test/Shop"
@@ -108,7 +109,11 @@ class TestCommand:
     def project(self, deployed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """A directory whose app is the one of two sagas."""
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(layout, "synthesize", lambda *_, **__: deployed)
+
+        def synthesize(command: str, files: Files, output: str) -> Path:
+            return deployed
+
+        monkeypatch.setattr(layout, "synthesize", synthesize)
         return tmp_path
 
     def run(self, *arguments: str) -> tuple[int, str]:

@@ -60,12 +60,11 @@ Permissions = dict[str, set[tuple[str, str]]]
 def role_of(template: Template, part: str, saga: str | None = None, step: str | None = None) -> str:
     """The logical id of the role of a function."""
     wanted = {"part": part, **({"saga": saga, "step": step} if saga else {})}
-    (found,) = (
-        resource["Properties"]["Role"]["Fn::GetAtt"][0]
-        for resource in template["Resources"].values()
-        if resource.get("Metadata", {}).get("sagas") == wanted
-    )
-    return found
+    resources = template["Resources"]
+    (found,) = (one["Properties"] for one in resources.values() if one.get("Metadata", {}).get("sagas") == wanted)
+    # The supervisor is known by its alias.
+    function = found if "Role" in found else resources[found["FunctionName"]["Ref"]]["Properties"]
+    return function["Role"]["Fn::GetAtt"][0]
 
 
 def test_no_wildcard_action(permissions: Permissions) -> None:
@@ -124,8 +123,8 @@ def test_a_step_has_what_it_needs_and_no_more(template: Template, permissions: P
     assert {action for action, resource in granted if "/payloads/*" in resource} == {"s3:GetObject", "s3:PutObject"}
     sent_to = {resource for action, resource in granted if action == "sqs:SendMessage"}
     assert len(sent_to) == 3
-    assert not [resource for resource in sent_to if "DeadLetters" in resource]
-    assert all("checkoutqueues" in resource for resource in sent_to)
+    assert not [resource for resource in sent_to if "DeadLetters" in resource or "dead-letters" in resource]
+    assert all(":checkout-" in resource for resource in sent_to)
     received_from = {resource for action, resource in granted if action == "sqs:ReceiveMessage"}
     assert len(received_from) == 1
     assert "capture" in received_from.pop()
