@@ -22,15 +22,17 @@ class Noted:
     Args:
         start: of the function behind POST.
         steps: of each invocation of a step or undo.
+        works: steps and undos, where one invocation runs several.
     """
 
     start: list[Request]
     steps: list[list[Request]]
+    works: int = 0
 
     @property
     def counts(self) -> Counts:
         """All of them, added up."""
-        return counts_of(chain(self.start, *self.steps), len(self.steps))
+        return counts_of(chain(self.start, *self.steps), len(self.steps), self.works)
 
 
 class Notes:
@@ -55,7 +57,7 @@ class Notes:
             file.write(json.dumps({**self._about, "saga_ids": saga_ids, "begun": begun, "requests": requests}) + "\n")
 
 
-def noted(directory: Path, variant: str, saga_ids: Iterable[str]) -> Noted:
+def noted(directory: Path, variant: str, saga_ids: Iterable[str], works: int = 0) -> Noted:
     """Return what was noted of the cheapest of some sagas, all of which have ended.
 
     Sagas of one kind differ by chance, in what a clock decides: whether a saga lasts into the next of the slots that
@@ -71,4 +73,4 @@ def noted(directory: Path, variant: str, saga_ids: Iterable[str]) -> Noted:
         for saga_id in steps.keys() & note["saga_ids"] if note["role"] == "step" else ():
             steps[saga_id].append(requests)
     start = min(starts, key=len)
-    return min((Noted(start, found) for found in steps.values()), key=lambda one: one.counts.usd)
+    return min((Noted(start, found, works) for found in steps.values()), key=lambda one: one.counts.usd)
