@@ -324,7 +324,7 @@ class ServiceOptions:
         fits(self.service, self.architecture, self.runtime)
         one_of(self.service, "log_level", self.log_level, LOG_LEVELS)
         one_of(self.service, "isolation", self.isolation, ("step", "saga"))
-        chain: object = self.chain
+        chain = cast("object", self.chain)
         if not isinstance(chain, bool):
             raise DefinitionError(f"{self.service}: chain must be True or False, not {chain!r}")
         one_of(self.service, "queue_names", self.queue_names, get_args(QueueNames))
