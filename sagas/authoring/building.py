@@ -12,6 +12,7 @@ from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDe
 from sagas.authoring.members import AnyStep, Members
 from sagas.authoring.options import SagaOptions
 from sagas.authoring.policies import DEFAULT_RETRY, CircuitBreaker, Exhausted, Retry
+from sagas.authoring.redaction import REQUEST, redaction_of
 from sagas.authoring.scope import Scope
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of, type_name
@@ -215,6 +216,7 @@ def build(
         raise DefinitionError(f"{where}: it has no steps; decorate methods with @step")
     for name, step in members.steps.items():
         builder.add_step(name, step)
+    types = {REQUEST: request_type} | {step.name: step.result_type for step in builder.made}
     return SagaDefinition(
         name=options.name,
         version=options.version,
@@ -228,4 +230,5 @@ def build(
         orphans=options.orphans,
         description=inspect.cleandoc(vars(cls).get("__doc__") or ""),
         cancellable=options.cancellable,
+        redaction=redaction_of(where, types, options.redact),
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Literal
 
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, OrphanSweep, Retry
+from sagas.authoring.redaction import Redaction
 
 
 class Source(StrEnum):
@@ -92,6 +93,7 @@ class SagaDefinition:
     orphans: OrphanSweep | None
     description: str
     cancellable: bool = True
+    redaction: Redaction = field(default_factory=Redaction)
 
     def step(self, name: str) -> StepDefinition:
         """Return the step of that name.

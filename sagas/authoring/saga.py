@@ -116,6 +116,8 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         stale_after: silence after which a message counts as lost.
         cancellable: whether callers may cancel sagas of this type. If not, an operator may still have one undone that
             waits for a person.
+        redact: what is shown as ``***``, besides what is typed ``Secret``: paths into the request or a step's result,
+            like ``request.card.number`` or ``book.seats[*].code``.
     """
 
     if TYPE_CHECKING:
@@ -131,6 +133,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
             orphans: OrphanSweep | None = None,
             stale_after: timedelta = timedelta(minutes=2),
             cancellable: bool = True,
+            redact: Sequence[str] = (),
         ) -> None: ...
 
     else:

@@ -324,9 +324,8 @@ class ServiceOptions:
         fits(self.service, self.architecture, self.runtime)
         one_of(self.service, "log_level", self.log_level, LOG_LEVELS)
         one_of(self.service, "isolation", self.isolation, ("step", "saga"))
-        chain = cast("object", self.chain)
-        if not isinstance(chain, bool):
-            raise DefinitionError(f"{self.service}: chain must be True or False, not {chain!r}")
+        if not isinstance(cast("object", self.chain), bool):
+            raise DefinitionError(f"{self.service}: chain must be True or False, not {self.chain!r}")
         one_of(self.service, "queue_names", self.queue_names, get_args(QueueNames))
         self._check_api()
         if isinstance(self.bundle_sdk, str):

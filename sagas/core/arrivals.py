@@ -116,7 +116,7 @@ def _work_arrived(state: SagaState, event: ev.MessageArrived, now: float) -> Dec
 
 def claimed_work(state: SagaState, lease: Lease) -> Decision:
     """Take the lease for the step under the cursor, or its undo, and count the attempt."""
-    held, index = _claimed(state, lease), state.cursor
+    held, index = replace(_claimed(state, lease), not_before=0.0), state.cursor
     ready = held.steps[index]
     if state.undoing:
         busy = replace(ready, status=StepStatus.COMPENSATING, undo_attempts=ready.undo_attempts + 1)

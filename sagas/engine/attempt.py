@@ -6,8 +6,10 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
+from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
 from sagas.core.states import DeadLetter, Lease, SagaState
@@ -21,6 +23,7 @@ from sagas.engine.failures import step_failure, undo_failure
 from sagas.engine.heartbeat import Heartbeat
 from sagas.engine.ports import ControlStore, JournalStore
 from sagas.engine.progress import ProgressReport
+from sagas.engine.redacting import secrets_in
 from sagas.engine.registry import SagaType, plan_for
 from sagas.engine.runner import Runner, inputs_needed
 from sagas.errors import SagaError, Unavailable
@@ -133,6 +136,7 @@ class Attempt:
         self._context: StepContext | None = None
         self._course = course
         self._next: Lease | None = None
+        self._payloads: dict[str, str | None] = {}
         self._began = False
 
     def run(self) -> Committed | None:
@@ -248,7 +252,7 @@ class Attempt:
         if missing:
             read = self._patiently(until, lambda: services.journal.entries(message.saga_id, missing))
             known |= {seq: read[seq].payload for seq in missing}
-        payloads = {name: known[seq] for name, seq in needed.items()}
+        payloads = self._payloads = {name: known[seq] for name, seq in needed.items()}
 
         context = self._context = StepContext(
             saga_id=message.saga_id,
@@ -296,14 +300,13 @@ class Attempt:
     def fail(self, held: SagaState, error: Exception) -> Committed:
         """Journal and commit the failure."""
         step, index, retry = held.steps[self._message.index], self._message.index, self._code.retry
+        given = retry, step, index, error, self._services.clock
+        hide = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._payloads))
         if self._message.undo:
-            trace_id = self._invocation.trace_id
-            fact, details = undo_failure(retry, step, index, error, self._services.clock, trace_id, began=self._began)
+            fact, details = undo_failure(*given, self._invocation.trace_id, began=self._began, hide=hide)
         else:
             cancelled = self._context is not None and self._context.knows_of_cancel
-            fact, details = step_failure(
-                retry, step, index, error, self._services.clock, cancelled=cancelled, began=self._began
-            )
+            fact, details = step_failure(*given, cancelled=cancelled, began=self._began, hide=hide)
         # The error itself goes to the journal. The log has its kind, not its text, which may quote payloads.
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
         granted = step.undo_attempts_at_grant if self._message.undo else step.attempts_at_grant

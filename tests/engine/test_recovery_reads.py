@@ -40,7 +40,7 @@ def url(monkeypatch: pytest.MonkeyPatch) -> str:
 def _saga(number: int, updated: float) -> SagaState:
     saga_id = uuid7(updated, number.to_bytes(10, "big"))
     steps = tuple(StepState(name) for name in NAMES)
-    return SagaState(saga_id, "trip", "1", steps, saga_id, created_at=updated, updated_at=updated)
+    return SagaState(saga_id, "trip", "1", steps, saga_id, created_at=updated, updated_at=updated, head=b"h" * 32)
 
 
 def _fill(settings: StoreSettings, states: list[SagaState]) -> None:

@@ -214,6 +214,7 @@ LONG: dict[str, Story] = {
 MISSED: dict[str, Story] = {
     "entries_overwrite": Story(Short, {"crash": 1}),
     "entries_not_adopted": Story(Short, {"crash": 1}),
+    "heads_of_ones_own_entries": Story(Short, {"crash": 1}),
     "commit_without_seq": Story(Short, {"lost": 1}, reject=_REFUSED),
     "commit_without_token_and_seq": Story(Short, {"lost": 1}, reject=_REFUSED),
     "operations_without_lease": Story(Short, {"crash": 1}),
