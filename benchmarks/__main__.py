@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -13,7 +14,8 @@ from benchmarks.emulator import Emulator
 from benchmarks.experiment import Experiment, Plan
 from benchmarks.report import document, figures_of, text
 from benchmarks.stage import Stage
-from benchmarks.variants import DURABLE, VARIANTS
+from benchmarks.variables import CHAIN
+from benchmarks.variants import CHAINED, DURABLE, OURS, VARIANTS
 
 
 def main() -> None:
@@ -23,9 +25,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of ten at a time")
     parser.add_argument("--processes", type=int, default=8, help="fresh ones of each variant, for cold starts")
     parser.add_argument("--only", nargs="+", choices=[variant.name for variant in VARIANTS], help="these variants")
+    parser.add_argument("--chained", action="store_true", help="this library with its steps chained in one function")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     options = parser.parse_args()
-    chosen = [variant for variant in VARIANTS if not options.only or variant.name in options.only]
+    variants = [CHAINED if options.chained and variant is OURS else variant for variant in VARIANTS]
+    if options.chained:
+        os.environ[CHAIN] = "yes"  # the app reads it, in a process of its own
+    chosen = [variant for variant in variants if not options.only or variant.name in options.only]
     plan = Plan(
         [variant for variant in chosen if variant is not DURABLE or INSTALLED],
         options.sagas,
@@ -43,7 +49,7 @@ def main() -> None:
         sys.stderr.write("\r\x1b[K")
     results = experiment.results
     figures = {variant.name: figures_of(variant, results[variant.name], experiment.bare) for variant in plan.variants}
-    print(text(figures))
+    print(text(figures, variants))
     if options.json:
         options.json.write_text(json.dumps(document(plan, results, figures, experiment.bare), indent=2) + "\n")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.durable import INSTALLED
 from benchmarks.ours.saga import Purchase
-from benchmarks.variables import DURABLE_FUNCTION, HANDLER, RECORD, ROLE, STEP, VARIANT
+from benchmarks.variables import CHAIN, DURABLE_FUNCTION, HANDLER, RECORD, ROLE, STEP, VARIANT
 from benchmarks.variants import STEPS, UNDONE
 from sagas.cdk import FunctionOptions, SagaService
 
@@ -28,6 +29,7 @@ _ROLES = {
     "sagas.handlers.step.handler": "step",
     "sagas.handlers.api.handler": "start",
     "sagas.handlers.supervisor.handler": "supervisor",
+    "sagas.handlers.bulk.handler": "supervisor",
     "benchmarks.hops.step.handler": "step",
     "benchmarks.hops.start.handler": "start",
     "benchmarks.naive.step.handler": "step",
@@ -133,6 +135,7 @@ def main() -> None:
         "Ours",
         sagas=[Purchase],
         function_options=FunctionOptions(maximum_concurrency=AT_A_TIME),
+        isolation="saga" if os.environ.get(CHAIN) else "step",
         dashboard=False,
         removal_policy=RemovalPolicy.DESTROY,
     )

@@ -15,7 +15,9 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, cast
 
 import boto3
@@ -89,6 +91,7 @@ class BenchmarkContext:
     attempt_key = f"{idempotency_key}:{attempt}"
     deadline = datetime(2100, 1, 1, tzinfo=UTC)
     cancelled = False
+    trace_headers: Mapping[str, str] = MappingProxyType({})
     logger = logging.getLogger("benchmark")
 
     def __init__(self, s3: GeneratedS3) -> None:

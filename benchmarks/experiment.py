@@ -14,7 +14,7 @@ from benchmarks.prices import Counts
 from benchmarks.runner import Ran, Runner
 from benchmarks.stage import Stage
 from benchmarks.variables import STEP
-from benchmarks.variants import BARE, DURABLE, ORDER, OURS, REFUSED, STEPS, Variant
+from benchmarks.variants import BARE, CHAINED, DURABLE, ORDER, OURS, REFUSED, STEPS, Variant
 
 AT_A_TIME = 10
 _TOGETHER = 4
@@ -98,12 +98,15 @@ class Experiment:
         them, and they start together, so that what is kept for a few seconds is kept."""
         self._sagas(variant, _TOGETHER, _TOGETHER)
         happy = self._sagas(variant, _TOGETHER, _TOGETHER)
-        measured = Measured(noted(self._directory, variant.name, [ran.saga_id for ran in happy]))
+        chained = variant is CHAINED
+        ids = [ran.saga_id for ran in happy]
+        measured = Measured(noted(self._directory, variant.name, ids, OURS.invocations if chained else 0))
         if variant.undoing is not None:
             undone = self._runner.run(variant.name, REFUSED, variant.undoing, many=_TOGETHER, at_a_time=_TOGETHER)
             for ran in undone:
                 self._stage.require(variant.name, ran.saga_id, "COMPENSATED")
-            measured.undone = noted(self._directory, variant.name, [ran.saga_id for ran in undone]).counts
+            ids, works = [ran.saga_id for ran in undone], (OURS.undoing or 0) if chained else 0
+            measured.undone = noted(self._directory, variant.name, ids, works).counts
         return measured
 
     def _one_at_a_time(self) -> None:
@@ -120,7 +123,8 @@ class Experiment:
                 results.latency.append(ran.latency)
                 results.start_cpu.append(self._runner.others(variant.name, "start")[-1])
             if OURS.name in self.results:
-                self.bare.append(self._runner.bare(self.results[OURS.name].noted.steps, replays, sink))
+                steps = self.results[OURS.name].noted.steps
+                self.bare.append(self._runner.bare(steps, replays[: len(steps)], sink))
         for results in self.results.values():
             for series in (results.cpu, results.latency, results.start_cpu):
                 del series[:_WARM_UP]
@@ -140,7 +144,8 @@ class Experiment:
     def _cold_starts(self) -> None:
         """The variants in turn, process by process. The first compiles what it imports, and does not count."""
         variants = [variant for variant in self._plan.variants if variant is not DURABLE]
-        functions = {one.variant: one for one in self._stage.functions() if COLD in one.name}
+        steps = [one for one in self._stage.functions() if one.role == "step"]
+        functions = {one.variant: one for one in sorted(steps, key=lambda one: COLD in one.name)}
         queues = {variant.name: Queue(self._stage, functions[variant.name]) for variant in variants}
         for number in range(1 + self._plan.processes):
             _say(f"fresh processes: {number} of {self._plan.processes}")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from benchmarks.prices import Counts
 from benchmarks.recorder import Recorder, Request, counts_of
 
 _NAME = "requests.jsonl"
+_BYTES = "base64"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +25,17 @@ class Noted:
     Args:
         start: of the function behind POST.
         steps: of each invocation of a step or undo.
+        works: steps and undos, where one invocation runs several.
     """
 
     start: list[Request]
     steps: list[list[Request]]
+    works: int = 0
 
     @property
     def counts(self) -> Counts:
         """All of them, added up."""
-        return counts_of(chain(self.start, *self.steps), len(self.steps))
+        return counts_of(chain(self.start, *self.steps), len(self.steps), self.works)
 
 
 class Notes:
@@ -51,11 +56,12 @@ class Notes:
     def add(self, saga_ids: Sequence[str], begun: float) -> None:
         """Note the requests of an invocation that ends, and began at so many monotonic seconds."""
         requests = [asdict(request) for request in self._recorder.taken()]
+        note = {**self._about, "saga_ids": saga_ids, "begun": begun, "requests": requests}
         with self._file.open("a") as file:
-            file.write(json.dumps({**self._about, "saga_ids": saga_ids, "begun": begun, "requests": requests}) + "\n")
+            file.write(json.dumps(note, default=_text) + "\n")
 
 
-def noted(directory: Path, variant: str, saga_ids: Iterable[str]) -> Noted:
+def noted(directory: Path, variant: str, saga_ids: Iterable[str], works: int = 0) -> Noted:
     """Return what was noted of the cheapest of some sagas, all of which have ended.
 
     Sagas of one kind differ by chance, in what a clock decides: whether a saga lasts into the next of the slots that
@@ -63,7 +69,8 @@ def noted(directory: Path, variant: str, saga_ids: Iterable[str]) -> Noted:
     """
     starts: list[list[Request]] = []
     steps: dict[str, list[list[Request]]] = {saga_id: [] for saga_id in saga_ids}
-    notes = map(json.loads, (directory / _NAME).read_text().splitlines())
+    lines = (directory / _NAME).read_text().splitlines()
+    notes = (json.loads(line, object_hook=_bytes) for line in lines)
     for note in sorted(notes, key=itemgetter("begun")):
         requests = [Request(**one) for one in note["requests"]]
         if note["variant"] == variant and note["role"] == "start":
@@ -71,4 +78,13 @@ def noted(directory: Path, variant: str, saga_ids: Iterable[str]) -> Noted:
         for saga_id in steps.keys() & note["saga_ids"] if note["role"] == "step" else ():
             steps[saga_id].append(requests)
     start = min(starts, key=len)
-    return min((Noted(start, found) for found in steps.values()), key=lambda one: one.counts.usd)
+    return min((Noted(start, found, works) for found in steps.values()), key=lambda one: one.counts.usd)
+
+
+def _text(found: bytes) -> dict[str, str]:
+    """Bytes of an item, which JSON does not know."""
+    return {_BYTES: b64encode(found).decode()}
+
+
+def _bytes(found: dict[str, Any]) -> Any:
+    return b64decode(found[_BYTES]) if found.keys() == {_BYTES} else found

@@ -41,6 +41,8 @@ class Counts:
         read_units: of DynamoDB.
         messages: that were sent. Each is sent, received and deleted: three requests to pay.
         invocations: of functions that run steps and undos.
+        works: steps and undos that they run; as many as there are invocations unless said.
+        hidden: requests that set how long a message stays hidden.
     """
 
     requests: dict[str, int]
@@ -48,12 +50,15 @@ class Counts:
     read_units: float
     messages: int
     invocations: int
+    works: int = 0
+    hidden: int = 0
 
     @property
     def usd(self) -> float:
         """A million of them."""
         stored = self.write_units * WRITE_UNIT + self.read_units * READ_UNIT
-        return stored + 3 * self.messages * SQS_REQUEST + lambda_usd(self.invocations)
+        asked = 3 * self.messages + self.hidden
+        return stored + asked * SQS_REQUEST + lambda_usd(self.invocations, (self.works or self.invocations) * DURATION)
 
 
 def lambda_usd(invocations: int, seconds: float | None = None) -> float:

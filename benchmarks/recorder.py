@@ -47,12 +47,13 @@ class Request:
     read_units: float = 0
 
 
-def counts_of(requests: Iterable[Request], invocations: int) -> Counts:
+def counts_of(requests: Iterable[Request], invocations: int, works: int = 0) -> Counts:
     """Add requests up.
 
     Args:
         requests: of one saga.
         invocations: in which they were made, of functions that run steps and undos.
+        works: steps and undos that they ran; as many as there were invocations unless said.
     """
     asked = list(requests)
     return Counts(
@@ -61,6 +62,8 @@ def counts_of(requests: Iterable[Request], invocations: int) -> Counts:
         sum(request.read_units for request in asked),
         sum(request.operation == "SendMessage" for request in asked),
         invocations,
+        works,
+        sum(request.operation == "ChangeMessageVisibility" for request in asked),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sagas.authoring.context import Context, OrphanedObject, S3Object
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
+from sagas.authoring.redaction import Secret
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.authoring.waits import sleep, wait_for
@@ -42,6 +43,7 @@ __all__ = [
     "Saga",
     "SagaClient",
     "SagaError",
+    "Secret",
     "TimedOut",
     "sleep",
     "step",

@@ -7,6 +7,15 @@ import typing
 from collections.abc import Callable
 from typing import Any, get_args, get_origin
 
+
+class _Secret:
+    """The mark of a value that is not to be shown."""
+
+    def __repr__(self) -> str:
+        return "SECRET"
+
+
+SECRET = _Secret()
 _TRANSPARENT = (typing.Annotated, typing.Required, typing.NotRequired)
 
 
@@ -28,6 +37,23 @@ def bare(type_: Any, keep: Callable[[Any], bool] = lambda alias: False) -> Any:
             return type(None)
         else:
             return type_
+
+
+def is_secret(type_: Any) -> bool:
+    """Tell whether its values are not to be shown: it is marked so, whatever it is made of."""
+    while True:
+        if SECRET in getattr(type_, "__metadata__", ()):
+            return True
+        inner = type_
+        if get_origin(type_) in _TRANSPARENT or getattr(get_origin(type_), "__name__", "") == "ReadOnly":
+            inner = get_args(type_)[0]
+        elif isinstance(type_, typing.NewType):
+            inner = type_.__supertype__
+        elif hasattr(type_, "__value__") and not isinstance(type_, type):
+            inner = type_.__value__
+        if inner is type_:
+            return False
+        type_ = inner
 
 
 def is_union(type_: Any) -> bool:

@@ -14,6 +14,7 @@ from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDe
 from sagas.authoring.members import AnyStep, Members
 from sagas.authoring.options import LONGEST_WAIT, SagaOptions
 from sagas.authoring.policies import DEFAULT_RETRY, CircuitBreaker, Exhausted, Retry
+from sagas.authoring.redaction import REQUEST, redaction_of
 from sagas.authoring.scope import Scope, resolve
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of, type_name
@@ -286,6 +287,7 @@ def build(
     if options.result is not None and all(options.result not in (step.result, step.name) for step in current):
         known = ", ".join(step.result for step in current)
         raise DefinitionError(f'{where}: the class keyword result names no step: "{options.result}"; known are {known}')
+    types = {REQUEST: request_type} | {step.name: step.result_type for step in builder.made}
     return SagaDefinition(
         name=options.name,
         version=options.version,
@@ -301,4 +303,5 @@ def build(
         timeout=options.timeout,
         result=options.result,
         cancellable=options.cancellable,
+        redaction=redaction_of(where, types, options.redact),
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal
 
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
+from sagas.authoring.redaction import Redaction
 
 
 class Source(StrEnum):
@@ -115,6 +116,7 @@ class SagaDefinition:
     orphans: OrphanSweep | None
     description: str
     cancellable: bool = True
+    redaction: Redaction = field(default_factory=Redaction)
     timeout: timedelta | None = None
     result: str | None = None
 

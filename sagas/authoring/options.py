@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from sagas.authoring.policies import AutoDisable, OrphanSweep
 from sagas.errors import DefinitionError
@@ -27,6 +27,7 @@ class SagaOptions:
     timeout: timedelta | None = None
     result: str | None = None
     cancellable: bool = True
+    redact: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for keyword, valid, what in _RULES:
@@ -46,6 +47,11 @@ LONGEST_WAIT = timedelta(days=366)
 
 def _is_positive(value: object) -> bool:
     return isinstance(value, timedelta) and value > timedelta(0)
+
+
+def _is_paths(value: object) -> bool:
+    paths = cast("list[object]", value) if isinstance(value, list | tuple) else [None]
+    return all(isinstance(path, str) for path in paths)
 
 
 _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
@@ -75,6 +81,7 @@ _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("result", lambda it: isinstance(it, str | None), "the name of a step's result, or None"),
     ("orphans", lambda it: isinstance(it, OrphanSweep | None), "an OrphanSweep or None"),
     ("cancellable", lambda it: isinstance(it, bool), "True or False"),
+    ("redact", _is_paths, "a list of paths like request.card.number"),
 )
 """Of each keyword: when a value of it is right, and what is right."""
 

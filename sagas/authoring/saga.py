@@ -119,6 +119,8 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         result: the name of the step's result that is the saga's; the last step's by default.
         cancellable: whether callers may cancel sagas of this type. If not, an operator may still have one undone that
             waits for a person.
+        redact: what is shown as ``***``, besides what is typed ``Secret``: paths into the request or a step's result,
+            like ``request.card.number`` or ``book.seats[*].code``.
     """
 
     if TYPE_CHECKING:
@@ -136,6 +138,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
             timeout: timedelta | None = None,
             result: str | None = None,
             cancellable: bool = True,
+            redact: Sequence[str] = (),
         ) -> None: ...
 
     else:

@@ -76,4 +76,4 @@ def _evaluate(annotation: Any, module: dict[str, Any], names: dict[str, Any]) ->
 
     holder.__annotations__ = {"it": annotation}
     read = cast("Callable[..., dict[str, Any]]", typing.get_type_hints)
-    return read(holder, globalns=module, localns=names)["it"]
+    return read(holder, globalns=module, localns=names, include_extras=True)["it"]

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
-from aws_cdk import ArnFormat, Duration, Stack
+from aws_cdk import ArnFormat, Duration, Stack, Validations
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.nested_stacks import service_token
 from sagas.cdk.options import AnyKey, FunctionOptions
@@ -88,6 +89,7 @@ class WorkQueue(Construct):
         self.name = kind.name
         self.dead_letters = encrypted_queue(self, "DeadLetters", encryption_key)
         tag_part(self.dead_letters, "work_dead_letter_queue", name=kind.name)
+        acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})
         # Each of the two names the other: that takes a name known beforehand. No saga's queue begins like this one.
         name = f"Work-{kind.name}-{service_token(scope)}"
         self.queue = encrypted_queue(

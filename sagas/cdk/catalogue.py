@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import definition_of
@@ -11,13 +11,11 @@ from sagas.authoring.steps import Undoable
 from sagas.cdk.concurrency import divided
 from sagas.cdk.counting import counted
 from sagas.cdk.options import FunctionOptions, ServiceOptions
-from sagas.cdk.step_groups import StepGroup
+from sagas.cdk.step_groups import SHARED, StepGroup
 from sagas.errors import DefinitionError
 
 _MOST_OF_A_SAGA = 100
 """Steps with a function each. With the longest names the templates of its nested stacks near the 1 MB there is."""
-SHARED = "steps"
-"""The id of the group of all steps of a saga."""
 _WHOLE_SAGA = ""
 
 
@@ -30,13 +28,13 @@ class Catalogue:
 
     Raises:
         DefinitionError: no saga, two of one name, too many steps, options for a step of none of them or for a step
-            without a function of its own, or too few executions for all functions.
+            without a function of its own, steps that cannot share one, or too few executions for all functions.
     """
 
     def __init__(self, service: str, options: ServiceOptions) -> None:
         self._service = service
         self._usual = options.function_options or FunctionOptions()
-        self._isolation = options.isolation
+        self._isolation, self._chain = options.isolation, options.chain
         self.sagas = [definition_of(saga_class).with_default(options.auto_disable) for saga_class in options.sagas]
         if not self.sagas:
             raise DefinitionError(f"{service}: a service needs at least one saga")
@@ -46,12 +44,15 @@ class Catalogue:
                 classes = f"{_name(first[saga.name].saga_class)} and {_name(saga.saga_class)}"
                 raise DefinitionError(f"{service}: two sagas are called {saga.name}: {classes}")
             first[saga.name] = saga
-        if self._isolation == "step":
-            self._require_short_sagas()
         self.shares: dict[str, int] = {}
         """Of the service's ``max_concurrency``, by saga and step; empty when there is none."""
         self._options: dict[tuple[str, str], FunctionOptions] = {}
+        self._shared: dict[tuple[str, str], tuple[str, ...]] = {}
+        """The names of the steps that share a function, by saga and step."""
         for step, one in (options.functions or {}).items():
+            if isinstance(step, tuple):
+                self._share(cast("tuple[Undoable, ...]", step), one)
+                continue
             if isinstance(step, type):
                 self._options[self.definition(step).name, _WHOLE_SAGA] = one
                 continue
@@ -63,9 +64,34 @@ class Catalogue:
                     f"give the options of {whole} instead of {whole}.{name}"
                 )
             self._options[saga.name, name] = one
+        if self._isolation == "step":
+            self._require_short_sagas()
         if options.max_concurrency is not None:
             lanes = {_lane(group): group.options for saga in self.sagas for group in self.groups(saga)}
             self.shares = divided(service, options.max_concurrency, lanes)
+
+    def _share(self, steps: tuple[Undoable, ...], options: FunctionOptions) -> None:
+        """Have steps share a queue and a function."""
+        located = [self.locate(step) for step in steps]
+        saga, names = located[0][0] if located else self.sagas[0], tuple(name for _, name in located)
+        told = f"{self._service}: ({', '.join(names)}) cannot share a function"
+        if self._isolation == "saga":
+            raise DefinitionError(f'{told}: with isolation="saga" all steps of a saga share one already')
+        if len(set(names)) < 2 or len(set(names)) < len(names):
+            raise DefinitionError(f"{told}: name two steps or more, each once")
+        if any(other is not saga for other, _ in located):
+            raise DefinitionError(f"{told}: they are of several sagas")
+        order = [step.name for step in saga.steps if not step.retired or step.name in names]
+        places = sorted(order.index(name) for name in names)
+        between = [name for name in order[places[0] : places[-1]] if name not in names]
+        if between:
+            raise DefinitionError(f"{told}: {', '.join(between)} of saga {saga.name} runs between them")
+        shared = tuple(order[place] for place in places)
+        for name in shared:
+            if (saga.name, name) in self._shared:
+                raise DefinitionError(f"{told}: {name} shares one with {', '.join(self._shared[saga.name, name])}")
+            self._shared[saga.name, name] = shared
+        self._options[saga.name, _id_of(shared)] = options
 
     def definition(self, saga_class: type[Any]) -> SagaDefinition:
         """Return the definition of a saga class of this service."""
@@ -93,12 +119,20 @@ class Catalogue:
 
     def groups(self, saga: SagaDefinition) -> list[StepGroup]:
         """Return the queues and functions a saga has: one for each step, or one for them all."""
-        if self._isolation == "saga":
-            groups = [StepGroup(SHARED, saga, tuple(saga.steps), self._options_of(saga, _WHOLE_SAGA))]
-        else:
-            coded = (step for step in saga.steps if step.has_lane)  # a wait without code has no queue and no function
-            groups = [StepGroup(step.name, saga, (step,), self._options_of(saga, step.name)) for step in coded]
-        return [self._limited(group) for group in groups]
+        groups = dict[str, StepGroup]()
+        for step in saga.steps:
+            names = self._shared.get((saga.name, step.name), (step.name,))
+            if self._isolation == "saga":
+                whole = self._options_of(saga, _WHOLE_SAGA)
+                groups[SHARED] = StepGroup(SHARED, saga, tuple(saga.steps), whole, chained=self._chain)
+            elif not step.has_lane:
+                continue  # a wait without code has no queue and no function
+            elif len(names) == 1:
+                groups[step.name] = StepGroup(step.name, saga, (step,), self._options_of(saga, step.name))
+            elif _id_of(names) not in groups:
+                steps, options = tuple(map(saga.step, names)), self._options_shared(saga, names)
+                groups[_id_of(names)] = StepGroup(_id_of(names), saga, steps, options, chained=self._chain)
+        return [self._limited(group) for group in groups.values()]
 
     def count(self, *, gradual: bool) -> tuple[int, int]:
         """Return the resources of the service, and those that stay in its stack when functions are in nested ones."""
@@ -107,7 +141,25 @@ class Catalogue:
     def group_of(self, step: Undoable) -> tuple[str, str]:
         """Return the saga's name and the id of the group a step goes through."""
         saga, name = self.locate(step)
-        return saga.name, SHARED if self._isolation == "saga" else name
+        if self._isolation == "saga":
+            return saga.name, SHARED
+        return saga.name, _id_of(self._shared.get((saga.name, name), (name,)))
+
+    def _options_shared(self, saga: SagaDefinition, names: tuple[str, ...]) -> FunctionOptions:
+        """The options of the function that steps share: with the largest memory that one of them asks for by itself."""
+        options = self._options[saga.name, _id_of(names)]
+        for name in names:
+            own = self._options.get((saga.name, name))
+            if own is None:
+                continue
+            if replace(own, memory_size=FunctionOptions().memory_size) != FunctionOptions():
+                others = ", ".join(other for other in names if other != name)
+                raise DefinitionError(
+                    f"{self._service}: step {name} shares its function with {others}; of its own options "
+                    "memory_size alone counts, the others are to be those of the steps together"
+                )
+            options = replace(options, memory_size=max(options.memory_size, own.memory_size))
+        return options
 
     def _options_of(self, saga: SagaDefinition, step: str) -> FunctionOptions:
         whole = self._options.get((saga.name, _WHOLE_SAGA), self._usual)
@@ -121,12 +173,18 @@ class Catalogue:
     def _require_short_sagas(self) -> None:
         """What not even nested stacks make room for."""
         for saga in self.sagas:
-            if len(saga.steps) > _MOST_OF_A_SAGA:
+            groups = len(self.groups(saga))
+            if groups > _MOST_OF_A_SAGA:
                 raise DefinitionError(
-                    f"{self._service}: saga {saga.name} has {len(saga.steps)} steps. With a function each "
+                    f"{self._service}: saga {saga.name} has {groups} steps. With a function each "
                     f"{_MOST_OF_A_SAGA} are the most, as each must be permitted to send to all the others and a "
                     'template has a megabyte; use isolation="saga"'
                 )
+
+
+def _id_of(names: tuple[str, ...]) -> str:
+    """The id of the group of these steps, which run one after the other. No step has a hyphen in its name."""
+    return names[0] if len(names) == 1 else f"{names[0]}-to-{names[-1]}"
 
 
 def _name(saga_class: type[Any]) -> str:

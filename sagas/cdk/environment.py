@@ -11,9 +11,9 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
-from sagas.cdk.catalogue import SHARED
 from sagas.cdk.options import METRICS_NAMESPACE, ServiceOptions
 from sagas.cdk.queues import SagaQueues, base_url
+from sagas.cdk.step_groups import SHARED
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
 
@@ -44,6 +44,8 @@ def service_environment(
     routes: dict[str, object] = {"base": base_url(any_queues.any_queue_in(scope))}
     if any_queues.derived:
         routes |= {"token": any_queues.token(scope), **({"shared": SHARED} if shared else {})}
+        if groups := {saga: own.grouped for saga, own in queues.items() if own.grouped and not shared}:
+            routes["groups"] = groups
     else:
         names = {saga: {step: q.queue_name for step, q in own.by_step.items()} for saga, own in queues.items()}
         routes["queues"] = {saga: next(iter(own.values())) for saga, own in names.items()} if shared else names

@@ -183,7 +183,11 @@ class StepGroupFunction(SagaFunction):
             shared=shared,
             handler="sagas.handlers.step.handler",
             timeout=group.timeout,
-            environment={**environment, "SAGAS_MAX_RECEIVES": str(group.max_receives)},
+            environment={
+                **environment,
+                "SAGAS_MAX_RECEIVES": str(group.max_receives),
+                **({"SAGAS_CHAIN": group.chain} if group.chain else {}),
+            },
             function=group.options,
             # Lambda takes 256 characters.
             description=f"{what} {group.names.replace(',', ', ')} of saga {saga.name}"[:256],

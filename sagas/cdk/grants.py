@@ -138,7 +138,8 @@ class Grants(Construct):
         if self._options.encryption_key is not None:
             more.append((("kms:Decrypt", "kms:GenerateDataKey"), [self._options.encryption_key.key_arn]))
         if not saga_classes:
-            more.append((("lambda:InvokeFunction",), [self.supervisor.function_arn]))
+            function = self.supervisor.function_arn
+            more.append((("lambda:InvokeFunction",), [function, f"{function}:{self._options.alias}"]))
         return _combined([granted, *(one for actions, arns in more for one in _allowed(grantee, actions, arns))])
 
     def grant_purge(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:

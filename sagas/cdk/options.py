@@ -155,15 +155,20 @@ class SagaServiceProps(TypedDict, total=False):
 
     Args:
         sagas: the saga classes, at least one; their names must differ.
-        functions: options of functions, by step (``CreateZip.upload``), or by saga class for all its steps.
+        functions: options of functions, by step (``CreateZip.upload``), or by saga class for all its steps. Steps that
+            follow each other share a queue, a function and a role where they are named together:
+            ``(CreateZip.check, CreateZip.upload)``. Of such a step's own options only ``memory_size`` counts: the
+            largest.
         function_options: of all functions of steps that ``functions`` does not name.
         environment: variables that reach every function, the supervisor included.
         sagas_table: the control table, when there is one already: of this service alone.
         audit_table: the audit table, when there is one already: of this service alone.
         mount: the resource of an API of this stack, such as ``api.root.add_resource("orders")``, below which the
             service's own go; an API of its own when absent. Its stage, and what it answers itself, stay as they are.
-        isolation: ``step`` gives each step a queue, a function and a role of its own; ``saga`` gives all steps of a
-            saga one of each, for cost and cold starts. The longest timeout and the most attempts hold for all then.
+        isolation: ``step`` gives each step a queue, a function and a role of its own, but for those that ``functions``
+            names together; ``saga`` gives all steps of a saga one of each, for cost, latency and cold starts.
+        chain: whether one invocation goes on with the next step where that shares its function, as long as its time
+            covers it: half the cost of a message a step. Without, each step is an invocation of its own.
         alias: of every function, for the version that is in use; queues, API and rules call it.
         deployment: how the aliases move to new code: ``Deployment.canary(percent=10, minutes=15)``, for one. When
             absent, all at once, with the stack.
@@ -228,6 +233,7 @@ class SagaServiceProps(TypedDict, total=False):
     audit_table: AnyTable | None
     mount: AnyResource | None
     isolation: Isolation
+    chain: bool
     alias: str
     deployment: Deployment | None
     nested_stacks: bool | None
@@ -280,6 +286,7 @@ class ServiceOptions:
     audit_table: AnyTable | None = None
     mount: AnyResource | None = None
     isolation: Isolation = "step"
+    chain: bool = True
     alias: str = "live"
     deployment: Deployment | None = None
     nested_stacks: bool | None = None
@@ -317,6 +324,8 @@ class ServiceOptions:
         fits(self.service, self.architecture, self.runtime)
         one_of(self.service, "log_level", self.log_level, LOG_LEVELS)
         one_of(self.service, "isolation", self.isolation, ("step", "saga"))
+        if not isinstance(cast("object", self.chain), bool):
+            raise DefinitionError(f"{self.service}: chain must be True or False, not {self.chain!r}")
         one_of(self.service, "queue_names", self.queue_names, get_args(QueueNames))
         self._check_api()
         if isinstance(self.bundle_sdk, str):

@@ -1,4 +1,5 @@
-"""Step groups: a queue with the function behind it, and the steps that go through them. One a step, or one a saga."""
+"""Step groups: a queue with the function behind it, and the steps that go through them. One a step, one a saga, or as
+the service says."""
 
 from __future__ import annotations
 
@@ -20,6 +21,10 @@ received this often in a row, and where 500 sagas a second die, 20 receives each
 that an account has. What is given up for throttling alone is sent anew by the supervisor."""
 
 
+SHARED = "steps"
+"""The id of the group of all steps of a saga."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepGroup:
     """Some steps of a saga with one queue and one function.
@@ -29,6 +34,7 @@ class StepGroup:
         saga: whose steps they are.
         steps: at least one.
         options: of the function.
+        chained: whether one invocation runs as many of the steps as it has time for.
 
     Raises:
         DefinitionError: the function would run longer than Lambda allows, or too short for a step.
@@ -38,12 +44,14 @@ class StepGroup:
     saga: SagaDefinition
     steps: tuple[StepDefinition, ...]
     options: FunctionOptions
+    chained: bool = False
 
     def __post_init__(self) -> None:
-        if self.options.timeout is None and self.timeout > _LAMBDA_MAX:
+        if self.options.timeout is None and self._needed(self.options.batch_size) > _LAMBDA_MAX:
+            needed = self._needed(self.options.batch_size)
             raise DefinitionError(
                 f"step {self._slowest.name}: a batch of {self.options.batch_size} with a timeout of "
-                f"{_longest(self._slowest):g} s each needs {self.timeout} s, "
+                f"{_longest(self._slowest):g} s each needs {needed} s, "
                 f"and Lambda ends a function after {_LAMBDA_MAX} s"
             )
         if self.timeout < self._needed(1):
@@ -58,9 +66,30 @@ class StepGroup:
         return ",".join(step.name for step in self.steps)
 
     @property
+    def shares_all(self) -> bool:
+        """Whether these are all steps of the saga."""
+        return self.id == SHARED
+
+    @property
+    def chain(self) -> str:
+        """Which steps an invocation goes on to, as ``sagas.engine.course.Chain`` reads it; empty for none."""
+        if not self.chained or len(self.steps) == 1:
+            return ""
+        return "*" if self.shares_all else self.names
+
+    @property
     def timeout(self) -> int:
-        """Seconds the function may run: by default a whole batch, one message after the other, and some to spare."""
-        return self.options.timeout or self._needed(self.options.batch_size)
+        """Seconds the function may run: by default a whole batch, one message after the other, and some to spare.
+
+        Where steps are chained each message may take all of them, as far as Lambda allows; what is left is another
+        invocation's.
+        """
+        if self.options.timeout is not None:
+            return self.options.timeout
+        if not self.chained:
+            return self._needed(self.options.batch_size)
+        chain = sum(math.ceil(_longest(step)) for step in self.steps)
+        return min(chain * self.options.batch_size + _SPARE, _LAMBDA_MAX)
 
     @property
     def visibility_timeout(self) -> int:

@@ -183,7 +183,7 @@ class SagaClient(OperatorCalls):
 
         Raises:
             NotFound: there is no such saga.
-            Conflict: its request was purged, or is too large to be answered.
+            Conflict: its request was purged, is too large to be answered, or is not shown in full.
             InvalidRequest: the request does not fit the type as it is deployed now, or the key was used before.
             Unavailable: or starting this type is disabled.
         """
@@ -193,6 +193,8 @@ class SagaClient(OperatorCalls):
             raise Conflict(f"the saga's request was purged at {purged_at}: start a new one with it in hand")
         if any(one["path"] == "$.request" for one in old.get("left_out", ())):
             raise Conflict("the saga's request is too large to be answered: start a new one with it in hand")
+        if any(place == "$.request" for place in old.get("redacted", ())):
+            raise Conflict("the saga's request is not shown in full: start a new one with it in hand")
         return self.start(name, old["request"], key=key, correlation_id=old["correlation_id"])
 
     def show(self, name: str, saga_id: str) -> SagaView:

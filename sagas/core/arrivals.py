@@ -123,7 +123,12 @@ def _work_arrived(state: SagaState, event: ev.MessageArrived, now: float) -> Dec
         return Decision(state, Discard("the saga waits for longer than a message is kept"))
     if current.not_before > now:
         return Decision(state, Postpone(current.not_before))
-    held, index = _claimed(state, event.lease), state.cursor
+    return claimed_work(state, event.lease)
+
+
+def claimed_work(state: SagaState, lease: Lease) -> Decision:
+    """Take the lease for the step under the cursor, or its undo, and count the attempt."""
+    held, index = replace(_claimed(state, lease), not_before=0.0), state.cursor
     ready = held.steps[index]
     if state.undoing:
         busy = replace(ready, status=StepStatus.COMPENSATING, undo_attempts=ready.undo_attempts + 1)

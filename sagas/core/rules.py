@@ -45,6 +45,11 @@ def forward(state: SagaState) -> bool:
     return state.status in _FORWARD
 
 
+def ready(state: SagaState) -> bool:
+    """Whether the step under the cursor waits to be executed."""
+    return state.current is not None and state.current.status in _READY
+
+
 def patient_until(state: SagaState, stale_after: float) -> float:
     """Return until when silence is no stall: a wait that was asked for is none, and each stall doubles the patience."""
     quiet = max(state.updated_at, state.not_before, state.lost_until if state.undoing else 0.0)

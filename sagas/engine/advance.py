@@ -22,12 +22,13 @@ from sagas.core.plan import Plan
 from sagas.core.rules import knows_waits
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation, lease_for
-from sagas.engine.carrying import correlated, onward
+from sagas.engine.carrying import carried, correlated, onward
 from sagas.engine.committer import Committed, EntryContext
+from sagas.engine.course import UNCHAINED, Chain, Course
 from sagas.engine.late_commits import pending_fact
 from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType, plan_for
-from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
+from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
 from sagas.formats import FORMAT, PLAIN
 from sagas.messaging.carried import CarriedInput
 from sagas.messaging.message import Message
@@ -47,6 +48,8 @@ class Advanced:
         keep_until: the message at hand is the saga's current one, due at that time (epoch seconds).
         beaten: another worker, the supervisor or an operator was faster: look again.
         adopted: what was committed first is what a predecessor had left in the journal.
+        message: the message at hand as it stands now: it may name another step than before, to which its saga has gone
+            on.
     """
 
     state: SagaState
@@ -54,6 +57,7 @@ class Advanced:
     keep_until: float | None = None
     beaten: bool = False
     adopted: bool = False
+    message: Message | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +70,27 @@ class Advancer:
         sender: the queues.
         attempt: what claims and runs a message's code.
         carry: whether messages bring small results along; without, no payload is in any queue.
+        chain: the steps that this function goes on to in the same invocation.
     """
 
     services: AttemptServices
     registry: Registry
     sender: MessageSender
-    attempt: Callable[[AttemptServices, SagaType, Message, Invocation], Attempt]
+    attempt: Callable[[AttemptServices, SagaType, Message, Invocation, Course | None], Attempt]
     carry: bool = True
+    chain: Chain = UNCHAINED
 
-    def message(self, message: Message, invocation: Invocation) -> Advanced:
+    def course(self, message: Message) -> Course | None:
+        """Return what the steps are to share that are run for a message; ``None`` if it is one alone."""
+        return Course(self.chain) if message.step in self.chain else None
+
+    def message(self, message: Message, invocation: Invocation, course: Course | None = None) -> Advanced:
         """Advance the saga that a message is for: run its code, or find out why not.
+
+        Args:
+            message: the message.
+            invocation: what it is handled in.
+            course: of all that is done for the message, from :meth:`course`.
 
         Raises:
             NotFound: no such saga type or saga: the message belongs into the dead-letter queue.
@@ -95,24 +110,52 @@ class Advancer:
                 held = correlated(state, message)
                 return self._follow(services.committer.commit(self.plan(state), held, fact, context), message)
         if saga_type.has_code(message.step, undo=message.undo):
-            committed = self.attempt(services, saga_type, message, invocation).run()
+            committed = self.attempt(services, saga_type, message, invocation, course).run()
             if committed is not None:
-                return self._follow(committed, message)
+                return self._go_on(committed, message, invocation, course)
         state = services.control.get(message.saga_id)
         if state is None:
             first = services.journal.entries(message.saga_id, [1]).get(1)
             if first is None or first.tombstone is None:
                 raise NotFound(f"there is no saga {message.saga_id}")
             return Advanced(first.tombstone.state, Discard("the saga was purged"))
+        message = self._standing_for(state, message)
         _check_position(message, state)
-        lease = lease_for(saga_type, services.clock, invocation.deadline)
+        # Where leases are to be short, what runs no code needs no longer one.
+        lease = self.lease() if course is not None else lease_for(saga_type, services.clock, invocation.deadline)
         arrival = ev.MessageArrived(
             message.index, message.undo, message.dispatch, message.hops, message.message_id, lease, message.sent_at
         )
-        context = EntryContext(trace_id=invocation.trace_id, message=dying)
-        return self.advance(correlated(state, message), arrival, context, message)
+        context = EntryContext(trace_id=invocation.trace_id, message=None if message.chained else dying)
+        return replace(self.advance(correlated(state, message), arrival, context, message), message=message)
 
-    def refuse(self, message: Message, invocation: Invocation, error: Exception) -> Advanced | None:
+    def _go_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course | None) -> Advanced:
+        """Run what was claimed with a commit, and what was with that one's, until something is left to a message."""
+        while committed.claimed and course is not None:
+            message = _onward(message, committed, course)
+            saga_type = self.registry.get(message.saga)
+            self.services.goes_on(message)
+            following = self.attempt(self.services, saga_type, message, invocation, course).run()
+            if following is None:
+                raise SagaError("what was claimed with a commit was not run")
+            committed = following
+        return self._follow(committed, message)
+
+    def _standing_for(self, state: SagaState, message: Message) -> Message:
+        """Return the message, naming what its saga has come to if it is the current one of a saga that went on in the
+        same invocation: it stands for the saga, whatever step it was sent for."""
+        step = state.current
+        if message.dispatch != state.dispatch or state.over or step is None or message.index >= len(state.steps):
+            return message
+        elsewhere = (message.index, message.undo) != (state.cursor, state.undoing)
+        known = state.steps[message.index].name == message.step
+        if not elsewhere or not known or message.step not in self.chain or step.name not in self.chain:
+            return message
+        return replace(message, step=step.name, index=state.cursor, undo=state.undoing, inputs=(), chained=True)
+
+    def refuse(
+        self, message: Message, invocation: Invocation, error: Exception, course: Course | None = None
+    ) -> Advanced | None:
         """Have the attempt that a message is for fail, without its code being run.
 
         Returns:
@@ -121,8 +164,8 @@ class Advancer:
         Raises: as :meth:`message`.
         """
         saga_type = self.registry.get(message.saga)
-        committed = self.attempt(self.services, saga_type, message, invocation).refuse(error)
-        return None if committed is None else self._follow(committed, message)
+        committed = self.attempt(self.services, saga_type, message, invocation, course).refuse(error)
+        return None if committed is None else self._go_on(committed, message, invocation, course)
 
     def advance(
         self, state: SagaState, arrival: ev.Arrival, context: EntryContext, message: Message | None = None
@@ -189,7 +232,7 @@ class Advancer:
         elif send is not None:
             inputs = message.inputs if message is not None else ()
             self._send(committed.state, send, onward(inputs, committed.entry, committed.state.digest))
-        return Advanced(committed.state, None, keep_until, adopted=committed.adopted)
+        return Advanced(committed.state, None, keep_until, adopted=committed.adopted, message=message)
 
     def _correlated(self, state: SagaState) -> SagaState:
         """The saga with its correlation id, of which the first entry tells if it is long and no message is at hand."""
@@ -211,6 +254,26 @@ class Advancer:
             format=FORMAT if knows_waits(state) else PLAIN,
         )
         self.sender.send(message, send.not_before - self.services.clock.now())
+
+
+def _onward(message: Message, committed: Committed, course: Course) -> Message:
+    """Return the message at hand, naming what was claimed with the last commit."""
+    state, entry, inputs = committed.state, committed.entry, message.inputs
+    if entry is not None and entry.action == "StepCompleted":
+        inputs = (*inputs, carried(entry))
+        if entry.payload is not None and not committed.adopted:
+            course.known[entry.seq] = entry.payload
+    course.held = state
+    name = state.steps[state.cursor].name
+    return replace(
+        message,
+        step=name,
+        index=state.cursor,
+        undo=state.undoing,
+        pending_commit=None,
+        inputs=inputs,
+        chained=True,
+    )
 
 
 def _check_position(message: Message, state: SagaState) -> None:

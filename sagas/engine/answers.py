@@ -128,7 +128,8 @@ class SagaView(Summary):
     will be cancelled, if it is not over by then; ``error`` is the one that ended the forward way; ``breaker`` is
     there while it waits behind one.
 
-    ``purged_at`` and ``purge_reason`` are there when it was purged: then request, results and errors are null.
+    ``redacted`` says where ``***`` stands for what the type does not show. ``purged_at`` and ``purge_reason`` are there
+    when it was purged: then request, results and errors are null.
     ``left_out`` is there when this answer lacks the request or a result, and lists them.
     """
 
@@ -141,6 +142,7 @@ class SagaView(Summary):
     correlation_id: str
     result: Any
     deadline: _Time | None
+    redacted: NotRequired[list[str]]
     purged_at: NotRequired[_Time]
     purge_reason: NotRequired[str]
     left_out: NotRequired[list[LeftOutView]]

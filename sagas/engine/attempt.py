@@ -5,20 +5,25 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
+from sagas.authoring.redaction import without
 from sagas.core import events as ev
+from sagas.core.commands import Send
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.breaker import Breakers
 from sagas.engine.carrying import brought, correlated
 from sagas.engine.clock import Clock
 from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.context import StepContext
+from sagas.engine.course import Course
 from sagas.engine.failures import postponement, step_failure, undo_failure
 from sagas.engine.heartbeat import Heartbeat
 from sagas.engine.ports import ControlStore, JournalStore
 from sagas.engine.progress import ProgressReport
+from sagas.engine.redacting import secrets_in
 from sagas.engine.registry import SagaType, plan_for
 from sagas.engine.runner import Runner, inputs_needed, moment
 from sagas.errors import NotYet, SagaError, Unavailable
@@ -47,6 +52,7 @@ class AttemptServices:
     Args:
         hide: has a message come back in so many seconds, should its worker die.
         connect: makes the clients of ``ctx.client``.
+        goes_on: told of each further step that an invocation goes on with.
     """
 
     control: ControlStore
@@ -58,6 +64,7 @@ class AttemptServices:
     logger: logging.Logger
     hide: Callable[[Message, float], None] = lambda message, seconds: None
     connect: Callable[[str], Any] | None = None
+    goes_on: Callable[[Message], None] = lambda message: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +87,13 @@ class NotCommitted(Unavailable):
 
     Args:
         pending: the outcome, to be committed later.
+        message: the message at hand, naming the step that it is about.
     """
 
-    def __init__(self, pending: PendingCommit) -> None:
+    def __init__(self, pending: PendingCommit, message: Message) -> None:
         super().__init__("the outcome of an attempt could not be committed")
         self.pending = pending
+        self.message = message
 
 
 def lease_for(saga_type: SagaType, clock: Clock, deadline: float) -> Lease:
@@ -108,10 +117,16 @@ class Attempt:
         saga_type: the message's saga type, which has the code.
         message: the message at hand.
         invocation: what it is handled in.
+        course: where this function goes on to further steps.
     """
 
     def __init__(
-        self, services: AttemptServices, saga_type: SagaType, message: Message, invocation: Invocation
+        self,
+        services: AttemptServices,
+        saga_type: SagaType,
+        message: Message,
+        invocation: Invocation,
+        course: Course | None = None,
     ) -> None:
         self._services = services
         self._type = saga_type
@@ -119,6 +134,9 @@ class Attempt:
         self._invocation = invocation
         self._code = saga_type.step(message.step).code(undo=message.undo)
         self._context: StepContext | None = None
+        self._course = course
+        self._next: Lease | None = None
+        self._payloads: dict[str, str | None] = {}
         self._began = False
         self._until = 0.0
 
@@ -143,12 +161,19 @@ class Attempt:
         return self.complete(held, payload)
 
     def claim(self) -> SagaState | None:
-        """Lock the saga and count the attempt, without reading first. Not while the step's circuit breaker is open."""
-        if not self._services.breakers.passes(self._message):
+        """Lock the saga and count the attempt, without reading first, if the last commit has not done so. Not while the
+        step's circuit breaker is open."""
+        course = self._course
+        if course is not None and course.held is not None:
+            held, course.held = course.held, None
+        elif self._services.breakers.passes(self._message):
+            held = self._take()
+        else:
             return None
-        held = self._take()
         lease_end = held.lease.expires_at if held is not None and held.lease is not None else math.inf
-        if lease_end + _AFTER_LEASE < self._invocation.deadline:
+        hidden_until = course.hidden_until if course is not None else 0.0
+        comes_back_late = lease_end + _AFTER_LEASE < self._invocation.deadline
+        if hidden_until < lease_end < math.inf if hidden_until else comes_back_late:
             self._hide_until_after(lease_end)
         return held
 
@@ -163,14 +188,45 @@ class Attempt:
     def _take(self) -> SagaState | None:
         message, clock, control = self._message, self._services.clock, self._services.control
         claim = control.claim_undo if message.undo else control.claim_step
-        lease = lease_for(self._type, clock, self._invocation.deadline)
+        lease = self._lease(self._code.timeout)
         held = claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
         return held and correlated(held, message)
+
+    def _lease(self, timeout: float) -> Lease:
+        """A fresh lease for code with that timeout. In a chain it is for that alone, not for all that may follow."""
+        lease = lease_for(self._type, self._services.clock, self._invocation.deadline)
+        if self._course is None:
+            return lease
+        needed = round(self._services.clock.now() + timeout + RECORDING + COMMIT_RESERVE, 3)
+        return replace(lease, expires_at=min(lease.expires_at, needed))
+
+    def _onward(self, state: SagaState, send: Send) -> Lease | None:
+        """Return the lease to go on with, if this invocation has the code and the time for what follows.
+
+        The same one each time: an earlier try may have taken it, and its answer been lost.
+        """
+        if self._next is not None or self._course is None:
+            return self._next
+        step, clock = state.steps[send.index].name, self._services.clock
+        if step not in self._course.chain or not self._type.has_code(step, undo=send.undo):
+            return None
+        timeout = self._type.step(step).code(undo=send.undo).timeout
+        if clock.now() + timeout + RECORDING > self._invocation.deadline:
+            return None
+        try:
+            if not self._services.breakers.passes(replace(self._message, step=step, undo=send.undo)):
+                return None
+        except Unavailable:
+            return None
+        self._next = self._lease(timeout)
+        return self._next
 
     def _hide_until_after(self, lease_end: float) -> None:
         """Have the message come back soon after the lease, which ends before the queue's visibility timeout would."""
         try:
             self._services.hide(self._message, lease_end + _AFTER_LEASE - self._services.clock.now())
+            if self._course is not None:
+                self._course.hidden_until = lease_end + _AFTER_LEASE
         except SagaError:
             fields = {"saga_id": self._message.saga_id, "step": self._message.step}
             self._services.logger.warning("the message comes back with its visibility timeout only", extra=fields)
@@ -183,15 +239,21 @@ class Attempt:
         wait that outlasted the lease: another worker may have begun.
         """
         message, services, definition = self._message, self._services, self._type.definition
-        clock, lock_expiry = services.clock, definition.lock_expiry.total_seconds()
+        clock, lease_length = services.clock, definition.lock_expiry.total_seconds()
+        if self._course is not None:
+            lease_length = min(lease_length, self._code.timeout + RECORDING + COMMIT_RESERVE)
+        if self._message.chained and held.lease is not None and clock.now() >= held.lease.expires_at:
+            raise Unavailable("the step was claimed, and its lease was over before it could begin")
         needed = inputs_needed(self._code.parameters, held)
-        known: dict[int, str | None] = {0: None, **brought(message.inputs, held.digest)}
+        known = self._course.known if self._course is not None else {}
+        if not known:
+            known |= {0: None, **brought(message.inputs, held.digest)}
         missing = [seq for seq in needed.values() if seq not in known]
         until = min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
         if missing:
             read = self._patiently(until, lambda: services.journal.entries(message.saga_id, missing))
             known |= {seq: read[seq].payload for seq in missing}
-        payloads = {name: known[seq] for name, seq in needed.items()}
+        payloads = self._payloads = {name: known[seq] for name, seq in needed.items()}
 
         context = self._context = StepContext(
             saga_id=message.saga_id,
@@ -210,7 +272,7 @@ class Attempt:
         progress = ProgressReport(services.control, held, clock, context.tell_lost)
         context.report = progress.tell
         beat = Heartbeat(
-            services.control, held, lock_expiry, clock, context.tell_lost, progress.take, self._hide_until_after
+            services.control, held, lease_length, clock, context.tell_lost, progress.take, self._hide_until_after
         )
         with progress, beat:
             code = self._type.step(message.step)
@@ -250,14 +312,13 @@ class Attempt:
         if isinstance(error, NotYet) and not self._message.undo:
             patience, now = self._type.step(step.name).patience, self._services.clock.now()
             return self._commit(held, postponement(step, index, error, held.polling, patience, now), None, {})
+        given = retry, step, index, error, self._services.clock
+        hide = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._payloads))
         if self._message.undo:
-            trace_id = self._invocation.trace_id
-            fact, details = undo_failure(retry, step, index, error, self._services.clock, trace_id, began=self._began)
+            fact, details = undo_failure(*given, self._invocation.trace_id, began=self._began, hide=hide)
         else:
             cancelled = self._context is not None and self._context.knows_of_cancel
-            fact, details = step_failure(
-                retry, step, index, error, self._services.clock, cancelled=cancelled, began=self._began
-            )
+            fact, details = step_failure(*given, cancelled=cancelled, began=self._began, hide=hide)
         # The error itself goes to the journal. The log has its kind, not its text, which may quote payloads.
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
         granted = step.undo_attempts_at_grant if self._message.undo else step.attempts_at_grant
@@ -280,7 +341,16 @@ class Attempt:
         """
         message, trace_id = self._message, self._invocation.trace_id
         dying = DeadLetter(message.dispatch, message.hops, message.message_id)
-        context = EntryContext(payload, details, trace_id=trace_id, message=dying)
+        onward = self._onward if self._course is not None else None
+        chained = message.chained
+        context = EntryContext(
+            payload,
+            details,
+            trace_id=trace_id,
+            message=None if chained else dying,
+            onward=onward,
+            chained=chained,
+        )
         plan = plan_for(self._type.definition, (step.name for step in held.steps))
         try:
             return self._patiently(
@@ -292,7 +362,7 @@ class Attempt:
             kept = details_of(fact) | details
             number = self._number(held)
             pending = PendingCommit(fact.action, number, held.token, held.seq, owner, kept, trace_id, payload)
-            raise NotCommitted(pending) from error
+            raise NotCommitted(pending, message) from error
 
     def _patiently(self, until: float, request: Callable[[], T]) -> T:
         """Return what ``request`` returns, in several tries while there is time.

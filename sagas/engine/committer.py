@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Decision, Send, Write
+from sagas.core.chaining import claimed_next, next_work, renumbered
+from sagas.core.commands import Decision, Run, Send, Write
 from sagas.core.plan import Plan
 from sagas.core.rules import code_missing, forward, next_fact
-from sagas.core.states import DeadLetter, SagaState, SagaStatus
+from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.ports import CommitObserver, ControlStore, JournalStore, SignalSource
@@ -31,6 +32,9 @@ class EntryContext:
         actor: who acts.
         trace_id: of the invocation.
         message: the message at hand. If it is the saga's current one, it may be the one to die.
+        onward: which lease to claim what follows with, in the same write, for the holder to go on; ``None``, or none
+            of its own, leaves that to the next message.
+        chained: the message at hand was sent for another step: it cannot die for this one, nor wait for its retry.
     """
 
     payload: str | None = None
@@ -38,23 +42,27 @@ class EntryContext:
     actor: str = "worker"
     trace_id: str = ""
     message: DeadLetter | None = None
+    onward: Callable[[SagaState, Send], Lease | None] | None = None
+    chained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What was committed, the lease being released.
+    """What was committed, the lease being released unless what follows is claimed.
 
     Args:
         state: the saga after the last fact.
         send: the message that follows.
         entry: the first entry that was committed: one's own, or the one found in its slot.
         adopted: that entry is a predecessor's, committed in place of one's own.
+        claimed: what follows is claimed already: ``state`` is what the holder goes on with.
     """
 
     state: SagaState
     send: Send | None
     entry: Entry | None
     adopted: bool
+    claimed: bool = False
 
 
 class Committer:
@@ -95,7 +103,8 @@ class Committer:
             if first is None:
                 first, adopted = entry, foreign
             if not isinstance(decision.then, Write):
-                return Committed(decision.state, decision.send, first, adopted)
+                claimed = isinstance(decision.then, Run)
+                return Committed(decision.state, decision.send, first, adopted, claimed)
             state, fact = decision.state, decision.then.fact
             context = replace(context, payload=None, details={})
 
@@ -108,7 +117,7 @@ class Committer:
             What follows, the entry that is in the slot, and whether a predecessor put it there.
         """
         fact, context = self._completed(plan, state, _with_dying_message(state, fact, context.message), context)
-        decision = decide(plan, state, fact, self._clock.now())
+        decision = self._decided(plan, state, fact, context)
         if decision.state is state:
             # A cancel came first and the fact no longer fits: go on with what comes next now.
             following = next_fact(plan, state)
@@ -124,7 +133,7 @@ class Committer:
             try:
                 self._control.finish(entry, state, decision.state, plan.stale_after, self._journal)
             except FlagWon as won:
-                return self._write(plan, _as_known(won.state, state), fact, context)
+                return self._write(plan, _as_known(won.state, state), fact, replace(context, onward=None))
             except Refused:
                 found = self._journal.occupant(entry)
             else:
@@ -133,23 +142,41 @@ class Committer:
         else:
             found = self._journal.put(entry)
         if found is entry:
-            return self._move_pointer(plan, state, fact, entry, decision), entry, False
+            return self._move_pointer(plan, state, fact, entry, context, decision), entry, False
         # Rule 2. Also under my own token the entry counts: two deliveries of one outcome may both be at work.
-        return self._move_pointer(plan, state, _fact(found, state), found), found, found.token != entry.token
+        theirs = found.token != entry.token
+        return self._move_pointer(plan, state, _fact(found, state), found, context), found, theirs
+
+    def _decided(self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext) -> Decision:
+        now = self._clock.now()
+        decision = decide(plan, state, fact, now)
+        return renumbered(state, decision, now) if context.chained else decision
 
     def _move_pointer(
-        self, plan: Plan, state: SagaState, fact: ev.Fact, entry: Entry, decision: Decision | None = None
+        self,
+        plan: Plan,
+        state: SagaState,
+        fact: ev.Fact,
+        entry: Entry,
+        context: EntryContext,
+        decision: Decision | None = None,
     ) -> Decision:
-        """Commit ``entry``, which is in the slot and records ``fact``."""
+        """Commit ``entry``, which is in the slot and records ``fact``, and claim what follows if the holder goes on."""
         if decision is None:
-            decision = decide(plan, state, fact, self._clock.now())
+            decision = self._decided(plan, state, fact, context)
             if decision.state is state:
                 raise Fenced(f"the journal holds {fact.action}, which does not fit the saga")
             decision = _proven(decision, state, entry)
+        send = next_work(state, fact, decision, self._clock.now()) if context.onward else None
+        lease = context.onward(decision.state, send) if send and context.onward else None
+        onward = claimed_next(state, decision, lease) if lease else None
         try:
-            self._control.commit(state, decision.state, plan.stale_after)
+            if onward is None:
+                self._control.commit(state, decision.state, plan.stale_after)
+            elif self._control.commit_and_claim(state, onward.state, plan.stale_after):
+                decision = onward
         except FlagWon as won:
-            return self._move_pointer(plan, _as_known(won.state, state), fact, entry)
+            return self._move_pointer(plan, _as_known(won.state, state), fact, entry, replace(context, onward=None))
         self._tell(state, decision.state, fact)
         return decision
 

@@ -15,6 +15,7 @@ from sagas.engine.breaker import Breakers
 from sagas.engine.breaker_operations import BreakerOperations
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
+from sagas.engine.course import UNCHAINED, Chain
 from sagas.engine.finding import Finder
 from sagas.engine.idempotency import IdempotentAttempt
 from sagas.engine.lanes import LaneNotes
@@ -32,6 +33,7 @@ from sagas.engine.tracing import TracedSender, Tracer, traced_attempts
 from sagas.engine.verify import Verifier
 from sagas.engine.worker import Worker
 from sagas.errors import SagaError
+from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
 from sagas.store.breakers import BreakerItems
@@ -90,6 +92,8 @@ def build_engine(
     logger: logging.Logger | None = None,
     connect: Callable[[str], Any] | None = None,
     carry: bool = True,
+    chain: Chain = UNCHAINED,
+    goes_on: Callable[[Message], None] | None = None,
     tracer: Tracer | None = None,
 ) -> Engine:
     """Return the parts for these tables and queues.
@@ -103,6 +107,8 @@ def build_engine(
         logger: given to steps as ``ctx.logger``.
         connect: makes the clients of ``ctx.client``.
         carry: whether messages bring small results along.
+        chain: the steps that this function goes on to in the same invocation.
+        goes_on: told of each further step that an invocation goes on with.
         tracer: makes spans; none are made without.
     """
     clock, observer = clock or SystemClock(), observer or NullObserver()
@@ -123,7 +129,8 @@ def build_engine(
     inbox = Inbox(tables, settings, payloads)
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler), inbox)
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
-    advancer = Advancer(services, registry, sender, attempt, carry)
+    services = services if goes_on is None else replace(services, goes_on=goes_on)
+    advancer = Advancer(services, registry, sender, attempt, carry, chain)
     watermarks = Watermarks(tables)
     reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal))
     purger = Purger(
@@ -147,7 +154,7 @@ def build_engine(
         definitions=definitions,
         auto_disabler=auto_disabler,
         breakers=breakers,
-        lanes=LaneNotes(watermarks, clock),
+        lanes=LaneNotes(watermarks, clock, routes.lane),
         breaker_operations=BreakerOperations(breakers, control, listing, advancer, logger),
         clock=clock,
         tables=tables,
@@ -181,6 +188,7 @@ def from_environment(
     observer: EngineObserver | None = None,
     logger: logging.Logger | None = None,
     tracer: Tracer | None = None,
+    goes_on: Callable[[Message], None] | None = None,
 ) -> Engine:
     """Return the parts that a Lambda function's environment describes; see :func:`build_engine`.
 
@@ -196,4 +204,14 @@ def from_environment(
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps)
     carry = environment.get("SAGAS_CARRY_INPUTS") != "0"
     settings = settings_from(environment)
-    return build_engine(registry, settings, routes, observer=observer, logger=logger, carry=carry, tracer=tracer)
+    return build_engine(
+        registry,
+        settings,
+        routes,
+        observer=observer,
+        logger=logger,
+        carry=carry,
+        tracer=tracer,
+        chain=Chain.parse(environment.get("SAGAS_CHAIN", "")),
+        goes_on=goes_on,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,10 @@ _MANY, _SLOW = 100, 60.0
 _NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.")
 
 
+def _as_it_is(text: str) -> str:
+    return text
+
+
 def step_failure(
     retry: Retry,
     step: StepState,
@@ -31,6 +36,7 @@ def step_failure(
     *,
     cancelled: bool = False,
     began: bool = True,
+    hide: Callable[[str], str] = _as_it_is,
 ) -> tuple[ev.StepFailed | ev.StepDeadLettered, dict[str, Any]]:
     """Return the fact that a step raised, or could not be called, and what its entry keeps besides.
 
@@ -42,23 +48,24 @@ def step_failure(
         clock: tells the time, and the chance of a jitter.
         cancelled: it had been told of an accepted cancel: no attempt follows.
         began: whether its code ran at all.
+        hide: takes out of a text what is not to be shown.
     """
     if isinstance(error, TypeChanged) and not began:
-        return ev.StepDeadLettered(index, failure=_failure(error, began)), {}
+        return ev.StepDeadLettered(index, failure=_failure(error, began, hide)), {}
     used = step.attempts - step.attempts_at_grant
     permanent = retry.gives_up(error)
     again = not permanent and not cancelled and used < retry.executions
     fact = ev.StepFailed(
         index,
         step.attempts,
-        _failure(error, began),
+        _failure(error, began, hide),
         permanent,
         isinstance(error, Rejected),
         retry_at=_retry_at(retry, used, clock) if again else 0.0,
         excused=cancelled or not began,
         outcome_unknown=isinstance(error, TimedOut | WrongResult) and began,
     )
-    return fact, {} if again or cancelled else {"stack_trace": _stack_trace(error)}
+    return fact, {} if again or cancelled else {"stack_trace": _stack_trace(error, hide)}
 
 
 def postponement(
@@ -91,36 +98,37 @@ def undo_failure(
     trace_id: str,
     *,
     began: bool = True,
+    hide: Callable[[str], str] = _as_it_is,
 ) -> tuple[ev.CompensationAttemptFailed | ev.CompensationFailed, dict[str, Any]]:
     """Return the fact that a step's undo raised, and what its entry keeps besides.
 
     Args:
-        retry, step, index, error, clock, began: as for :func:`step_failure`.
+        retry, step, index, error, clock, began, hide: as for :func:`step_failure`.
         trace_id: of the invocation; kept where the undo failed for good.
     """
-    used, failure = step.undo_attempts - step.undo_attempts_at_grant, _failure(error, began)
+    used, failure = step.undo_attempts - step.undo_attempts_at_grant, _failure(error, began, hide)
     if failure.type_changed or retry.gives_up(error) or used >= retry.executions:
         attempts = step.undo_attempts - (1 if failure.type_changed else 0)
-        details = {"stack_trace": _stack_trace(error), "attempts": attempts, "trace_id": trace_id}
+        details = {"stack_trace": _stack_trace(error, hide), "attempts": attempts, "trace_id": trace_id}
         return ev.CompensationFailed(index, step.undo_attempts, failure), details
     return ev.CompensationAttemptFailed(index, step.undo_attempts, failure, _retry_at(retry, used, clock)), {}
 
 
-def _failure(error: Exception, began: bool) -> ev.Failure:
+def _failure(error: Exception, began: bool, hide: Callable[[str], str]) -> ev.Failure:
     """The error by its class. What the library says of code that did not run, the author's own class cannot say."""
-    failure = ev.Failure(type(error).__name__, str(error)[:_LONGEST_MESSAGE])
+    failure = ev.Failure(type(error).__name__, hide(str(error))[:_LONGEST_MESSAGE])
     if failure.code_missing or (failure.type_changed and (began or not isinstance(error, TypeChanged))):
         failure = replace(failure, type=f"{type(error).__module__}.{failure.type}")
     return failure
 
 
-def _stack_trace(error: Exception) -> str:
+def _stack_trace(error: Exception, hide: Callable[[str], str]) -> str:
     """The trace from where the saga's own code begins: what led there is always the same, and bytes are paid for."""
     own = error.__traceback__
     while own is not None and str(own.tb_frame.f_globals.get("__name__")).startswith(_NOT_ITS_OWN):
         own = own.tb_next
     lines = traceback.format_exception(type(error), error, own or error.__traceback__)
-    return "".join(lines)[-_LONGEST_TRACE:]
+    return hide("".join(lines))[-_LONGEST_TRACE:]
 
 
 def _retry_at(retry: Retry, failures: int, clock: Clock) -> float:

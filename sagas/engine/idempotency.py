@@ -25,6 +25,7 @@ from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import D
 from sagas.core.states import SagaState
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation
 from sagas.engine.committer import Committed
+from sagas.engine.course import Course
 from sagas.engine.registry import SagaType
 from sagas.errors import SagaError
 from sagas.messaging.message import Message
@@ -36,9 +37,14 @@ class IdempotentAttempt(Attempt, BasePersistenceLayer):
     """An attempt that is its own persistence layer: Powertools drives claim, code and outcome."""
 
     def __init__(
-        self, services: AttemptServices, saga_type: SagaType, message: Message, invocation: Invocation
+        self,
+        services: AttemptServices,
+        saga_type: SagaType,
+        message: Message,
+        invocation: Invocation,
+        course: Course | None = None,
     ) -> None:
-        Attempt.__init__(self, services, saga_type, message, invocation)
+        Attempt.__init__(self, services, saga_type, message, invocation, course)
         BasePersistenceLayer.__init__(self)
         self._held: SagaState | None = None
         self._payload: str | None = None

@@ -7,6 +7,7 @@ that had been sent a good while after this one, this one is not among those that
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sagas.core.events import Backlog
@@ -49,30 +50,35 @@ class LaneNotes:
     Args:
         watermarks: where it is noted.
         clock: tells the time.
+        lane: the step that stands for all that share a step's queue.
     """
 
-    def __init__(self, watermarks: Watermarks, clock: Clock) -> None:
+    def __init__(
+        self, watermarks: Watermarks, clock: Clock, lane: Callable[[str, str], str] = lambda saga, step: step
+    ) -> None:
         self._watermarks = watermarks
         self._clock = clock
+        self._lane = lane
         self._seen: dict[tuple[str, str], _Seen] = {}
 
     def handled(self, message: Message) -> None:
         """Take notice that a message was handled, whatever became of it."""
-        now = self._clock.now()
-        seen = self._seen.setdefault((message.saga, message.step), _Seen(now))
+        now, step = self._clock.now(), self._lane(message.saga, message.step)
+        seen = self._seen.setdefault((message.saga, step), _Seen(now))
         seen.passed = max(seen.passed, message.sent_at)
         if not seen.passed or (not seen.failing and now - seen.noted_at < _BETWEEN_NOTES):
             return
         seen.noted_at = now
         try:
-            self._watermarks.note(message.saga, message.step, seen.passed, now if seen.failing else 0.0)
+            self._watermarks.note(message.saga, step, seen.passed, now if seen.failing else 0.0)
         except SagaError:
             return  # the next one, or another environment, will tell
         seen.failing = False
 
     def failed(self, message: Message) -> None:
         """Take notice that a message could not be handled."""
-        self._seen.setdefault((message.saga, message.step), _Seen(self._clock.now())).failing = True
+        lane = message.saga, self._lane(message.saga, message.step)
+        self._seen.setdefault(lane, _Seen(self._clock.now())).failing = True
 
 
 @dataclass(slots=True)
@@ -125,6 +131,7 @@ class Lanes:
         return Backlog.PASSED_BY
 
     def _lane(self, saga: str, step: str) -> _Lane:
+        step = self.queues.lane(saga, step)
         if (saga, step) not in self._known:
             asked_at = self.clock.now()
             try:

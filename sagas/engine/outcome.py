@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sagas.messaging.message import Message
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -12,10 +14,14 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Have it come back at ``until`` (epoch seconds); ``itself``: no copy of it may take its place."""
+    """Have it come back at ``until`` (epoch seconds); ``itself``: no copy of it may take its place.
+
+    ``message``: it as it stands now, naming the step that its saga has gone on to; ``None`` if it has not.
+    """
 
     until: float
     itself: bool = False
+    message: Message | None = None
 
 
 @dataclass(frozen=True, slots=True)

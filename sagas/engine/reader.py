@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 from collections.abc import Iterable
 from contextlib import suppress
@@ -12,6 +13,7 @@ from sagas.core.states import SagaState
 from sagas.core.times import iso
 from sagas.engine.answers import AuditEntry, LeftOutView, Page, SagaView, Summary
 from sagas.engine.breaker import Breakers
+from sagas.engine.redacting import redacted
 from sagas.engine.registry import Registry
 from sagas.engine.remains import Left, Remains, told
 from sagas.engine.views import audit_view, left_view, saga_view, summary_view
@@ -121,10 +123,10 @@ class Reader:
         if state is None or state.purge is not None:
             left = self.left(name, saga_id)
             entries, left_out = self._loaded(left.state, left.entries, payloads)
-            return _listing(left_view(left.state, entries, left.purge), left_out)
+            return self._shown(left_view(left.state, entries, left.purge), left_out)
         result = self.registry.get(name).definition.result_step.name
         entries, left_out = self._loaded(state, self.journal.history(saga_id, up_to=state.seq), payloads)
-        view, step = _listing(saga_view(state, entries, result), left_out), state.current
+        view, step = self._shown(saga_view(state, entries, result), left_out), state.current
         if step is not None and forward(state) and state.lease is None:
             # An open circuit breaker puts the next attempt off.
             breaker = self.breakers.waits_behind(state.saga, step.name)
@@ -132,6 +134,9 @@ class Reader:
                 view["breaker"] = {"step": step.name, "open_until": iso(breaker.open_until)}
                 view["steps"][state.cursor]["next_attempt_at"] = iso(max(breaker.open_until, state.not_before))
         return view
+
+    def _shown(self, view: SagaView, left_out: builtins.list[LeftOutView]) -> SagaView:
+        return redacted(_listing(view, left_out), self.registry.get(view["name"]).definition)
 
     def _loaded(
         self, state: SagaState, entries: Iterable[Entry], payloads: bool

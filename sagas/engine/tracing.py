@@ -16,6 +16,7 @@ from sagas.core import events as ev
 from sagas.core.states import SagaState
 from sagas.engine.attempt import AttemptServices, Invocation
 from sagas.engine.committer import Committed
+from sagas.engine.course import Course
 from sagas.engine.idempotency import IdempotentAttempt
 from sagas.engine.ports import JournalStore, MessageSender
 from sagas.engine.registry import SagaType
@@ -163,10 +164,11 @@ class TracedAttempt(IdempotentAttempt):
         saga_type: SagaType,
         message: Message,
         invocation: Invocation,
+        course: Course | None = None,
         *,
         tracer: Tracer,
     ) -> None:
-        super().__init__(services, saga_type, message, invocation)
+        super().__init__(services, saga_type, message, invocation, course)
         self._tracer = tracer
 
     def claim(self) -> SagaState | None:
@@ -196,8 +198,10 @@ class TracedAttempt(IdempotentAttempt):
             return committed
 
 
-def traced_attempts(tracer: Tracer) -> Callable[[AttemptServices, SagaType, Message, Invocation], TracedAttempt]:
+def traced_attempts(
+    tracer: Tracer,
+) -> Callable[[AttemptServices, SagaType, Message, Invocation, Course | None], TracedAttempt]:
     """Return what makes attempts with spans."""
-    return lambda services, saga_type, message, invocation: TracedAttempt(
-        services, saga_type, message, invocation, tracer=tracer
+    return lambda services, saga_type, message, invocation, course: TracedAttempt(
+        services, saga_type, message, invocation, course, tracer=tracer
     )

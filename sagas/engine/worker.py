@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sagas.core.commands import Die, Discard, Postpone, Run
 from sagas.core.states import SagaStatus
 from sagas.engine.advance import Advanced, Advancer
 from sagas.engine.attempt import RECORDING, Invocation, NotCommitted, lease_for
+from sagas.engine.course import Course
 from sagas.engine.late_commits import comes_back, with_pending
 from sagas.engine.outcome import Done, Failed, Later, Outcome
 from sagas.errors import BreakerOpen, Unavailable
@@ -55,13 +56,16 @@ class Worker:
         until = services.breakers.held_back(message)
         if until:
             return Later(until)
+        course = self.advancer.course(message)
         for _ in range(_ROUNDS):
             try:
-                outcome = self._outcome(self.advancer.message(message, invocation), message, invocation)
+                advanced = self.advancer.message(message, invocation, course)
+                message = advanced.message or message
+                outcome = self._outcome(advanced, message, invocation, course)
             except Fenced:
                 break
             except NotCommitted as error:
-                return self._keep(error, message)
+                return self._keep(error)
             except NewerFormat:
                 raise  # no wait of this version's helps: the message waits for the newer one
             except Unavailable:
@@ -69,11 +73,12 @@ class Worker:
                     raise
                 return comes_back(message, services.clock)
             if outcome is not None:
-                return outcome
+                return replace(outcome, message=message) if isinstance(outcome, Later) and message.chained else outcome
         return Later(services.clock.now() + _RACE)
 
-    def _keep(self, error: NotCommitted, message: Message) -> Done:
+    def _keep(self, error: NotCommitted) -> Done:
         """Send an outcome that could not be committed to its queue, in place of the message at hand."""
+        message = error.message
         logger, known = self.advancer.services.logger, {"saga_id": message.saga_id, "step": message.step}
         copy = with_pending(message, error.pending) if self.advancer.carry else None
         if copy is None:
@@ -83,7 +88,9 @@ class Worker:
         logger.warning("the outcome cannot be committed yet: it waits in its queue", extra=known)
         return Done()
 
-    def _outcome(self, advanced: Advanced, message: Message, invocation: Invocation) -> Outcome | None:
+    def _outcome(
+        self, advanced: Advanced, message: Message, invocation: Invocation, course: Course | None
+    ) -> Outcome | None:
         """What becomes of the message; ``None`` to look at it again."""
         services, registry = self.advancer.services, self.advancer.registry
         match advanced.then:
@@ -98,8 +105,8 @@ class Worker:
                 if not until or not services.breakers.fails_fast(message):
                     return Later(until) if until else None
                 error = BreakerOpen(f"the circuit breaker of step {message.step!r} is open")
-                refused = self.advancer.refuse(message, invocation, error)
-                return None if refused is None else self._outcome(refused, message, invocation)
+                refused = self.advancer.refuse(message, invocation, error, course)
+                return None if refused is None else self._outcome(refused, message, invocation, course)
             case Discard(reason):
                 services.logger.info("message dropped", extra={"saga_id": message.saga_id, "reason": reason})
                 return Done()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from threading import Thread
@@ -65,7 +65,7 @@ class OtelTracer:
         kind: str = "internal",
         parent: Mapping[str, str] | None = None,
         link: str = "",
-    ) -> Iterator[OtelSpan]:
+    ) -> Generator[OtelSpan]:
         """Make a span and have it be the active one."""
         # A parent that is none leads to a new trace, not to that of whatever happens to be active.
         context = None if parent is None else _W3C.extract(parent, Context())

@@ -10,6 +10,7 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.answers import AuditPage, Summary
 from sagas.engine.engine import Engine
+from sagas.engine.redacting import redacted
 from sagas.engine.views import left_view, saga_view, verification_view
 from sagas.errors import Conflict, InvalidRequest, Problem
 from sagas.handlers.answers import answer
@@ -46,7 +47,8 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         started = engine.starter.start(name, body, key=key, actor=actor, correlation_id=correlation_id)
         # As it was created, from what was just written; one that had been started before, as it is now.
         state, entry = started.state, started.entry
-        saga = saga_view(state, [entry]) if started.created else reader.show(name, state.saga_id)
+        created = redacted(saga_view(state, [entry]), registry.get(name).definition)
+        saga = created if started.created else reader.show(name, state.saga_id)
         headers = {"Location": _linked(request, saga)["links"]["self"]}
         return answer(202 if started.created else 200, saga, headers)
 

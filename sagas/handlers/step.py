@@ -28,7 +28,7 @@ _RECORD_KEYS = ("saga_id", "step", "correlation_id")
 @lru_cache(maxsize=1)
 def _engine() -> Engine:
     seen = telemetry()
-    return from_environment(os.environ, seen, seen.plain_logger, tracer())
+    return from_environment(os.environ, seen, seen.plain_logger, tracer(), seen.goes_on)
 
 
 class _Records:
@@ -78,8 +78,8 @@ class _Records:
         match outcome:
             case Done():
                 return True
-            case Later(until, itself):
-                return self._postponing.postpone(message, until - self._engine.clock.now(), copies=not itself)
+            case Later(until, itself, now_at):
+                return self._postponing.postpone(now_at or message, until - self._engine.clock.now(), copies=not itself)
             case Failed():
                 # Back at once: the queue's redrive policy has to find it soon.
                 self._engine.queues.delay(message, 0)

@@ -13,6 +13,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from sagas.core.events import Fact
 from sagas.core.states import SagaState, StepStatus
 from sagas.formats import NewerFormat
+from sagas.messaging.message import Message
 
 _TRACE_VARIABLE = "_X_AMZN_TRACE_ID"
 _FRAMES = 5
@@ -97,6 +98,10 @@ class Telemetry:
             self._metrics.add_dimension("saga", saga)
         self._metrics.add_metric(metric, unit, value)
         self._metrics.flush_metrics()
+
+    def goes_on(self, message: Message) -> None:
+        """Have log lines name the step that an invocation goes on with."""
+        self.logger.append_keys(step=message.step)
 
     @staticmethod
     def trace_id() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any
@@ -82,7 +82,7 @@ def faas(trigger: str, context: Any) -> dict[str, str]:
 
 
 @contextmanager
-def processing(made: Tracer, message: Message, record: Mapping[str, Any], context: Any) -> Iterator[str]:
+def processing(made: Tracer, message: Message, record: Mapping[str, Any], context: Any) -> Generator[str]:
     """Have a message be handled in a span of its saga's trace, linked to the one that sent it.
 
     Args:
@@ -110,7 +110,7 @@ def processing(made: Tracer, message: Message, record: Mapping[str, Any], contex
 
 
 @contextmanager
-def serving(made: Tracer, call: Mapping[str, Any], context: Any) -> Iterator[Span]:
+def serving(made: Tracer, call: Mapping[str, Any], context: Any) -> Generator[Span]:
     """Have a call of the API be answered in a span whose parent is the caller's.
 
     Args:

@@ -63,6 +63,7 @@ class Message:
         pending_commit: the outcome of an attempt that is still to be committed.
         inputs: results that the step may take, or their hashes, in order of ``seq``.
         format: what its reader must know of.
+        chained: it was sent for another step or undo than it names, from which its saga has gone on since; never sent.
         trace: the saga's, where it is traced.
     """
 
@@ -81,6 +82,7 @@ class Message:
     pending_commit: PendingCommit | None = None
     inputs: tuple[CarriedInput, ...] = ()
     format: int = PLAIN
+    chained: bool = False
     trace: Trace | None = None
 
     @property

@@ -11,7 +11,9 @@ from sagas.errors import Problem
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 """Far beyond any count, and well within what DynamoDB's numbers hold."""
-_SUCCESSES = {False: "StepCompleted", True: "StepCompensated"}
+_SUCCESSES = {False: ("StepCompleted", "WaitStarted", "StepPostponed"), True: ("StepCompensated",)}
+_TOLD = {"WaitStarted": {"until": str}, "StepPostponed": {"message": str, "since": str, "looks": int}}
+"""What the details of these must have, by name."""
 _FAILURES = {False: ("StepFailed", "StepDeadLettered"), True: ("CompensationAttemptFailed", "CompensationFailed")}
 
 
@@ -60,9 +62,9 @@ def problems_of(pending: PendingCommit, undo: bool) -> list[Problem]:
     """
     action, failed = pending.action, pending.action in _FAILURES[undo]
     fits = {
-        "action": failed or action == _SUCCESSES[undo],
+        "action": failed or action in _SUCCESSES[undo],
         "payload": is_json(pending.payload) if action == "StepCompleted" else pending.payload is None,
-        "details": _tells_why(pending.details) if failed else "error" not in pending.details,
+        "details": _tells_why(pending.details) if failed else _tells_how(action, pending.details),
     }
     return [Problem(f"$.commit.{name}", f"does not fit {action}") for name, fit in fits.items() if not fit]
 
@@ -74,6 +76,19 @@ def is_json(text: str | None) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _tells_how(action: str, details: dict[str, Any]) -> bool:
+    """Whether details that are no failure's tell what the fact needs, times included."""
+    told = _TOLD.get(action, {})
+    try:
+        for name in ("until", "since", "next_attempt_at"):
+            if name in details or name in told:
+                epoch(details[name])
+        float(details.get("after", 0.0))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return False
+    return "error" not in details and all(isinstance(details.get(name), kind) for name, kind in told.items())
 
 
 def _tells_why(details: dict[str, Any]) -> bool:

@@ -149,6 +149,10 @@ class Queues:
             answer = self._client.get_queue_attributes(QueueUrl=url, AttributeNames=_COUNTS)
         return sum(int(answer["Attributes"].get(name, 0)) for name in _COUNTS)
 
+    def lane(self, saga: str, step: str) -> str:
+        """Return the step that stands for all that share a step's queue."""
+        return self._routes.lane(saga, step)
+
     def make_visible_now(self, source_arn: str, receipt: str) -> None:
         """Have a message that will never succeed come back at once, so that its redrive policy gets it soon.
 

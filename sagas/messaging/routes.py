@@ -56,18 +56,19 @@ class Routes:
 
         Args:
             text: ``{"base", "queues": {saga: {step: name} or name}}``, or ``{"base", "token"}``, with ``"shared"``
-                when all steps of a saga have the queue of that name; in either, ``"work"`` names the work queues.
+                when all steps of a saga have the queue of that name, or ``"groups": {saga: {step: name}}`` of those
+                steps that share one; in either, ``"work"`` names the work queues.
             steps: names of the steps deployed, by saga.
         """
         data: dict[str, Any] = json.loads(text)
         known, work = steps or {}, data.get("work", {})
         if "token" in data:
-            token, shared = data["token"], data.get("shared")
-            return cls(
-                data["base"],
-                {saga: {s: derived_name(saga, shared or s, token) for s in names} for saga, names in known.items()},
-                work,
-            )
+            token, shared, groups = data["token"], data.get("shared"), data.get("groups", {})
+            queues = {
+                saga: {s: shared or groups.get(saga, {}).get(s, s) for s in names} for saga, names in known.items()
+            }
+            derived = {saga: {s: derived_name(saga, q, token) for s, q in own.items()} for saga, own in queues.items()}
+            return cls(data["base"], derived, work)
         named = {saga: _by_step(names, known.get(saga, ())) for saga, names in data["queues"].items()}
         return cls(data["base"], named, work)
 
@@ -81,6 +82,11 @@ class Routes:
         if name is None:
             raise NotFound(f"no queue for step {step!r} of saga {saga!r} is deployed")
         return f"{self.base}/{name}"
+
+    def lane(self, saga: str, step: str) -> str:
+        """Return the first of the steps that share a step's queue: it stands for the line in front of them all."""
+        queues = self.queues.get(saga, {})
+        return next((other for other, name in queues.items() if name == queues.get(step)), step)
 
     def work_queue(self, name: str) -> str:
         """Return the URL of a work queue.

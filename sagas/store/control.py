@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sagas.core.states import Lease, Progress, SagaState, SagaStatus, StepStatus
@@ -12,7 +13,7 @@ from sagas.formats import FORMAT
 from sagas.store.entries import Entry
 from sagas.store.expressions import placeholders, update_of
 from sagas.store.journal import Journal
-from sagas.store.mapping import Item, attributes_of, item_of, number_in, progress_of, shard_of, state_of
+from sagas.store.mapping import Item, attributes_of, due_at, item_of, number_in, progress_of, shard_of, state_of
 from sagas.store.outcomes import CancelWon, Fenced, Refused, SignalWon
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
@@ -219,6 +220,29 @@ class ControlItems:
             if not self._mine_already(before):
                 raise Fenced("the commit was refused") from None
 
+    def commit_and_claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool:
+        """Commit as :meth:`commit` does and claim what is next, in the same write: with ``after``'s lease, whose nonce
+        is new.
+
+        Returns:
+            Whether it is claimed. If not, the entry is committed all the same: by an earlier try, which did not claim.
+
+        Raises:
+            CancelWon, Fenced, Ambiguous: as :meth:`commit`.
+        """
+        update = self._move(before, after, self._mine(before, after), stale_after, claims=True)
+        try:
+            self._tables.connection.dispatch("UpdateItem", update)
+        except Refused:
+            # That my entry is committed does not tell that my claim was made: an earlier try may have met a cancel, and
+            # committed without. Only the nonce tells.
+            if after.lease is not None and self._own_claim(before.saga_id, after.lease) is not None:
+                return True
+            if not self._mine_already(before):
+                raise Fenced("the commit was refused") from None
+            return False
+        return True
+
     def finish(self, entry: Entry, before: SagaState, after: SagaState, stale_after: float, journal: Journal) -> None:
         """Write the entry that ends the saga and commit it, in one transaction: no entry claims an end that a cancel
         prevented (rule 12).
@@ -344,15 +368,19 @@ class ControlItems:
             return False
         return True
 
-    def _move(self, before: SagaState, after: SagaState, condition: str, stale_after: float) -> dict[str, Any]:
+    def _move(
+        self, before: SagaState, after: SagaState, condition: str, stale_after: float, *, claims: bool = False
+    ) -> dict[str, Any]:
         """The update that gets from one state to the other.
 
         ``due`` is always among it: claims leave it as it was, so what is stored need not be what ``before`` entails.
         Writing the value that is there costs nothing in an index. But where another entry follows under the same lease,
         in the same shard, it is left alone until then: to move it there and back would cost four writes. A progress is
-        of the execution that has ended.
+        of the execution that has ended. Where a commit ``claims`` what is next, ``due`` is as after a commit.
         """
         old, new = (item_of(state, self._settings, stale_after) for state in (before, after))
+        if claims:
+            new["due"] = attributes_of({"due": iso(due_at(replace(after, lease=None), stale_after))})["due"]
         keys = ("due", "open_shard")
         held = before.lease is not None and after.lease is not None and before.lease.owner == after.lease.owner
         if held and old.get("open_shard") == new.get("open_shard"):

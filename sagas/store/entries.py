@@ -28,7 +28,6 @@ class Action:
     attempt: int | None
     at: float
     actor: str
-    token: int
     seal: str
 
     def hash_after(self, head: bytes, saga_id: str, saga: str) -> bytes:
@@ -39,7 +38,7 @@ class Action:
             saga_id: whose.
             saga: the saga type's name.
         """
-        told = self.action, self.step, self.attempt, self.status, self.token, self.actor
+        told = self.action, self.step, self.attempt, self.status, self.actor
         return linked(head, (saga_id, self.seq, iso(self.at), saga, *told), self.seal)
 
 
@@ -118,7 +117,7 @@ class Entry:
         """What stands for all that a purge takes away."""
         details = {name: value for name, value in self.details.items() if name != "payload_ref"}
         hashes = self.payload_hash, details_hash(self.salt, details)
-        return sealed(self.correlation_id, self.trace_id, *hashes)
+        return sealed(self.token, self.correlation_id, self.trace_id, *hashes)
 
     def hash_after(self, head: bytes) -> bytes:
         """Return the entry's hash, which covers all entries before it.
@@ -132,7 +131,7 @@ class Entry:
 def action_of(entry: Entry) -> Action:
     """Return what a purge leaves of an entry."""
     told = entry.action, entry.status, entry.step, entry.attempt, entry.at, entry.actor
-    return Action(entry.seq, *told, entry.token, entry.seal)
+    return Action(entry.seq, *told, entry.seal)
 
 
 NEW_ACTIONS = frozenset({"WaitStarted", "SignalReceived", "WaitTimedOut", "WaitEnded", "StepPostponed", "SagaTimedOut"})

@@ -59,9 +59,19 @@ def chained(digest: str, seq: int, payload_hash: str) -> str:
     return _hash("results", digest, str(seq), payload_hash)
 
 
-def sealed(correlation_id: str, trace_id: str, payload_hash: str, details_hash: str) -> str:
+def sealed(token: int, correlation_id: str, trace_id: str, payload_hash: str, details_hash: str) -> str:
     """Return the seal of an entry: 22 characters that stand for all that a purge takes away."""
-    return _hash("seal", correlation_id, trace_id, payload_hash, details_hash)
+    return _hash("seal", str(token), correlation_id, trace_id, payload_hash, details_hash)
+
+
+def packed_hash(text: str) -> bytes:
+    """Return a hash of 22 characters as the 16 bytes that it stands for."""
+    return base64.urlsafe_b64decode(f"{text}==")
+
+
+def unpacked_hash(raw: bytes) -> str:
+    """Return the hash of 22 characters again."""
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def linked(head: bytes, fields: Sequence[str | int | None], seal: str) -> bytes:
@@ -99,7 +109,7 @@ def canonical(value: Any) -> str:
 
 
 def _hash(domain: str, *parts: str) -> str:
-    return base64.urlsafe_b64encode(_digest(domain, *parts)[:16]).decode().rstrip("=")
+    return unpacked_hash(_digest(domain, *parts)[:16])
 
 
 def _digest(domain: str, *parts: str) -> bytes:

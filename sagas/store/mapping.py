@@ -5,7 +5,6 @@ PynamoDB's models describe the same items, for whatever asks for less than a who
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import math
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from sagas.core.states import DeadLetter, Lease, Polling, Progress, Purge, SagaS
 from sagas.core.times import epoch, iso
 from sagas.formats import FORMAT, NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
+from sagas.store.entry_hash import packed_hash, unpacked_hash
 from sagas.store.settings import StoreSettings
 
 Known = TypeVar("Known", bound=StrEnum)
@@ -176,7 +176,7 @@ def _head_of(state: SagaState) -> bytes | None:
     """
     if not state.head:
         return None
-    digest = base64.urlsafe_b64decode(f"{state.digest}==") if state.digest else b""
+    digest = packed_hash(state.digest) if state.digest else b""
     return bytes([state.seq % 256]) + state.head + digest
 
 
@@ -185,8 +185,7 @@ def _head_in(item: Item, seq: int) -> tuple[bytes, str]:
     stored: bytes = item["head"]["B"] if "head" in item else b""
     if not stored or stored[0] != seq % 256:
         return b"", ""
-    digest = base64.urlsafe_b64encode(stored[1 + _HEAD :]).decode().rstrip("=")
-    return stored[1 : 1 + _HEAD], digest
+    return stored[1 : 1 + _HEAD], unpacked_hash(stored[1 + _HEAD :])
 
 
 def attributes_of(values: Mapping[str, str | int | bool | bytes | None]) -> Item:

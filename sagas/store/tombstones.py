@@ -16,6 +16,7 @@ from typing import Any
 from sagas.core.times import epoch, iso
 from sagas.store.documents import packed, unpacked
 from sagas.store.entries import Action, Tombstone
+from sagas.store.entry_hash import packed_hash, unpacked_hash
 from sagas.store.mapping import Item, attributes_of, item_of, purge_in, purge_item, state_of
 from sagas.store.outcomes import Refused
 from sagas.store.payloads import Payloads
@@ -24,7 +25,11 @@ from sagas.store.tables import Tables
 
 MOST_ACTIONS = 1_000
 """Entries of a saga of which its tombstone tells, the last ones."""
-_OF_INDEXES = frozenset({"open_shard", "due", "name_shard"})
+_SEAL = 16
+"""Bytes of an entry's seal."""
+_OF_THE_ENTRY = {"saga_id": "saga_id", "saga": "saga", "created_at": "at"}
+"""What the entry itself tells of its saga, and under which name."""
+_LEFT_OUT = frozenset({"open_shard", "due", "name_shard", *_OF_THE_ENTRY})
 _WRITTEN = ("purge", "expires_at", "details")
 _REMOVED = ("payload", "payload_ref", "payload_hash", "salt", "trace_id")
 _NOT_OPEN = 1.0
@@ -58,18 +63,19 @@ class Tombstones:
         """
         state = replace(tombstone.state, lease=None, purge=None, progress=None)
         item = item_of(state, self._settings, _NOT_OPEN)
+        actions = tombstone.actions[-MOST_ACTIONS:]
         left = {
             "request_hash": tombstone.request_hash,
             "aside": tombstone.aside,
-            "actions": [
-                [*astuple(one)[:5], iso(one.at), *astuple(one)[6:]] for one in tombstone.actions[-MOST_ACTIONS:]
-            ],
+            "actions": [[*astuple(one)[:5], iso(one.at), one.actor] for one in actions],
         }
         stored = packed(left)
+        if all(one.seal for one in actions):
+            stored["M"]["seals"] = {"B": b"".join(packed_hash(one.seal) for one in actions)}
         if tombstone.link:
             stored["M"]["prev"] = {"B": tombstone.link}
         stored["M"]["purge"] = purge_item(tombstone.purge)
-        stored["M"]["saga"] = {"M": {name: value for name, value in item.items() if name not in _OF_INDEXES}}
+        stored["M"]["saga"] = {"M": {name: value for name, value in item.items() if name not in _LEFT_OUT}}
         expires = math.ceil(tombstone.purge.at + self._settings.key_retention)
         request: dict[str, Any] = {
             "TableName": self._settings.audit_table,
@@ -115,13 +121,16 @@ def tombstone_in(item: Item) -> Tombstone | None:
         return None
     stored = item["purge"]["M"]
     actions: list[list[Any]] = unpacked(stored["actions"])
+    seals: bytes = stored["seals"]["B"] if "seals" in stored else b""
+    parts = [seals[_SEAL * at : _SEAL * (at + 1)] for at in range(len(actions))]
+    whole = len(seals) == _SEAL * len(actions)
     return Tombstone(
         purge_in(stored["purge"]),
         stored["request_hash"]["S"],
-        state_of(stored["saga"]["M"]),
+        state_of({name: item[there] for name, there in _OF_THE_ENTRY.items()} | stored["saga"]["M"]),
         tuple(
-            Action(seq, action, status, step, attempt, epoch(at), actor, token, seal)
-            for seq, action, status, step, attempt, at, actor, token, seal in actions
+            Action(seq, action, status, step, attempt, epoch(at), actor, unpacked_hash(seal if whole else b""))
+            for (seq, action, status, step, attempt, at, actor), seal in zip(actions, parts, strict=True)
         ),
         stored["aside"]["BOOL"],
         stored["prev"]["B"] if "prev" in stored else b"",

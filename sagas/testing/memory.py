@@ -111,6 +111,15 @@ class MemoryControl:
             raise CancelWon(found)
         self.items[before.saga_id] = after
 
+    def commit_and_claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool:
+        """Commit, and claim what is next in the same write: here no answer is ever lost.
+
+        Raises:
+            CancelWon, Fenced: as :meth:`commit`.
+        """
+        self.commit(before, after, stale_after)
+        return True
+
     def finish(self, entry: Entry, before: SagaState, after: SagaState, stale_after: float, journal: Any) -> None:
         """Write the entry that ends the saga and commit it.
 

@@ -1,9 +1,9 @@
-"""A CDK app whose saga has one function for all its steps."""
+"""A CDK app whose sagas have one function each for all their steps."""
 
 from __future__ import annotations
 
 from sagas.cdk import SagaService
-from tests.cdk.shared_saga import Relay
+from tests.cdk.shared_saga import Mortal, Relay
 
 from aws_cdk import App, Stack  # isort: skip - sagas.cdk names the Node that jsii is to use
 
@@ -11,7 +11,7 @@ from aws_cdk import App, Stack  # isort: skip - sagas.cdk names the Node that js
 def main() -> None:
     """Synthesize to ``CDK_OUTDIR``."""
     app = App()
-    SagaService(Stack(app, "Shared"), "Sagas", sagas=[Relay], isolation="saga")
+    SagaService(Stack(app, "Shared"), "Sagas", sagas=[Relay, Mortal], isolation="saga")
     app.synth()
 
 

@@ -1,9 +1,10 @@
-"""A saga that says which function ran each of its steps."""
+"""Sagas that say which function ran each of their steps, and in which invocation."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from sagas import Context, Retry, Saga, step
 
@@ -42,3 +43,38 @@ class Relay(Saga[Baton]):
         if request.drop:
             raise RuntimeError("dropped")
         return os.environ["AWS_LAMBDA_FUNCTION_NAME"]
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A file in which each execution is noted."""
+
+    path: str
+
+
+class Mortal(Saga[Notebook]):
+    """Three steps in one function; the second kills its process once."""
+
+    @step(timeout=2)
+    def first(self, request: Notebook, ctx: Context) -> str:
+        """Note it."""
+        return _noted(request, ctx)
+
+    @step(timeout=2)
+    def second(self, request: Notebook, ctx: Context) -> str:
+        """Note it, and die."""
+        noted = _noted(request, ctx)
+        if ctx.attempt == 1:
+            os._exit(1)
+        return noted
+
+    @step(timeout=2)
+    def third(self, request: Notebook, ctx: Context) -> str:
+        """Note it."""
+        return _noted(request, ctx)
+
+
+def _noted(request: Notebook, ctx: Context) -> str:
+    with Path(request.path).open("a") as file:
+        file.write(f"{ctx.step} {ctx.attempt}\n")
+    return str(os.getpid())

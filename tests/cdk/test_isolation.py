@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.request
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,9 +28,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
     running.stop()
 
 
-def run(stack: Running, request: dict[str, Any]) -> dict[str, Any]:
+def run(stack: Running, request: dict[str, Any], name: str = "relay") -> dict[str, Any]:
     """Start a saga and return it as it is in the end."""
-    url = f"{stack.description['api_url']}/sagas/relay"
+    url = f"{stack.description['api_url']}/sagas/{name}"
     started = call(urllib.request.Request(url, json.dumps(request).encode(), {"Content-Type": "application/json"}))
 
     def over() -> dict[str, Any] | None:
@@ -58,3 +60,18 @@ def test_every_step_has_the_one_queue_and_function(shared: Running) -> None:
     for places in (shared.description["queues"]["relay"], shared.description["functions"]["relay"]):
         assert len(places) > 1
         assert len(set(places.values())) == 1
+
+
+def test_a_worker_killed_in_the_middle_of_a_chain_costs_the_step_at_hand_an_attempt(
+    shared: Running, tmp_path: Path
+) -> None:
+    """The steps before are not run again, and its queue notices: nobody asks the supervisor."""
+    notebook, began = tmp_path / "notebook", time.monotonic()
+    saga = run(shared, {"path": str(notebook)}, "mortal")
+    assert saga["status"] == "COMPLETED"
+    assert notebook.read_text().splitlines() == ["first 1", "second 1", "second 2", "third 1"]
+    assert [step["attempts"] for step in saga["steps"]] == [1, 2, 1]
+    pids = [step["result"] for step in saga["steps"]]
+    assert pids[1] == pids[2] != pids[0], "one process ran what another had left"
+    # The lease: the step's two seconds and seven to record it; then five more.
+    assert time.monotonic() - began < 2 + 7 + 5 + 20

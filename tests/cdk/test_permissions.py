@@ -60,12 +60,11 @@ Permissions = dict[str, set[tuple[str, str]]]
 def role_of(template: Template, part: str, saga: str = "", step: str = "", name: str = "") -> str:
     """The logical id of the role of a function."""
     wanted = {"part": part, **({"saga": saga, "step": step} if saga else {}), **({"name": name} if name else {})}
-    (found,) = (
-        resource["Properties"]["Role"]["Fn::GetAtt"][0]
-        for resource in template["Resources"].values()
-        if resource.get("Metadata", {}).get("sagas") == wanted
-    )
-    return found
+    resources: dict[str, Template] = template["Resources"]
+    (found,) = (one["Properties"] for one in resources.values() if one.get("Metadata", {}).get("sagas") == wanted)
+    if "FunctionName" in found:  # an alias
+        found = resources[found["FunctionName"]["Ref"]]["Properties"]
+    return found["Role"]["Fn::GetAtt"][0]
 
 
 def test_no_wildcard_action(permissions: Permissions) -> None:
@@ -126,8 +125,8 @@ def test_a_step_has_what_it_needs_and_no_more(template: Template, permissions: P
     assert {action for action, resource in granted if "/payloads/*" in resource} == {"s3:GetObject", "s3:PutObject"}
     sent_to = {resource for action, resource in granted if action == "sqs:SendMessage"}
     assert len(sent_to) == 3
-    assert not [resource for resource in sent_to if "DeadLetters" in resource]
-    assert all("checkoutqueues" in resource for resource in sent_to)
+    assert not [resource for resource in sent_to if "DeadLetters" in resource or "dead-letters" in resource]
+    assert all(":checkout-" in resource for resource in sent_to)
     received_from = {resource for action, resource in granted if action == "sqs:ReceiveMessage"}
     assert len(received_from) == 1
     assert "capture" in received_from.pop()

@@ -308,5 +308,6 @@ def _whoever_may_not_recover_is_told(stack: Stack) -> None:
     assert run_sagas(stack.project, "definitions", *named).returncode == 0
     refused = run_sagas(stack.project, "recover", *named)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "you may not call the supervisor; it takes lambda:InvokeFunction on SagasE2E-" in refused.stderr
+    where = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:SagasE2E-"
+    assert f"you may not call the supervisor; it takes lambda:InvokeFunction on {where}" in refused.stderr
     assert stack.sagas("recover").returncode == 0

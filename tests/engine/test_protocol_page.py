@@ -67,4 +67,9 @@ def test_what_it_says_is_what_it_takes(
     handle("a step that fails for good, something to undo", "tell")
     handle("an undo", "pay")
     handle("the last undo", "book")
+    FAIL.clear()
+    monkeypatch.setenv("SAGAS_CHAIN", "*")
+    step_handler.reset()
+    w.start("trip", {"item": "train"})
+    handle("a chain of three steps", "book")
     assert {what: (names, units) for what, names, units in ROWS} == taken

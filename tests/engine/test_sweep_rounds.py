@@ -125,7 +125,7 @@ def test_parts_meet_and_do_not_overlap(
 
 def test_no_more_parts_are_open_than_may_be(desk: Callable[..., SweepDesk], small: None) -> None:
     d = desk(Look)
-    mixed(d, 200, "look/", "look")
+    mixed(d, 100, "look/", "look")
     store = rounds(d)
     tick(d)
     most = 0
@@ -135,7 +135,7 @@ def test_no_more_parts_are_open_than_may_be(desk: Callable[..., SweepDesk], smal
             assert follow == []
             most = max(most, store.get("look").open)
     assert 1 < most <= MOST_OPEN
-    assert totals(d, "look")["listed"] == 200
+    assert totals(d, "look")["listed"] == 100
 
 
 # Two at once

@@ -11,6 +11,7 @@ from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.errors import NotFound, Rejected
 from sagas.store.chain import Bad, Finding, Wrong
+from sagas.store.journal import Journal
 from tests.engine.metering import Wire
 from tests.support.bench import Bench
 from tests.support.sagas import FAIL, Order, Trip
@@ -272,11 +273,11 @@ def test_a_saga_that_goes_on_meanwhile_is_no_broken_one(bench: Make, monkeypatch
     saga_id = b.start("trip", {"item": "train"})
     everything = b.engine.journal.everything
 
-    def late(asked_for: str) -> Any:
+    def late(self: Journal, asked_for: str) -> Any:
         b.run()
         return everything(asked_for)
 
-    monkeypatch.setattr(type(b.engine.journal), "everything", lambda self, asked_for: late(asked_for))
+    monkeypatch.setattr(Journal, "everything", late)
     assert _found(b, saga_id) == Finding(4, 1, None)
 
 

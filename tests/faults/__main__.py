@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault
 from tests.faults.explore import explore
 from tests.faults.mutants import MUTANTS, missed
-from tests.faults.scenarios import SCENARIOS
+from tests.faults.scenarios import EVERY
 from tests.faults.world import CrashWorld, world
 
 RULES = "rules"
+_SHORT = ("happy", "rejected", "happy, chained", "rejected, chained")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Part:
 
     title: str
     faults: Sequence[Fault]
-    names: Sequence[str] = tuple(SCENARIOS)
+    names: Sequence[str] = tuple(EVERY)
     bounds: tuple[int, ...] = (0,)
     at_once: int = 1
 
@@ -33,7 +34,7 @@ PARTS: dict[str, Part] = {
     "lingers": Part("it lingers, a message comes twice", DELAYS, bounds=(1, 2)),
     "cancels": Part("it lingers, others cancel or act", DELAYS, bounds=(3, 4, 5)),
     "purges": Part("it lingers, others purge or undo", DELAYS, bounds=(6, 7)),
-    "pairs": Part("two deaths in a row", DEATHS, ("happy", "rejected"), at_once=2),
+    "pairs": Part("two deaths in a row", DEATHS, _SHORT, at_once=2),
     "successors": Part(
         "it pauses, its successor dies", (Fault.PAUSES, Fault.DIES_AFTER), ("short_lease",), bounds=(2, 4), at_once=2
     ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sagas.testing.faults import DEATHS, DELAYS, Fault, Plan, Trial, Wire, crash_points
 from tests.faults.invariants import check, unshaken
-from tests.faults.scenarios import SCENARIOS, Scenario
+from tests.faults.scenarios import EVERY, Scenario
 from tests.faults.world import CrashWorld
 
 
@@ -49,9 +49,9 @@ def explore(
         stop: at the first violation.
     """
     figures = Figures()
-    for name in SCENARIOS if names is None else names:
+    for name in EVERY if names is None else names:
         figures.scenarios += 1
-        played = _played(world, SCENARIOS[name])
+        played = _played(world, EVERY[name])
         for trial in crash_points(played, world.wire, faults=faults, bounds=bounds, at_once=at_once, sample=sample):
             figures.runs += 1
             if trial.error is not None:
@@ -66,7 +66,7 @@ def _played(world: CrashWorld, scenario: Scenario) -> Callable[[Wire], None]:
     undisturbed: list[object] = []
 
     def play(wire: Wire) -> None:
-        world.reset()
+        world.reset(chained=scenario.chained)
         scenario.play(world)
         found = check(world, wire.points)
         journal = _journal(world)

@@ -48,8 +48,19 @@ def check(world: CrashWorld, points: Plan) -> list[str]:
     """Return what is violated, each in a sentence."""
     found = [*check_rest(world), *_purged(world)]
     for state in world.states():
-        found += check_order(_own(world, state), alone=not any(point.fault in DELAYS for point in points))
+        alone = not any(point.fault in DELAYS for point in points)
+        found += check_order(_own(world, state), alone=alone)
+        found += _time(world, state) if alone else ()
     return found
+
+
+def _time(world: CrashWorld, state: SagaState) -> Iterator[str]:
+    """While nothing is held up, what begins has all the time that it is promised."""
+    for event in _own(world, state):
+        if isinstance(event, Began):
+            promised = world.registry.get(state.saga).step(event.name).code(undo=event.undo).timeout
+            if event.deadline - event.at < promised:
+                yield f"{event.name} began {event.deadline - event.at:.0f} s before the end of its function"
 
 
 def _purged(world: CrashWorld) -> Iterator[str]:

@@ -43,6 +43,9 @@ MUTANTS: dict[str, Mutant] = {
     "the_control_item_goes_first": Mutant(("purged_and_started_again",)),
     "entries_go_before_the_tombstone": Mutant(("purged_and_started_again",)),
     "purges_take_no_lease": Mutant(("failed_settled_and_purged",), DELAYS),
+    "claims_not_checked_by_nonce": Mutant(("cancel_during_a_step, chained",), LOST_ANSWERS),
+    "chains_ignore_the_time": Mutant(("steps_take_their_time, chained",)),
+    "chained_attempts_not_counted": Mutant(("exhausted_compensate, chained",)),
 }
 """By rule. What needs more than one process at every moment of another is missed by the interleavings only."""
 

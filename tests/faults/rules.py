@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 from unittest.mock import patch
 
-from sagas.core import arrivals, facts, rules
+from sagas.core import arrivals, chaining, facts, rules
 from sagas.core import events as ev
-from sagas.core.commands import Decision, Write
+from sagas.core.commands import Decision, Send, Write
 from sagas.core.plan import Plan
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.core.times import iso
 from sagas.engine import committer, finding
+from sagas.engine.attempt import SKEW, Attempt
 from sagas.engine.finding import Finder
 from sagas.engine.purge import Purger
 from sagas.engine.recovery import Recovery, RecoveryReport
@@ -62,10 +63,10 @@ def _no_cancel(condition: str, before: SagaState, after: SagaState) -> str:
 
 @_rule("14: the head is of the entry in the slot")
 def _heads_of_ones_own_entries() -> Generator[None]:
-    own, proven = dict[tuple[str, int, int], Entry](), cast("Any", committer)._proven
+    proven = cast("Any", committer)._proven
 
     def of_ones_own(decision: Decision, before: SagaState, entry: Entry) -> Decision:
-        return proven(decision, before, own.setdefault((before.saga_id, before.seq, before.token), entry))
+        return proven(decision, before, replace(entry, token=before.token))
 
     with patch.object(committer, "_proven", of_ones_own):
         yield
@@ -453,4 +454,61 @@ def _purges_take_no_lease() -> Generator[None]:
         return True
 
     with patch.object(Purger, "_claim", unclaimed), patch.object(ControlItems, "delete", delete):
+        yield
+
+
+@_rule("14: only the nonce proves a claim")
+def _claims_not_checked_by_nonce() -> Generator[None]:
+    commit_and_claim = _control.commit_and_claim
+
+    def hopeful(self: Any, before: SagaState, after: SagaState, stale_after: float) -> bool:
+        commit_and_claim(self, before, after, stale_after)
+        return True  # the entry is committed, so the claim will have been made
+
+    with patch.object(ControlItems, "commit_and_claim", hopeful):
+        yield
+
+
+@_rule("14: no chain goes on after a cancel")
+def _chains_ignore_the_cancel() -> Generator[None]:
+    commit_and_claim = _control.commit_and_claim
+
+    def unminding(self: Any, before: SagaState, after: SagaState) -> str:
+        return "#token = :seen_token AND #seq = :seen_seq"
+
+    def ignoring(self: Any, *arguments: Any) -> bool:
+        with patch.object(ControlItems, "_mine", unminding):
+            return commit_and_claim(self, *arguments)
+
+    with patch.object(ControlItems, "commit_and_claim", ignoring):
+        yield
+
+
+@_rule("14: a chain goes on while there is time")
+def _chains_ignore_the_time() -> Generator[None]:
+    onward = cast("Any", Attempt)._onward
+
+    def endless(self: Any, state: SagaState, send: Send) -> Any:
+        invocation = self._invocation
+        self._invocation = replace(invocation, deadline=invocation.deadline + 1_000)
+        try:
+            lease = onward(self, state, send)
+        finally:
+            self._invocation = invocation
+        return lease and replace(lease, act_until=min(lease.act_until, round(invocation.deadline + SKEW, 3)))
+
+    with patch.object(Attempt, "_onward", endless):
+        yield
+
+
+@_rule("14: a chain's attempts are counted at the claim")
+def _chained_attempts_not_counted() -> Generator[None]:
+    def uncounted(before: SagaState, decision: Decision, lease: Any) -> Decision:
+        claimed = chaining.claimed_next(before, decision, lease)
+        index = claimed.state.cursor
+        counted, fresh = claimed.state.steps[index], decision.state.steps[index]
+        step = replace(counted, attempts=fresh.attempts, undo_attempts=fresh.undo_attempts)
+        return replace(claimed, state=claimed.state.with_step(index, step))
+
+    with patch.object(committer, "claimed_next", uncounted):
         yield

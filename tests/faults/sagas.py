@@ -354,6 +354,42 @@ class Hasty(Saga[Order], name="hasty"):
         return "done"
 
 
+class Long(Saga[Order], name="long"):
+    """Four steps: several at a time, where one invocation runs them one after the other."""
+
+    @step(retry=_NOW, timeout=12)
+    def first(self, request: Order, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return request.item
+
+    @first.compensate(retry=_NOW, timeout=12)
+    def undo_first(self, first: str, ctx: Context) -> None:
+        STAGE.act("undo_first", ctx)
+
+    @step(retry=_NOW, timeout=12)
+    def second(self, first: str, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        return first + "!"
+
+    @second.compensate(retry=_NOW, timeout=12)
+    def undo_second(self, second: str, ctx: Context) -> None:
+        STAGE.act("undo_second", ctx)
+
+    @step(retry=_NOW, timeout=12)
+    def third(self, first: str, second: str, ctx: Context) -> str:
+        STAGE.act("third", ctx)
+        return first + second
+
+    @third.compensate(retry=_NOW, timeout=12)
+    def undo_third(self, third: str, ctx: Context) -> None:
+        STAGE.act("undo_third", ctx)
+
+    @step(retry=_LATER, timeout=12)
+    def fourth(self, third: str, ctx: Context) -> str:
+        STAGE.act("fourth", ctx)
+        return third
+
+
 class Asking(Saga[Order], name="asking"):
     """Asks, and waits for longer than a message is kept."""
 
@@ -432,6 +468,6 @@ class Endless(Saga[Order], name="endless", timeout=timedelta(minutes=20)):
 
 
 CLASSES: tuple[type[Saga[Order]], ...] = (
-    *(Pair, Short, Halting, Parked, Started, Bulky, Stamped, Guarded, Hasty),
+    *(Pair, Short, Halting, Parked, Started, Bulky, Stamped, Guarded, Hasty, Long),
     *(Asking, Brief, BriefAsking, Sleepy, Endless),
 )

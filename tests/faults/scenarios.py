@@ -14,11 +14,13 @@ _ALWAYS = 99
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One life. ``ends``: the statuses it may end in, whatever dies; a cancel by others adds CANCELLED."""
+    """One life. ``ends``: the statuses it may end in, whatever dies; a cancel by others adds CANCELLED. ``chained``:
+    whether all steps share a queue and a function, which goes on with what is next."""
 
     name: str
     play: Callable[[CrashWorld], None]
     ends: frozenset[str]
+    chained: bool = False
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -486,6 +488,49 @@ def _type_changed_cancelled(world: CrashWorld) -> None:
     STAGE.refuse = False
     world.cancel()
     world.settle()
+
+
+@_scenario("COMPLETED")
+def _steps_take_their_time(world: CrashWorld) -> None:
+    """Three of them take 30 s of the 40 that a function may act, and each may take longer."""
+
+    def during(name: str, ctx: Context) -> None:
+        world.clock.advance(10.0)
+
+    STAGE.during = during
+    _life(world, "long")
+
+
+@_scenario("COMPENSATED")
+def _steps_take_their_time_and_are_undone(world: CrashWorld) -> None:
+    def during(name: str, ctx: Context) -> None:
+        world.clock.advance(8.0)
+
+    STAGE.during, STAGE.reject = during, {"fourth"}
+    _life(world, "long")
+
+
+@_scenario("COMPLETED")
+def _steps_retried_one_after_the_other(world: CrashWorld) -> None:
+    """The second and third at once, the fourth later."""
+    STAGE.fail = {"second": 1, "third": 1, "fourth": 1}
+    _life(world, "long")
+
+
+@_scenario("CANCELLED", "COMPLETED")
+def _cancel_during_a_step_in_the_middle(world: CrashWorld) -> None:
+    _cancel_in(world, "second")
+    _life(world, "long")
+
+
+def _chained(scenario: Scenario) -> Scenario:
+    """The same life, its steps chained. What counts deliveries counts them past the end of a chain."""
+    faster = frozenset({"COMPLETED"}) if scenario.name in ("cancel_between",) else frozenset[str]()
+    return Scenario(f"{scenario.name}, chained", scenario.play, scenario.ends | faster, chained=True)
+
+
+CHAINED = {one.name: one for one in map(_chained, tuple(SCENARIOS.values()))}
+EVERY = SCENARIOS | CHAINED
 
 
 @_scenario("COMPLETED", "COMPENSATED")

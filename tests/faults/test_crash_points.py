@@ -19,14 +19,14 @@ from sagas.errors import Ambiguous
 from sagas.store.entries import Entry
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Wire
 from tests.faults.explore import explore
-from tests.faults.scenarios import SCENARIOS
+from tests.faults.scenarios import EVERY, SCENARIOS
 from tests.faults.tables import refusal
 from tests.faults.world import CrashWorld, world
 from tests.support.aws import client, create_tables
 
 Ask = Callable[[str, dict[str, Any]], Any]
 
-SHORT = ("happy", "rejected")
+SHORT = ("happy", "rejected", "happy, chained", "rejected, chained")
 _BOUNDS = {"deaths": (0,), "lost answers": (0,), "delays": (1, 2, 3, 4, 5, 6, 7)}
 _FAULTS = {"deaths": DEATHS, "lost answers": LOST_ANSWERS, "delays": DELAYS}
 
@@ -38,7 +38,7 @@ def made() -> Iterator[CrashWorld]:
 
 
 @pytest.mark.parametrize("kind", _FAULTS)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", EVERY)
 def test_whatever_fails_once_nothing_is_lost_or_repeated(made: CrashWorld, name: str, kind: str) -> None:
     sample = None if name in SHORT and kind != "delays" else 12
     figures = explore(made, [name], faults=_FAULTS[kind], bounds=_BOUNDS[kind], sample=sample)

@@ -24,13 +24,16 @@ from botocore.exceptions import BotoCoreError
 from sagas.authoring.context import Context
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import epoch
+from sagas.engine.course import Chain
 from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, SagaError
 from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import step as step_handler
+from sagas.handlers.telemetry import Telemetry
 from sagas.messaging.routes import Routes
 from sagas.messaging.work import BULK
+from sagas.store import listing
 from sagas.store.chain import look_through_tombstone
 from sagas.store.entries import Entry
 from sagas.store.settings import StoreSettings
@@ -61,7 +64,6 @@ _ENVIRONMENT = {
     "POWERTOOLS_SERVICE_NAME": "faults",
     "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
     "POWERTOOLS_LOG_LEVEL": "CRITICAL",
-    "POWERTOOLS_METRICS_DISABLED": "true",
     "SAGAS_MAX_RECEIVES": str(_MOST_RECEIVES),
 }
 
@@ -117,8 +119,9 @@ class CrashWorld:
     def __init__(self, classes: tuple[type[Any], ...] = CLASSES) -> None:
         self.registry = Registry(classes)
         steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in self.registry}
-        queues = {saga: {step: f"{saga}-{step}" for step in names} for saga, names in steps.items()}
-        self.routes = Routes(_BASE, queues, {BULK: BULK})
+        self._steps = steps
+        self.chained = False
+        """Whether all steps of a saga share a queue and a function, which goes on with what is next."""
         self.settings = StoreSettings("faults-sagas", "faults-audit", "faults-payloads", shards=2, region=REGION)
         self.settings = replace(self.settings, retention=RETENTION)
         self.clock = ManualClock(_START)
@@ -145,8 +148,18 @@ class CrashWorld:
         self.echo = False
         """Whether the last three messages are delivered again after each delivery."""
 
-    def reset(self) -> None:
+    @property
+    def routes(self) -> Routes:
+        """Which queue belongs to which step."""
+        queues = {
+            saga: {step: f"{saga}-{'steps' if self.chained else step}" for step in names}
+            for saga, names in self._steps.items()
+        }
+        return Routes(_BASE, queues, {BULK: BULK})
+
+    def reset(self, *, chained: bool = False) -> None:
         """Begin anew, on empty tables."""
+        self.chained = chained
         self.clock = ManualClock(_START)
         self.mailbox.clock = self.clock
         self.tables.clear()
@@ -217,7 +230,12 @@ class CrashWorld:
         """The execution environment at hand; after a death it is a new one."""
         if self._engine is None:
             self._engine = build_engine(
-                self.registry, self.settings, self.routes, clock=self.clock, logger=self._logger
+                self.registry,
+                self.settings,
+                self.routes,
+                clock=self.clock,
+                logger=self._logger,
+                chain=Chain.parse("*" if self.chained else ""),
             )
         return self._engine
 
@@ -503,8 +521,13 @@ def _at_rest(state: SagaState) -> bool:
 
 @contextmanager
 def surroundings() -> Generator[None]:
-    """What a function finds around it. No request leaves."""
-    with patch.dict(os.environ, _ENVIRONMENT):
+    """What a function finds around it. No request leaves, and no metric is written."""
+
+    def unwritten(*_given: object, **_more: object) -> None: ...
+
+    # One request after the other: which is the nth must not be left to threads.
+    ordered = patch.object(listing, "AT_ONCE", 1)
+    with patch.dict(os.environ, _ENVIRONMENT), patch.object(Telemetry, "measure", unwritten), ordered:
         step_handler.reset()
         yield
         step_handler.reset()

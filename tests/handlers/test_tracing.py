@@ -16,7 +16,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 
 from sagas import Context, Saga, step
 from sagas.handlers import otel, supervisor, tracing
@@ -78,9 +78,16 @@ def begin(site: Site, name: str, traceparent: str | None = CALLER, **headers: st
     return site.send(event).body["saga_id"]
 
 
+def identity(span: ReadableSpan) -> SpanContext:
+    """What tells a span from others."""
+    found = span.get_span_context()
+    assert found is not None
+    return found
+
+
 def trace_ids() -> set[str]:
     """The traces of all but the calls that read: of the site's own, too, for the API's description."""
-    return {format(one.context.trace_id, "032x") for one in spans() if not one.name.startswith("GET")}
+    return {format(identity(one).trace_id, "032x") for one in spans() if not one.name.startswith("GET")}
 
 
 def parent_of(span: ReadableSpan) -> int:
@@ -97,7 +104,7 @@ def test_a_saga_is_one_trace_which_is_the_callers(traced: Make) -> None:
     saga_id = begin(s, "trip", tracestate="vendor=1")
     s.run()
     assert s.call("GET", f"/sagas/trip/{saga_id}").body["status"] == "COMPLETED"
-    assert format(spans("POST /sagas")[0].context.trace_id, "032x") == CALLER_TRACE
+    assert format(identity(spans("POST /sagas")[0]).trace_id, "032x") == CALLER_TRACE
     (started,) = spans("POST /sagas")
     assert (started.kind, parent_of(started)) == (SpanKind.SERVER, int(CALLER_SPAN, 16))
     assert attributes(started)["http.route"] == "/sagas/{name}"
@@ -107,21 +114,21 @@ def test_a_saga_is_one_trace_which_is_the_callers(traced: Make) -> None:
     assert [attributes(one)["sagas.step"] for one in handled] == ["book", "pay", "tell"]
     for producer, consumer in zip(sent, handled, strict=True):
         assert (producer.kind, consumer.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
-        assert parent_of(consumer) == started.context.span_id
+        assert parent_of(consumer) == identity(started).span_id
         (link,) = consumer.links
-        assert link.context.span_id == producer.context.span_id
-        assert consumer.context.trace_state.get("vendor") == "1"
+        assert link.context.span_id == identity(producer).span_id
+        assert identity(consumer).trace_state.get("vendor") == "1"
         known = attributes(consumer)
         assert known["messaging.system"] == "aws_sqs"
         assert known["messaging.operation.type"] == "process"
         assert known["messaging.destination.name"] == attributes(producer)["messaging.destination.name"]
         assert known["messaging.message.id"]
         assert (known["faas.trigger"], known["sagas.saga_id"]) == ("pubsub", saga_id)
-        inner = [one for one in spans() if one.parent and one.parent.span_id == consumer.context.span_id]
+        inner = [one for one in spans() if one.parent and one.parent.span_id == identity(consumer).span_id]
         names = [one.name for one in inner]
         assert names[:3] == ["claim", f"step trip.{known['sagas.step']}", "commit"]
-    assert parent_of(sent[0]) == started.context.span_id
-    assert {format(one.context.trace_id, "032x") for one in (*sent, *handled)} == {CALLER_TRACE}
+    assert parent_of(sent[0]) == identity(started).span_id
+    assert {format(identity(one).trace_id, "032x") for one in (*sent, *handled)} == {CALLER_TRACE}
     assert attributes(spans("commit")[-1])["sagas.status"] == "COMPLETED"
     assert attributes(spans("step trip.pay")[0])["sagas.attempt"] == 1
 
@@ -161,7 +168,7 @@ def test_user_code_runs_in_the_span_of_its_step(traced: Make) -> None:
     s = traced(Calling)
     saga_id = begin(s, "calling")
     s.run()
-    steps = [format(one.context.span_id, "016x") for one in spans("step ")]
+    steps = [format(identity(one).span_id, "016x") for one in spans("step ")]
     saga = s.call("GET", f"/sagas/calling/{saga_id}").body
     assert [one["result"] for one in saga["steps"]] == steps
     assert [one["traceparent"] for one in OUTGOING] == [f"00-{CALLER_TRACE}-{span}-01" for span in steps]
@@ -178,7 +185,7 @@ def test_an_operators_retry_goes_on_in_the_sagas_trace(traced: Make) -> None:
     assert s.call("GET", f"/sagas/stubborn/{saga_id}").body["status"] == "COMPLETED"
     assert [attributes(one)["sagas.step"] for one in spans("process ")] == ["second"]
     (handled,) = spans("process ")
-    assert format(handled.context.trace_id, "032x") == CALLER_TRACE
+    assert format(identity(handled).trace_id, "032x") == CALLER_TRACE
     (link,) = handled.links
     assert format(link.context.trace_id, "032x") != CALLER_TRACE
 
@@ -262,7 +269,7 @@ with made.span("thing", {"sagas.saga": "trip"}):
     pass
 assert made.flush(5)
 """
-    shown = {}
+    shown: dict[str, str] = {}
     for ratio in ("0", "1"):
         environment = {
             "OTEL_TRACES_EXPORTER": "console",

@@ -28,6 +28,7 @@ class Story:
         reject: steps that are rejected.
         prompt: whether no time may pass: what disturbs it does not set it back.
         other: another version of the saga type, which ``deploy`` puts in its place.
+        chained: whether all steps share a queue and a function, which goes on with what is next.
         queued: whether the supervisor only finds what is due, and recovers by the queue ``bulk``.
     """
 
@@ -37,6 +38,7 @@ class Story:
     reject: frozenset[str] = frozenset()
     prompt: bool = False
     other: type | None = None
+    chained: bool = False
     queued: bool = False
 
 
@@ -72,7 +74,15 @@ def explore(story: Story, *, stop: bool = False, most: int = 10_000_000) -> Expl
     began, found = time.monotonic(), Exploration()
     with surroundings():
         purges, queued = "purge" in story.budget, story.queued
-        replay = Replay(story.saga, story.fail, story.reject, story.other, purges=purges, queued=queued)
+        replay = Replay(
+            story.saga,
+            story.fail,
+            story.reject,
+            story.other,
+            purges=purges,
+            chained=story.chained,
+            queued=queued,
+        )
         with replay.installed():
             _walk(Moves(replay, story.budget, queued=queued), story, found, stop, most)
     found.runs, found.seconds = replay.runs, time.monotonic() - began

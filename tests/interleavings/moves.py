@@ -391,6 +391,8 @@ class Moves:
         yield at.tick
         yield from (letter.visible_at for letter in at.mail.opened)
         yield from (self.process(actor).deadline for actor in at.actors)
+        if self.replay.chained:  # too late to go on with another step
+            yield from (self.process(actor).deadline - 6.0 for actor in at.actors)
         item = self.item(at.tables)
         for name in ("lease_expires_at", "act_until", "not_before", "lost_until"):
             if name in item:

@@ -20,6 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
 
 from sagas.authoring.context import Context
 from sagas.engine.clock import uuid7
+from sagas.engine.course import Chain
 from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import Rejected, SagaError
@@ -150,6 +151,7 @@ class Replay:
         reject: steps that are rejected.
         other: another version of that type, which processes may be of.
         purges: whether the supervisor purges, too.
+        chained: whether all steps share a queue and a function, which goes on with what is next.
         queued: whether the supervisor only finds, and another recovers.
     """
 
@@ -161,8 +163,10 @@ class Replay:
         other: type[Any] | None = None,
         *,
         purges: bool = False,
+        chained: bool = False,
         queued: bool = False,
     ) -> None:
+        self.chained = chained
         self._fail, self._reject = fail or {}, reject
         self._versions = [Registry((deployed,)) for deployed in (saga, other) if deployed]
         self.registry = self._versions[0]
@@ -220,8 +224,10 @@ class Replay:
         """An execution environment, which remembers nothing yet."""
         registry = self._versions[version]
         steps = [step.name for step in registry.get(self.name).definition.steps]
-        routes = Routes(_BASE, {self.name: {step: f"{self.name}-{step}" for step in steps}}, {BULK: BULK})
-        return build_engine(registry, self.settings, routes, clock=self._clock, logger=self._logger)
+        queue = "steps" if self.chained else ""
+        routes = Routes(_BASE, {self.name: {step: f"{self.name}-{queue or step}" for step in steps}}, {BULK: BULK})
+        chain = Chain.of("*" if self.chained else "")
+        return build_engine(registry, self.settings, routes, clock=self._clock, logger=self._logger, chain=chain)
 
     def next(self, process: Process, history: History, known: tuple[Request, ...]) -> Request | None:
         """Return the next request of a process; ``None`` when it has ended.

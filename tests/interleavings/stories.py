@@ -118,6 +118,27 @@ SHORT: dict[str, Story] = {
     "a result does not fit, two workers": Story(Plain, {"deploy": 1, "duplicate": 1}, other=Retyped),
     "a result does not fit and does again": Story(Plain, {"deploy": 2, "retry": 1}, other=Retyped),
     "what an undo takes does not fit": Story(Plain, {"deploy": 1, "retry": 1}, reject=_REFUSED, other=Retyped),
+    "chained: two workers": Story(Short, {"duplicate": 1}, chained=True),
+    "chained: two workers, undone": Story(Short, {"duplicate": 1}, reject=_REFUSED, chained=True),
+    "chained: two workers, retried": Story(Short, {"duplicate": 1}, {"second": 1}, chained=True),
+    "chained: a cancel": Story(Short, {"cancel": 1}, chained=True),
+    "chained: a cancel and a death": Story(Short, {"cancel": 1, "crash": 1, "switch": 0}, chained=True),
+    "chained: a cancel and a lost answer": Story(Short, {"cancel": 1, "lost": 1, "switch": 1}, chained=True),
+    "chained: a supervisor and a death": Story(Short, {"visit": 1, "crash": 1, "switch": 0}, chained=True),
+    "chained: two deaths": Story(Short, {"crash": 2}, chained=True),
+    "chained: a death, exhausted": Story(Short, {"crash": 1}, {"second": _ALWAYS}, chained=True),
+    "chained: a death, undone": Story(Short, {"crash": 1}, reject=_REFUSED, chained=True),
+    "chained: a pause": Story(Short, {"pause": 1}, chained=True),
+    "chained: a pause, undone": Story(Short, {"pause": 1}, reject=_REFUSED, chained=True),
+    "chained: a late request": Story(Short, {"late": 1, "visit": 1, "switch": 1}, chained=True),
+    "chained: a lost answer": Story(Short, {"lost": 1}, chained=True),
+    "chained: a lost answer, undone": Story(Short, {"lost": 1}, reject=_REFUSED, chained=True),
+    "chained: a repeated request": Story(Short, {"repeat": 1}, prompt=True, chained=True),
+    "chained: an echo": Story(Short, {"echo": 1}, chained=True),
+    "chained: an outage and two workers": Story(Short, {"outage": 1, "duplicate": 1}, chained=True),
+    "chained: dead letters redriven": Story(Parked, {"redrive": 1, "duplicate": 1}, {"second": 2}, chained=True),
+    "chained: dead letters, a death": Story(Stuck, {"redrive": 1, "crash": 1}, {"second": 1}, chained=True),
+    "chained: the next step's code is gone": Story(Plain, {"deploy": 1, "crash": 1}, other=WithoutSecond, chained=True),
 }
 """Complete, but for those that ``switch`` bounds: every order there is, by what happens."""
 
@@ -187,12 +208,26 @@ LONG: dict[str, Story] = {
     "what an undo takes does not fit, everybody": Story(
         Plain, {"deploy": 1, "crash": 1, "cancel": 1, "retry": 1, "switch": 0}, reject=_REFUSED, other=Retyped
     ),
+    "chained: a cancel and a death, whenever": Story(Short, {"cancel": 1, "crash": 1}, chained=True),
+    "chained: a cancel and a lost answer, whenever": Story(Short, {"cancel": 1, "lost": 1}, chained=True),
+    "chained: two workers and a cancel": Story(Short, {"duplicate": 1, "cancel": 1}, chained=True),
+    "chained: two workers and a pause": Story(Short, {"duplicate": 1, "pause": 1}, chained=True),
+    "chained: two workers and a death": Story(Short, {"duplicate": 1, "crash": 1}, chained=True),
+    "chained: a supervisor and a pause": Story(Short, {"visit": 1, "pause": 1}, chained=True),
+    "chained: two pauses": Story(Short, {"pause": 2, "switch": 1}, chained=True),
+    "chained: a lost answer, a death and a cancel": Story(
+        Plain, {"lost": 1, "crash": 1, "cancel": 1, "switch": 0}, chained=True
+    ),
+    "chained: a lost answer and a death, undone": Story(Short, {"lost": 1, "crash": 1}, reject=_REFUSED, chained=True),
+    "chained: an echo and a cancel": Story(Short, {"echo": 1, "cancel": 1}, chained=True),
+    "chained: a late request, whenever": Story(Short, {"late": 1, "visit": 1}, chained=True),
 }
 """Larger: complete but where ``switch`` bounds how often one process interrupts another."""
 
 MISSED: dict[str, Story] = {
     "entries_overwrite": Story(Short, {"crash": 1}),
     "entries_not_adopted": Story(Short, {"crash": 1}),
+    "heads_of_ones_own_entries": Story(Short, {"crash": 1}),
     "commit_without_seq": Story(Short, {"lost": 1}, reject=_REFUSED),
     "commit_without_token_and_seq": Story(Short, {"lost": 1}, reject=_REFUSED),
     "operations_without_lease": Story(Short, {"crash": 1}),
@@ -225,6 +260,10 @@ MISSED: dict[str, Story] = {
     "the_control_item_goes_first": Story(Short, {"purge": 1}),
     "entries_go_before_the_tombstone": Story(Short, {"purge": 1}),
     "purges_take_no_lease": Story(Short, {"purge": 1}),
+    "claims_not_checked_by_nonce": Story(Plain, {"lost": 1, "cancel": 1, "switch": 1}, chained=True),
+    "chains_ignore_the_cancel": Story(Short, {"cancel": 1}, chained=True),
+    "chains_ignore_the_time": Story(Plain, {"pause": 3, "switch": 0}, chained=True),
+    "chained_attempts_not_counted": Story(Short, {"crash": 1}, {"second": _ALWAYS}, chained=True),
 }
 """Where it is noticed that a rule is off."""
 

@@ -6,12 +6,17 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from sagas.core.times import epoch
+from sagas.engine.attempt import RECORDING, SKEW
+from sagas.engine.clock import claimed_at
 from sagas.store.settings import StoreSettings
 from tests.faults.mailbox import Letter
 from tests.faults.tables import MemoryTables
 from tests.interleavings.snapshot import Execution
 
 _NOTHING: dict[str, Any] = {}
+_SHORTEST = 5.0 + RECORDING + SKEW
+"""Seconds that a function must have left to go on with a step: all here take 5 at most."""
 
 
 class Violation(Exception):
@@ -120,14 +125,25 @@ def _claim(
         done = ("StepCompleted", "WaitStarted") if forward else ("StepCompensated",)
         if any(entry["action"]["S"] in done and entry["step"]["S"] == name for entry in entries.values()):
             yield f"{name} is executed again (undo: {undo}), although its result was journaled"
-        if "lease_owner" in old:
-            yield f"{name} is claimed while another holds the lease"
+        yield from _hold(name, old, new)
         if forward and "cancel_requested_at" in old:
             yield f"{name} is claimed after a cancel was accepted"
         if forward and any(entry["action"]["S"] == "CompensationStarted" for entry in entries.values()):
             yield f"{name} is claimed after undoing began"
         if letter is not None and json.loads(letter.body)["dispatch"] != _number(old, "dispatch"):
             yield f"a stale message runs {name}"
+
+
+def _hold(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    """What is claimed is free, or its holder commits and goes on, under a token and a lease of their own."""
+    if "lease_owner" not in old:
+        return
+    if _number(new, "seq") == _number(old, "seq"):
+        yield f"{name} is claimed while another holds the lease"
+    elif _number(new, "token") != _number(old, "token") + 1 or new["lease_owner"] == old["lease_owner"]:
+        yield f"{name} is claimed with the token or the lease of the step before"
+    elif epoch(new["act_until"]["S"]) - claimed_at(new["lease_owner"]["S"]) < _SHORTEST:
+        yield f"{name} is claimed at the end of a function"
 
 
 def _waits(new: dict[str, Any], *, sent: bool) -> Iterator[str]:

@@ -19,7 +19,8 @@ from botocore.exceptions import ConnectTimeoutError
 
 from sagas.authoring.saga import definition_of
 from sagas.cdk.options import FunctionOptions
-from sagas.cdk.step_groups import StepGroup
+from sagas.cdk.step_groups import SHARED, StepGroup
+from sagas.engine.course import Chain
 from sagas.engine.engine import build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
@@ -106,32 +107,45 @@ class Cloud:
         concurrency: executions at once of each step's function.
         ticks: whether the supervisor comes by.
         bulk: executions at once of what works for the supervisor.
+        chained: whether all steps share a queue and a function, which runs them one after the other.
     """
 
     def __init__(
-        self, simulation: Simulation, saga_class: type[Any], concurrency: int, *, ticks: bool = True, bulk: int = 10
+        self,
+        simulation: Simulation,
+        saga_class: type[Any],
+        concurrency: int,
+        *,
+        ticks: bool = True,
+        bulk: int = 10,
+        chained: bool = False,
     ) -> None:
         self.simulation = simulation
         definition = definition_of(saga_class)
         self.name = definition.name
         self.steps = [step.name for step in definition.steps]
         self.lanes: dict[str, Lane] = {}
-        for step in definition.steps:
-            group = StepGroup(step.name, definition, (step,), FunctionOptions())
-            queue = f"{self.name}-{step.name}"
-            self.lanes[queue] = Lane(group.visibility_timeout, group.timeout, group.max_receives, concurrency)
+        groups = [StepGroup(step.name, definition, (step,), FunctionOptions()) for step in definition.steps]
+        if chained:
+            groups = [StepGroup(SHARED, definition, tuple(definition.steps), FunctionOptions(), chained=True)]
+        queues = {step.name: f"{self.name}-{group.id}" for group in groups for step in group.steps}
+        for group in groups:
+            self.lanes[f"{self.name}-{group.id}"] = Lane(
+                group.visibility_timeout, group.timeout, group.max_receives, concurrency
+            )
         self.lanes[BULK] = Lane(302.0, 300.0, 10, bulk)
         self.bulk_request = 0.0
         """Seconds that each request takes which is made by what works for the supervisor; those of others take none."""
         self._here = threading.local()
-        routes = Routes(_BASE, {self.name: {step: f"{self.name}-{step}" for step in self.steps}}, {BULK: BULK})
+        routes = Routes(_BASE, {self.name: queues}, {BULK: BULK})
         self.settings = StoreSettings("load-sagas", "load-audit", "load-payloads", shards=2, region=REGION)
         self.tables = _Tables()
         self._logger = logging.getLogger("tests.load")
         self._logger.addHandler(logging.NullHandler())
         self._logger.propagate = False
+        chain = Chain.parse(groups[0].chain)
         self.engine = build_engine(
-            Registry((saga_class,)), self.settings, routes, clock=simulation, logger=self._logger
+            Registry((saga_class,)), self.settings, routes, clock=simulation, logger=self._logger, chain=chain
         )
         self._ids = count(1)
         self.invocations: Counter[str] = Counter()

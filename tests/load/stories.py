@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from sagas.messaging.work import BULK
@@ -55,10 +56,17 @@ class _Play:
     """One service, sagas that are started at given times, and what is counted."""
 
     def __init__(
-        self, saga_class: type[Any], concurrency: int, starts: list[float], seed: int = 1, bulk: int = 10
+        self,
+        saga_class: type[Any],
+        concurrency: int,
+        starts: list[float],
+        seed: int = 1,
+        bulk: int = 10,
+        *,
+        chained: bool = False,
     ) -> None:
         self.simulation = Simulation(seed)
-        self.cloud = Cloud(self.simulation, saga_class, concurrency, bulk=bulk)
+        self.cloud = Cloud(self.simulation, saga_class, concurrency, bulk=bulk, chained=chained)
         self.starts = starts
         self.more: dict[str, float] = {}
 
@@ -107,9 +115,9 @@ def burst(sagas: int = 2_000, concurrency: int = 2) -> Told:
     return play.run(100_000 / sagas, limit=sagas * 10 / concurrency + 2 * HOUR)
 
 
-def steady(rate: float = 10.0, seconds: float = 5 * MINUTE) -> Told:
+def steady(rate: float = 10.0, seconds: float = 5 * MINUTE, *, chained: bool = False) -> Told:
     """Five steps of 200 ms; one execution in a hundred fails, and one in a thousand dies."""
-    play = _Play(Five, 20, [number / rate for number in range(int(rate * seconds))])
+    play = _Play(Five, 20, [number / rate for number in range(int(rate * seconds))], chained=chained)
     chance = play.simulation.chance
 
     def work(name: str) -> float:
@@ -230,6 +238,7 @@ def dead_lettered(rate: float = 2.0, seconds: float = 10 * MINUTE) -> Told:
 STORIES: dict[str, Callable[[], Told]] = {
     "a burst on a slow step": burst,
     "a steady load": steady,
+    "a steady load, chained": partial(steady, chained=True),
     "DynamoDB throttles half of all writes": throttling,
     "an outage of an hour, half of the messages lost": outage,
     "all messages of a million sagas lost": lost_messages,

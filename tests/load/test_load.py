@@ -36,6 +36,16 @@ def test_a_steady_load_leaves_no_backlog() -> None:
     assert told.slowest < 10 * 1.25, "undisturbed it takes a second and a quarter"
 
 
+def test_a_steady_load_of_chained_steps_is_one_invocation_a_saga() -> None:
+    """And what died in the middle of a chain goes on without the supervisor, within the lease of its step and five
+    seconds."""
+    told = stories.steady(rate=10, seconds=60, chained=True)
+    assert told.statuses == {"COMPLETED": 600}
+    assert (told.sent_anew, told.attention, told.dead) == (0, 0, 0)
+    assert told.invocations < 600 * 1.2
+    assert told.over_after < 60 + 30
+
+
 def test_throttled_writes_are_made_up_for_at_once() -> None:
     told = stories.throttling(rate=0.5, seconds=15 * stories.MINUTE)
     assert told.statuses == {"COMPLETED": 450}

@@ -351,6 +351,73 @@ def test_a_commit_brings_the_due_time_up_to_date(store: Store) -> None:
     assert (store.item(state.saga_id) or {})["due"]["S"] > due
 
 
+# Commit and claim.
+
+
+def _went_on(state: SagaState) -> SagaState:
+    """What committing the first step's completion leads to where the second is claimed with it."""
+    after = _completed(state)
+    second = replace(after.steps[1], status=StepStatus.RUNNING, attempts=1)
+    held = replace(after.with_step(1, second), token=state.token + 1, lease=lease(), dispatch=state.dispatch)
+    return replace(held, status=SagaStatus.RUNNING)
+
+
+def test_a_commit_claims_what_is_next(store: Store) -> None:
+    state = _claimed(store)
+    after = _went_on(state)
+    assert store.control.commit_and_claim(state, after, STALE_AFTER)
+    assert store.control.get(state.saga_id) == after
+
+
+def test_a_claim_with_a_commit_whose_answer_was_lost_is_recognised(store: Store) -> None:
+    state = _claimed(store)
+    after = _went_on(state)
+    assert store.control.commit_and_claim(state, after, STALE_AFTER)
+    assert store.control.commit_and_claim(state, after, STALE_AFTER)
+    assert store.control.get(state.saga_id) == after
+
+
+def test_that_the_entry_is_committed_does_not_tell_that_the_claim_was_made(store: Store) -> None:
+    """An earlier try met a cancel, and committed without."""
+    state = _claimed(store)
+    _cancel(store, state)
+    with pytest.raises(CancelWon) as caught:
+        store.control.commit_and_claim(state, _went_on(state), STALE_AFTER)
+    held = replace(_completed(caught.value.state), lease=state.lease)
+    store.control.commit(caught.value.state, held, STALE_AFTER)
+    assert store.control.commit_and_claim(state, _went_on(state), STALE_AFTER) is False
+    assert store.control.get(state.saga_id) == held
+
+
+def test_a_cancel_stops_the_claim(store: Store) -> None:
+    state = _claimed(store)
+    _cancel(store, state)
+    with pytest.raises(CancelWon):
+        store.control.commit_and_claim(state, _went_on(state), STALE_AFTER)
+    found = store.control.get(state.saga_id)
+    assert found is not None
+    assert (found.seq, found.token, found.steps[1].attempts) == (state.seq, state.token, 0)
+
+
+def test_who_lost_the_lease_claims_nothing(store: Store) -> None:
+    state = _claimed(store)
+    taken = replace(state, token=2, lease=lease())
+    assert store.control.claim(state, taken, STALE_AFTER)
+    with pytest.raises(Fenced):
+        store.control.commit_and_claim(state, _went_on(state), STALE_AFTER)
+    assert store.control.get(state.saga_id) == taken
+
+
+def test_a_claim_with_a_commit_leaves_the_due_time_as_a_commit_does(store: Store) -> None:
+    """A lease that ends later must not move the saga in the index, and back: that would be four writes a step."""
+    state, other = _claimed(store), _claimed(store)
+    far = replace(_went_on(state), lease=lease(NOW + 10 * STALE_AFTER, NOW + 10 * STALE_AFTER))
+    assert store.control.commit_and_claim(state, far, STALE_AFTER)
+    store.control.commit(other, _completed(other), STALE_AFTER)
+    due = [(store.item(one.saga_id) or {})["due"] for one in (state, other)]
+    assert due[0] == due[1]
+
+
 # The end.
 
 

@@ -14,6 +14,7 @@ from tests.store.test_journal import entry
 _LARGE = '"' + "x" * 20_000 + '"'
 _PURGE = Purge(NOW + 100, "arn:user/ann", "asked for")
 _DAY = 86_400
+SEAL = "s" * 21 + "A"
 
 
 def _ended(store: Store, *, aside: bool = False) -> SagaState:
@@ -34,8 +35,8 @@ def _ended(store: Store, *, aside: bool = False) -> SagaState:
 
 def _tombstone(state: SagaState, *, aside: bool = False) -> Tombstone:
     actions = (
-        Action(1, "SagaStarted", "PENDING", None, None, NOW, "ann", 0, "s" * 22),
-        Action(2, "StepCompleted", "RUNNING", "book", 2, NOW + 1, "worker", 3, "t" * 22),
+        Action(1, "SagaStarted", "PENDING", None, None, NOW, "ann", SEAL),
+        Action(2, "StepCompleted", "RUNNING", "book", 2, NOW + 1, "worker", SEAL),
     )
     return Tombstone(_PURGE, "hash", state, actions, aside)
 
@@ -108,9 +109,7 @@ def test_more_entries_than_one_request_takes_are_cleared_away(store: Store) -> N
 
 def test_a_long_audit_trail_keeps_its_end(store: Store) -> None:
     state = _ended(store)
-    actions = tuple(
-        Action(seq, "StepFailed", "RUNNING", "book", seq, NOW, "worker", seq, "s" * 22) for seq in range(1, 1_500)
-    )
+    actions = tuple(Action(seq, "StepFailed", "RUNNING", "book", seq, NOW, "worker", SEAL) for seq in range(1, 1_500))
     store.tombstones.put(state.saga_id, replace(_tombstone(state), actions=actions))
     assert store.tombstones.get_many([state.saga_id])[state.saga_id].actions == actions[-1_000:]
 

@@ -137,6 +137,8 @@ class Shape:
     json_types: frozenset[JsonType]
     hashable: bool = True
     """Whether its values can be in a set."""
+    secret: bool = False
+    """Whether its values are not to be shown."""
 
     def encode(self, value: Any, at: Path, problems: Problems, /) -> Any:
         """Return the JSON form of ``value``."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import collections.abc
+import copy
 import dataclasses
 import typing
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, cast, get_args, get_origin
 
-from sagas.authoring.annotations import bare, is_union
+from sagas.authoring.annotations import bare, is_secret, is_union
 from sagas.authoring.generics import bindings, substitute
 from sagas.authoring.shapes import containers
 from sagas.authoring.shapes.base import Shape, UnsupportedType
@@ -69,6 +70,10 @@ class _Compiler:
 
     def compile(self, type_: Any) -> Shape:
         """Return the shape of a type."""
+        if is_secret(type_):
+            marked = copy.copy(self.compile(bare(type_, keep=_is_json_alias)))
+            marked.secret = True
+            return marked
         type_ = bare(type_, keep=_is_json_alias)
         try:
             known = self.done.get(type_) or _compiled.get(type_)

@@ -51,7 +51,7 @@ class Record(Shape):
 
     def complete(self, fields: list[Field]) -> None:
         """Set the fields: after the constructor, since a field's type may be the record itself."""
-        self.fields = {field.name: field for field in fields}
+        self.fields.update({field.name: field for field in fields})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         if not self._is_instance(value):

@@ -94,6 +94,12 @@ class TestRunningAgain:
         assert (started.method, started.path, started.body) == ("POST", "/v1/sagas/create-zip", {"keys": ["ü"]})
         assert (started.headers["Idempotency-Key"], started.headers["X-Correlation-Id"]) == ("k2", "order 17")
 
+    def test_not_of_a_request_that_is_not_shown_in_full(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga("COMPLETED", request={"card": "***"}, redacted=["$.request"]))
+        with pytest.raises(Conflict, match="not shown in full"):
+            client.rerun("create-zip", SAGA_ID)
+        assert [one.method for one in api.asked] == ["GET"]
+
     def test_of_one_that_was_purged_says_so(self, api: StubApi, client: SagaClient) -> None:
         api.will(200, a_saga("COMPLETED", request=None, purged_at="2026-11-21T09:48:52.000Z"))
         with pytest.raises(Conflict, match="request was purged at 2026-11-21"):

@@ -13,6 +13,7 @@ from sagas.formats import FORMAT, NewerFormat
 from sagas.messaging.carried import CarriedInput
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.pending_commit import PendingCommit
+from sagas.messaging.trace import Trace
 
 SAGA_ID = "019aa5cd-4f25-7b02-8d6c-3f21d2a4c951"
 OTHER = "019aa59c-fb41-7d0b-8a37-c2d15e94f603"
@@ -211,3 +212,29 @@ def test_a_report_is_told_by_the_place_in_it() -> None:
     unfit = {"action": "StepFailed", "payload": "{}", "details": {"error": {"type": "E", "message": None}}}
     assert refused(json.dumps(body | {"commit": commit | unfit})) == ["$.commit.payload", "$.commit.details"]
     assert refused(json.dumps(body | {"commit": None})) == ["$.commit"]
+
+
+TRACE = Trace(
+    "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "vendor=1", "00-" + "1" * 32 + "-" + "2" * 16 + "-01"
+)
+
+
+def test_a_trace_comes_back_as_it_was_sent() -> None:
+    traced = replace(PLAIN, trace=TRACE)
+    assert parse_record({"body": traced.body}).trace == TRACE
+    assert replace(traced, trace=None).body == PLAIN.body
+
+
+def test_a_trace_may_say_anything_within_reason() -> None:
+    """What is no trace context is nobody's parent; a message does not fail by it."""
+    odd = replace(PLAIN, trace=Trace("nonsense", "", "\u00e9"))
+    assert parse_record({"body": odd.body}).trace == odd.trace
+
+
+@pytest.mark.parametrize(
+    ("trace", "path"),
+    [("text", "$.trace"), ({"saga": 1}, "$.trace.saga"), ({}, "$.trace"), ({"saga": "x" * 513}, "$.trace.saga")],
+)
+def test_a_trace_of_another_shape_is_none_of_ours(trace: Any, path: str) -> None:
+    body = json.loads(PLAIN.body) | {"trace": trace}
+    assert refused(json.dumps(body)) == [path]

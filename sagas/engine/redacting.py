@@ -1,0 +1,61 @@
+"""What is shown of a saga whose type has values that are not to be shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sagas.authoring.definition import Parameter, SagaDefinition
+from sagas.authoring.redaction import REQUEST, without
+from sagas.engine.answers import ErrorView, SagaView
+
+
+def redacted(view: SagaView, definition: SagaDefinition) -> SagaView:
+    """Return a saga as it is shown: ``***`` in place of what its type says, in texts too, and where that is.
+
+    Args:
+        view: the saga; it is changed.
+        definition: its type.
+    """
+    redaction, secrets, places = definition.redaction, list[str](), list[str]()
+    if not redaction.hides:
+        return view
+
+    def shown(source: str, data: Any, place: str) -> Any:
+        found, hidden = redaction.shown(source, data)
+        secrets.extend(hidden)
+        if found != data:
+            places.append(place)
+        return found
+
+    view["request"] = shown(REQUEST, view["request"], "$.request")
+    for index, step in enumerate(view["steps"]):
+        step["result"] = shown(step["name"], step["result"], f"$.steps[{index}].result")
+    errors: list[ErrorView | None] = [view["error"], *(step["error"] for step in view["steps"])]
+    for error in errors:
+        if error is not None:
+            error["message"] = without(error["message"], secrets)
+    if view["progress"] is not None:
+        view["progress"]["message"] = without(view["progress"]["message"], secrets)
+    if places:
+        view["redacted"] = places
+    return view
+
+
+def secrets_in(
+    definition: SagaDefinition, parameters: tuple[Parameter, ...], payloads: Mapping[str, str | None]
+) -> list[str]:
+    """Return the values that are not to be shown of what a step or undo was given, as texts to look for.
+
+    Args:
+        definition: the saga type.
+        parameters: of the code.
+        payloads: JSON text by parameter.
+    """
+    found = list[str]()
+    for parameter in parameters if definition.redaction.hides else ():
+        text = payloads.get(parameter.name)
+        if text is not None:
+            found += definition.redaction.shown(parameter.step or REQUEST, json.loads(text))[1]
+    return found

@@ -1,0 +1,62 @@
+"""What a saga type does not show is shown by no answer, and is in no text of an error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sagas import Secret
+from sagas.authoring.context import Context
+from sagas.authoring.policies import Retry
+from sagas.authoring.saga import Saga
+from sagas.authoring.steps import step
+from tests.handlers.conftest import Site
+
+Make = Callable[..., Site]
+CARD = "4111111111111111"
+TOKEN = "tok-of-ann"
+
+
+@dataclass(frozen=True)
+class Payment:
+    card: Secret[str]
+    amount: int
+
+
+class Pay(Saga[Payment], name="pay", redact=["charge.receipt"]):
+    """Quotes what it should not."""
+
+    @step
+    def charge(self, request: Payment, ctx: Context) -> dict[str, str]:
+        assert request.card == CARD
+        return {"receipt": TOKEN, "bank": "one"}
+
+    @charge.compensate
+    def refund(self, charge: dict[str, str]) -> None:
+        assert charge["receipt"] == TOKEN
+
+    @step(retry=Retry.constant(max_retries=1, delay=0.0))
+    def tell(self, request: Payment, charge: dict[str, str]) -> None:
+        raise RuntimeError(f"the card {request.card} with {charge['receipt']} is refused" + "." * 2_000)
+
+
+def test_no_answer_and_no_error_tells(site: Make) -> None:
+    s = site(Pay)
+    started = s.call("POST", "/sagas/pay", {"card": CARD, "amount": 5})
+    assert started.body["request"] == {"card": "***", "amount": 5}
+    assert started.body["redacted"] == ["$.request"]
+    path = f"/sagas/pay/{started.body['saga_id']}"
+    s.run()
+    shown = s.call("GET", path).body
+    assert shown["status"] == "COMPENSATED", "code is given the values themselves"
+    assert shown["steps"][0]["result"] == {"receipt": "***", "bank": "one"}
+    assert shown["redacted"] == ["$.request", "$.steps[0].result"]
+    assert shown["error"]["message"].startswith("the card *** with *** is refused")
+    audit = s.call("GET", f"{path}/audit").body
+    answers = [started.body, shown, audit, s.call("GET", "/sagas").body]
+    assert not any(secret in json.dumps(answer) for answer in answers for secret in (CARD, TOKEN))
+    traces: list[Any] = [entry["details"].get("stack_trace", "") for entry in audit["entries"]]
+    assert "the card *** with *** is refused" in "".join(traces)
+    assert s.call("GET", f"{path}/verification").body["verified"]
