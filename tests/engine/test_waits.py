@@ -321,7 +321,11 @@ def test_before_the_end_of_a_long_wait_its_message_is_sent_with_the_rest_as_its_
     b = bench(Loan)
     saga_id = waiting(b)
     delays: list[float] = []
-    monkeypatch.setattr(type(b.engine.queues), "send", lambda queues, message, delay=0.0: delays.append(delay))
+
+    def noting(queues: object, message: object, delay: float = 0.0) -> None:
+        delays.append(delay)
+
+    monkeypatch.setattr(type(b.engine.queues), "send", noting)
     b.clock.advance(3 * DAY - 140)
     b.recover()
     b.recover()

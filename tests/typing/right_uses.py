@@ -6,9 +6,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, assert_type
 
-from sagas import CircuitBreaker, Context, Saga, step
+from sagas import CircuitBreaker, Context, Exhausted, NotYet, Saga, sleep, step, wait_for
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import definition_of
 from sagas.authoring.steps import Step
@@ -62,6 +63,35 @@ class ShortTrip(Trip, name="short-trip"):
     def cancel_flight(self, flight: str, ctx: Context) -> None: ...
 
 
+@dataclass
+class Approval:
+    by: str
+
+
+def soon(request: Request) -> datetime:
+    return datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class Waiting(Saga[Request], timeout=timedelta(days=30), result="approval"):
+    documents = wait_for(Approval, timeout=timedelta(days=7), on_timeout=Exhausted.CONTINUE)
+    either = wait_for(Approval | None, timeout=timedelta(days=7))
+    cooling_off = sleep(timedelta(days=14))
+    appointed = sleep(until=soon)
+
+    @wait_for(Approval, timeout=timedelta(days=3), public=True)
+    def approval(self, request: Request, documents: Approval | None, ctx: Context) -> None: ...
+
+    @approval.compensate
+    def revoke(self, approval: Approval) -> None: ...
+
+    @documents.compensate(timeout=3)
+    def forget(self, documents: Approval | None) -> None: ...
+
+    @step(patience=timedelta(hours=6))
+    def settle(self, approval: Approval) -> str:
+        raise NotYet(after=60, message="the bank")
+
+
 class Audited(Saga[T]):
     @step
     def audit(self, request: T) -> str:
@@ -87,6 +117,8 @@ async def uses(trip: Trip, request: Request) -> None:
     table: dict[Step[..., Any], int] = {Trip.flight: 1, Trip.hotel: 2, ShortTrip.flight: 3}
     assert_type(table[Trip.flight], int)
     assert_type(Trip.flight.name, str)
+    Waiting().approval(request=request, documents=None, ctx=ctx)
+    assert_type(Waiting.approval.name, str)
     bound: Callable[[Request, Context], str] = trip.flight
     del bound
     assert_type(definition_of(Trip), SagaDefinition)

@@ -7,10 +7,11 @@ Never imported: most of it would be refused when the class is created.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from aws_cdk import Stack
 
-from sagas import CircuitBreaker, Context, Retry, Saga, step
+from sagas import CircuitBreaker, Context, Retry, Saga, sleep, step, wait_for
 from sagas.cdk import SagaService
 from sagas.testing import FakeContext
 
@@ -18,6 +19,19 @@ from sagas.testing import FakeContext
 @dataclass
 class Request:
     city: str
+
+
+class Waiting(Saga[Request], timeout=30):  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues] -- a timedelta
+    endless = wait_for(str)  # pyright: ignore[reportCallIssue, reportUnknownVariableType] -- no timeout
+    short = wait_for(str, timeout=3)  # pyright: ignore[reportCallIssue, reportArgumentType, reportUnknownVariableType] -- a timedelta
+    neither = sleep()  # pyright: ignore[reportCallIssue, reportUnknownVariableType] -- how long
+    seconds = sleep(60)  # pyright: ignore[reportArgumentType] -- a timedelta
+
+    @wait_for(str, timeout=timedelta(days=1))  # pyright: ignore[reportArgumentType] -- code that asks returns None
+    def answer(self) -> str: ...
+
+    @step(patience=5)  # pyright: ignore[reportArgumentType] -- a timedelta
+    def look(self) -> None: ...
 
 
 class Misspelt(Saga[Request], nmae="x"):  # pyright: ignore[reportCallIssue, reportGeneralTypeIssues] -- an unknown class keyword

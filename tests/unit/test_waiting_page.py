@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,6 @@ def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     head, _, rest = code.partition("\n\n")
     imports = f"from {__name__} import Bank, Mail\n"
     (tmp_path / "waiting_page.py").write_text(f"{head}\n{imports}\n{rest}")
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     page: Any = importlib.import_module("waiting_page")
     assert page.outcome.status == "COMPLETED"
