@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sagas.core.times import iso
+from sagas.formats import FORMAT
 from sagas.handlers import bulk, supervisor
 from sagas.messaging.work import MOST_HOPS, DueSagas, Work
 from tests.handlers.conftest import Make, Site, load
@@ -129,7 +130,7 @@ def test_what_cannot_be_done_dies(trips: Site, body: str, caplog: pytest.LogCapt
 
 
 def test_what_a_newer_version_sent_waits(trips: Site) -> None:
-    send(trips, json.dumps({"task": "recover", "format": 2}))
+    send(trips, json.dumps({"task": "recover", "format": FORMAT + 1}))
     assert work_off(trips) == [True]
     counts = trips.stack.sqs.get_queue_attributes(QueueUrl=trips.stack.work, AttributeNames=["All"])["Attributes"]
     assert counts["ApproximateNumberOfMessagesDelayed"] == "1"

@@ -10,6 +10,7 @@ import pytest
 
 from sagas import CircuitBreaker, Context, Retry, Saga, step
 from sagas.core.times import epoch
+from sagas.formats import FORMAT
 from sagas.handlers import supervisor
 from sagas.store.control import ControlItems
 from tests.handlers.conftest import Make, Site
@@ -207,7 +208,7 @@ def test_what_was_recovered_and_what_could_not_be(site: Make, capsys: Capture, m
 def test_a_message_of_a_newer_version(site: Make, capsys: Capture) -> None:
     s = site(Trip)
     url = s.stack.queues["trip"]["book"]
-    for body in ({"format": 2}, {"format": 3, "more": "unknown"}):
+    for body in ({"format": FORMAT + 1}, {"format": FORMAT + 2, "more": "unknown"}):
         s.stack.sqs.send_message(QueueUrl=url, MessageBody=json.dumps(body))
     assert s.invoke("trip", "book", most=10) == 2
     lines = [line for line in written(capsys) if "NewerFormat" in line]

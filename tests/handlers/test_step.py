@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sagas.errors import InvalidRequest
-from sagas.formats import NewerFormat
+from sagas.formats import FORMAT, NewerFormat
 from sagas.handlers import step as step_handler
 from tests.handlers.conftest import Make, Site
 from tests.support.aws import REGION, LambdaContext
@@ -117,7 +117,7 @@ def test_a_message_for_another_position_than_its_steps_runs_nothing(
     assert LOG == []
 
 
-FROM_LATER: dict[str, Any] = {"format": 2, "saga": {"renamed": "trip"}, "step": "\ud800"}
+FROM_LATER: dict[str, Any] = {"format": FORMAT + 1, "saga": {"renamed": "trip"}, "step": "\ud800"}
 """A message of a newer version."""
 ATTRIBUTES: dict[str, Any] = {
     "saga": {"DataType": "String", "StringValue": "trip"},

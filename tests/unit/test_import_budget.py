@@ -43,6 +43,7 @@ def test_the_public_names_are_these() -> None:
         "DefinitionError",
         "Exhausted",
         "InvalidRequest",
+        "NotYet",
         "OrphanSweep",
         "OrphanedObject",
         "PermanentError",
@@ -54,7 +55,9 @@ def test_the_public_names_are_these() -> None:
         "SagaError",
         "Secret",
         "TimedOut",
+        "sleep",
         "step",
+        "wait_for",
     ]
     assert all(hasattr(sagas, name) for name in sagas.__all__)
 
