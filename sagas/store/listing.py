@@ -92,6 +92,20 @@ class Listing:
             if start is None or position < start:
                 yield position
 
+    def near(self, name: str, shard: int, at: float) -> str | None:
+        """Return the id of the saga of a type that was started last before a time, else first after it.
+
+        Args:
+            name: the type.
+            shard: of the index, from 0 on; ``None`` comes back when there is none of the type in it.
+            at: epoch seconds.
+        """
+        model, key = self._tables.control, f"{name}#{shard}"
+        for within, forward in ((model.created_at <= iso(at), False), (model.created_at > iso(at), True)):
+            for item in model.by_name.query(key, within, scan_index_forward=forward, limit=1):
+                return str(item.saga_id)
+        return None
+
     def attention(self, limit: int, cursor: str | None) -> Page:
         """Return sagas that need a person, longest waiting first."""
         start = IndexPosition.parse(cursor) if cursor is not None else None
