@@ -24,8 +24,8 @@ def _config(connect: float, read: float, attempts: int, **more: Any) -> Config:
     return Config(connect_timeout=connect, read_timeout=read, retries=retries, **more)
 
 
-HOT = _config(2, 5, 4, parameter_validation=False, user_agent="lambda-sagas")
-"""What a step waits for: DynamoDB and SQS. No request is checked against botocore's model, which takes longer than to
+HOT = _config(2, 5, 4, parameter_validation=False, user_agent="lambda-sagas", max_pool_connections=16)
+"""What a step waits for: DynamoDB and SQS. Lists ask for 16 shards at a time. No request is checked against botocore's model, which takes longer than to
 send it, and no user agent is put together anew for each. A conditional write that is repeated may meet its own first
 success; the store recognises it."""
 IMPATIENT = _config(1, 1, 1, parameter_validation=False, user_agent="lambda-sagas")

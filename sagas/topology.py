@@ -13,6 +13,8 @@ from typing import Any, Literal
 from sagas.errors import SagaError
 
 _METADATA_KEY = "sagas"
+LAYOUT = "sagas:layout"
+"""The type of the metadata that says where a service's queues, tables and bucket are; its record's key begins so."""
 
 Part = Literal[
     "sagas_table",
@@ -38,6 +40,11 @@ def tag(part: Part, **names: str) -> tuple[str, dict[str, str]]:
             API's ``path`` if it has one.
     """
     return _METADATA_KEY, {"part": part, **names}
+
+
+def moved(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return what was recorded and is elsewhere now, or gone: its places by what it is."""
+    return [what for what, place in recorded.items() if now.get(what) != place]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -54,5 +55,7 @@ def _as_shown(arn: Any, parameter: str | None) -> str:
             return f"<{logical_id}.{attribute}>"
         case {"Ref": str(name)}:
             return f"<{name}>"
+        case dict():
+            return json.dumps(arn, separators=(",", ":"))
         case _:
             return str(arn)

@@ -18,6 +18,8 @@ from sagas.cdk.tables import Tables
 _PERIOD = Duration.minutes(5)
 _WIDTH = 24
 _HEIGHT = 6
+MOST_SHOWN = 150
+"""Functions of steps that a dashboard shows one by one."""
 _ENDS = ("Completed", "Compensated", "Cancelled", "Failed", "CompensationFailed", "DeadLettered", "NeedsAttention")
 
 
@@ -59,15 +61,20 @@ class ServiceDashboard(Construct):
             _graph("Units written and read (cost)", [*written, *read]),
         )
 
-    def add_saga(self, saga: str, functions: Sequence[tuple[str, lambda_.Function]], queues: SagaQueues) -> None:
+    def add_saga(
+        self, saga: str, functions: Sequence[tuple[str, lambda_.Function]], queues: SagaQueues, *, by_step: bool
+    ) -> None:
         """Add a row for a saga type.
 
         Args:
             saga: its name.
             functions: with the names of the steps they run.
             queues: of the saga.
+            by_step: whether to show each function and queue. A dashboard takes 2,500 metrics, a template a megabyte.
         """
         ends = [saga_metric(f"Saga{end}", saga, self._service, _PERIOD).with_(label=end) for end in _ENDS]
+        known = [(group, queues.seen_from(self, group)) for group in queues.by_group] if by_step else []
+        functions = functions if by_step else ()
         durations = [f.metric_duration(period=_PERIOD, statistic="p95", label=name) for name, f in functions]
         runs = [f.metric_invocations(period=_PERIOD, statistic="Sum", label=name) for name, f in functions]
         errors = [f.metric_errors(period=_PERIOD, statistic="Sum", label=f"{name} errors") for name, f in functions]
@@ -75,14 +82,13 @@ class ServiceDashboard(Construct):
             saga_metric(name, saga, self._service, _PERIOD).with_(label=label)
             for name, label in (("StepRetried", "retries"), ("BreakerOpened", "breaker opened"))
         ]
-        known = {group: queues.seen_from(self, group) for group in queues.by_group}
         backlog = [
             queue.metric_approximate_number_of_messages_visible(period=_PERIOD, statistic="Maximum", label=name)
-            for name, queue in (*known.items(), ("dead letters", queues.dead_letters))
+            for name, queue in (*known, ("dead letters", queues.dead_letters))
         ]
         self._row(
             _graph(f"{saga}: ends", ends),
-            _graph(f"{saga}: step duration, 95th percentile", durations),
+            *([_graph(f"{saga}: step duration, 95th percentile", durations)] if durations else []),
             _graph(f"{saga}: step executions, retries and crashes", [*runs, *retries, *errors]),
             _graph(f"{saga}: backlog", backlog),
         )

@@ -73,9 +73,8 @@ def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: boo
         # Their names end in what no other service of the account has.
         letters = [several[0].arn_of_all(role, f"*-{DEAD_LETTERS}")]
         role.add_to_policy(iam.PolicyStatement(effect=iam.Effect.DENY, actions=actions[:1], resources=letters))
-        for arn in (several[0].arn_of_all(role), *letters):
-            acknowledge_objects(role, arn, "A role has no room for the names of all queues of the service.")
         arns = [several[0].arn_of_all(role)]
+        acknowledge_objects(role, arns[0], "A role has no room for the names of all queues of the service.")
     # The CDK moves whole statements to further policies when one grows beyond what IAM takes.
     for start in range(0, len(arns), _STATEMENT):
         _allow(role, actions, arns[start : start + _STATEMENT])

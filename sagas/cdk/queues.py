@@ -36,14 +36,14 @@ class SagaQueues:
 
     def __init__(self, service: Construct, layout: Layout, encryption_key: AnyKey | None, *, derived: bool) -> None:
         self._key = encryption_key
-        self._saga = layout.saga.name
+        self.saga = layout.saga.name
         self.derived = derived
         self._layout = layout
         self._service = service
         self._imported: dict[tuple[str, str], sqs.IQueue] = {}
         self.scope = scope = Construct(*layout.queues)
         self.dead_letters = self._queue(scope, "DeadLetters", self._derived(DEAD_LETTERS))
-        tag_part(self.dead_letters, "dead_letter_queue", saga=self._saga)
+        tag_part(self.dead_letters, "dead_letter_queue", saga=self.saga)
         acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})
         self.by_group: dict[str, sqs.Queue] = {}
         self.by_step: dict[str, sqs.Queue] = {}
@@ -57,7 +57,7 @@ class SagaQueues:
                 visibility_timeout=Duration.seconds(group.visibility_timeout),
                 dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=group.max_receives),
             )
-            tag_part(queue, "queue", saga=self._saga, step=group.names)
+            tag_part(queue, "queue", saga=self.saga, step=group.names)
             self.by_group[group.id] = queue
             if len(group.steps) > 1:
                 self.grouped |= dict.fromkeys((step.name for step in group.steps), group.id)
@@ -78,9 +78,7 @@ class SagaQueues:
             return cast("sqs.IQueue", queue)
         key = here.node.addr, group
         if key not in self._imported:
-            self._imported[key] = sqs.Queue.from_queue_arn(
-                scope, f"{self._saga}-{group}-Queue", self._arn(scope, group)
-            )
+            self._imported[key] = sqs.Queue.from_queue_arn(scope, f"{self.saga}-{group}-Queue", self._arn(scope, group))
         return self._imported[key]
 
     def arns(self, scope: Construct) -> list[str]:
@@ -103,14 +101,14 @@ class SagaQueues:
         return first if Stack.of(first) is Stack.of(scope) else self.dead_letters
 
     def _arn(self, scope: Construct, queue: str) -> str:
-        name, variables = derived_name(self._saga, queue, f"${{{TOKEN}}}"), None
+        name, variables = derived_name(self.saga, queue, f"${{{TOKEN}}}"), None
         if self._layout.token_in(scope) is None:
             variables = {TOKEN: service_token(self._service)}
         return Fn.sub(f"{_ARN}{name}", variables)
 
     def _derived(self, queue: str) -> str | None:
         """A name, where CloudFormation is not to choose it."""
-        return derived_name(self._saga, queue, self.token(self.scope)) if self.derived else None
+        return derived_name(self.saga, queue, self.token(self.scope)) if self.derived else None
 
     def _queue(
         self,

@@ -19,7 +19,7 @@ from sagas.cdk.bulk import BULK, WorkFunction, WorkQueue
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import CodeAssets, requirements_of
 from sagas.cdk.counting import MOST_AT_ONCE, MOST_OF_ONE_STACK, MOST_RESOURCES
-from sagas.cdk.dashboard import ServiceDashboard
+from sagas.cdk.dashboard import MOST_SHOWN, ServiceDashboard
 from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
 from sagas.cdk.existing import AnyTable, mounted_api
@@ -31,6 +31,7 @@ from sagas.cdk.options import SagaServiceProps, service_options
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.releases import Releases
+from sagas.cdk.stateful import watch_layout
 from sagas.cdk.supervisor import Supervisor
 from sagas.cdk.tables import Tables
 from sagas.cdk.telemetry import needed_extras
@@ -70,6 +71,7 @@ class SagaService(Grants):
         self._queues = {
             layout.saga.name: SagaQueues(self, layout, options.encryption_key, derived=derived) for layout in layouts
         }
+        watch_layout(self, self.tables, self._queues.values())
         code = CodeAssets([saga.saga_class for saga in sagas])
         layers = Layers(
             self,
@@ -269,7 +271,8 @@ class SagaService(Grants):
         for saga in self._catalogue.sagas:
             groups = self._catalogue.groups(saga)
             functions = [(group.names, self._functions[saga.name, group.id].function) for group in groups]
-            dashboard.add_saga(saga.name, functions, self._queues[saga.name])
+            by_step = len(self._functions) <= MOST_SHOWN
+            dashboard.add_saga(saga.name, functions, self._queues[saga.name], by_step=by_step)
 
 
 def default_name(scope: Construct) -> str:

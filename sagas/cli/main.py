@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sagas.cli import breakers, check, dead_letters, init, local, operating, reading, supervising
+from sagas.cli import breakers, check, dead_letters, init, layout, local, operating, reading, supervising
 
 app = typer.Typer(
     name="sagas",
@@ -18,6 +18,7 @@ operating.add_to(app)
 supervising.add_to(app)
 app.command()(init.init)
 app.command()(check.check)
+app.command()(layout.layout)
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(local.app, name="local")

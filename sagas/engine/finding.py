@@ -43,12 +43,15 @@ class FindReport:
         messages: in how many messages.
         finished: whether it went over all that is due.
         overdue: seconds that the longest due saga had been due when the run began; 0 when none was.
+        stranded_shards: shards over which sagas are spread beyond the deployed number, which was lowered. They are
+            gone over all the same.
     """
 
     found: int = 0
     messages: int = 0
     finished: bool = True
     overdue: float = 0.0
+    stranded_shards: int = 0
 
 
 @dataclass(slots=True)
@@ -93,8 +96,10 @@ class Finder:
         """
         now = self.clock.now()
         run = _Run(now + budget)
+        run.report.stranded_shards = self.listing.shards.note() - self.listing.shards.deployed
         shards = self.listing.due_shards if task == "recover" else self.listing.purge_shards
-        stretches = [stretch for shard in shards if (stretch := self._stretch(shard, now, run)) is not None]
+        firsts = zip(shards, self.listing.first_due(shards, now), strict=True)
+        stretches = [self._stretch(shard, first, now, run) for shard, first in firsts if first is not None]
         while stretches:
             left: list[_Stretch] = []
             for stretch in stretches:
@@ -111,12 +116,9 @@ class Finder:
         self._send(task, run, at_least=1)
         return run.report
 
-    def _stretch(self, shard: str, now: float, run: _Run) -> _Stretch | None:
-        """Where to go on with a shard; ``None`` when nothing in it is due."""
-        first = self.listing.due_page(shard, now, None, 1)
-        if not first:
-            return None
-        run.report.overdue = max(run.report.overdue, now - epoch(first[0].sort))
+    def _stretch(self, shard: str, first: IndexPosition, now: float, run: _Run) -> _Stretch:
+        """Where to go on with a shard of which something is due."""
+        run.report.overdue = max(run.report.overdue, now - epoch(first.sort))
         seen = self.hand_outs.get(shard)
         if seen.until - _AT_THE_END > now and not (seen.moved_at + _SETTLING <= now and self._idle(run)):
             return _Stretch(shard, seen, seen.upto, seen.until)

@@ -104,6 +104,13 @@ def find(task: Literal["recover", "purge"], event: Mapping[str, Any], context: A
     report = engine.finder.run(task, context.get_remaining_time_in_millis() / 1000 - _SPARE)
     shown = {"found": report.found, "messages": report.messages, "finished": report.finished}
     telemetry().logger.info("handed out", extra={"of": task, **shown})
+    if report.stranded_shards:
+        deployed = engine.finder.listing.shards.deployed
+        telemetry().logger.error(
+            "shards was lowered: sagas are in higher ones, which are slower to go over; raise it again",
+            extra={"deployed": deployed, "in_use": deployed + report.stranded_shards},
+        )
+        telemetry().measure("ShardsLowered", report.stranded_shards)
     # Written only when there is something to see: a metric costs by the hours in which it is.
     if task == "recover" and report.overdue:
         telemetry().measure("OldestDueSaga", round(report.overdue, 3), MetricUnit.Seconds)

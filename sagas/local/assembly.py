@@ -13,6 +13,8 @@ from typing import Any
 from sagas.local.errors import LocalStackError
 from sagas.local.nested import flattened
 
+_MOST_BYTES = 1_000_000
+"""Of a template, in CloudFormation."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time a zip can hold: equal files make equal archives."""
 
@@ -58,7 +60,7 @@ def read_assembly(directory: Path, account: str, region: str) -> list[Stack]:
         region: likewise.
 
     Raises:
-        LocalStackError: there is no stack.
+        LocalStackError: there is no stack, or a template is larger than CloudFormation takes.
     """
     artifacts: dict[str, Any] = json.loads((directory / "manifest.json").read_text())["artifacts"]
     dependencies = {name: artifact.get("dependencies", ()) for name, artifact in artifacts.items()}
@@ -92,8 +94,15 @@ def _read_stack(directory: Path, artifact: str, properties: Any, account: str, r
         named = str(url)
         for asset in assets:
             if asset.key in named:
-                return json.loads(asset.path.read_text())
+                return _read_template(asset.path)
         raise LocalStackError(f"a nested stack's template is none of the app's files: {named}")
 
-    template = json.loads((directory / properties["templateFile"]).read_text())
+    template = _read_template(directory / properties["templateFile"])
     return Stack(properties.get("stackName", artifact), flattened(template, nested), assets)
+
+
+def _read_template(path: Path) -> dict[str, Any]:
+    text = path.read_bytes()
+    if len(text) > _MOST_BYTES:
+        raise LocalStackError(f"{path.name} has {len(text):,} bytes, and CloudFormation takes {_MOST_BYTES:,}")
+    return json.loads(text)

@@ -68,10 +68,11 @@ async def _until_stopped(patience: float, attached: bool) -> None:
 
 
 def _take_nested_stacks_as_one() -> None:
-    """Lift the limit of 500 resources: what is deployed here as one template is several in the cloud (``nested.py``).
+    """Lift the limits of a template: what is deployed here as one template is several in the cloud (``nested.py``).
 
-    The CDK itself refuses to write a template with more.
+    Each of those is held to them: by the CDK, which counts resources, and when it is read, for its size.
     """
+    _module("ministack.services.cloudformation.helpers").TEMPLATE_URL_MAX_BYTES = sys.maxsize
     engine = _module("ministack.services.cloudformation.engine")
     engine._SECTION_QUOTAS = tuple(
         (*names, sys.maxsize if section == "Resources" else most)

@@ -16,12 +16,13 @@ from sagas.local.files import Files
 from sagas.node import use_bundled_node
 
 
-def synthesize(app: str, files: Files) -> Path:
+def synthesize(app: str, files: Files, output: str = "cdk.out") -> Path:
     """Run the app and return the directory with its templates.
 
     Args:
         app: a command line, like ``python -m infra.app``; a leading ``python`` means the interpreter that runs this.
         files: of the project.
+        output: the directory's name, for what must not disturb the one of a running local stack.
 
     Raises:
         LocalStackError: the command cannot be run, fails, or writes no templates.
@@ -34,20 +35,21 @@ def synthesize(app: str, files: Files) -> Path:
         raise LocalStackError("the app command is empty")
     if words[0] in ("python", "python3"):
         words[0] = sys.executable
-    shutil.rmtree(files.assembly, ignore_errors=True)
+    assembly = files.root / output
+    shutil.rmtree(assembly, ignore_errors=True)
     with files.synth_log.open("wb") as log:
-        code = _run(words, files, log.fileno())
+        code = _run(words, files, assembly, log.fileno())
     if code:
         lines = [line.strip() for line in files.synth_log.read_text(errors="replace").splitlines() if line.strip()]
         said = lines[-1] if lines else "it said nothing"
         raise LocalStackError(f"the app {app!r} failed: {said} (all of it: {files.synth_log})")
-    if not (files.assembly / "manifest.json").is_file():
+    if not (assembly / "manifest.json").is_file():
         raise LocalStackError(f"the app {app!r} wrote no templates; does it call App().synth()?")
-    return files.assembly
+    return assembly
 
 
-def _run(command: list[str], files: Files, log: int) -> int:
-    environment = {**os.environ, "CDK_OUTDIR": str(files.assembly)}
+def _run(command: list[str], files: Files, assembly: Path, log: int) -> int:
+    environment = {**os.environ, "CDK_OUTDIR": str(assembly)}
     # An app may import aws_cdk, and so start Node, before it imports anything of ours.
     use_bundled_node(environment)
     try:

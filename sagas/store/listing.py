@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +17,14 @@ from sagas.core.times import iso
 from sagas.errors import InvalidRequest, Problem
 from sagas.store.mapping import attention_shards, purge_shard
 from sagas.store.settings import StoreSettings
+from sagas.store.shards import Shards
 from sagas.store.tables import Tables
 
+AT_ONCE = 16
+"""Requests under way at a time; as many as the client has connections."""
+_FULL_SHARE = 4
+"""How many times its even share of a page a shard is asked for at first. Sagas are spread by a hash: so many more are
+in one shard by no chance worth a thought, and if they are it is asked again."""
 _LONGEST_PART = 64
 """Characters of a sort key or an id, which a cursor made by hand may exceed: DynamoDB refuses keys over 1,024 bytes."""
 
@@ -65,18 +73,20 @@ class Listing:
     def __init__(self, tables: Tables, settings: StoreSettings) -> None:
         self._tables = tables
         self._settings = settings
+        self.shards = Shards(tables, settings)
 
     def by_name(self, names: Iterable[str], limit: int, cursor: str | None) -> Page:
         """Return sagas of these types, newest first."""
-        shards = range(self._settings.shards)
         start = IndexPosition.parse(cursor) if cursor is not None else None
-        streams = [self._shard(f"{name}#{shard}", limit, start) for name in names for shard in shards]
-        return _page(heapq.merge(*streams, reverse=True), limit)
+        shards = self.shards.number()
+        size = min(limit + 1, _FULL_SHARE * math.ceil((limit + 1) / shards))
+        streams = [self._shard(f"{name}#{shard}", size, start) for name in names for shard in range(shards)]
+        return _page(heapq.merge(*self._begun(streams), reverse=True), limit)
 
-    def _shard(self, key: str, limit: int, start: IndexPosition | None) -> Iterator[IndexPosition]:
+    def _shard(self, key: str, size: int, start: IndexPosition | None) -> Iterator[IndexPosition]:
         model = self._tables.control
         within = model.created_at <= start.sort if start else None
-        options: dict[str, Any] = {"scan_index_forward": False, "page_size": limit + 1}
+        options: dict[str, Any] = {"scan_index_forward": False, "page_size": size}
         items = model.by_name.query(key, within, **options)
         for position in _ordered((IndexPosition(item.created_at, item.saga_id) for item in items), reverse=True):
             if start is None or position < start:
@@ -85,8 +95,8 @@ class Listing:
     def attention(self, limit: int, cursor: str | None) -> Page:
         """Return sagas that need a person, longest waiting first."""
         start = IndexPosition.parse(cursor) if cursor is not None else None
-        streams = [self._attention_shard(key, limit, start) for key in attention_shards(self._settings.shards)]
-        return _page(heapq.merge(*streams), limit)
+        streams = [self._attention_shard(key, limit, start) for key in attention_shards(self.shards.number())]
+        return _page(heapq.merge(*self._begun(streams)), limit)
 
     def _attention_shard(self, key: str, limit: int, start: IndexPosition | None) -> Iterator[IndexPosition]:
         model = self._tables.control
@@ -113,6 +123,21 @@ class Listing:
             limit: how many at most.
         """
         return self._due(self.purge_shards, until, limit)
+
+    def first_due(self, shards: Sequence[str], until: float) -> list[IndexPosition | None]:
+        """Return what has been due longest in each shard; ``None`` where nothing is due.
+
+        Args:
+            shards: the index's keys of them.
+            until: epoch seconds by which it is due.
+
+        Raises:
+            Unavailable: the index is out of reach.
+        """
+        return [next(stream, None) for stream in self._begun([self._first(shard, until) for shard in shards])]
+
+    def _first(self, shard: str, until: float) -> Iterator[IndexPosition]:
+        yield from self.due_page(shard, until, None, 1)
 
     def due_page(self, shard: str, until: float, after: IndexPosition | None, limit: int) -> list[IndexPosition]:
         """Return a page of what is due in one shard, longest due first.
@@ -143,21 +168,34 @@ class Listing:
     @property
     def due_shards(self) -> list[str]:
         """The index's keys of what the supervisor is to look at."""
-        return [str(shard) for shard in range(self._settings.shards)]
+        return [str(shard) for shard in range(self.shards.number())]
 
     @property
     def purge_shards(self) -> list[str]:
         """The index's keys of what is to be purged."""
-        return [purge_shard(shard) for shard in range(self._settings.shards)]
+        return [purge_shard(shard) for shard in range(self.shards.number())]
 
     def _due(self, keys: Iterable[str], until: float, limit: int) -> list[IndexPosition]:
-        shards = (self._due_shard(key, iso(until), limit) for key in keys)
-        return list(itertools.islice(heapq.merge(*shards), limit))
+        shards = [self._due_shard(key, iso(until), limit) for key in keys]
+        return list(itertools.islice(heapq.merge(*self._begun(shards)), limit))
 
     def _due_shard(self, key: str, until: str, limit: int) -> Iterator[IndexPosition]:
         model = self._tables.control
         for item in model.open.query(key, model.due <= until, page_size=min(limit, 1000)):
             yield IndexPosition(item.due, item.saga_id)
+
+    def _begun(self, streams: Sequence[Iterator[IndexPosition]]) -> list[Iterator[IndexPosition]]:
+        """The same streams with their first requests made, several at a time: a merge needs the first of each.
+
+        Those are what takes long, types times shards of them; few are asked again, which is done as it comes.
+        """
+        together = min(AT_ONCE, len(streams))
+        if together < 2:
+            return list(streams)
+        _ = self._tables.connection.client  # made once, by this thread
+        with ThreadPoolExecutor(together, "listing") as pool:
+            begun = list(pool.map(lambda stream: list(itertools.islice(stream, 1)), streams))
+        return [itertools.chain(first, rest) for first, rest in zip(begun, streams, strict=True)]
 
 
 def _ordered(positions: Iterable[IndexPosition], *, reverse: bool = False) -> Iterator[IndexPosition]:

@@ -125,7 +125,7 @@ def test_a_step_has_what_it_needs_and_no_more(template: Template, permissions: P
     assert {action for action, resource in granted if "/payloads/*" in resource} == {"s3:GetObject", "s3:PutObject"}
     sent_to = {resource for action, resource in granted if action == "sqs:SendMessage"}
     assert len(sent_to) == 3
-    assert not [resource for resource in sent_to if "DeadLetters" in resource]
+    assert not [resource for resource in sent_to if "DeadLetters" in resource or "dead-letters" in resource]
     assert all(":checkout-" in resource for resource in sent_to)
     received_from = {resource for action, resource in granted if action == "sqs:ReceiveMessage"}
     assert len(received_from) == 1

@@ -50,7 +50,11 @@ def test_nothing_due_asks_the_index_and_nothing_else(bench: Make, wire: Any) -> 
     b.start("trip")
     wire.requests.clear()
     assert find(b) == FindReport()
-    assert [name for name, _ in wire.requests] == ["Query", "Query"], "once for each shard"
+    noted = ["GetItem", "UpdateItem"]
+    assert [name for name, _ in wire.requests] == [*noted, "Query", "Query"], "once for each shard"
+    wire.requests.clear()
+    assert find(b) == FindReport()
+    assert [name for name, _ in wire.requests] == ["GetItem", "Query", "Query"], "their number is noted once"
 
 
 def test_many_ids_go_into_each_message(bench: Make, wire: Any) -> None:
@@ -62,7 +66,7 @@ def test_many_ids_go_into_each_message(bench: Make, wire: Any) -> None:
     assert report.overdue > 0
     names = [name for name, _ in wire.requests]
     assert names.count("SendMessageBatch") == 1
-    assert names.count("UpdateItem") == 2, "one for each page of a shard"
+    assert names.count("UpdateItem") == 3, "one for each page of a shard, and one that notes how many shards there are"
     work = taken(b)
     assert {one.task for one in work} == {"recover"}
     assert sorted(ids_in(work)) == sorted(ids)

@@ -33,6 +33,7 @@ from sagas.handlers import step as step_handler
 from sagas.handlers.telemetry import Telemetry
 from sagas.messaging.routes import Routes
 from sagas.messaging.work import BULK
+from sagas.store import listing
 from sagas.store.chain import look_through_tombstone
 from sagas.store.entries import Entry
 from sagas.store.settings import StoreSettings
@@ -517,7 +518,9 @@ def surroundings() -> Generator[None]:
 
     def unwritten(*_given: object, **_more: object) -> None: ...
 
-    with patch.dict(os.environ, _ENVIRONMENT), patch.object(Telemetry, "measure", unwritten):
+    # One request after the other: which is the nth must not be left to threads.
+    ordered = patch.object(listing, "AT_ONCE", 1)
+    with patch.dict(os.environ, _ENVIRONMENT), patch.object(Telemetry, "measure", unwritten), ordered:
         step_handler.reset()
         yield
         step_handler.reset()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import base64
+import threading
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sagas.core.states import SagaState, SagaStatus
-from sagas.errors import InvalidRequest
+from sagas.errors import InvalidRequest, Unavailable
+from sagas.store import listing
+from sagas.store.connection import SharedConnection
 from sagas.store.definitions import Activity, Definitions
 from sagas.store.listing import IndexPosition, Page
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
@@ -152,6 +157,79 @@ def test_a_cursor_that_is_none_of_ours_is_refused(cursor: str) -> None:
 def test_a_cursor_reads_back() -> None:
     place = IndexPosition("2026-11-21T08:44:42.123Z", new_id())
     assert IndexPosition.parse(place.cursor) == place
+
+
+# Several requests at a time.
+
+_MOMENT = 10.0
+"""Seconds that a request waits for the others that are to be under way with it."""
+
+
+class Requests:
+    """The queries that are made: how many, and how many of the first of them meet under way."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, meeting: int = 0) -> None:
+        self.count, self._meeting, self._lock = 0, threading.Barrier(meeting or 1), threading.Lock()
+        dispatch: Any = SharedConnection.dispatch
+
+        def counting(connection: SharedConnection, operation: str, request: dict[str, Any]) -> Any:
+            if operation == "Query":
+                with self._lock:
+                    self.count += 1
+                    meets = self.count <= meeting
+                if meets:
+                    self._meeting.wait(_MOMENT)  # raises what breaks the test if they come one after the other
+            return dispatch(connection, operation, request)
+
+        monkeypatch.setattr(SharedConnection, "dispatch", counting)
+
+
+_LISTS: dict[str, tuple[Callable[[Store, str], Any], int]] = {
+    "by name": (lambda store, name: store.listing.by_name([name, f"{name}-b", f"{name}-c"], 5, None), 3 * SHARDS),
+    "attention": (lambda store, _: store.listing.attention(5, None), SHARDS + 1),
+    "due": (lambda store, _: store.listing.due(NOW + 10_000, 5), SHARDS),
+    "first due": (lambda store, _: store.listing.first_due(store.listing.due_shards, NOW + 10_000), SHARDS),
+}
+
+
+@pytest.mark.parametrize("of", _LISTS)
+def test_shards_are_asked_at_the_same_time(fresh: Store, monkeypatch: pytest.MonkeyPatch, of: str) -> None:
+    ask, queries = _LISTS[of]
+    name = f"type-{new_id()}"
+    for state in _started(fresh, name, [0, 1, 1, 2]) + _started(fresh, f"{name}-c", [0, 1]):
+        if state.created_at == NOW:
+            assert fresh.control.claim(
+                state, replace(state, status=SagaStatus.FAILED, attention=NOW, token=1), STALE_AFTER
+            )
+    monkeypatch.setattr(listing, "AT_ONCE", 1)
+    alone = Requests(monkeypatch)
+    expected = ask(fresh, name)
+    monkeypatch.undo()
+    together = Requests(monkeypatch, meeting=queries)
+    assert ask(fresh, name) == expected
+    assert together.count == alone.count == queries
+
+
+def test_a_page_of_many_types_asks_each_shard_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"type-{new_id()}" for _ in range(8)]
+    states = _started(store, names[3], [moment % 7 for moment in range(30)])
+    seen = Requests(monkeypatch)
+    page = store.listing.by_name(names, 20, None)
+    assert seen.count == len(names) * SHARDS
+    assert page.saga_ids == [state.saga_id for state in states[:20]]
+
+
+def test_a_list_that_cannot_be_read_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatch: Any = SharedConnection.dispatch
+
+    def away(connection: SharedConnection, operation: str, request: dict[str, Any]) -> Any:
+        if operation == "Query":
+            raise Unavailable("DynamoDB Query: ThrottlingException")
+        return dispatch(connection, operation, request)
+
+    monkeypatch.setattr(SharedConnection, "dispatch", away)
+    with pytest.raises(Unavailable, match="ThrottlingException"):
+        store.listing.by_name(["trip"], 5, None)
 
 
 # Saga types.

@@ -1,0 +1,47 @@
+"""What holds messages, sagas or payloads, and where it is in the templates: a deployment must not replace it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, cast
+
+from aws_cdk import Annotations, CfnResource, Stack
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct, IConstruct
+
+from sagas.cdk.queues import SagaQueues
+from sagas.cdk.tables import Tables
+from sagas.topology import LAYOUT, moved
+
+
+def watch_layout(service: Construct, tables: Tables, queues: Iterable[SagaQueues]) -> None:
+    """Leave the places of queues, tables and bucket in the assembly, for ``sagas layout``; warn of recorded ones left.
+
+    Args:
+        service: the construct of the service.
+        tables: of the service.
+        queues: of all its sagas.
+    """
+    held: dict[str, Any] = {"sagas table": tables.sagas, "audit table": tables.audit, "payloads": tables.payloads}
+    for own in queues:
+        held[f"dead-letter queue of {own.saga}"] = own.dead_letters
+        held |= {f"queue of {own.saga}.{group}": queue for group, queue in own.by_group.items()}
+    places = {what: place for what, one in held.items() if (place := _place(cast("IConstruct", one)))}
+    service.node.add_metadata(LAYOUT, places)
+    recorded = service.node.try_get_context(f"{LAYOUT}:{service.node.path}")
+    for what in moved(recorded or {}, places):
+        told = f"{what} of what is deployed would be replaced or dropped, with what is in it"
+        more = "see docs/deploying-changes.md, or `sagas layout --write` if that is meant"
+        Annotations.of(service).add_warning_v2(f"sagas:Replaced:{what}", f"{told}; {more}")
+
+
+def _place(construct: IConstruct) -> str | None:
+    """Stack, logical id, and the name if it is given one, as another makes another resource. None if it is imported."""
+    resource = construct.node.default_child
+    if not isinstance(resource, CfnResource):
+        return None
+    stack = Stack.of(resource)
+    name = stack.resolve(resource.queue_name) if isinstance(resource, sqs.CfnQueue) else None
+    place = f"{stack.node.path}/{stack.get_logical_id(resource)}"
+    return place if name is None else f"{place} {json.dumps(name, sort_keys=True)}"

@@ -1,0 +1,138 @@
+"""What a deployment would replace: recorded places of queues, tables and buckets against those of now."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack, assertions
+from typer.testing import CliRunner
+
+from functions.checkout import Checkout
+from functions.create_zip import CreateZip
+from sagas.cdk import SagaService
+from sagas.cli import layout
+from sagas.cli.main import app as command
+from sagas.local.errors import LocalStackError
+from sagas.local.files import Files
+from sagas.local.layout import compare, layouts_in, record
+
+KEY = "sagas:layout:Test/Shop"
+
+
+def synthesize(directory: Path, *sagas: type[Any], context: dict[str, Any] | None = None, **options: Any) -> Stack:
+    """Write a service's assembly and return its stack."""
+    app = App(outdir=str(directory), context=context or {})
+    stack = Stack(app, "Test")
+    SagaService(stack, "Shop", sagas=sagas, dashboard=False, **options)
+    app.synth()
+    return stack
+
+
+def warned(stack: Stack) -> list[str]:
+    """What the stack is warned of, but for the missing topic."""
+    warnings = assertions.Annotations.from_stack(stack).find_warning("*", assertions.Match.any_value())
+    return sorted(str(one.entry.data) for one in warnings if "alarm_topic" not in str(one.entry.data))
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The assembly of a service of two sagas."""
+    directory = tmp_path_factory.mktemp("deployed")
+    synthesize(directory, Checkout, CreateZip)
+    return directory
+
+
+class TestRecord:
+    def test_has_what_holds_something(self, deployed: Path) -> None:
+        (places,) = layouts_in(deployed).values()
+        assert {"sagas table", "audit table", "payloads", "dead-letter queue of checkout"} <= places.keys()
+        assert len(places) == 3 + 2 + 6
+        template = json.loads((deployed / "Test.template.json").read_text())
+        ids = {place.split(" ")[0].rpartition("/")[2] for place in places.values()}
+        assert {template["Resources"][id]["Type"] for id in ids} == {
+            "AWS::SQS::Queue",
+            "AWS::DynamoDB::Table",
+            "AWS::S3::Bucket",
+        }
+
+    def test_stands_beside_what_else_is_there(self, deployed: Path, tmp_path: Path) -> None:
+        context = tmp_path / "cdk.context.json"
+        context.write_text(json.dumps({"vpc": "known", "sagas:layout:Old/Gone": {}}))
+        assert record(deployed, tmp_path) == 11
+        assert json.loads(context.read_text()).keys() == {"vpc", KEY}
+
+    def test_that_cannot_be_read(self, deployed: Path, tmp_path: Path) -> None:
+        (tmp_path / "cdk.context.json").write_text("{")
+        with pytest.raises(LocalStackError, match=r"cdk.context.json cannot be read"):
+            record(deployed, tmp_path)
+
+    def test_of_an_app_without_a_service(self, tmp_path: Path) -> None:
+        app = App(outdir=str(tmp_path))
+        Stack(app, "Empty")
+        app.synth()
+        with pytest.raises(LocalStackError, match="the app has no SagaService"):
+            layouts_in(tmp_path)
+
+
+class TestSynthesis:
+    def recorded(self, deployed: Path) -> dict[str, Any]:
+        return dict(layouts_in(deployed))
+
+    def test_is_silent_while_all_stays(self, deployed: Path, tmp_path: Path) -> None:
+        class Third(CreateZip, name="third"):
+            """One more saga."""
+
+        assert warned(synthesize(tmp_path, Checkout, CreateZip, Third, context=self.recorded(deployed))) == []
+
+    def test_is_silent_without_a_record(self, tmp_path: Path) -> None:
+        assert warned(synthesize(tmp_path, Checkout)) == []
+
+    @pytest.mark.parametrize("options", [{"queue_names": "generated"}, {"nested_stacks": True}])
+    def test_warns_of_queues_that_would_be_replaced(
+        self, options: dict[str, Any], deployed: Path, tmp_path: Path
+    ) -> None:
+        told = warned(synthesize(tmp_path, Checkout, CreateZip, context=self.recorded(deployed), **options))
+        assert len(told) == 8
+        assert "queue of checkout.capture of what is deployed would be replaced or dropped" in "".join(told)
+
+    def test_warns_of_queues_that_would_be_dropped(self, deployed: Path, tmp_path: Path) -> None:
+        told = warned(synthesize(tmp_path, Checkout, context=self.recorded(deployed)))
+        assert len(told) == 4
+        assert all("create-zip" in one for one in told)
+
+
+class TestCommand:
+    @pytest.fixture
+    def project(self, deployed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """A directory whose app is the one of two sagas."""
+        monkeypatch.chdir(tmp_path)
+
+        def synthesize(command: str, files: Files, output: str) -> Path:
+            return deployed
+
+        monkeypatch.setattr(layout, "synthesize", synthesize)
+        return tmp_path
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(command, ["layout", *arguments])
+        return result.exit_code, result.output
+
+    def test_asks_for_a_record_first(self, project: Path) -> None:
+        code, said = self.run()
+        assert code == 1
+        assert "cdk.context.json has no record yet" in said
+
+    def test_finds_nothing_right_after_it(self, project: Path) -> None:
+        assert self.run("--write") == (0, "Recorded 11 queues, tables and buckets in cdk.context.json.\n")
+        assert self.run() == (0, "Nothing that was recorded would be replaced.\n")
+
+    def test_tells_what_moved(self, project: Path, deployed: Path) -> None:
+        self.run("--write")
+        context = project / "cdk.context.json"
+        context.write_text(context.read_text().replace("ShopTablesAudit", "ShopTablesElsewhere"))
+        code, said = self.run()
+        assert (code, said) == (1, "would be replaced or dropped: Test/Shop: audit table\n")
+        assert compare(deployed, project) == ["Test/Shop: audit table"]
