@@ -85,11 +85,14 @@ def verified(b: Bench, saga_id: str) -> str | None:
 
 
 @pytest.fixture(params=["moto", "dynamodb_local"])
-def lost(request: pytest.FixtureRequest, credentials: None, clean: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lost]:
+def lost(
+    request: pytest.FixtureRequest, credentials: None, clean: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Lost]:
     """The tables are on that engine, queues and bucket on moto, which lets pass what is not for AWS."""
     where = database(request.param)
     if where.endpoint_url is not None:
         monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", where.endpoint_url)
+        monkeypatch.setenv("AWS_SESSION_TOKEN", where.name)  # clients are kept by it, and these are not moto's
     with mock_aws():
         yield Lost()
 
