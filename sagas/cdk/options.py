@@ -223,7 +223,7 @@ class SagaServiceProps(TypedDict, total=False):
             ``maximum_concurrency`` of 10 when absent. It takes no batches.
         recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
         verify_sample: of how many sagas, taken at random, the supervisor verifies the audit trail each day; 0 for none.
-        shards: over how many keys the indexes of the control table are spread. Fixed once sagas exist.
+        shards: over how many keys the indexes of the control table are spread. It may be raised, never lowered.
     """
 
     sagas: Required[Sequence[type[Any]]]

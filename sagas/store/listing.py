@@ -203,12 +203,16 @@ class Listing:
 
         Those are what takes long, types times shards of them; few are asked again, which is done as it comes.
         """
+
+        def begin(stream: Iterator[IndexPosition]) -> list[IndexPosition]:
+            return list(itertools.islice(stream, 1))
+
         together = min(AT_ONCE, len(streams))
         if together < 2:
             return list(streams)
         _ = self._tables.connection.client  # made once, by this thread
         with ThreadPoolExecutor(together, "listing") as pool:
-            begun = list(pool.map(lambda stream: list(itertools.islice(stream, 1)), streams))
+            begun = list(pool.map(begin, streams))
         return [itertools.chain(first, rest) for first, rest in zip(begun, streams, strict=True)]
 
 

@@ -79,7 +79,7 @@ class Counted:
     control_writes: int
     entry_writes: int
     index_writes: int
-    reads: float
+    reads: int
     messages: int
 
     @property
