@@ -114,6 +114,7 @@ class Stage:
         for function in self.functions():
             variables = {name: value for name, value in function.environment.items() if name != RECORD}
             self.lambda_.update_function_configuration(FunctionName=function.name, Environment={"Variables": variables})
+            # What calls a function by an alias has a version of it, with the variables of its time.
             for alias in self.lambda_.list_aliases(FunctionName=function.name)["Aliases"]:
                 version = self.lambda_.publish_version(FunctionName=function.name)["Version"]
                 self.lambda_.update_alias(FunctionName=function.name, Name=alias["Name"], FunctionVersion=version)

@@ -25,7 +25,9 @@ def _config(connect: float, read: float, attempts: int, **more: Any) -> Config:
 
 
 HOT = _config(2, 5, 4, parameter_validation=False, user_agent="lambda-sagas", max_pool_connections=16)
-"""What a step waits for: DynamoDB and SQS. Lists ask for 16 shards at a time. No request is checked against botocore's model, which takes longer than to
+"""What a step waits for: DynamoDB and SQS. Lists ask 16 shards at a time.
+
+No request is checked against botocore's model, which takes longer than to
 send it, and no user agent is put together anew for each. A conditional write that is repeated may meet its own first
 success; the store recognises it."""
 IMPATIENT = _config(1, 1, 1, parameter_validation=False, user_agent="lambda-sagas")

@@ -232,6 +232,9 @@ class ServiceAlarms(Alarms):
         without = _metric("SagaWithoutCode", {"service": service}, _FEW_MINUTES)
         self.watch("WithoutCode", without, "Sagas are in flight whose type is not deployed.", "saga-without-code")
 
+        broken = _metric("AuditBroken", {"service": service}, _FEW_MINUTES)
+        self.watch("AuditBroken", broken, "The audit trail of a saga is not what was written.", "audit-broken")
+
     def add_work(self, id: str, dead_letters: sqs.Queue, function: lambda_.Function) -> None:
         """Watch a work queue of the service.
 

@@ -222,7 +222,8 @@ class SagaServiceProps(TypedDict, total=False):
         bulk_options: of the function that recovers and purges what the supervisor finds: 1,024 MB, 300 seconds and a
             ``maximum_concurrency`` of 10 when absent. It takes no batches.
         recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
-        shards: over how many keys the indexes of the control table are spread. Fixed once sagas exist.
+        verify_sample: of how many sagas, taken at random, the supervisor verifies the audit trail each day; 0 for none.
+        shards: over how many keys the indexes of the control table are spread. It may be raised, never lowered.
     """
 
     sagas: Required[Sequence[type[Any]]]
@@ -266,6 +267,7 @@ class SagaServiceProps(TypedDict, total=False):
     supervisor_options: FunctionOptions | None
     bulk_options: FunctionOptions | None
     recover_every: timedelta
+    verify_sample: int
     shards: int
 
 
@@ -318,6 +320,7 @@ class ServiceOptions:
     supervisor_options: FunctionOptions | None = None
     bulk_options: FunctionOptions | None = None
     recover_every: timedelta = timedelta(minutes=1)
+    verify_sample: int = 100
     shards: int = 8
 
     def __post_init__(self) -> None:
@@ -334,6 +337,7 @@ class ServiceOptions:
             if re.fullmatch(form, named) is None:
                 raise DefinitionError(f"{self.service}: {option} must match {form}, not {named!r}")
         within(self.service, "shards", self.shards, 1, 1_024)
+        within(self.service, "verify_sample", self.verify_sample, 0, 10_000)
         self._check_times()
         within(self.service, "payload_limit (in bytes)", self.payload_limit, 1_024, 256 * 1024)
         within(self.service, "max_concurrency", self.max_concurrency, 2, 1_000_000)

@@ -101,6 +101,7 @@ class SagaService(Grants):
             bulk=work.queue,
             environment=working,
             recover_every=options.recover_every,
+            verify_sample=options.verify_sample,
         )
         self.supervisor = supervisor.function
         bulk = WorkFunction(

@@ -1,5 +1,5 @@
-"""The supervisor: one function, called every minute or few to find what stalls, every five what is to be purged, and
-every hour to sweep."""
+"""The supervisor: one function, called every minute or few to find what stalls, every five what is to be purged,
+every hour to sweep, and every day to verify a sample of audit trails."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from sagas.cdk.queues import SagaQueues
 _TIMEOUT = 300
 _PURGE_EVERY = Duration.minutes(5)
 _SWEEP_EVERY = Duration.hours(1)
+_VERIFY_EVERY = Duration.days(1)
 
 _MISSED = "The next tick does what this one missed, and an alarm tells when none comes."
 _FINDINGS = {"Serverless-LambdaAsyncFailureDestination": _MISSED, "Serverless-EventBusDLQ": _MISSED}
 
 
 class Supervisor(SagaFunction):
-    """The supervisor's function and its three rules. What it finds to be recovered or purged it only hands out."""
+    """The supervisor's function and its rules. What it finds to be recovered or purged it only hands out."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Supervisor(SagaFunction):
         bulk: sqs.Queue,
         environment: Mapping[str, str],
         recover_every: timedelta,
+        verify_sample: int,
     ) -> None:
         options = shared.options.supervisor_options or FunctionOptions()
         super().__init__(
@@ -66,8 +68,10 @@ class Supervisor(SagaFunction):
         self._call("recover", every, queue=True)
         self._call("purge", _PURGE_EVERY, queue=True)
         self._call("sweep", _SWEEP_EVERY)
+        if verify_sample:
+            self._call("verify", _VERIFY_EVERY, sample=verify_sample)
 
-    def _call(self, task: str, every: Duration, **more: bool) -> None:
+    def _call(self, task: str, every: Duration, **more: bool | int) -> None:
         target = targets.LambdaFunction(
             cast("lambda_.IFunction", self.alias),
             event=events.RuleTargetInput.from_object({"task": task, **more}),

@@ -315,6 +315,26 @@ class PurgeView(TypedDict):
     left: int
 
 
+class BrokenTrailView(TypedDict):
+    """A saga whose audit trail is not what was written."""
+
+    name: str
+    saga_id: _Id
+
+
+class SampleView(TypedDict):
+    """What verifying a sample of audit trails found.
+
+    Of ``unchained`` ones no entry has a hash, since an older version wrote them all; ``failed`` ones could not be
+    looked at.
+    """
+
+    verified: int
+    unchained: int
+    failed: int
+    broken: list[BrokenTrailView]
+
+
 class SweepView(TypedDict):
     """What a sweep of one saga type saw and did; its fields are those of ``sagas.engine.orphans.SweepReport``."""
 

@@ -15,7 +15,7 @@ from sagas.core.commands import Send
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.breaker import Breakers
 from sagas.engine.carrying import brought, correlated
-from sagas.engine.clock import Clock
+from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.context import StepContext
 from sagas.engine.course import Course
@@ -239,9 +239,10 @@ class Attempt:
         wait that outlasted the lease: another worker may have begun.
         """
         message, services, definition = self._message, self._services, self._type.definition
-        clock, lease_length = services.clock, definition.lock_expiry.total_seconds()
-        if self._course is not None:
-            lease_length = min(lease_length, self._code.timeout + RECORDING + COMMIT_RESERVE)
+        clock, lock_expiry, needed_until = services.clock, definition.lock_expiry.total_seconds(), math.inf
+        if self._course is not None and held.lease is not None:
+            # The lease is this step's. One that lasts longer loses it, as a function of its own would be stopped.
+            needed_until = round(claimed_at(held.lease.owner) + self._code.timeout + RECORDING + COMMIT_RESERVE, 3)
         if self._message.chained and held.lease is not None and clock.now() >= held.lease.expires_at:
             raise Unavailable("the step was claimed, and its lease was over before it could begin")
         needed = inputs_needed(self._code.parameters, held)
@@ -272,7 +273,14 @@ class Attempt:
         progress = ProgressReport(services.control, held, clock, context.tell_lost)
         context.report = progress.tell
         beat = Heartbeat(
-            services.control, held, lease_length, clock, context.tell_lost, progress.take, self._hide_until_after
+            services.control,
+            held,
+            lock_expiry,
+            clock,
+            context.tell_lost,
+            progress.take,
+            self._hide_until_after,
+            needed_until,
         )
         with progress, beat:
             code = self._type.step(message.step)

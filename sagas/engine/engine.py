@@ -149,7 +149,7 @@ def build_engine(
         signals=Signals(reader, inbox, advancer),
         recovery=Recovery(advancer, control, listing, queues, watermarks),
         purger=purger,
-        verifier=Verifier(control, journal, reader),
+        verifier=Verifier(control, journal, reader, clock, settings.shards),
         finder=Finder(listing, HandOuts(tables), queues, clock),
         definitions=definitions,
         auto_disabler=auto_disabler,

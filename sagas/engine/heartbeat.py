@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -25,7 +26,7 @@ class Heartbeat:
     """Extends a lease at half its length, from a thread that ends before the handler returns.
 
     A lease that lasts as long as its function can act needs none: then nothing is started and nothing written. It is
-    never extended beyond ``act_until``, when the holder cannot act any more.
+    never extended beyond ``act_until``, when the holder cannot act any more, nor beyond ``until``.
 
     Args:
         leases: the control items.
@@ -35,6 +36,7 @@ class Heartbeat:
         lost: called once when the lease was taken over.
         news: what the step told of its progress, if it is to be written; it goes with the extension.
         extended: called with the epoch seconds at which the lease expires from now on.
+        until: epoch seconds beyond which it is not needed; ``act_until`` unless said.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Heartbeat:
         lost: Callable[[], None],
         news: Callable[[], Progress | None] = lambda: None,
         extended: Callable[[float], None] = lambda expires_at: None,
+        until: float = math.inf,
     ) -> None:
         self._leases = leases
         self._state = state
@@ -54,12 +57,13 @@ class Heartbeat:
         self._lost = lost
         self._news = news
         self._extended = extended
+        self._until = min(until, state.lease.act_until) if state.lease is not None else until
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         lease = self._state.lease
-        if lease is not None and lease.expires_at < lease.act_until:
+        if lease is not None and lease.expires_at < self._until:
             self._thread = threading.Thread(target=self._beat, name="sagas-heartbeat", daemon=True)
             self._thread.start()
         return self
@@ -75,9 +79,9 @@ class Heartbeat:
         while not self._stop.wait(max(self._length / 2, _SHORTEST)):
             lease = self._state.lease
             now = self._clock.now()
-            if lease is None or now >= lease.act_until:
+            if lease is None or now >= self._until:
                 return
-            expires_at = min(now + self._length, lease.act_until)
+            expires_at = min(now + self._length, self._until)
             try:
                 held = self._leases.extend(self._state, round(expires_at, 3), self._news())
             except SagaError:
@@ -86,5 +90,5 @@ class Heartbeat:
                 self._extended(expires_at)
             else:
                 self._lost()
-            if not held or expires_at == lease.act_until:
+            if not held or expires_at == self._until:
                 return

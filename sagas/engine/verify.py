@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from botocore.exceptions import ClientError
 
 from sagas.aws import code_of
+from sagas.engine.clock import Clock
 from sagas.engine.reader import Reader
-from sagas.errors import SagaError
+from sagas.errors import NotFound, SagaError
 from sagas.store.chain import Bad, Finding, Verified, Wrong, look_through, look_through_tombstone
 from sagas.store.control import ControlItems
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
 
 _TRIES = 3
+_OLDEST = 400 * 86_400.0
+"""Seconds back that a sample reaches; the more recent, the more of it."""
 _GONE = ("NoSuchKey", "404")
+
+
+@dataclass(slots=True)
+class SampleReport:
+    """What a look at a sample of audit trails found.
+
+    Args:
+        verified: how many were looked at, the broken ones included.
+        unchained: of which no entry has a hash: an older version wrote them all.
+        broken: of which an entry is not what was written: type, id, and the first such entry.
+        failed: they could not be looked at.
+    """
+
+    verified: int = 0
+    unchained: int = 0
+    broken: list[tuple[str, str, Bad]] = field(default_factory=list[tuple[str, str, Bad]])
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +46,41 @@ class Verifier:
     control: ControlItems
     journal: Journal
     reader: Reader
+    clock: Clock
+    shards: int
+
+    def sample(self, size: int, budget: float) -> SampleReport:
+        """Verify sagas taken at random, of all types, from the last 400 days and the more recent the more of them.
+
+        Args:
+            size: how many are drawn; one that is drawn twice is verified once.
+            budget: seconds it may take.
+        """
+        report, seen, end = SampleReport(), set[str](), self.clock.now() + budget
+        names = [saga.definition.name for saga in self.reader.registry]
+        for _ in range(size):
+            if self.clock.now() >= end:
+                break
+            name, shard = (int(self.clock.chance() * many) for many in (len(names), self.shards))
+            at = self.clock.now() - self.clock.chance() ** 2 * _OLDEST
+            saga_id = self.reader.listing.near(names[name], shard, at)
+            if saga_id is not None and saga_id not in seen:
+                seen.add(saga_id)
+                self._add(report, names[name], saga_id)
+        return report
+
+    def _add(self, report: SampleReport, name: str, saga_id: str) -> None:
+        try:
+            finding = self.verify(name, saga_id).finding
+        except NotFound:
+            return  # it was purged, and its key is free again
+        except Exception:  # noqa: BLE001 - one bad saga must not keep the others, whatever is wrong with it
+            report.failed += 1
+            return
+        report.verified += 1
+        report.unchained += finding.chained_from is None
+        if finding.bad is not None:
+            report.broken.append((name, saga_id, finding.bad))
 
     def verify(self, name: str, saga_id: str) -> Verified:
         """Verify the audit trail of one saga, payloads in S3 included.

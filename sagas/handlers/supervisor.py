@@ -1,5 +1,5 @@
 """The function behind the schedule: recovers what stalls, purges what was kept long enough, sweeps what was left
-behind."""
+behind, verifies a sample of audit trails."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sagas.handlers.recovering import find, purge, recover
 from sagas.handlers.sweeping import sweep
 from sagas.handlers.telemetry import telemetry
 from sagas.handlers.tracing import traced, tracer
+from sagas.handlers.verifying import verify
 
 
 @lru_cache(maxsize=1)
@@ -29,7 +30,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         event: ``{"task": "recover", "queue": true}`` or ``{"task": "purge", "queue": true}``, as the schedule has them:
             only find what is due, and hand it out. By hand ``{"task": "recover"}``, optionally with what
             :func:`sagas.handlers.recovering.recover` takes, or ``{"task": "purge"}``: do so here and now. Or
-            ``{"task": "sweep"}``, optionally with what :func:`sagas.handlers.sweeping.sweep` takes.
+            ``{"task": "sweep"}``, optionally with what :func:`sagas.handlers.sweeping.sweep` takes; or ``{"task":
+            "verify"}``, optionally with what :func:`sagas.handlers.verifying.verify` takes.
         context: Lambda's context.
 
     Returns:
@@ -50,7 +52,9 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         return {**purge(context, _engine())}
     if task == "sweep":
         return sweep(event, context, _engine())
-    known = "must be recover, purge or sweep"
+    if task == "verify":
+        return {**verify(event, context, _engine())}
+    known = "must be recover, purge, sweep or verify"
     raise InvalidRequest(f"the task {known}", [Problem("$.task", known)])
 
 

@@ -109,7 +109,12 @@ class Entry:
 
     @property
     def payload_hash(self) -> str:
-        """The hash of the payload; empty if there is none."""
+        """The hash of the payload; empty if there is none.
+
+        Version 0.1.0 keeps none of what is stored aside, but names it by one: whether it is loaded makes no difference.
+        """
+        if not self.salt and "payload_ref" in self.details:
+            return str(self.details["payload_ref"]).rpartition("/")[2]
         return self.hashed if self.payload is None else payload_hash(self.salt, self.payload)
 
     @property

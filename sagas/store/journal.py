@@ -153,7 +153,7 @@ class Journal:
         """
         query, options = cast("Any", self._tables.connection).query, {"consistent_read": True}
         items: list[Item] = list(ResultIterator(query, (self._table, saga_id), options))
-        return [(int(item["seq"]["N"]), _entry_if_any(item)) for item in items]
+        return [(int(item["seq"]["N"]), entry_if_any(item)) for item in items]
 
     def load(self, entry: Entry) -> Entry:
         """Return ``entry`` with a payload that was stored aside fetched."""
@@ -169,7 +169,12 @@ class Journal:
         return loaded, size
 
 
-def _entry_if_any(item: Item) -> Entry | None:
+def entry_if_any(item: Item) -> Entry | None:
+    """Return the entry that an item holds; ``None`` for what is no entry of any version.
+
+    Raises:
+        NewerFormat: a newer version wrote it.
+    """
     try:
         check_format(number_in(item, "format"), "an entry")
     except (KeyError, ValueError):

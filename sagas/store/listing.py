@@ -92,6 +92,20 @@ class Listing:
             if start is None or position < start:
                 yield position
 
+    def near(self, name: str, shard: int, at: float) -> str | None:
+        """Return the id of the saga of a type that was started last before a time, else first after it.
+
+        Args:
+            name: the type.
+            shard: of the index, from 0 on; ``None`` comes back when there is none of the type in it.
+            at: epoch seconds.
+        """
+        model, key = self._tables.control, f"{name}#{shard}"
+        for within, forward in ((model.created_at <= iso(at), False), (model.created_at > iso(at), True)):
+            for item in model.by_name.query(key, within, scan_index_forward=forward, limit=1):
+                return str(item.saga_id)
+        return None
+
     def attention(self, limit: int, cursor: str | None) -> Page:
         """Return sagas that need a person, longest waiting first."""
         start = IndexPosition.parse(cursor) if cursor is not None else None
@@ -203,12 +217,16 @@ class Listing:
 
         Those are what takes long, types times shards of them; few are asked again, which is done as it comes.
         """
+
+        def begin(stream: Iterator[IndexPosition]) -> list[IndexPosition]:
+            return list(itertools.islice(stream, 1))
+
         together = min(AT_ONCE, len(streams))
         if together < 2:
             return list(streams)
         _ = self._tables.connection.client  # made once, by this thread
         with ThreadPoolExecutor(together, "listing") as pool:
-            begun = list(pool.map(lambda stream: list(itertools.islice(stream, 1)), streams))
+            begun = list(pool.map(begin, streams))
         return [itertools.chain(first, rest) for first, rest in zip(begun, streams, strict=True)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 
 from sagas.store.mapping import Item
@@ -13,7 +14,7 @@ from sagas.store.tables import Tables
 _KEY: Item = {"saga_id": {"S": "shards#highest"}}
 """Beside the sagas, under a key no saga can have."""
 _GOOD_FOR = 60.0
-"""Seconds for which an answer is kept: the number changes with a deployment, and the supervisor notes it in a minute."""
+"""Seconds for which an answer is kept: a deployment changes the number, and the supervisor notes it in a minute."""
 
 
 class Shards:
@@ -74,7 +75,5 @@ class Shards:
             "ExpressionAttributeNames": {"#highest": "highest"},
             "ExpressionAttributeValues": {":deployed": {"N": str(self.deployed)}},
         }
-        try:
+        with suppress(Refused):  # another run noted this number, or a higher one, which the next run reads
             self._tables.connection.dispatch("UpdateItem", request)
-        except Refused:
-            pass  # another run noted this number, or a higher one, which the next run reads

@@ -184,7 +184,7 @@ class TestNetwork:
         functions = [one for one in of_type(template, "AWS::Lambda::Function") if "Handler" in one]
         named = {json.dumps(one["VpcConfig"]["SecurityGroupIds"]) for one in functions if "VpcConfig" in one}
         assert named == {json.dumps([{"Fn::GetAtt": [group, "GroupId"]}])}
-        assert len([one for one in functions if "VpcConfig" in one]) == 5
+        assert len([one for one in functions if "VpcConfig" in one]) == 6
 
     def test_one_for_each_vpc(self) -> None:
         def build(stack: Stack) -> None:

@@ -55,6 +55,7 @@ class TestAlarms:
                 *[("Sagas", "SweepStopped"), ("Sagas", "SweepFailed"), ("Sagas", "BreakerOpened")],
                 *[("Sagas", "RecordFailed"), ("Sagas", "OldestDueSaga")] * 2,
                 *[("Sagas", "OldestDueSaga"), ("Sagas", "SagaWithoutCode"), ("Sagas", "NewerFormat")],
+                ("Sagas", "AuditBroken"),
                 *[("AWS/Lambda", "Invocations"), ("AWS/ApiGateway", "5XXError")],
                 *[("AWS/Lambda", "Errors")] * 9,
                 *[("AWS/Lambda", "Throttles")] * 3,

@@ -114,6 +114,12 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+def of_sagas(templates: Templates) -> list[Template]:
+    """The queues of sagas, without that of the service's own work."""
+    queues = resources(templates, "AWS::SQS::Queue")
+    return [one for one in queues if not one["Metadata"]["sagas"]["part"].startswith("work_")]
+
+
 class TestWithoutRoomInOneStack:
     def test_one_nested_stack_a_saga_or_more(self, large: Path) -> None:
         templates = templates_in(large)
@@ -128,7 +134,8 @@ class TestWithoutRoomInOneStack:
         assert [name for name, one in templates.items() if resources({name: one}, "AWS::SQS::Queue")] == [
             "Large.template.json"
         ]
-        assert not resources({"": templates["Large.template.json"]}, "AWS::Lambda::EventSourceMapping")
+        (own,) = resources({"": templates["Large.template.json"]}, "AWS::Lambda::EventSourceMapping")
+        assert "Bulk" in json.dumps(own["Properties"]["EventSourceArn"])
 
     def test_every_template_keeps_to_the_limits(self, large: Path) -> None:
         for path in large.glob("*.template.json"):
@@ -257,8 +264,9 @@ class TestRedriveAllowPolicy:
         assert names == [f"checkout-{step}-${{Token}}" for step in ("reserve", "capture", "ship")]
 
     def test_of_a_longer_saga_cannot_name_them(self, tmp_path: Path) -> None:
-        templates = synthesize(tmp_path, saga_of(1, 11), dashboard=False)
-        assert not [one for one in resources(templates, "AWS::SQS::Queue") if "RedriveAllowPolicy" in one["Properties"]]
+        queues = of_sagas(synthesize(tmp_path, saga_of(1, 11), dashboard=False))
+        assert queues
+        assert not [one for one in queues if "RedriveAllowPolicy" in one["Properties"]]
 
 
 class TestAsked:
@@ -327,7 +335,7 @@ class TestVariables:
 
     def test_names_of_cloudformations_are_written_down(self, tmp_path: Path) -> None:
         templates = synthesize(tmp_path, Checkout, queue_names="generated", dashboard=False)
-        assert not [one for one in resources(templates, "AWS::SQS::Queue") if "QueueName" in one["Properties"]]
+        assert not [one for one in of_sagas(templates) if "QueueName" in one["Properties"]]
         for function in resources(templates, "AWS::Lambda::Function"):
             assert "reserve" in json.dumps(function["Properties"]["Environment"]["Variables"]["SAGAS_QUEUES"])
 

@@ -241,6 +241,17 @@ class TestService:
         (invocation,) = of_type(template, "AWS::Lambda::EventInvokeConfig")
         assert invocation["MaximumEventAgeInSeconds"] == 180
 
+    def test_the_sample_that_is_verified(self) -> None:
+        def daily(**options: Any) -> list[str]:
+            rules = of_type(service(**options), "AWS::Events::Rule")
+            return [one["Targets"][0]["Input"] for one in rules if one["ScheduleExpression"] == "rate(1 day)"]
+
+        assert daily() == ['{"task":"verify","sample":100}']
+        assert daily(verify_sample=5) == ['{"task":"verify","sample":5}']
+        assert daily(verify_sample=0) == []
+        with pytest.raises(DefinitionError, match="verify_sample must be"):
+            service(verify_sample=-1)
+
     @pytest.mark.parametrize("every", [timedelta(0), timedelta(seconds=90), timedelta(minutes=6), 1, None])
     def test_a_period_that_is_none(self, every: Any) -> None:
         with pytest.raises(DefinitionError, match="Test-Shop: recover_every must be 1 to 5 whole minutes"):

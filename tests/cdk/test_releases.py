@@ -64,7 +64,7 @@ class TestAliases:
         sources = of_type(plain, "AWS::Lambda::EventSourceMapping").values()
         called = [json.dumps(one["FunctionName"]) for one in sources]
         assert all(":live" in name and any(f'"{alias}"' in name for alias in aliases) for name in called)
-        assert len(set(called)) == 6
+        assert len(set(called)) == 7
         targets = [rule["Targets"][0]["Arn"]["Ref"] for rule in of_type(plain, "AWS::Events::Rule").values()]
         assert set(targets) <= aliases
         permissions = of_type(plain, "AWS::Lambda::Permission").values()
@@ -102,7 +102,7 @@ class TestVersions:
         assert function.startswith("Shopcheckoutship")
 
     def test_change_with_what_is_in_the_layer(self) -> None:
-        assert len(self.changed(bundle_sdk=["sns"])) == 8
+        assert len(self.changed(bundle_sdk=["sns"])) == 9
 
 
 class TestGradualDeployment:
@@ -111,7 +111,7 @@ class TestGradualDeployment:
         aliases = [one for one in gradual["Resources"].values() if one["Type"] == "AWS::Lambda::Alias"]
         moved = {one["UpdatePolicy"]["CodeDeployLambdaAliasUpdate"]["DeploymentGroupName"]["Ref"] for one in aliases}
         assert moved == groups.keys()
-        assert len(groups) == len(aliases) == 8
+        assert len(groups) == len(aliases) == 9
         assert len({json.dumps(one["ServiceRoleArn"]) for one in groups.values()}) == 1
 
     def test_is_undone_by_the_alarms_of_the_saga(self, gradual: Template) -> None:
@@ -181,7 +181,7 @@ class TestGradualDeployment:
         changed = without_gradual_deployment(gradual)
         assert "CodeDeploy" not in json.dumps({id: one["Type"] for id, one in changed["Resources"].items()})
         assert "CodeDeployLambdaAliasUpdate" not in json.dumps(changed)
-        assert len(of_type(changed, "AWS::Lambda::Alias")) == 8
+        assert len(of_type(changed, "AWS::Lambda::Alias")) == 9
 
     @pytest.mark.parametrize("nested", [False, True])
     def test_policy_checks_find_nothing(self, nested: bool, tmp_path: Path) -> None:

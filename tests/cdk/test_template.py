@@ -204,6 +204,7 @@ class TestSupervisor:
             "rate(1 minute)": '{"task":"recover","queue":true}',
             "rate(5 minutes)": '{"task":"purge","queue":true}',
             "rate(1 hour)": '{"task":"sweep"}',
+            "rate(1 day)": '{"task":"verify","sample":100}',
         }
 
     def test_is_not_retried(self, of_type: Find) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sagas.messaging.routes import Routes
 from tests.e2e.stack import Running, Stack, free_port, launch, poll, processes_of, run_sagas, start
 
 pytestmark = pytest.mark.e2e
@@ -57,7 +58,7 @@ class TestDescription:
         description = local_stack.description
         assert set(description) == {
             "endpoint_url", "region", "api_url", "tables", "queues", "dead_letter_queues", "functions", "supervisor",
-            "outputs", "pid",
+            "outputs", "pid", "work_queues", "work_dead_letter_queues",
         }  # fmt: skip
         assert set(description["tables"]) == {"sagas", "audit"}
         assert set(description["queues"]) == {"create-zip", "checkout"} == set(description["dead_letter_queues"])
@@ -90,8 +91,7 @@ class TestDescription:
 
 def queue_url(variables: dict[str, Any], saga: str, step: str) -> str:
     """A queue's URL as a function puts it together."""
-    queues = json.loads(variables["SAGAS_QUEUES"])
-    return f"{queues['base']}/{queues['queues'][saga][step]}"
+    return Routes.parse(variables["SAGAS_QUEUES"], {saga: [step]}).queue(saga, step)
 
 
 @own_emulator

@@ -19,7 +19,7 @@ from tests.support.sagas import Order
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text()
 
-GIGABYTES, STEP_SECONDS, API_SECONDS = 0.25, 0.05, 0.1
+GIGABYTES, STEP_SECONDS, API_GIGABYTES, API_SECONDS = 0.25, 0.05, 0.5, 0.1
 DAY = 86_400
 
 
@@ -87,8 +87,8 @@ class Counted:
         """A million of them: a message is sent, received and deleted."""
         writes = self.control_writes + self.entry_writes + self.index_writes
         invocations = (self.steps + 1) * prices.INVOCATION
-        seconds = self.steps * STEP_SECONDS + API_SECONDS
-        lasting = seconds * GIGABYTES * prices.GIGABYTE_SECOND_ARM
+        gigabyte_seconds = self.steps * STEP_SECONDS * GIGABYTES + API_SECONDS * API_GIGABYTES
+        lasting = gigabyte_seconds * prices.GIGABYTE_SECOND_ARM
         stored = writes * prices.WRITE_UNIT + self.reads * prices.READ_UNIT
         return prices.REST_CALL + stored + 3 * self.messages * prices.SQS_REQUEST + invocations + lasting
 

@@ -281,6 +281,45 @@ def test_a_saga_that_goes_on_meanwhile_is_no_broken_one(bench: Make, monkeypatch
     assert _found(b, saga_id) == Finding(4, 1, None)
 
 
+# A sample.
+
+
+def test_a_sample_finds_what_is_broken(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Trip, Bulky)
+    b.clock.advance(10_000)
+    whole = _undone(b)
+    b.clock.advance(100)
+    broken = _undone(b)
+    _set(b, broken, 3, "actor", {"S": "mallory"})
+    b.clock.advance(86_400)
+    dice = iter([at / 7 for at in range(7)] * 300)
+    monkeypatch.setattr(b.clock, "chance", lambda: next(dice))
+    report = b.engine.verifier.sample(400, 60.0)
+    assert (report.verified, report.unchained, report.failed) == (2, 0, 0)
+    assert report.broken == [("trip", broken, Bad(3, Wrong.CHANGED))]
+    assert whole != broken
+
+
+def test_a_sample_ends_in_time(bench: Make) -> None:
+    b = bench(Trip)
+    _undone(b)
+    assert b.engine.verifier.sample(10, 0.0).verified == 0
+
+
+def test_one_that_cannot_be_looked_at_keeps_no_other(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Trip)
+    _undone(b)
+    dice = iter([at / 7 for at in range(7)] * 30)
+    monkeypatch.setattr(b.clock, "chance", lambda: next(dice))
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError
+
+    monkeypatch.setattr(Journal, "everything", fail)
+    report = b.engine.verifier.sample(20, 60.0)
+    assert (report.verified, report.failed) == (0, 1)
+
+
 # A correlation id that is too long for the control item is in the journal and in the messages.
 
 

@@ -41,13 +41,13 @@ class Remains(Protocol):
     def states(self) -> list[SagaState]: ...
     def entries(self, saga_id: str) -> Rows: ...
     def lost_payloads(self) -> list[str]: ...
-    def everything(self, saga_id: str) -> list[tuple[int, Entry | None]]: ...
 
 
 def check(world: CrashWorld, points: Plan) -> list[str]:
     """Return what is violated, each in a sentence."""
     found = [*check_rest(world), *_purged(world)]
     for state in world.states():
+        found += check_chain(state, world.everything(state.saga_id))
         alone = not any(point.fault in DELAYS for point in points)
         found += check_order(_own(world, state), alone=alone)
         found += _time(world, state) if alone else ()
@@ -95,7 +95,6 @@ def check_rest(remains: Remains) -> list[str]:
         entries, own = remains.entries(state.saga_id), _own(remains, state)
         saga_type = remains.registry.get(state.saga)
         found += _journal(state, entries, own)
-        found += _chain(state, remains.everything(state.saga_id))
         found += _end(remains, state, entries)
         found += _steps(state, saga_type, entries)
         found += _executions(saga_type, entries, own)
@@ -134,7 +133,7 @@ def _journal(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]
         yield "undoing began twice"
 
 
-def _chain(state: SagaState, entries: list[tuple[int, Entry | None]]) -> Iterator[str]:
+def check_chain(state: SagaState, entries: list[tuple[int, Entry | None]]) -> Iterator[str]:
     """Every entry is what was written, as its successor and the control item tell."""
     finding = look_through(entries, state.seq, state.head)
     if finding.bad is not None:

@@ -285,6 +285,7 @@ class CrashWorld:
     def keep_no_longer(self) -> None:
         """Time passes until no saga is to be kept any longer, and the supervisor comes to purge. One visit may die."""
         self.clock.advance(RETENTION)
+        self._tick_at = self.clock.now()  # what the supervisor came by for meanwhile is not made up for
         for _ in range(3):
             self.clock.advance(TICK)
             self._find("purge")

@@ -79,6 +79,20 @@ def test_a_tick_finds_what_the_queue_then_recovers(trips: Site, capsys: pytest.C
     assert names == [of_service, of_service, of_type, ("SagaRecovered", "trip")]
 
 
+def test_a_tick_tells_that_shards_was_lowered(
+    trips: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    supervisor.reset()
+    supervisor.handler(load("schedule_recover"), LambdaContext())
+    assert "ShardsLowered" not in capsys.readouterr().out
+    monkeypatch.setenv("SAGAS_SHARDS", "1")
+    supervisor.reset()
+    supervisor.handler(load("schedule_recover"), LambdaContext())
+    supervisor.reset()
+    metrics = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "CloudWatchMetrics" in line]
+    assert [line["ShardsLowered"] for line in metrics] == [[1.0]]
+
+
 def test_a_second_delivery_does_nothing(trips: Site) -> None:
     saga = trips.begin("trip")
     trips.lose_messages()

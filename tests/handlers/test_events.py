@@ -42,7 +42,7 @@ def _stored(site: Site) -> SagaState:
 def test_every_event_is_tested_here() -> None:
     bodies = {"checkout", "checkout_unservable", "create_zip"}
     api = {"api_audit", "api_cancel", "api_get_saga", "api_list", "api_start_checkout", "api_start_create_zip"}
-    others = {"schedule_recover", "schedule_purge", "schedule_sweep", "sqs_malformed", "sqs_step"}
+    others = {"schedule_recover", "schedule_purge", "schedule_sweep", "schedule_verify", "sqs_malformed", "sqs_step"}
     assert {path.stem for path in EVENTS.iterdir()} == bodies | api | others
 
 
@@ -113,6 +113,13 @@ def test_a_tick_with_nothing_to_purge(reference: Callable[[], Site]) -> None:
     assert report == {"purged": 0, "untouched": 0, "failed": 0, "left": 0}
 
 
+def test_a_night_with_nothing_to_verify(reference: Callable[[], Site]) -> None:
+    reference()
+    supervisor.reset()
+    report = supervisor.handler(load("schedule_verify"), LambdaContext())
+    assert report == {"verified": 0, "unchained": 0, "failed": 0, "broken": []}
+
+
 BAD_TICKS: list[Any] = [
     None,
     [],
@@ -132,6 +139,7 @@ BAD_TICKS: list[Any] = [
     {"task": "recover", "queue": True, "limit": 5},
     {"task": "sweep", "start_after": "\ud800"},
     {"task": "sweep", "now": "yes"},
+    *({"task": "verify", "sample": value} for value in (0, -1, 10_001, True, "5", 1.5, None)),
 ]
 
 

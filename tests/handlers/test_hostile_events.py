@@ -339,5 +339,5 @@ def test_a_malformed_tick_is_refused_in_clear_words(reference: Site) -> None:
 
 
 def test_the_samples_are_no_hostile_ones(reference: Site) -> None:
-    for name in ("schedule_recover", "schedule_purge", "schedule_sweep"):
+    for name in ("schedule_recover", "schedule_purge", "schedule_sweep", "schedule_verify"):
         assert supervisor.handler(load(name), LambdaContext())

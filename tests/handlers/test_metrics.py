@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from typing import Any
@@ -214,3 +215,22 @@ def test_a_message_of_a_newer_version(site: Make, capsys: Capture) -> None:
     lines = [line for line in written(capsys) if "NewerFormat" in line]
     assert [line["NewerFormat"] for line in lines] == [[1.0], [1.0]]
     assert all(line["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["service"]] for line in lines)
+
+
+def test_a_broken_audit_trail(
+    site: Make, capsys: Capture, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s, dice = site(Trip), itertools.cycle([0.0, 0.1, 0.6, 0.7])
+    monkeypatch.setattr(s.clock, "chance", lambda: next(dice))
+    saga_id = s.begin("trip")
+    s.run()
+    supervisor.reset()
+    assert supervisor.handler({"task": "verify"}, LambdaContext())["verified"] == 1
+    assert "AuditBroken" not in of_service(capsys)
+    key = {"saga_id": {"S": saga_id}, "seq": {"N": "2"}}
+    s.stack.dynamodb.delete_item(TableName=s.stack.audit_table, Key=key)
+    report = supervisor.handler({"task": "verify"}, LambdaContext())
+    assert report["broken"] == [{"name": "trip", "saga_id": saga_id}]
+    assert of_service(capsys)["AuditBroken"] == 1
+    (told,) = [record for record in caplog.records if record.getMessage() == "the audit trail is broken"]
+    assert (told.levelname, vars(told)["seq"], vars(told)["what"]) == ("ERROR", 2, "missing")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sagas.core.times import epoch
-from tests.faults.invariants import check_rest
+from tests.faults.invariants import check_chain, check_rest
 from tests.faults.world import surroundings
 from tests.interleavings.moves import Moves
 from tests.interleavings.remains import Remains
@@ -121,7 +121,10 @@ def _wrong(moves: Moves, story: Story, first: Snapshot, last: Snapshot) -> list[
     if story.prompt and (took := epoch(moves.item(last.tables)["updated_at"]["S"]) - first.now):
         late.append(f"it took {took:.0f} s longer")
     remains = Remains(moves.replay, moves.shelf[last.tables], last)
-    return check_rest(remains) + remains.half_purged() + late
+    chains = [
+        sentence for state in remains.states() for sentence in check_chain(state, remains.everything(state.saga_id))
+    ]
+    return check_rest(remains) + chains + remains.half_purged() + late
 
 
 def _way(came: dict[Snapshot, tuple[Snapshot, str] | None], at: Snapshot) -> list[str]:

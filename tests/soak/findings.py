@@ -10,7 +10,8 @@ from typing import Any
 
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.registry import Registry
-from tests.faults.invariants import check_order, check_rest
+from sagas.store.journal import entry_if_any
+from tests.faults.invariants import check_chain, check_order, check_rest
 from tests.faults.mailbox import Letter
 from tests.faults.world import Began, Entered, Event, Rows, rows_of
 from tests.soak.books import Books, Place, check_books
@@ -84,7 +85,8 @@ def findings(harbour: Harbour, courses: Iterable[Course], faults: Sequence[Struc
     """
     by_id = {course.life.saga_id: course for course in courses}
     states = harbour.states(by_id)
-    journal, executions = _journal(harbour), _executions(harbour)
+    stored, executions = _stored(harbour), _executions(harbour)
+    journal = defaultdict[str, Rows](list) | {saga_id: _rows(saga_id, items) for saga_id, items in stored.items()}
     letters, objects = harbour.letters(), frozenset(harbour.payloads())
     registry = Registry(CLASSES)
     found = [f"{saga_id}: started by nobody" for saga_id in harbour.saga_ids() if saga_id not in by_id]
@@ -98,6 +100,7 @@ def findings(harbour: Harbour, courses: Iterable[Course], faults: Sequence[Struc
         own = _in_order(saga_id, began, entries)
         where = f"{state.saga} {saga_id}" if course.life.faulty else f"undisturbed {state.saga} {saga_id}"
         one = check_rest(Remains(state, entries, own, _dead(letters, saga_id), objects, registry))
+        one += check_chain(state, [(int(item["seq"]["N"]), entry_if_any(item)) for item in stored[saga_id]])
         one += check_order(own, alone=state.saga not in SHORT_LEASES)
         one += [*_course(course, state, entries), *_mismatches(entries)]
         found += [f"{where}: {sentence}" for sentence in one]
@@ -129,15 +132,18 @@ def _saga_of(letter: Letter) -> str:
     return str(json.loads(letter.body)["saga_id"])
 
 
-def _journal(harbour: Harbour) -> Mapping[str, Rows]:
+def _stored(harbour: Harbour) -> defaultdict[str, list[dict[str, Any]]]:
+    """The entries of each saga in order, as they are stored."""
     stored: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for item in harbour.journal():
         stored[item["saga_id"]["S"]].append(item)
-    entries: defaultdict[str, Rows] = defaultdict(list)
-    for saga_id, items in stored.items():
+    for items in stored.values():
         items.sort(key=lambda item: int(item["seq"]["N"]))
-        entries[saga_id] = [row | _more(item) for row, item in zip(rows_of(items, saga_id), items, strict=True)]
-    return entries
+    return stored
+
+
+def _rows(saga_id: str, items: list[dict[str, Any]]) -> Rows:
+    return [row | _more(item) for row, item in zip(rows_of(items, saga_id), items, strict=True)]
 
 
 def _more(item: Mapping[str, Any]) -> dict[str, str]:

@@ -72,7 +72,14 @@ def test_records_have_the_digest_of_their_body(name: str) -> None:
         assert record["md5OfBody"] == hashlib.md5(record["body"].encode(), usedforsecurity=False).hexdigest()
 
 
-@pytest.mark.parametrize("name", ["schedule_recover", "schedule_purge", "schedule_sweep"])
-def test_ticks_name_their_task(name: str) -> None:
-    queued = {} if name == "schedule_sweep" else {"queue": True}
-    assert load(name) == {"task": name.removeprefix("schedule_"), **queued}
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("schedule_recover", {"queue": True}),
+        ("schedule_purge", {"queue": True}),
+        ("schedule_sweep", {}),
+        ("schedule_verify", {"sample": 100}),
+    ],
+)
+def test_ticks_name_their_task(name: str, more: dict[str, Any]) -> None:
+    assert load(name) == {"task": name.removeprefix("schedule_"), **more}

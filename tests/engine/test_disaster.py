@@ -1,0 +1,181 @@
+"""docs/disaster.md, by restoring older copies of one table and of both, on DynamoDB Local."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto import mock_aws
+
+from tests.support.aws import HandmadeStack, create_tables
+from tests.support.bench import Bench
+from tests.support.databases import database
+from tests.support.sagas import LOG, Trip
+
+PAGE = (Path(__file__).parents[2] / "docs" / "disaster.md").read_text()
+STEPS = ("book", "pay", "tell")
+COPIES = len(STEPS) + 1
+"""Of the tables: after the start, and after each step."""
+_numbers = itertools.count()
+
+Items = list[dict[str, Any]]
+
+
+class Lost:
+    """A service that ran one saga to its end, with a copy of both tables every three seconds."""
+
+    def __init__(self, steps: tuple[str, ...] = STEPS) -> None:
+        self.bench = Bench(stack=HandmadeStack(Trip, prefix=f"lost-{next(_numbers)}"))
+        self.saga_id = self.bench.start("trip", key="k")
+        self.copies = [self._copy()]
+        for name in steps:
+            self.bench.clock.advance(3)
+            self.bench.deliver("trip", name)
+            self.copies.append(self._copy())
+        self.done = list(LOG)
+
+    def _copy(self) -> tuple[Items, Items]:
+        dynamodb, stack = self.bench.stack.dynamodb, self.bench.stack
+        sagas, audit = (
+            dynamodb.scan(TableName=table, ConsistentRead=True)["Items"]
+            for table in (stack.sagas_table, stack.audit_table)
+        )
+        return sagas, audit
+
+    def restored(self, sagas: int, audit: int, *, trimmed: bool = False) -> Bench:
+        """The service on new tables, each as in one of the copies; queues and bucket are what they were."""
+        stack = copy(self.bench.stack)
+        stack.sagas_table, stack.audit_table = create_tables(stack.dynamodb, f"restored-{next(_numbers)}")
+        for table, items in ((stack.sagas_table, self.copies[sagas][0]), (stack.audit_table, self.copies[audit][1])):
+            for item in items:
+                stack.dynamodb.put_item(TableName=table, Item=item)
+        if trimmed:
+            trim(stack)
+        LOG.clear()
+        return Bench(stack=stack, clock=self.bench.clock)
+
+
+def trim(stack: HandmadeStack) -> int:
+    """Run the page's program."""
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names: dict[str, Any] = {"__name__": "program"}
+    exec(compile(program, "docs/disaster.md", "exec"), names)  # noqa: S102 -- it is the page's
+    removed: int = names["trim"](stack.sagas_table, stack.audit_table)
+    return removed
+
+
+def live(b: Bench) -> None:
+    """Let the service run for hours."""
+    b.run()
+    for _ in range(8):
+        b.clock.advance(2_000)
+        b.recover()
+        b.run()
+
+
+def verified(b: Bench, saga_id: str) -> str | None:
+    """What is wrong with the trail, and where."""
+    bad = b.engine.verifier.verify("trip", saga_id).finding.bad
+    return None if bad is None else f"{bad.wrong.value} {bad.seq}"
+
+
+@pytest.fixture(params=["moto", "dynamodb_local"])
+def lost(
+    request: pytest.FixtureRequest, credentials: None, clean: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Lost]:
+    """The tables are on that engine, queues and bucket on moto, which lets pass what is not for AWS."""
+    where = database(request.param)
+    if where.endpoint_url is not None:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", where.endpoint_url)
+        monkeypatch.setenv("AWS_SESSION_TOKEN", where.name)  # clients are kept by it, and these are not moto's
+    with mock_aws():
+        yield Lost()
+
+
+@pytest.mark.parametrize("moment", range(COPIES - 1))
+def test_both_of_one_time_go_on_from_there(lost: Lost, moment: int) -> None:
+    b = lost.restored(moment, moment)
+    live(b)
+    assert b.status(lost.saga_id) == "COMPLETED"
+    assert lost.done[moment:] == LOG, "what was done after that time is done again"
+    assert verified(b, lost.saga_id) is None
+
+
+def test_a_message_from_after_that_time_does_not_skip_a_step(lost: Lost) -> None:
+    """The queue of the second step has one, which the restored saga has not come to: the current one is sent."""
+    midway = Lost(("book",))
+    b = midway.restored(0, 0)
+    live(b)
+    assert (b.status(midway.saga_id), LOG) == ("COMPLETED", lost.done)
+    assert verified(b, midway.saga_id) is None
+
+
+@pytest.mark.parametrize(("sagas", "audit"), [(0, 1), (0, 3), (1, 2), (1, 3), (2, 3)])
+def test_entries_without_a_pointer(lost: Lost, sagas: int, audit: int) -> None:
+    b = lost.restored(sagas, audit)
+    before = b.stack.entries(lost.saga_id)
+    live(b)
+    assert b.status(lost.saga_id) == ("PENDING", "RUNNING", "RUNNING")[sagas], "it stands still"
+    assert LOG == []
+    assert b.stack.entries(lost.saga_id) == before
+    assert b.engine.reader.attention(None, 10, None)["sagas"] == []
+    assert b.engine.recovery.run(60.0).recovered == []
+
+    trimmed = trim(b.stack)
+    assert trimmed == audit - sagas
+    live(b)
+    assert b.status(lost.saga_id) == "COMPLETED"
+    assert lost.done[sagas:] == LOG
+    assert verified(b, lost.saga_id) is None
+
+
+def test_trimmed_at_once_nothing_is_ever_missed(lost: Lost) -> None:
+    b = lost.restored(1, 3, trimmed=True)
+    live(b)
+    assert b.status(lost.saga_id) == "COMPLETED"
+    assert lost.done[1:] == LOG
+    assert trim(b.stack) == 0, "nothing of what is right goes"
+
+
+def test_a_saga_that_was_started_after_that_time_can_be_started_again(lost: Lost) -> None:
+    lost.copies.insert(0, ([], []))
+    b = lost.restored(0, 4)
+    assert trim(b.stack) == 4
+    assert b.start("trip", key="k") == lost.saga_id
+    live(b)
+    assert b.status(lost.saga_id) == "COMPLETED"
+    assert lost.done == LOG
+
+
+def test_a_pointer_without_an_entry_that_is_needed(lost: Lost) -> None:
+    b = lost.restored(1, 0)
+    live(b)
+    assert b.status(lost.saga_id) == "COMPENSATION_FAILED"
+    assert [one["saga_id"] for one in b.engine.reader.attention(None, 10, None)["sagas"]] == [lost.saga_id]
+    assert LOG == [], "neither the step that takes the lost result nor the undo"
+    assert verified(b, lost.saga_id) == "missing 2"
+
+
+@pytest.mark.parametrize(("audit", "wrong"), [(0, "missing 2"), (1, "missing 3")])
+def test_a_pointer_without_an_entry_that_no_step_needs(lost: Lost, audit: int, wrong: str) -> None:
+    b = lost.restored(2, audit)
+    live(b)
+    assert b.status(lost.saga_id) == "COMPLETED"
+    assert lost.done[2:] == LOG
+    assert verified(b, lost.saga_id) == wrong
+
+
+@pytest.mark.parametrize("audit", range(COPIES - 1))
+def test_a_pointer_without_its_entries_of_a_saga_that_is_over(lost: Lost, audit: int) -> None:
+    b = lost.restored(3, audit)
+    live(b)
+    shown = b.show(lost.saga_id)
+    assert shown["status"] == "COMPLETED"
+    assert [step["result"] is not None for step in shown["steps"]][:2] == [audit > 0, audit > 1]
+    assert LOG == []
+    assert (verified(b, lost.saga_id) or "").startswith("cut off")
