@@ -154,7 +154,11 @@ def _check(turns: Turns, saga_id: str) -> None:
     read = [version.call("GET", f"/sagas/{_NAME}/{saga_id}") for version in turns.versions]
     released, saga = (body for _, body in read)
     assert [status for status, _ in read] == [200, 200]
-    assert released == {field: saga[field] for field in released}, "this version may tell more"
+    told = {field: saga[field] for field in released}
+    told["steps"] = [
+        {field: step[field] for field in known} for step, known in zip(saga["steps"], released["steps"], strict=True)
+    ]
+    assert released == told, "this version may tell more"
     assert saga["status"] == entries[-1]["status"]
     verified = turns.versions[1].call("GET", f"/sagas/{_NAME}/{saga_id}/verification")[1]
     assert verified["verified"], verified
