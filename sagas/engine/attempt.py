@@ -171,9 +171,13 @@ class Attempt:
         else:
             return None
         lease_end = held.lease.expires_at if held is not None and held.lease is not None else math.inf
+        # By its queue, which knows the time of the function only; or by an earlier step of the chain.
         hidden_until = course.hidden_until if course is not None else 0.0
-        comes_back_late = lease_end + _AFTER_LEASE < self._invocation.deadline
-        if hidden_until < lease_end < math.inf if hidden_until else comes_back_late:
+        if hidden_until:
+            hide = hidden_until < lease_end < math.inf
+        else:
+            hide = lease_end + _AFTER_LEASE < self._invocation.deadline
+        if hide:
             self._hide_until_after(lease_end)
         return held
 

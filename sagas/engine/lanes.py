@@ -114,8 +114,8 @@ class Lanes:
         Raises:
             Unavailable: SQS or the store is out of reach.
         """
-        step = state.current or state.steps[-1]
-        lane = self._lane(state.saga, step.name)
+        name = self.queues.lane(state.saga, (state.current or state.steps[-1]).name)
+        lane = self._lane(state.saga, name)
         sent, mark = max(state.updated_at, state.not_before), lane.watermark
         if not lane.waiting or sent + _COUNTED < mark.empty_at:
             return Backlog.NONE
@@ -124,14 +124,13 @@ class Lanes:
         if not lane.left:
             most = max(lane.waiting // _SHARE, _AT_LEAST)
             minute = int(self.clock.now() // 60)
-            if not self.watermarks.reserve(state.saga, step.name, minute, _RESERVED, most):
+            if not self.watermarks.reserve(state.saga, name, minute, _RESERVED, most):
                 return Backlog.WAITING
             lane.left = _RESERVED
         lane.left -= 1
         return Backlog.PASSED_BY
 
     def _lane(self, saga: str, step: str) -> _Lane:
-        step = self.queues.lane(saga, step)
         if (saga, step) not in self._known:
             asked_at = self.clock.now()
             try:

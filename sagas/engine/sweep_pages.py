@@ -230,6 +230,6 @@ class PageSweep:
             awaited(self._instance.on_orphans(found, context))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code; the next page may fare better
             # The error's text may quote anything: its type must do.
-            services.logger.error("on_orphans failed: %s", type(error).__name__)  # noqa: TRY400
+            services.logger.error("on_orphans failed: %s", type(error).__name__)  # noqa: TRY400 - as above: no trace
             return _Done(len(orphans), errors={one.key: type(error).__name__ for one in orphans})
         return _Done(len(orphans), handled=len(orphans))

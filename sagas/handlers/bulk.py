@@ -16,7 +16,7 @@ from sagas.handlers.sweeping import continue_sweep
 from sagas.handlers.telemetry import frames, telemetry
 from sagas.handlers.tracing import traced, tracer
 from sagas.handlers.warming import warm
-from sagas.messaging.limits import LONGEST_BACKOFF
+from sagas.messaging.postponing import backoff
 from sagas.messaging.work import BULK, Work, parse_work
 
 _TASKS = ("recover", "purge", "sweep")
@@ -67,8 +67,7 @@ def _done(record: dict[str, Any], context: Any, engine: Engine) -> bool:
         telemetry().logger.error("record failed", error=type(error).__name__, at=frames(error), **known)
         with suppress(SagaError, KeyError, ValueError):  # where SQS is away, too, it comes back by itself
             receives = int(record.get("attributes", {}).get("ApproximateReceiveCount", 1))
-            longest = min(2.0 ** min(receives - 1, 10), LONGEST_BACKOFF)
-            engine.queues.delay_record(record, longest * (1 + engine.clock.chance()) / 2)
+            engine.queues.delay_record(record, backoff(receives, engine.clock.chance()))
         return False
     return True
 

@@ -23,6 +23,17 @@ _RECEIVES_PER_COPY = 3
 """Tries of a failing message before its wait is too long to hide it, so that its copies go on where it stopped."""
 
 
+def backoff(tries: int, chance: float) -> float:
+    """Return after how many seconds to try again what failed: a second, then twice as long each time, up to a minute.
+
+    Args:
+        tries: so far, from 1.
+        chance: from 0 to 1: how much of the latter half is waited out, so that what failed together does not
+            come back together.
+    """
+    return min(2.0 ** min(tries - 1, 10), LONGEST_BACKOFF) * (1 + chance) / 2
+
+
 class Postponing:
     """Postpones messages: for seconds by their visibility, for longer by copies.
 
@@ -85,6 +96,5 @@ class Postponing:
         Raises:
             NotFound, Unavailable: as :meth:`postpone`.
         """
-        doublings = min(message.receives - 1 + _RECEIVES_PER_COPY * message.hops, 10)
-        longest = min(2.0**doublings, LONGEST_BACKOFF)
-        return self.postpone(message, longest * (1 + self._chance()) / 2, copies=copies)
+        tries = message.receives + _RECEIVES_PER_COPY * message.hops
+        return self.postpone(message, backoff(tries, self._chance()), copies=copies)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aws_cdk import App, Stack, Validations, assertions
@@ -55,7 +55,8 @@ class Desk:
         self.stack = Stack(App(), "Test")
         given: Any = {"sagas": [Checkout, CreateZip], "dashboard": False, **options}
         self.service = SagaService(self.stack, "Shop", **given)
-        self.role = iam.Role(self.stack, "Clerk", assumed_by=iam.AccountRootPrincipal())  # type: ignore[arg-type]
+        anybody = cast("iam.IPrincipal", iam.AccountRootPrincipal())
+        self.role = iam.Role(self.stack, "Clerk", assumed_by=anybody)
 
     def grant(self, right: str, *saga_classes: type[Any]) -> iam.Grant:
         return getattr(self.service, f"grant_{right}")(self.role, *saga_classes)
