@@ -407,7 +407,7 @@ class SagaClient(OperatorCalls):
     def sweep(self, name: str, *, dry_run: bool = False, force: bool = False) -> SweepView:
         """Have the supervisor sweep the S3 objects that undone sagas of a type left behind, now and to the end.
 
-        The schedule stays as it is. See ``docs/sweep.md`` for what is touched and what never is.
+        The schedule stays as it is. See ``docs/how-to/sweep.md`` for what is touched and what never is.
 
         Args:
             name: of the type.
