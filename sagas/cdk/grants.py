@@ -76,7 +76,7 @@ _WILDCARD = "A saga's id is not known beforehand; the path names what may be don
 class Grants(Construct):
     """The part of a service that grants rights. Each names saga classes of the service; without any, all are meant.
 
-    A right holds at the API, for callers that IAM authorizes; see ``docs/security.md`` for the policies.
+    A right holds at the API, for callers that IAM authorizes; see ``docs/concepts/security-model.md`` for the policies.
     """
 
     api: apigateway.RestApi

@@ -206,7 +206,7 @@ class SagaService(Grants):
         if nested is None and alone > MOST_RESOURCES:
             raise DefinitionError(
                 f"{service}: a stack has no room for all its queues: say nested_stacks=True if it is not deployed yet; "
-                "see docs/deploying-changes.md if it is"
+                "see docs/how-to/change-code-in-flight.md if it is"
             )
         if together > MOST_AT_ONCE and nested is not False:
             told = f"it takes about {together:,} resources, and CloudFormation makes {MOST_AT_ONCE:,} in one operation"

@@ -32,17 +32,32 @@ def up(
     persist: Annotated[
         Path | None, typer.Option(file_okay=False, help="Keep state in this directory from one run to the next.")
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Deploy code anew as soon as it is edited; sagas and their state stay.")
+    ] = False,
+    enforce_iam: Annotated[
+        bool,
+        typer.Option("--enforce-iam", help="Have IAM decide on every call, so that a missing grant is found here."),
+    ] = False,
     endpoint: Annotated[
         str | None, typer.Option(help="Deploy to this LocalStack-compatible endpoint instead of starting an emulator.")
     ] = None,
 ) -> None:
     """Synthesize the CDK app of this directory and run it here until Ctrl-C."""
-    settings = Settings(Path.cwd(), app_command, port, persist.resolve() if persist else None)
+    if watch and (detach or endpoint is not None):
+        raise typer.BadParameter("stays in the foreground, with an emulator of its own", param_hint="--watch")
+    if enforce_iam and endpoint is not None:
+        raise typer.BadParameter("is the embedded emulator's", param_hint="--enforce-iam")
+    settings = Settings(
+        Path.cwd(), app_command, port, persist.resolve() if persist else None, watch=watch, enforce_iam=enforce_iam
+    )
     try:
         if endpoint is not None:
             _show(deploy_to_endpoint(settings, endpoint))
             return
-        start_stack(settings, lambda description: _show(description, detach=detach), detach=detach)
+        start_stack(
+            settings, lambda description: _show(description, detach=detach, watch=watch), detach=detach, tell=say
+        )
     except LocalStackError as error:
         fail(str(error))
     except Stopped:
@@ -67,10 +82,14 @@ def tick(stale_after: StaleAfter = None) -> None:
         fail(str(error))
 
 
-def _show(description: Description, *, detach: bool = True) -> None:
+def _show(description: Description, *, detach: bool = True, watch: bool = False) -> None:
     say(f"API      {description.api_url}")
     say(f"Emulator {description.endpoint_url} ({description.region}, any credentials)")
     for saga, steps in description.functions.items():
         say(f"Saga     {saga}: {' -> '.join(steps)}")
+    if description.pid is not None:
+        say("Logs     of a saga: sagas logs ID [--follow]; of the emulator: .sagas/emulator.log")
     say("All else is in .sagas/local.json.")
+    if watch:
+        say("Code is deployed anew as soon as you save it.")
     say("`sagas local down` ends it." if detach else "Ready. Ctrl-C ends it.")

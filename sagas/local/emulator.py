@@ -18,7 +18,7 @@ from typing import Any
 
 from hypercorn.config import Config
 
-from sagas.local.files import hold_lock
+from sagas.local.files import hold_lock, still_running
 
 _POLL = 0.05
 _QUIET = 3
@@ -37,13 +37,13 @@ def main() -> int:
     config.loglevel = "WARNING"
     _take_nested_stacks_as_one()
     ministack = _module("ministack.app")
-    trigger = partial(_until_stopped, float(patience), "--attached" in flags)
+    trigger = partial(_until_stopped, float(patience), "--attached" in flags, still_running(Path(lock)))
     asyncio.run(_module("hypercorn.asyncio").serve(ministack.app, config, shutdown_trigger=trigger))
     _module("ministack.core.lambda_runtime").reset()
     return 0
 
 
-async def _until_stopped(patience: float, attached: bool) -> None:
+async def _until_stopped(patience: float, attached: bool, waits_for: Path) -> None:
     """Return when it is time to stop serving."""
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -64,7 +64,16 @@ async def _until_stopped(patience: float, attached: bool) -> None:
             while quiet < _QUIET:
                 running = lambda_service._esm_inflight or runtime.workers_in_use()
                 quiet = 0 if running else quiet + 1
+                _note_functions_in_use(waits_for, runtime)
                 await asyncio.sleep(_POLL)
+
+
+def _note_functions_in_use(path: Path, runtime: Any) -> None:
+    """Write down the names of the functions that run now."""
+    # a pool's key is account:region:function:qualifier
+    with runtime._lock:
+        names = {key.split(":")[2] for key, pool in runtime._workers.items() if any(one.in_use for one in pool)}
+    path.write_text(" ".join(sorted(names)))
 
 
 def _take_nested_stacks_as_one() -> None:
