@@ -15,8 +15,10 @@ from sagas.topology import ByStep, Topology
 
 @dataclass(slots=True)
 class Description:
-    """The local stack. Field names are those of the file; ``clock`` is the one that says how much time was skipped. At an
-    endpoint that is not ours ``pid`` is None, and ``clock`` empty."""
+    """The local stack. Field names are those of the file; ``clock`` names the one that says how much time was skipped.
+
+    At an endpoint that is not ours ``pid`` is None, and ``clock`` empty.
+    """
 
     endpoint_url: str
     region: str

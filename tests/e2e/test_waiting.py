@@ -21,7 +21,7 @@ from tests.e2e.stack import Running, launch, poll
 pytestmark = [pytest.mark.timeout(900), pytest.mark.embedded("its clock is moved")]
 
 _FULL = os.environ.get("SAGAS_PROOF") == "full"
-_CROWD = 1_000 if _FULL else 60
+_CROWD = 1_000 if _FULL else 40
 DAY = 86_400.0
 
 
