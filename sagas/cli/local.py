@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from sagas.cli.output import fail, say
 from sagas.cli.supervising import StaleAfter, show_recovery
-from sagas.client import SagaClient
-from sagas.errors import SagaError
+from sagas.cli.times import moment, span
+from sagas.client import RecoveryView, SagaClient
+from sagas.core.times import iso
+from sagas.errors import InvalidRequest, SagaError
+from sagas.local.clock import StackClock, length_of
 from sagas.local.description import Description
 from sagas.local.errors import LocalStackError
+from sagas.local.files import Files
 from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
 from sagas.local.stack import down as end_stack
 from sagas.local.stack import up as start_stack
@@ -74,11 +78,27 @@ def down() -> None:
 
 
 @app.command()
-def tick(stale_after: StaleAfter = None) -> None:
-    """Have the supervisor recover once, now."""
+def tick(
+    stale_after: StaleAfter = None,
+    advance: Annotated[
+        str | None, typer.Option(metavar="LENGTH", help="Skip time first, on all clocks: 3d, 2h, 70m or 90s.")
+    ] = None,
+) -> None:
+    """Have the supervisor recover once, now; or let time pass, with all that becomes due in it."""
+    if advance is not None and stale_after is not None:
+        raise typer.BadParameter("goes without --advance", param_hint="--stale-after")
     try:
-        show_recovery(SagaClient.local().recover(stale_after))
-    except SagaError as error:
+        if advance is None:
+            show_recovery(SagaClient.local().recover(stale_after))
+            return
+        length = length_of(advance)
+        clock = StackClock(Description.read(Files(Path.cwd()).description))
+        did = clock.advance(length)
+        say(f"It is {moment(iso(clock.now()))} here: {span(clock.ahead)} ahead.")
+        show_recovery(cast("RecoveryView", did))
+    except InvalidRequest as error:
+        fail("; ".join([str(error), *(f"{problem.path}: {problem.message}" for problem in error.problems)]))
+    except (SagaError, LocalStackError) as error:
         fail(str(error))
 
 
