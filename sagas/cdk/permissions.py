@@ -80,9 +80,10 @@ def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: boo
         _allow(role, actions, arns[start : start + _STATEMENT])
 
 
-def allow_working(role: iam.Role, queue: sqs.IQueue) -> None:
-    """Let a function send to a work queue, and ask how many messages it holds."""
-    _allow(role, ["sqs:SendMessage", "sqs:GetQueueAttributes"], [queue.queue_arn])
+def allow_working(role: iam.Role, queue: sqs.IQueue, *, counting: bool = True) -> None:
+    """Let a function send to a work queue, and ask how many messages it holds if it is ``counting`` them."""
+    actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] if counting else ["sqs:SendMessage"]
+    _allow(role, actions, [queue.queue_arn])
 
 
 def allow_network(role: iam.Role) -> None:
