@@ -246,3 +246,15 @@ class ServiceAlarms(Alarms):
         letters = dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
         self.watch(f"{id}DeadLetters", letters, "Recovery, purges or sweeps were given up.", "bulk-dead-letters")
         self.watch_errors(f"{id}Errors", function, "The function that recovers, purges and sweeps")
+
+    def add_commands(self, dead_letters: sqs.Queue, function: lambda_.Function) -> None:
+        """Watch the command queue.
+
+        Args:
+            dead_letters: its dead-letter queue.
+            function: that works it off.
+        """
+        letters = dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
+        what = "Commands or events were refused, or could not be delivered."
+        self.watch("CommandDeadLetters", letters, what, "command-dead-letters")
+        self.watch_errors("CommandErrors", function, "The function of the command queue")

@@ -24,7 +24,7 @@ from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
 from sagas.cdk.existing import AnyTable, mounted_api
 from sagas.cdk.functions import SagaFunction, SharedAssets, StepGroupFunction
-from sagas.cdk.grants import Grants
+from sagas.cdk.inout import InOut
 from sagas.cdk.layer import Layers
 from sagas.cdk.nested_stacks import Layout, Placement, layout_of
 from sagas.cdk.options import SagaServiceProps, service_options
@@ -42,7 +42,7 @@ _UNDOING = ("RecordFailed", "CompensationFailed", "NeedsAttention")
 """Alarms of a saga type that undo a deployment which is under way."""
 
 
-class SagaService(Grants):
+class SagaService(InOut):
     """Functions, queues, tables, API and supervisor for a set of sagas.
 
     Args:
@@ -60,6 +60,7 @@ class SagaService(Grants):
         super().__init__(scope, id)
         options = self._options = service_options(default_name(self), props)
         self._catalogue = Catalogue(id, options)
+        self._senders = []
         sagas = self._catalogue.sagas
         let_logs_use(self, options.encryption_key)
         self.tables = Tables(self, "Tables", options=options)
@@ -81,7 +82,7 @@ class SagaService(Grants):
             bundle_sdk=options.bundle_sdk,
             extras=needed_extras(options.environment or {}),
         )
-        shared = SharedAssets(self, code, layers, options, self.tables)
+        shared = self._shared = SharedAssets(self, code, layers, options, self.tables)
         self._functions: dict[tuple[str, str], StepGroupFunction] = {}
         placements = [placement for layout in layouts for placement in layout.placements]
         for placement in placements:
@@ -91,7 +92,7 @@ class SagaService(Grants):
                 self._functions[group.saga.name, group.id] = made
         queues, bulk_options = self._queues.values(), BULK.options(options.bulk_options)
         work = WorkQueue(self, "BulkQueue", kind=BULK, options=bulk_options, encryption_key=options.encryption_key)
-        environment = service_environment(self, self.tables, options, self._queues, sagas)
+        environment = self._environment = service_environment(self, self.tables, options, self._queues, sagas)
         working = service_environment(self, self.tables, options, self._queues, sagas, {work.name: work.queue})
         supervisor = Supervisor(
             self,
@@ -116,7 +117,7 @@ class SagaService(Grants):
         )
         self.bulk = bulk.function
         if mount is not None:
-            environment |= mount.environment
+            environment = {**environment, **mount.environment}
         api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount).rest_api
         self._add_alarms(placements, supervisor, api, bulk)
@@ -240,6 +241,7 @@ class SagaService(Grants):
             Annotations.of(self).add_warning_v2("sagas:NoAlarmTopic", told)
         parts = {"supervisor": supervisor.function, "api": api.function}
         shared = ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, topic=topic)
+        self._alarms, self._release = shared, release
         shared.add_work("Bulk", bulk.work.dead_letters, bulk.function)
         release(supervisor, shared.node.find_child("SupervisorErrors"))
         release(api, shared.node.find_child("ApiErrors"), shared.node.find_child("ApiServerErrors"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sagas.cli import breakers, check, dead_letters, init, layout, local, operating, reading, supervising
+from sagas.cli import breakers, check, dead_letters, events, init, layout, local, operating, reading, supervising
 
 app = typer.Typer(
     name="sagas",
@@ -21,6 +21,7 @@ app.command()(check.check)
 app.command()(layout.layout)
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(dead_letters.app, name="dlq")
+app.add_typer(events.commands_app, name="commands")
 app.add_typer(local.app, name="local")
 
 
