@@ -212,6 +212,6 @@ class _WholeEvent(events.RuleTargetInput):
         self._template = f'{json.dumps(dict(command))[:-1]}, "event": <aws.events.event.json>}}'
 
     @jsii.member(jsii_name="bind")
-    def bind(self, rule: events.IRuleRef) -> events.RuleTargetInputProperties:
+    def bind(self, rule: Any) -> events.RuleTargetInputProperties:
         """Return the template."""
         return events.RuleTargetInputProperties(input_template=self._template)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -36,6 +38,7 @@ def main() -> int:
     config.graceful_timeout = 1.0
     config.loglevel = "WARNING"
     _take_nested_stacks_as_one()
+    _fill_in_schedules()
     ministack = _module("ministack.app")
     trigger = partial(_until_stopped, float(patience), "--attached" in flags)
     asyncio.run(_module("hypercorn.asyncio").serve(ministack.app, config, shutdown_trigger=trigger))
@@ -58,6 +61,7 @@ async def _until_stopped(patience: float, attached: bool) -> None:
     lambda_service, runtime = _module("ministack.services.lambda_svc"), _module("ministack.core.lambda_runtime")
     lambda_service._poll_sqs = lambda: False
     _module("ministack.services.eventbridge")._tick_scheduled_rules = lambda: None
+    _module("ministack.services.scheduler")._tick_schedules = lambda: None
     quiet = 0
     with suppress(TimeoutError):
         async with asyncio.timeout(patience):
@@ -79,6 +83,29 @@ def _take_nested_stacks_as_one() -> None:
         for *names, most in engine._SECTION_QUOTAS
         for section in names[:1]
     )
+
+
+def _fill_in_schedules() -> None:
+    """Have Scheduler fill in what stands for an execution in a target's input; ministack leaves it there."""
+    eventbridge = _module("ministack.services.eventbridge")
+    invoke: Callable[..., None] = eventbridge._invoke_target
+
+    def invoke_filled(target: dict[str, Any], event: dict[str, Any], rule: dict[str, Any], view: Any = None) -> None:
+        if event.get("Source") == "aws.scheduler" and "Input" in target:
+            at = datetime.fromtimestamp(float(event["Time"]), UTC)
+            known = {
+                "execution-id": str(event["EventId"]),
+                "scheduled-time": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "schedule-arn": str(rule.get("Arn", "")),
+                "attempt-number": "1",
+            }
+            text = str(target["Input"])
+            for name, value in known.items():
+                text = text.replace(f"<aws.scheduler.{name}>", value)
+            target = {**target, "Input": text}
+        invoke(target, event, rule, view)
+
+    eventbridge._invoke_target = invoke_filled
 
 
 def _module(name: str) -> Any:
