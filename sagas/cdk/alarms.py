@@ -251,3 +251,15 @@ class ServiceAlarms(Alarms):
         letters = dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
         self.watch(f"{id}DeadLetters", letters, given_up, section)
         self.watch_errors(f"{id}Errors", function, what)
+
+    def add_commands(self, dead_letters: sqs.Queue, function: lambda_.Function) -> None:
+        """Watch the command queue.
+
+        Args:
+            dead_letters: its dead-letter queue.
+            function: that works it off.
+        """
+        letters = dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
+        what = "Commands or events were refused, or could not be delivered."
+        self.watch("CommandDeadLetters", letters, what, "command-dead-letters")
+        self.watch_errors("CommandErrors", function, "The function of the command queue")

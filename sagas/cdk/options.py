@@ -229,6 +229,8 @@ class SagaServiceProps(TypedDict, total=False):
             ``maximum_concurrency`` of 10 when absent. It takes no batches.
         now_options: of the function that ends waits, where some saga waits: 512 MB, 30 seconds and a
             ``maximum_concurrency`` of 20 when absent. Its batches are its own.
+        command_options: of the function behind the command queue, where there is one: 512 MB and a
+            ``maximum_concurrency`` of 10 when absent. It has a time of its own, and takes no ``batch_size``.
         recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
         verify_sample: of how many sagas, taken at random, the supervisor verifies the audit trail each day; 0 for none.
         shards: over how many keys the indexes of the control table are spread. It may be raised, never lowered.
@@ -278,6 +280,7 @@ class SagaServiceProps(TypedDict, total=False):
     supervisor_options: FunctionOptions | None
     bulk_options: FunctionOptions | None
     now_options: FunctionOptions | None
+    command_options: FunctionOptions | None
     recover_every: timedelta
     verify_sample: int
     shards: int
@@ -335,6 +338,7 @@ class ServiceOptions:
     supervisor_options: FunctionOptions | None = None
     bulk_options: FunctionOptions | None = None
     now_options: FunctionOptions | None = None
+    command_options: FunctionOptions | None = None
     recover_every: timedelta = timedelta(minutes=1)
     verify_sample: int = 100
     shards: int = 8
@@ -373,6 +377,7 @@ class ServiceOptions:
             ("supervisor_options", self.supervisor_options, ("batch_size", "maximum_concurrency", "weight")),
             ("bulk_options", self.bulk_options, ("batch_size", "weight")),
             ("now_options", self.now_options, ("batch_size", "weight")),
+            ("command_options", self.command_options, ("batch_size", "timeout", "weight")),
         ):
             for name in refused:
                 if given is not None and getattr(given, name) != getattr(FunctionOptions(), name):

@@ -35,6 +35,14 @@ def allow_one_saga(role: iam.Role, tables: Tables) -> None:
     _allow_objects(role, ["s3:GetObject", "s3:PutObject"], payloads, "A large payload's key holds the id of its saga.")
 
 
+def allow_commands(role: iam.Role, tables: Tables) -> None:
+    """Let the function behind the command queue start, signal and cancel: a step's rights, and the check of whether a
+    saga that is started again was purged."""
+    allow_one_saga(role, tables)
+    allow_listing(role, tables)
+    _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
+
+
 def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
     """Let the API or the supervisor also list sagas, by the two indexes, and purge one."""
     allow_one_saga(role, tables)

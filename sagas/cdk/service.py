@@ -25,10 +25,10 @@ from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
 from sagas.cdk.existing import AnyTable, mounted_api
 from sagas.cdk.functions import SagaFunction, SharedAssets, StepGroupFunction
-from sagas.cdk.grants import Grants
+from sagas.cdk.inout import InOut
 from sagas.cdk.layer import Layers
 from sagas.cdk.nested_stacks import Layout, Placement, layout_of
-from sagas.cdk.options import SagaServiceProps, service_options
+from sagas.cdk.options import FunctionOptions, SagaServiceProps, service_options
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.releases import Releases
@@ -43,7 +43,7 @@ _UNDOING = ("RecordFailed", "CompensationFailed", "NeedsAttention")
 """Alarms of a saga type that undo a deployment which is under way."""
 
 
-class SagaService(Grants):
+class SagaService(InOut):
     """Functions, queues, tables, API and supervisor for a set of sagas.
 
     Args:
@@ -61,6 +61,7 @@ class SagaService(Grants):
         super().__init__(scope, id)
         options = self._options = service_options(default_name(self), props)
         self._catalogue = Catalogue(id, options)
+        self._senders = []
         sagas = self._catalogue.sagas
         let_logs_use(self, options.encryption_key)
         self.tables = Tables(self, "Tables", options=options)
@@ -87,7 +88,7 @@ class SagaService(Grants):
         soon = None
         if self._catalogue.works_now:
             soon = WorkQueue(self, "NowQueue", kind=NOW, options=now_options, encryption_key=options.encryption_key)
-        shared = SharedAssets(self, code, layers, options, self.tables, soon and soon.queue)
+        shared = self._shared = SharedAssets(self, code, layers, options, self.tables, soon and soon.queue)
         self._functions: dict[tuple[str, str], StepGroupFunction] = {}
         placements = [placement for layout in layouts for placement in layout.placements]
         for placement in placements:
@@ -97,7 +98,7 @@ class SagaService(Grants):
                 self._functions[group.saga.name, group.id] = made
         queues = self._queues.values()
         ending = {} if soon is None else {soon.name: soon.queue}
-        environment = service_environment(self, self.tables, options, self._queues, sagas, ending)
+        environment = self._environment = service_environment(self, self.tables, options, self._queues, sagas, ending)
         handing = {work.name: work.queue, **ending}
         working = service_environment(self, self.tables, options, self._queues, sagas, handing)
         supervisor = Supervisor(
@@ -139,26 +140,14 @@ class SagaService(Grants):
         self.now = None if now is None else now.function
         """The function that ends waits; ``None`` where no saga waits."""
         if mount is not None:
-            environment |= mount.environment
+            environment = {**environment, **mount.environment}
         api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
         public = has_public_waits(sagas)
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount, callbacks=public).rest_api
         if public:
             self._add_callbacks(placements, api, mount.path if mount else "")
         self._add_alarms(placements, supervisor, api, bulk, now)
-        lanes = [group.options for placement in placements for group in placement.groups]
-        if shares := self._catalogue.shares:
-            told = ", ".join(f"{lane} {share}" for lane, share in shares.items())
-            Annotations.of(self).add_info(
-                f"{options.service}: max_concurrency={options.max_concurrency} is divided: {told}"
-            )
-        if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
-            told = (
-                f"{options.service}: nothing limits its functions, so a burst may take all executions of the account, "
-                "those of the API and the supervisor too; set maximum_concurrency, or reserve theirs by api_options "
-                "and supervisor_options"
-            )
-            Annotations.of(self).add_info(told)
+        self._tell_of_limits([group.options for placement in placements for group in placement.groups])
         if options.dashboard:
             self._add_dashboard(mount.path if mount else "")
 
@@ -249,6 +238,22 @@ class SagaService(Grants):
             for saga in self._catalogue.sagas
         ]
 
+    def _tell_of_limits(self, lanes: Sequence[FunctionOptions]) -> None:
+        """Say at synthesis how executions are divided, or what may happen as nothing limits them."""
+        options = self._options
+        if shares := self._catalogue.shares:
+            told = ", ".join(f"{lane} {share}" for lane, share in shares.items())
+            Annotations.of(self).add_info(
+                f"{options.service}: max_concurrency={options.max_concurrency} is divided: {told}"
+            )
+        if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
+            told = (
+                f"{options.service}: nothing limits its functions, so a burst may take all executions of the account, "
+                "those of the API and the supervisor too; set maximum_concurrency, or reserve theirs by api_options "
+                "and supervisor_options"
+            )
+            Annotations.of(self).add_info(told)
+
     def _add_callbacks(self, placements: Sequence[Placement], api: ApiFunction, path: str) -> None:
         """The secret of public waits, for the functions of those that may ask for a URL, and the API's."""
         base = self._options.callback_base_url or base_of(self._options.service, self.api, path)
@@ -280,6 +285,7 @@ class SagaService(Grants):
             Annotations.of(self).add_warning_v2("sagas:NoAlarmTopic", told)
         parts = {"supervisor": supervisor.function, "api": api.function}
         shared = ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, topic=topic)
+        self._alarms, self._release = shared, release
         letters = "Recovery, purges or sweeps were given up.", "bulk-dead-letters"
         shared.add_work(
             "Bulk", bulk.work.dead_letters, bulk.function, *letters, "The function that recovers, purges and sweeps"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sagas.cli import breakers, check, dead_letters, init, layout, local, logs, operating, reading, supervising
+from sagas.cli import breakers, check, dead_letters, events, init, layout, local, logs, operating, reading, supervising
 
 app = typer.Typer(
     name="sagas",
@@ -22,6 +22,7 @@ app.command()(layout.layout)
 app.command()(logs.logs)
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(dead_letters.app, name="dlq")
+app.add_typer(events.commands_app, name="commands")
 app.add_typer(local.app, name="local")
 
 

@@ -83,6 +83,8 @@ class HandmadeStack:
         self.work, self.now = (
             self.sqs.create_queue(QueueName=f"{prefix}-{name}")["QueueUrl"] for name in ("bulk", "now")
         )
+        self.commands = self.sqs.create_queue(QueueName=f"{prefix}-commands")["QueueUrl"]
+        self.command_letters = self.sqs.create_queue(QueueName=f"{prefix}-command-letters")["QueueUrl"]
 
     def _deploy(self, saga_class: type[Any], prefix: str) -> None:
         definition = definition_of(saga_class)
@@ -115,6 +117,8 @@ class HandmadeStack:
             "SAGAS_SHARDS": "2",
             "SAGAS_CLASSES": json.dumps([f"{cls.__module__}:{cls.__qualname__}" for cls in self.classes]),
             "SAGAS_QUEUES": json.dumps(routes),
+            "SAGAS_COMMAND_QUEUE": self.commands,
+            "SAGAS_COMMAND_DEAD_LETTERS": self.command_letters,
             "POWERTOOLS_SERVICE_NAME": "test",
             "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
             "POWERTOOLS_LOG_LEVEL": "INFO",
