@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sagas.cli.output import fail, say
 from sagas.cli.supervising import StaleAfter, show_recovery
-from sagas.client import SagaClient
 from sagas.errors import SagaError
-from sagas.local.description import Description
-from sagas.local.errors import LocalStackError
-from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
-from sagas.local.stack import down as end_stack
-from sagas.local.stack import up as start_stack
+
+if TYPE_CHECKING:
+    from sagas.local.description import Description
 
 app = typer.Typer(help="The stack on this machine, in an embedded emulator of AWS.", no_args_is_help=True)
 
@@ -37,6 +34,11 @@ def up(
     ] = None,
 ) -> None:
     """Synthesize the CDK app of this directory and run it here until Ctrl-C."""
+    # The CDK and boto3 take their time, and no help text needs them.
+    from sagas.local.errors import LocalStackError
+    from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
+    from sagas.local.stack import up as start_stack
+
     settings = Settings(Path.cwd(), app_command, port, persist.resolve() if persist else None)
     try:
         if endpoint is not None:
@@ -52,6 +54,9 @@ def up(
 @app.command()
 def down() -> None:
     """End the local stack of this directory, letting running functions finish."""
+    from sagas.local.errors import LocalStackError
+    from sagas.local.stack import down as end_stack
+
     try:
         say(end_stack(Path.cwd()))
     except LocalStackError as error:
@@ -61,6 +66,8 @@ def down() -> None:
 @app.command()
 def tick(stale_after: StaleAfter = None) -> None:
     """Have the supervisor recover once, now."""
+    from sagas.client import SagaClient
+
     try:
         show_recovery(SagaClient.local().recover(stale_after))
     except SagaError as error:
