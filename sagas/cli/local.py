@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sagas.cli.console import PORT, made
 from sagas.cli.output import fail, say
 from sagas.cli.supervising import StaleAfter, show_recovery
+from sagas.cli.target import Target
 from sagas.errors import SagaError
 
 if TYPE_CHECKING:
@@ -32,6 +38,7 @@ def up(
     endpoint: Annotated[
         str | None, typer.Option(help="Deploy to this LocalStack-compatible endpoint instead of starting an emulator.")
     ] = None,
+    no_console: Annotated[bool, typer.Option("--no-console", help="Without the console in the browser.")] = False,
 ) -> None:
     """Synthesize the CDK app of this directory and run it here until Ctrl-C."""
     # The CDK and boto3 take their time, and no help text needs them.
@@ -44,7 +51,13 @@ def up(
         if endpoint is not None:
             _show(deploy_to_endpoint(settings, endpoint))
             return
-        start_stack(settings, lambda description: _show(description, detach=detach), detach=detach)
+        with ExitStack() as ending:
+
+            def ready(description: Description) -> None:
+                url = None if detach or no_console else ending.enter_context(_console())
+                _show(description, detach=detach, console=url)
+
+            start_stack(settings, ready, detach=detach)
     except LocalStackError as error:
         fail(str(error))
     except Stopped:
@@ -74,10 +87,39 @@ def tick(stale_after: StaleAfter = None) -> None:
         fail(str(error))
 
 
-def _show(description: Description, *, detach: bool = True) -> None:
+@contextmanager
+def _console() -> Generator[str | None]:
+    """Serve the console meanwhile; yield its URL, ``None`` where its packages are not there."""
+    if any(find_spec(package) is None for package in ("jinja2", "starlette", "uvicorn")):  # an extra
+        yield None
+        return
+    target = Target(None, None, None, as_json=False)
+    try:
+        serving = made(target, PORT if _is_free(PORT) else 0)  # the console of another directory's stack may have it
+    except SagaError as error:
+        say(f"No console: {error}")
+        yield None
+        return
+    with serving.in_background():
+        yield serving.url
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _show(description: Description, *, detach: bool = True, console: str | None = None) -> None:
     say(f"API      {description.api_url}")
     say(f"Emulator {description.endpoint_url} ({description.region}, any credentials)")
     for saga, steps in description.functions.items():
         say(f"Saga     {saga}: {' -> '.join(steps)}")
     say("All else is in .sagas/local.json.")
+    if console:
+        say(f"Console  {console}")
     say("`sagas local down` ends it." if detach else "Ready. Ctrl-C ends it.")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sagas.cli import breakers, check, dead_letters, init, layout, local, operating, reading, supervising
+from sagas.cli import breakers, check, console, dead_letters, init, layout, local, operating, reading, supervising
 from sagas.cli.output import say
 
 app = typer.Typer(
@@ -20,6 +20,8 @@ app = typer.Typer(
 reading.add_to(app)
 operating.add_to(app)
 supervising.add_to(app)
+app.command("console")(console.console)
+app.command("open")(console.open_saga)
 app.command()(init.init)
 app.command()(check.check)
 app.command()(layout.layout)
