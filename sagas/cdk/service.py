@@ -15,6 +15,7 @@ from constructs import Construct, IConstruct
 from sagas.authoring.steps import Undoable
 from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms
 from sagas.cdk.api import ApiFunction, Mount, SagaApi
+from sagas.cdk.audit_archive import AuditArchive
 from sagas.cdk.bulk import BULK, WorkFunction, WorkQueue
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import CodeAssets, requirements_of
@@ -119,6 +120,9 @@ class SagaService(Grants):
             environment |= mount.environment
         api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount).rest_api
+        self._archive = None
+        if options.archive is not None:
+            self._archive = AuditArchive(self, "Archive", shared=shared, archive=options.archive)
         self._add_alarms(placements, supervisor, api, bulk)
         lanes = [group.options for placement in placements for group in placement.groups]
         if shares := self._catalogue.shares:
@@ -189,6 +193,11 @@ class SagaService(Grants):
             allow_sweeping(function, bucket, definition.prefix, definition.orphans.action, archive_to or bucket)
 
     @property
+    def archive_bucket(self) -> s3.IBucket | None:
+        """Where the audit trail is archived; ``None`` where it is not."""
+        return None if self._archive is None else self._archive.bucket
+
+    @property
     def sagas_table(self) -> AnyTable:
         """The control table."""
         return self.tables.sagas
@@ -241,6 +250,8 @@ class SagaService(Grants):
         parts = {"supervisor": supervisor.function, "api": api.function}
         shared = ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, topic=topic)
         shared.add_work("Bulk", bulk.work.dead_letters, bulk.function)
+        if self._archive is not None:
+            shared.add_archive(self._archive.lag(), self._archive.missed)
         release(supervisor, shared.node.find_child("SupervisorErrors"))
         release(api, shared.node.find_child("ApiErrors"), shared.node.find_child("ApiServerErrors"))
         release(bulk, shared.node.find_child("BulkErrors"))
