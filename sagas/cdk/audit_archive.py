@@ -8,16 +8,14 @@ from aws_cdk import Duration, Validations
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_s3 as s3
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.archive import Archive
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.options import METRICS_NAMESPACE, FunctionOptions, ServiceOptions
-from sagas.cdk.permissions import allow_archiving, allow_streaming
+from sagas.cdk.permissions import allow_archiving, allow_streaming, allow_telling
 from sagas.cdk.queues import encrypted_queue
 from sagas.errors import DefinitionError
 
@@ -70,18 +68,23 @@ class AuditArchive(Construct):
         allow_archiving(function.role, self.bucket)
         # What cannot be written in the day that a stream keeps it is named here, and still is in the table.
         self.missed = encrypted_queue(self, "Missed", options.encryption_key)
-        acknowledge(Validations.of(self.missed), {"Serverless-SQSRedrivePolicy": "It is where what failed ends."})
-        self.missed.grant_send_messages(function.role)
-        function.alias.add_event_source_mapping(
+        ends_here = "It is where what failed ends."
+        acknowledge(
+            Validations.of(self.missed), {"Serverless-SQSRedrivePolicy": ends_here, "AwsSolutions-SQS3": ends_here}
+        )
+        allow_telling(function.role, self.missed)
+        mapping = function.alias.add_event_source_mapping(
             "Stream",
             event_source_arn=stream,
             starting_position=lambda_.StartingPosition.TRIM_HORIZON,
             batch_size=_BATCH,
             max_batching_window=_WINDOW,
             bisect_batch_on_error=True,
-            on_failure=cast("lambda_.IEventSourceDlq", event_sources.SqsDlq(cast("sqs.IQueue", self.missed))),
             filters=[lambda_.FilterCriteria.filter({"eventName": ["INSERT", "MODIFY"]})],
         )
+        # The CDK's own way grants more than sending.
+        resource = cast("lambda_.CfnEventSourceMapping", mapping.node.default_child)
+        resource.destination_config = {"onFailure": {"destination": self.missed.queue_arn}}
 
     def lag(self) -> cloudwatch.Metric:
         """The age of the oldest entry that is not archived yet, in milliseconds."""

@@ -88,6 +88,11 @@ def allow_working(role: iam.Role, queue: sqs.IQueue) -> None:
     _allow(role, ["sqs:SendMessage", "sqs:GetQueueAttributes"], [queue.queue_arn])
 
 
+def allow_telling(role: iam.Role, queue: sqs.IQueue) -> None:
+    """Let Lambda name in a queue what a function could not process."""
+    _allow(role, ["sqs:SendMessage"], [queue.queue_arn])
+
+
 def allow_streaming(role: iam.Role, tables: Tables, table: AnyTable, stream: str) -> None:
     """Let Lambda read a table's stream for a function.
 
