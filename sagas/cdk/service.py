@@ -15,6 +15,7 @@ from constructs import Construct, IConstruct
 from sagas.authoring.steps import Undoable
 from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms
 from sagas.cdk.api import ApiFunction, Mount, SagaApi
+from sagas.cdk.audit_archive import AuditArchive
 from sagas.cdk.bulk import BULK, NOW, WorkFunction, WorkQueue
 from sagas.cdk.callbacks import Callbacks, base_of, has_public_waits, makes_urls
 from sagas.cdk.catalogue import Catalogue
@@ -146,6 +147,9 @@ class SagaService(InOut):
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount, callbacks=public).rest_api
         if public:
             self._add_callbacks(placements, api, mount.path if mount else "")
+        self._archive = None
+        if options.archive is not None:
+            self._archive = AuditArchive(self, "Archive", shared=shared, archive=options.archive)
         self._add_alarms(placements, supervisor, api, bulk, now)
         self._tell_of_limits([group.options for placement in placements for group in placement.groups])
         if options.dashboard:
@@ -202,6 +206,11 @@ class SagaService(InOut):
             raise DefinitionError(f"{self.node.id}: saga {definition.name} {told}: see archive_to")
         for function in (self.supervisor, self.bulk):
             allow_sweeping(function, bucket, definition.prefix, definition.orphans.action, archive_to or bucket)
+
+    @property
+    def archive_bucket(self) -> s3.IBucket | None:
+        """Where the audit trail is archived; ``None`` where it is not."""
+        return None if self._archive is None else self._archive.bucket
 
     @property
     def sagas_table(self) -> AnyTable:
@@ -290,6 +299,8 @@ class SagaService(InOut):
         shared.add_work(
             "Bulk", bulk.work.dead_letters, bulk.function, *letters, "The function that recovers, purges and sweeps"
         )
+        if self._archive is not None:
+            shared.add_archive(self._archive.lag(), self._archive.missed)
         release(supervisor, shared.node.find_child("SupervisorErrors"))
         release(api, shared.node.find_child("ApiErrors"), shared.node.find_child("ApiServerErrors"))
         release(bulk, shared.node.find_child("BulkErrors"))
