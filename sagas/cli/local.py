@@ -77,7 +77,7 @@ def tick(
             show_recovery(SagaClient.local().recover(stale_after))
             return
         length = length_of(advance)
-        clock = StackClock(Description.read(Files(Path.cwd()).description))
+        clock = StackClock(Files(Path.cwd()))
         did = clock.advance(length)
         say(f"It is {moment(iso(clock.now()))} here: {span(clock.ahead)} ahead.")
         show_recovery(cast("RecoveryView", did))

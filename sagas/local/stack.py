@@ -61,8 +61,7 @@ def up(settings: Settings, ready: Callable[[Description], None], *, detach: bool
         try:
             emulator.wait_until_healthy()
             try:
-                clients = Clients(emulator.endpoint_url, REGION)
-                description = _deploy(clients, settings, files, pid=emulator.pid, clock=str(emulator.clock))
+                description = _deploy(Clients(emulator.endpoint_url, REGION), settings, files, pid=emulator.pid)
             except LocalStackError:
                 # If the emulator died on the way, that is the cause and the rest its consequence.
                 emulator.check_alive()
@@ -117,12 +116,12 @@ def down(project: Path) -> str:
     return f"The stacks at {description.endpoint_url} are being deleted."
 
 
-def _deploy(clients: Clients, settings: Settings, files: Files, *, pid: int | None, clock: str = "") -> Description:
+def _deploy(clients: Clients, settings: Settings, files: Files, *, pid: int | None) -> Description:
     directory = synthesize(settings.app, files)
     deployer = Deployer(clients, embedded=pid is not None or runs_functions_itself(clients.endpoint_url))
     account = deployer.account()
     stacks = [deployer.deploy(stack) for stack in read_assembly(directory, account, clients.region)]
-    description = describe(clients, stacks, pid, clock)
+    description = describe(clients, stacks, pid)
     description.write(files.description)
     return description
 
