@@ -20,6 +20,7 @@ from sagas.engine.course import UNCHAINED, Chain
 from sagas.engine.finding import Finder
 from sagas.engine.idempotency import IdempotentAttempt
 from sagas.engine.lanes import LaneNotes
+from sagas.engine.looking import Looker
 from sagas.engine.operations import Operations
 from sagas.engine.ports import EngineObserver, NullObserver
 from sagas.engine.purge import Purger
@@ -67,6 +68,7 @@ class Engine:
     operations: Operations
     signals: Signals
     recovery: Recovery
+    looker: Looker
     purger: Purger
     verifier: Verifier
     finder: Finder
@@ -153,8 +155,9 @@ def build_engine(
         starter=Starter(registry, control, journal, sender, clock, definitions, carry=carry, headers=headers),
         reader=reader,
         operations=Operations(reader, control, advancer),
-        signals=Signals(reader, inbox, advancer),
+        signals=Signals(reader, inbox, advancer, queues),
         recovery=Recovery(advancer, control, listing, queues, watermarks),
+        looker=Looker(advancer, control),
         purger=purger,
         verifier=Verifier(control, journal, reader, clock, settings.shards),
         finder=Finder(listing, HandOuts(tables), queues, clock),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from sagas.local.assembly import Asset, Stack
 from sagas.topology import Topology
 
 _LAYER = "AWS::Lambda::LayerVersion"
+_RESOURCE_POLICIES = ("AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy")
+_NOT_BY_TLS = {"Bool": {"aws:SecureTransport": "false"}}
 _API_HANDLER = "sagas.handlers.api.handler"
 
 
@@ -60,6 +62,17 @@ def without_signatures(template: dict[str, Any]) -> dict[str, Any]:
     for resource in changed["Resources"].values():
         if resource["Type"] == "AWS::ApiGateway::Method" and resource["Properties"]["AuthorizationType"] == "AWS_IAM":
             resource["Properties"]["AuthorizationType"] = "NONE"
+    return changed
+
+
+def without_transport_rule(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template without statements that deny what does not come by TLS: the emulator has none."""
+    changed = copy.deepcopy(template)
+    for resource in changed["Resources"].values():
+        policy = resource.get("Properties", {}).get("PolicyDocument")
+        if resource["Type"] in _RESOURCE_POLICIES and isinstance(policy, dict):
+            rules = cast("dict[str, Any]", policy)
+            rules["Statement"] = [one for one in rules["Statement"] if one.get("Condition") != _NOT_BY_TLS]
     return changed
 
 

@@ -37,6 +37,15 @@ class Files:
         return None
 
 
+def still_running(lock: Path) -> Path:
+    """Return the file in which an emulator that was asked to end names the functions it still waits for.
+
+    Args:
+        lock: the emulator's.
+    """
+    return lock.with_name("still-running")
+
+
 def hold_lock(path: Path) -> bool:
     """Lock ``path`` for as long as this process lives, and write the process id into it.
 
