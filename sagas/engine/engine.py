@@ -136,6 +136,7 @@ def build_engine(
     inbox = Inbox(tables, settings, payloads)
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler), inbox)
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
+    services = replace(services, accept=inbox.accept)
     services = services if goes_on is None else replace(services, goes_on=goes_on)
     services = services if callbacks is None else replace(services, callback_url=callbacks.url)
     advancer = Advancer(services, registry, sender, attempt, carry, chain)
