@@ -13,6 +13,7 @@ from sagas.engine.attempt import AttemptServices
 from sagas.engine.auto_disable import AutoDisabler
 from sagas.engine.breaker import Breakers
 from sagas.engine.breaker_operations import BreakerOperations
+from sagas.engine.callbacks import Callbacks
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
 from sagas.engine.course import UNCHAINED, Chain
@@ -38,6 +39,7 @@ from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
 from sagas.store.breakers import BreakerItems
+from sagas.store.callback_keys import CallbackKeys
 from sagas.store.control import ControlItems
 from sagas.store.definitions import Definitions
 from sagas.store.hand_outs import HandOuts
@@ -75,6 +77,7 @@ class Engine:
     breakers: Breakers
     lanes: LaneNotes
     breaker_operations: BreakerOperations
+    callbacks: Callbacks | None
     clock: Clock
     tables: Tables
 
@@ -98,6 +101,7 @@ def build_engine(
     goes_on: Callable[[Message], None] | None = None,
     tracer: Tracer | None = None,
     every: float = 60.0,
+    callbacks: Callbacks | None = None,
 ) -> Engine:
     """Return the parts for these tables and queues.
 
@@ -114,6 +118,7 @@ def build_engine(
         goes_on: told of each further step that an invocation goes on with.
         tracer: makes spans; none are made without.
         every: seconds from one visit of the supervisor to the next.
+        callbacks: makes and reads the URLs of public waits.
     """
     clock, observer = clock or SystemClock(), observer or NullObserver()
     logger = logger or logging.getLogger("sagas")
@@ -134,6 +139,7 @@ def build_engine(
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler), inbox)
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
     services = services if goes_on is None else replace(services, goes_on=goes_on)
+    services = services if callbacks is None else replace(services, callback_url=callbacks.url)
     advancer = Advancer(services, registry, sender, attempt, carry, chain)
     watermarks = Watermarks(tables)
     reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal))
@@ -161,6 +167,7 @@ def build_engine(
         breakers=breakers,
         lanes=LaneNotes(watermarks, clock, routes.lane),
         breaker_operations=BreakerOperations(breakers, control, listing, advancer, logger),
+        callbacks=callbacks,
         clock=clock,
         tables=tables,
     )
@@ -208,11 +215,15 @@ def from_environment(
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps)
     carry = environment.get("SAGAS_CARRY_INPUTS") != "0"
-    settings = settings_from(environment)
+    settings, clock, callbacks = settings_from(environment), SystemClock(), None
+    if url := environment.get("SAGAS_CALLBACK_URL"):
+        secret = environment["SAGAS_CALLBACK_SECRET"]
+        callbacks = Callbacks(url, CallbackKeys(secret, clock.now, settings.region, settings.endpoint_url))
     return build_engine(
         registry,
         settings,
         routes,
+        clock=clock,
         observer=observer,
         logger=logger,
         carry=carry,
@@ -220,4 +231,5 @@ def from_environment(
         chain=Chain.parse(environment.get("SAGAS_CHAIN", "")),
         goes_on=goes_on,
         every=float(environment.get("SAGAS_RECOVER_EVERY", 60)),
+        callbacks=callbacks,
     )
