@@ -146,19 +146,7 @@ class SagaService(Grants):
         if public:
             self._add_callbacks(placements, api, mount.path if mount else "")
         self._add_alarms(placements, supervisor, api, bulk, now)
-        lanes = [group.options for placement in placements for group in placement.groups]
-        if shares := self._catalogue.shares:
-            told = ", ".join(f"{lane} {share}" for lane, share in shares.items())
-            Annotations.of(self).add_info(
-                f"{options.service}: max_concurrency={options.max_concurrency} is divided: {told}"
-            )
-        if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
-            told = (
-                f"{options.service}: nothing limits its functions, so a burst may take all executions of the account, "
-                "those of the API and the supervisor too; set maximum_concurrency, or reserve theirs by api_options "
-                "and supervisor_options"
-            )
-            Annotations.of(self).add_info(told)
+        self._tell_concurrency(placements)
         if options.dashboard:
             self._add_dashboard(mount.path if mount else "")
 
@@ -257,6 +245,23 @@ class SagaService(Grants):
         for group in (group for placement in placements for group in placement.groups):
             if makes_urls(group.steps):
                 callbacks.let_sign(self._functions[group.saga.name, group.id])
+
+    def _tell_concurrency(self, placements: Sequence[Placement]) -> None:
+        """Tell how ``max_concurrency`` is divided, or that nothing limits the functions of steps."""
+        options = self._options
+        lanes = [group.options for placement in placements for group in placement.groups]
+        if shares := self._catalogue.shares:
+            told = ", ".join(f"{lane} {share}" for lane, share in shares.items())
+            Annotations.of(self).add_info(
+                f"{options.service}: max_concurrency={options.max_concurrency} is divided: {told}"
+            )
+        if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
+            told = (
+                f"{options.service}: nothing limits its functions, so a burst may take all executions of the account, "
+                "those of the API and the supervisor too; set maximum_concurrency, or reserve theirs by api_options "
+                "and supervisor_options"
+            )
+            Annotations.of(self).add_info(told)
 
     def _add_alarms(
         self,
