@@ -102,7 +102,7 @@ class ApiFunction(SagaFunction):
             description="Starts, shows and cancels sagas",
         )
         allow_all_sagas(self.role, shared.tables)
-        allow_sending(self.role, queues)
+        allow_sending(self.role, queues, counting=True)
 
 
 @dataclass(frozen=True, slots=True)

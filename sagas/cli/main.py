@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sagas.cli import breakers, check, dead_letters, init, layout, local, operating, reading, supervising
+from sagas.cli import breakers, check, dead_letters, init, layout, local, operating, reading, statistics, supervising
 
 app = typer.Typer(
     name="sagas",
@@ -16,6 +16,7 @@ app = typer.Typer(
 reading.add_to(app)
 operating.add_to(app)
 supervising.add_to(app)
+statistics.add_to(app)
 app.command()(init.init)
 app.command()(check.check)
 app.command()(layout.layout)

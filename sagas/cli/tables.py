@@ -17,10 +17,13 @@ from sagas.client import (
     BreakerView,
     DeadLetter,
     DefinitionView,
+    QueueStats,
     SagaView,
     Summary,
+    TypeStats,
     VerificationView,
 )
+from sagas.core.states import SagaStatus
 
 _STYLES = {
     "COMPLETED": "green",
@@ -35,6 +38,7 @@ _STYLES = {
     "RUNNING": "cyan",
     "WAITING": "cyan",
 }
+_ORDER = tuple(SagaStatus)
 _BAR = 30
 _TELLING = ("note", "action", "cause", "reason", "fraction", "next_attempt_at")
 """Details of audit entries that a table has room for."""
@@ -54,6 +58,8 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
     """
     title = Text.assemble((saga["name"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
     when = f"started {moment(saga['created_at'])}, last changed {between(saga['created_at'], saga['updated_at'])} later"
+    if saga.get("paused"):
+        title.append(" paused", "red")
     if saga["cancel_requested_at"]:
         when += f", cancel asked for at {moment(saga['cancel_requested_at'])}"
     steps = _table("step", "status", "attempts", "undo attempts", "took", "error")
@@ -79,11 +85,18 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
 def list_table(sagas: Sequence[Summary]) -> Table:
     """Return summaries as a table; why they need a person, if any does."""
     why = any("why" in saga for saga in sagas)
-    table = _table("saga", "id", "status", "started", "last changed", *(["why it needs you"] if why else []))
+    faults = any(saga.get("fault") for saga in sagas)
+    more = [*(["error"] if faults else []), *(["why it needs you"] if why else [])]
+    table = _table("saga", "id", "status", "started", "last changed", *more)
     for saga in sagas:
-        reason = [plain(saga.get("why", ""))] if why else []
+        fault = saga.get("fault")
+        reason = [plain(f"{fault['step']}: {fault['type']}" if fault else "")] if faults else []
+        reason += [plain(saga.get("why", ""))] if why else []
+        status = coloured(saga["status"])
+        if saga.get("paused"):
+            status = Text.assemble(status, (" paused", "red"))
         times = moment(saga["created_at"]), moment(saga["updated_at"])
-        table.add_row(saga["name"], saga["saga_id"], coloured(saga["status"]), *times, *reason)
+        table.add_row(saga["name"], saga["saga_id"], status, *times, *reason)
     return table
 
 
@@ -127,6 +140,8 @@ def definition_table(definitions: Iterable[DefinitionView]) -> Table:
         # An API of an earlier version does not say whether callers may cancel: there, they may.
         notes = [] if saga.get("cancellable", True) else ["callers may not cancel it"]
         notes += [saga["reason"]] if saga["reason"] else []
+        if saga.get("paused"):
+            starts = Text("paused", style="red") if not saga["starts"] else Text("enabled, paused", style="yellow")
         table.add_row(saga["name"], saga["version"], starts, steps, plain("; ".join(notes)))
     return table
 
@@ -139,6 +154,37 @@ def breaker_table(breakers: Iterable[BreakerView]) -> Table:
         until = moment(breaker["open_until"]) if breaker["open_until"] else ""
         waiting = f"{breaker['waiting']} or more" if breaker["more_waiting"] else _count(breaker["waiting"])
         table.add_row(breaker["saga"], breaker["step"], state, _count(breaker["failures"]), until, waiting)
+    return table
+
+
+def stats_table(types: Iterable[TypeStats]) -> Table:
+    """Return counts as a table: a row for each type, a column for each status that there is; ``+`` is at least."""
+    listed = list(types)
+    statuses = [status for status in _ORDER if any(one["statuses"].get(status) for one in listed)]
+    table = _table("saga", *statuses, "need you", "started/min", "ended/min", "oldest in flight")
+    for one in listed:
+
+        def told(figure: float, name: str, short: set[str] = set(one["at_least"])) -> str:  # noqa: B006 - read only
+            return f"{figure:g}{'+' if name in short else ''}"
+
+        name = Text.assemble(one["name"], (" paused", "red")) if one["paused"] else Text(one["name"])
+        counts = [told(one["statuses"].get(status, 0), status) for status in statuses]
+        rates = [
+            told(one["started_per_minute"], "started_per_minute"),
+            told(one["ended_per_minute"], "ended_per_minute"),
+        ]
+        oldest = moment(one["oldest_in_flight"]) if one["oldest_in_flight"] else ""
+        table.add_row(name, *counts, told(one["attention"], "attention"), *rates, oldest)
+    return table
+
+
+def queue_table(queues: Iterable[QueueStats]) -> Table:
+    """Return how many messages queues hold, those that hold any."""
+    table = _table("saga", "queue of", "messages, about")
+    for queue in queues:
+        if queue["messages"] != 0:
+            messages = "unknown" if queue["messages"] is None else str(queue["messages"])
+            table.add_row(queue["saga"], ", ".join(queue["steps"]), messages)
     return table
 
 

@@ -10,7 +10,7 @@ there is a write for each thousand sagas, none for each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -80,12 +80,18 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Hands out what is due. Two runs at once do no harm: of each page, one of them hands it out."""
+    """Hands out what is due. Two runs at once do no harm: of each page, one of them hands it out.
+
+    ``parked`` tells where in the index sagas of paused types are, and by when they are to be looked at; ``names`` are
+    the saga types.
+    """
 
     listing: Listing
     hand_outs: HandOuts
     queues: WorkSender
     clock: Clock
+    parked: Callable[[float], dict[str, float]] = lambda now: {}
+    names: Sequence[str] = ()
     look_ahead: float = LOOK_AHEAD
 
     def run(self, task: Literal["recover", "purge"], budget: float) -> FindReport:
@@ -102,6 +108,7 @@ class Finder:
         now = self.clock.now()
         run = _Run(now + budget)
         run.report.stranded_shards = self.listing.shards.note() - self.listing.shards.deployed
+        self.listing.ended_since.note(now, lambda: self.listing.ended_earlier(self.names))
         shards = self.listing.due_shards if task == "recover" else self.listing.purge_shards
         horizons = dict.fromkeys(shards, now)
         firsts = [*zip(shards, self.listing.first_due(shards, now), strict=True)]
@@ -109,6 +116,9 @@ class Finder:
             waits, ahead = self.listing.wait_shards, now + self.look_ahead
             horizons |= dict.fromkeys(waits, ahead)
             firsts += zip(waits, self.listing.first_due(waits, ahead), strict=True)
+            for shard, horizon in self.parked(now).items():
+                horizons[shard] = horizon
+                firsts += zip([shard], self.listing.first_due([shard], horizon), strict=True)
         stretches = [
             self._stretch(shard, first, horizons[shard], now, run) for shard, first in firsts if first is not None
         ]
