@@ -54,7 +54,9 @@ def up(
         with ExitStack() as ending:
 
             def ready(description: Description) -> None:
-                url = None if detach or no_console else ending.enter_context(_console())
+                # An app without sagas has nothing to show.
+                wanted = description.api_url and not (detach or no_console)
+                url = ending.enter_context(_console()) if wanted else None
                 _show(description, detach=detach, console=url)
 
             start_stack(settings, ready, detach=detach)
