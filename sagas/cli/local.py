@@ -70,15 +70,10 @@ def up(
         with ExitStack() as ending:
 
             def ready(description: Description) -> None:
-<<<<<<< HEAD
-                url = None if detach or no_console else ending.enter_context(_console())
-                _show(description, detach=detach, watch=watch, console=url)
-=======
                 # An app without sagas has nothing to show.
                 wanted = description.api_url and not (detach or no_console)
                 url = ending.enter_context(_console()) if wanted else None
-                _show(description, detach=detach, console=url)
->>>>>>> console
+                _show(description, detach=detach, watch=watch, console=url)
 
             start_stack(settings, ready, detach=detach, tell=say)
     except LocalStackError as error:
