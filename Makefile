@@ -37,8 +37,8 @@ setup: $(READY)  ## make the virtual environment
 demo: $(READY)  ## run the reference sagas on real files, here, and check what they did
 	@$(BIN)/python -m demo
 
-run: $(READY)  ## run the stack here until Ctrl-C
-	@$(BIN)/sagas local up
+run: $(READY)  ## run the stack here until Ctrl-C, with stock and files for the tour; ARGS="--watch" and others
+	@$(BIN)/sagas local up --seed "python -m demo.seed" $(ARGS)
 
 test: unit model aws e2e  ## the tests, by tier
 
@@ -85,8 +85,9 @@ format: $(READY)  ## format the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## make the generated pages anew
-	@$(BIN)/python -m sagas.core.diagram > docs/concepts/states.md
+docs: $(READY)  ## write the generated pages anew, and build the site into build/site
+	@PYTHONPATH=. $(BIN)/python docs/_ext/generated.py
+	@$(BIN)/python -m sphinx -b html -n -W --keep-going -q docs build/site
 
 deploy: $(CDK_READY)  ## deploy the reference stack to the account of your credentials
 	$(CDK) deploy $(ARGS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -39,6 +42,9 @@ def up(
         bool,
         typer.Option("--enforce-iam", help="Have IAM decide on every call, so that a missing grant is found here."),
     ] = False,
+    seed: Annotated[
+        str | None, typer.Option("--seed", help="A command to run once it is ready, which fills tables, say.")
+    ] = None,
     endpoint: Annotated[
         str | None, typer.Option(help="Deploy to this LocalStack-compatible endpoint instead of starting an emulator.")
     ] = None,
@@ -54,10 +60,14 @@ def up(
     try:
         if endpoint is not None:
             _show(deploy_to_endpoint(settings, endpoint))
+            _run_seed(seed)
             return
-        start_stack(
-            settings, lambda description: _show(description, detach=detach, watch=watch), detach=detach, tell=say
-        )
+
+        def ready(description: Description) -> None:
+            _run_seed(seed)
+            _show(description, detach=detach, watch=watch)
+
+        start_stack(settings, ready, detach=detach, tell=say)
     except LocalStackError as error:
         fail(str(error))
     except Stopped:
@@ -80,6 +90,16 @@ def tick(stale_after: StaleAfter = None) -> None:
         show_recovery(SagaClient.local().recover(stale_after))
     except SagaError as error:
         fail(str(error))
+
+
+def _run_seed(command: str | None) -> None:
+    """Run it; that it failed is told, and the stack stays."""
+    if command is None:
+        return
+    words = shlex.split(command)
+    words[0] = sys.executable if words[0] in ("python", "python3") else words[0]
+    if subprocess.run(words, check=False).returncode:  # noqa: S603 - the user's own command
+        say(f"`{command}` failed; the stack is ready all the same.")
 
 
 def _show(description: Description, *, detach: bool = True, watch: bool = False) -> None:
