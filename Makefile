@@ -42,7 +42,7 @@ run: $(READY)  ## run the stack here until Ctrl-C, with stock and files for the 
 
 test: unit model aws e2e  ## the tests, by tier
 
-check: lint types imports test synth  ## the whole gate
+check: lint types imports docs test synth  ## the whole gate
 
 lint: $(READY)
 	@$(BIN)/ruff check .
@@ -56,7 +56,7 @@ imports: $(READY)
 
 # Without a plugin that they do not need and that every process would load.
 unit: $(READY)  ## tests that need nothing, in seconds
-	@$(PYTEST) -p no:schemathesis tests/unit tests/typing $(MODEL:%=--ignore=%)
+	@$(PYTEST) -p no:schemathesis tests/unit tests/typing docs $(MODEL:%=--ignore=%)
 
 model: $(READY)  ## the automaton explored, generated inputs, hostile events, both ways to run
 	@$(PYTEST) $(MODEL)

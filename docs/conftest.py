@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-import types
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
@@ -14,11 +13,22 @@ sys.path.insert(0, str(Path(__file__).parent / "examples"))
 _MODULE = "page_of_the_documentation"
 
 
+class _Page:
+    """A page as a module: what it defines later is found in it as well."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self._names = names
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleVariableOverride] -- what vars() returns
+        return self._names
+
+
 def setup(namespace: dict[str, Any]) -> None:
     """Have what a page defines belong to a module, as dataclasses ask for one."""
-    module: Any = types.SimpleNamespace()
-    module.__dict__ = namespace  # what a page defines later is found in it as well
-    sys.modules[_MODULE] = module
+    sys.modules[_MODULE] = cast("Any", _Page(namespace))
     namespace["__name__"] = _MODULE
 
 

@@ -1,4 +1,4 @@
-"""What the pages' blocks of code take for granted: a saga, a stack to put a service into, a client that calls nobody."""
+"""What the code of the pages takes for granted: a saga, a stack for a service, a client that calls nobody."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,9 @@ from sagas.cli.output import emit, fail, say
 from sagas.cli.reading import Name, SagaId, Timeout, Watch
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
-from sagas.client import DefinitionView
+
+if TYPE_CHECKING:
+    from sagas.client import DefinitionView
 
 _Note = Annotated[str, typer.Option(help="Why; kept in the audit trail.")]
 

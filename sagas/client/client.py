@@ -325,6 +325,36 @@ class SagaClient(OperatorCalls, LogCalls):
         """
         return self._dead_letter_queue(name).peek(limit)
 
+    def count_letters(self, name: str) -> int:
+        """Return about how many messages are in the dead-letter queue of a type. Unlike looking, it hides none.
+
+        Raises:
+            NotFound: there is no such type.
+            SagaError: this client does not know the queues, or may not read their attributes.
+        """
+        return self._dead_letter_queue(name).count()
+
+    def delete_letter(self, name: str, message_id: str) -> DeadLetter:
+        """Delete one message from the dead-letter queue of a type: one that no saga can need.
+
+        The queue is gone through until it is found; what was looked at is hidden from others for that moment.
+
+        Args:
+            name: of the type.
+            message_id: SQS's id of the message.
+
+        Returns:
+            The message that was deleted.
+
+        Raises:
+            NotFound: there is no such type, or no such message, or another reader has it just now.
+            SagaError: this client does not know the queues, or may not read or delete.
+        """
+        letter = self._dead_letter_queue(name).take(message_id)
+        if letter is None:
+            raise NotFound(f"the dead-letter queue of {name} holds no message {message_id}, or hides it for a moment")
+        return letter
+
     def redrive(
         self, name: str, saga_id: str | None = None, on_progress: Callable[[int], None] | None = None
     ) -> Redrive:

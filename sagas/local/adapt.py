@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from sagas.local.assembly import Asset, Stack
+from sagas.topology import Topology
 
 _LAYER = "AWS::Lambda::LayerVersion"
 _RESOURCE_POLICIES = ("AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy")
@@ -82,6 +83,22 @@ def with_local_paths(template: dict[str, Any]) -> dict[str, Any]:
         if resource["Type"] == "AWS::Lambda::Function" and resource["Properties"].get("Handler") == _API_HANDLER:
             variables = resource["Properties"].setdefault("Environment", {}).setdefault("Variables", {})
             variables["SAGAS_BASE_PATH"] = "/_aws/execute-api/{apiId}/{stage}" + variables.get("SAGAS_MOUNT", "")
+    return changed
+
+
+def with_local_callbacks(template: dict[str, Any], endpoint_url: str) -> dict[str, Any]:
+    """Return the template with callback URLs that lead to this endpoint, and not to where the API will be on AWS."""
+    changed = copy.deepcopy(template)
+    resources: dict[str, Any] = changed["Resources"]
+    topology = Topology()
+    topology.add_stack(resources, {name: name for name in resources})
+    api = topology.api
+    if api is not None:
+        stage = ["", [f"{endpoint_url}/_aws/execute-api/", {"Ref": api.id}, f"/{api.stage}{api.path}"]]
+        for resource in resources.values():
+            variables = resource.get("Properties", {}).get("Environment", {}).get("Variables", {})
+            if resource["Type"] == "AWS::Lambda::Function" and "SAGAS_CALLBACK_URL" in variables:
+                variables["SAGAS_CALLBACK_URL"] = {"Fn::Join": stage}
     return changed
 
 

@@ -13,6 +13,7 @@ from sagas.local.adapt import (
     as_deployable,
     needed_assets,
     ttl_attributes,
+    with_local_callbacks,
     with_local_paths,
     without_gradual_deployment,
     without_layers,
@@ -60,7 +61,7 @@ class Deployer:
         Raises:
             LocalStackError: the endpoint refuses it, or does not finish in time.
         """
-        template = as_deployable(stack.template)
+        template = with_local_callbacks(as_deployable(stack.template), self._endpoint_url)
         if self._embedded:
             template = with_local_paths(without_signatures(without_gradual_deployment(without_layers(template))))
         if self._enforce_iam:

@@ -24,6 +24,7 @@ class Files:
         self.synth_log = self.root / "synth.log"
         self.assembly = self.root / "cdk.out"
         self.scratch = self.root / "tmp"
+        self.clock = self.root / "clock"
 
     def running_pid(self) -> int | None:
         """Return the process id of the emulator that runs for this project, or None.

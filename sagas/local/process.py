@@ -58,6 +58,10 @@ class Emulator:
                 raise LocalStackError(f"the state in {persist} was kept under port {before}; add --port {before}")
             persist.mkdir(parents=True, exist_ok=True)
             note.write_text(f"{port}\n")
+        # What is kept was stamped by a clock that may have been ahead: it must not be behind afterwards.
+        self.clock = files.clock if persist is None else persist / "clock"
+        if persist is None:
+            self.clock.unlink(missing_ok=True)
         self._see_log = f"see {files.emulator_log}"
         self._port = port
         self._still_running = still_running(files.lock)
@@ -70,7 +74,9 @@ class Emulator:
                 stdin=subprocess.PIPE if attached else subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(files, port, persist) | ({"AUTH": "true"} if enforce_iam else {}),
+                env=_environment(files, port, persist)
+                | {"SAGAS_CLOCK": str(self.clock)}
+                | ({"AUTH": "true"} if enforce_iam else {}),
                 cwd=files.scratch,
                 start_new_session=True,
             )

@@ -31,6 +31,7 @@ from sagas.errors import DefinitionError
 from sagas.messaging.message import Message
 from sagas.store.entries import Entry
 from sagas.store.sent import Signal
+from sagas.testing.fake_context import fake_callback_url
 from sagas.testing.memory import MemoryBreakers, MemoryControl, MemoryInbox, MemoryJournal
 
 Raised = BaseException | type[BaseException]
@@ -122,6 +123,7 @@ class InProcessRun:
             self._clock,
             logger,
             connect=_connecting(clients),
+            callback_url=fake_callback_url,
         )
         self._advancer = Advancer(services, registry, self, Attempt)
         self._worker = Worker(self._advancer)
