@@ -110,7 +110,6 @@ def tick(
     """Have the supervisor recover once, now; or let time pass, with all that becomes due in it."""
     from sagas.client import SagaClient
     from sagas.local.clock import StackClock, length_of
-    from sagas.local.description import Description
     from sagas.local.errors import LocalStackError
     from sagas.local.files import Files
 
@@ -121,7 +120,7 @@ def tick(
             show_recovery(SagaClient.local().recover(stale_after))
             return
         length = length_of(advance)
-        clock = StackClock(Description.read(Files(Path.cwd()).description))
+        clock = StackClock(Files(Path.cwd()))
         did = clock.advance(length)
         say(f"It is {moment(iso(clock.now()))} here: {span(clock.ahead)} ahead.")
         show_recovery(cast("RecoveryView", did))
