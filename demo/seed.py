@@ -17,8 +17,8 @@ from demo.shop import open_shop
 from demo.stack import DESCRIPTION, LocalStack
 
 _EVENTS = Path(__file__).resolve().parents[1] / "events"
-_MANY = 1_600
-_SIZE = 150_000
+_MANY = 1_000
+_SIZE = 300_000
 """Each object is a request of its own: many of them take longer than a few large ones, and less room."""
 _REQUEST = Path(".sagas/large.json")
 
