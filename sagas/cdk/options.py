@@ -21,6 +21,7 @@ from sagas.authoring.policies import AutoDisable
 from sagas.cdk.checks import fits, one_of, within
 from sagas.cdk.existing import AnyResource, AnyTable
 from sagas.cdk.releases import Deployment
+from sagas.cdk.told import AnyBus, SagaEvents
 from sagas.errors import DefinitionError
 
 METRICS_NAMESPACE = "Sagas"
@@ -223,6 +224,8 @@ class SagaServiceProps(TypedDict, total=False):
             ``maximum_concurrency`` of 10 when absent. It takes no batches.
         command_options: of the function behind the command queue, where there is one: 512 MB and a
             ``maximum_concurrency`` of 10 when absent. It has a time of its own, and takes no ``batch_size``.
+        events: a bus of EventBridge on which the service tells of its sagas, or a :class:`sagas.cdk.SagaEvents`, which
+            says what it tells. When absent nothing is told, unless :attr:`SagaService.events` is read.
         recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
         verify_sample: of how many sagas, taken at random, the supervisor verifies the audit trail each day; 0 for none.
         shards: over how many keys the indexes of the control table are spread. It may be raised, never lowered.
@@ -269,6 +272,7 @@ class SagaServiceProps(TypedDict, total=False):
     supervisor_options: FunctionOptions | None
     bulk_options: FunctionOptions | None
     command_options: FunctionOptions | None
+    events: SagaEvents | AnyBus | None
     recover_every: timedelta
     verify_sample: int
     shards: int
@@ -323,6 +327,7 @@ class ServiceOptions:
     supervisor_options: FunctionOptions | None = None
     bulk_options: FunctionOptions | None = None
     command_options: FunctionOptions | None = None
+    events: SagaEvents | AnyBus | None = None
     recover_every: timedelta = timedelta(minutes=1)
     verify_sample: int = 100
     shards: int = 8

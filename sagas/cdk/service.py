@@ -60,7 +60,7 @@ class SagaService(InOut):
         super().__init__(scope, id)
         options = self._options = service_options(default_name(self), props)
         self._catalogue = Catalogue(id, options)
-        self._senders = []
+        self._senders, self._operators = [], []
         sagas = self._catalogue.sagas
         let_logs_use(self, options.encryption_key)
         self.tables = Tables(self, "Tables", options=options)
@@ -121,6 +121,8 @@ class SagaService(InOut):
         api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount).rest_api
         self._add_alarms(placements, supervisor, api, bulk)
+        if options.events is not None:
+            _ = self.events
         lanes = [group.options for placement in placements for group in placement.groups]
         if shares := self._catalogue.shares:
             told = ", ".join(f"{lane} {share}" for lane, share in shares.items())

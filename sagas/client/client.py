@@ -16,7 +16,7 @@ from sagas.authoring.saga import Saga, definition_of
 from sagas.aws import CALLER, connect, open_session
 from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
 from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
-from sagas.client.operator_calls import OperatorCalls
+from sagas.client.outbox import EventCalls
 from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
 from sagas.client.waiting import Wait
@@ -29,7 +29,7 @@ RequestT = TypeVar("RequestT")
 _AUDIT_PAGE = 100
 
 
-class SagaClient(OperatorCalls):
+class SagaClient(EventCalls):
     """Starts, reads, cancels and repairs sagas over the HTTP API.
 
     Calls are signed with the caller's AWS credentials, so that the audit trail names who acted. What is answered are

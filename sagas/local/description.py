@@ -29,6 +29,7 @@ class Description:
     work_dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
     command_queue: str = ""
     command_dead_letter_queue: str = ""
+    events_function: str = ""
     outputs: dict[str, str] = field(default_factory=dict[str, str])
     pid: int | None = None
 
@@ -82,6 +83,7 @@ def describe(clients: Clients, stacks: Iterable[Deployed], pid: int | None) -> D
         work_dead_letter_queues=found.work_dead_letter_queues,
         command_queue=found.command_queue,
         command_dead_letter_queue=found.command_dead_letter_queue,
+        events_function=found.events_function,
         outputs=outputs,
         pid=pid,
     )
