@@ -65,6 +65,18 @@ def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
     _allow(role, ["dynamodb:Query"], [tables.index_arn(index) for index in indexes])
 
 
+def allow_telling(role: iam.Role, tables: Tables, *, payloads: bool) -> None:
+    """Let the outbox read sagas, their journals and the list of them; large payloads too, where they are told."""
+    for key in tables.keys:
+        allow_key(role, key)
+    _allow(role, list(_READ_ITEM), [tables.sagas.table_arn])
+    _allow(role, [*_READ_ITEM, "dynamodb:Query"], [tables.audit.table_arn])
+    allow_listing(role, tables)
+    if payloads:
+        kept = tables.payloads.arn_for_objects("payloads/*")
+        _allow_objects(role, ["s3:GetObject"], kept, "A large payload's key holds the id of its saga.")
+
+
 def allow_listing(role: iam.Role, tables: Tables) -> None:
     """Let a worker also list the sagas of a type: to count failures in a row, it looks for successes in between."""
     _allow(role, ["dynamodb:Query"], [tables.index_arn(BY_NAME_INDEX)])
@@ -98,7 +110,7 @@ def allow_working(role: iam.Role, queue: sqs.IQueue, *, counting: bool = True) -
     _allow(role, actions, [queue.queue_arn])
 
 
-def allow_telling(role: iam.Role, queue: sqs.IQueue) -> None:
+def allow_naming_failures(role: iam.Role, queue: sqs.IQueue) -> None:
     """Let Lambda name in a queue what a function could not process."""
     _allow(role, ["sqs:SendMessage"], [queue.queue_arn])
 
