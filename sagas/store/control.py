@@ -23,6 +23,8 @@ _ON_ITS_WAY = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
 _STATUSES = attributes_of({f":{status}": status.value for status in (*SagaStatus, *StepStatus)})
 _IN_TIME = "(attribute_not_exists({0}) OR {0} <= :now)"
 """What waits until a time may go on: there is none, or it has passed."""
+_LISTED = ("attention_shard", "attention_at")
+"""What puts a saga on the list of those that need a person."""
 _READABLE = "(attribute_not_exists(#format) OR #format <= :known_format)"
 """What a newer version wrote is left to it."""
 
@@ -305,6 +307,7 @@ class ControlItems:
         if waiting:
             shard = shard_of(before.saga_id, self._settings.shards)
             flag += [model.open_shard.set(str(shard)), model.due.set(iso(after.cancel_requested_at))]
+            flag += [model.attention_shard.remove(), model.attention_at.remove()]
         return self._changed(
             before.saga_id, flag, model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
         )
@@ -391,7 +394,8 @@ class ControlItems:
         steps = zip(old.pop("steps")["L"], new.pop("steps")["L"], strict=True)
         changed = {index: is_ for index, (was, is_) in enumerate(steps) if was != is_}
         written = {name: value for name, value in new.items() if value != old.get(name) or name == "due"}
-        removed = [name for name in dict.fromkeys(("progress", *keys, *old)) if name not in new]
+        # Version 0.1 leaves a saga on the list that it goes on with.
+        removed = [name for name in dict.fromkeys(("progress", *_LISTED, *keys, *old)) if name not in new]
         sets = [
             *(f"#steps[{index}] = :step{index}" for index in changed),
             *(f"#{name} = :{name}" for name in written),
