@@ -207,7 +207,8 @@ class ControlItems:
         return True
 
     def commit(self, before: SagaState, after: SagaState, stale_after: float) -> None:
-        """Move the pointer: make the entry at ``before.seq + 1`` a committed one and set the state that follows.
+        """Move the pointer: make the entry at ``before.seq + 1`` a committed one and set the state that follows. Where
+        that has the same ``seq`` there is no entry, and the lease is released all the same.
 
         Raises:
             CancelWon: a cancel was accepted meanwhile and the new state does not take it into account.
@@ -219,7 +220,7 @@ class ControlItems:
         try:
             self._tables.connection.dispatch("UpdateItem", update)
         except Refused:
-            if not self._mine_already(before):
+            if not self._mine_already(before, after.seq - before.seq):
                 raise Fenced("the commit was refused") from None
 
     def commit_and_claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool:
@@ -270,8 +271,9 @@ class ControlItems:
         parts = [mine, *(f"attribute_not_exists(#steps[{index}].#sig)" for index in _unsignalled(before, after))]
         return " AND ".join([*parts, "attribute_not_exists(#cancel_requested_at)"] if forward else parts)
 
-    def _mine_already(self, before: SagaState) -> bool:
-        """After a refused commit: whether an earlier try of mine succeeded (rule 10).
+    def _mine_already(self, before: SagaState, moved: int = 1) -> bool:
+        """After a refused commit: whether an earlier try of mine succeeded (rule 10). It moved the pointer by
+        ``moved``; if not at all, that the lease is free under my token tells.
 
         Raises:
             CancelWon: a cancel was accepted meanwhile.
@@ -282,7 +284,7 @@ class ControlItems:
         if item is None or number_in(item, "token") != before.token:
             raise Fenced("the lease was taken over")
         found = state_of(item)
-        if found.seq == before.seq + 1:
+        if found.seq == before.seq + moved and (moved or found.lease is None):
             return True
         if found.lease is None or found.seq != before.seq:
             raise Fenced("the lease was released")
