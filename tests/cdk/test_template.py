@@ -114,6 +114,7 @@ class TestFunctions:
         assert set(found) == {
             *(("create-zip", step) for step in ("check", "upload", "announce")),
             *(("checkout", step) for step in ("reserve", "capture", "ship")),
+            *(("approval", step) for step in ("enter", "decision", "late_decision", "place")),
         }
         roles = [json.dumps(function["Role"]) for function in found.values()]
         assert len(set(roles)) == len(roles)
@@ -154,17 +155,19 @@ class TestQueues:
             for name, resource in template["Resources"].items()
             if resource.get("Metadata", {}).get("sagas", {}).get("part") == "dead_letter_queue"
         }
-        assert sorted(letters.values()) == ["checkout", "create-zip"]
+        assert sorted(letters.values()) == ["approval", "checkout", "create-zip"]
         for (saga, _), queue in marked_all(template, "queue"):
             assert letters[queue["RedrivePolicy"]["deadLetterTargetArn"]["Fn::GetAtt"][0]] == saga
 
     def test_event_sources(self, of_type: Find) -> None:
         sources = of_type("AWS::Lambda::EventSourceMapping")
-        assert len(sources) == 7
+        assert len(sources) == 12
         for source in sources:
             assert source["BatchSize"] == 1
             assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-        assert [one["ScalingConfig"] for one in sources if "ScalingConfig" in one] == [{"MaximumConcurrency": 10}]
+        assert [one["ScalingConfig"] for one in sources if "ScalingConfig" in one] == [
+            {"MaximumConcurrency": most} for most in (10, 20)
+        ]
 
 
 class TestBulk:
