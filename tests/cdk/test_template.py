@@ -162,8 +162,8 @@ class TestQueues:
     def test_event_sources(self, of_type: Find) -> None:
         sources = of_type("AWS::Lambda::EventSourceMapping")
         assert len(sources) == 12
+        assert sorted(source["BatchSize"] for source in sources) == [*[1] * 11, 10]  # ends of waits come ten at a time
         for source in sources:
-            assert source["BatchSize"] == 1
             assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
         assert [one["ScalingConfig"] for one in sources if "ScalingConfig" in one] == [
             {"MaximumConcurrency": most} for most in (10, 20)
@@ -172,8 +172,8 @@ class TestQueues:
 
 class TestBulk:
     def test_a_queue_whose_dead_letters_are_its_own(self, template: Template) -> None:
-        queue, letters = marked(template, "work_queue"), marked(template, "work_dead_letter_queue")
-        function = marked(template, "work_function")
+        queue, letters = (marked(template, part, "bulk") for part in ("work_queue", "work_dead_letter_queue"))
+        function = marked(template, "work_function", "bulk")
         assert queue["VisibilityTimeout"] == function["Timeout"] + 2
         assert queue["RedrivePolicy"]["maxReceiveCount"] == 10
         assert letters["RedriveAllowPolicy"]["redrivePermission"] == "byQueue"
@@ -181,7 +181,7 @@ class TestBulk:
         assert json.dumps(queue["QueueName"]["Fn::Join"][1][0])[1:-1] in json.dumps(source)
 
     def test_a_function_that_may_send_to_its_own_queue(self, template: Template) -> None:
-        function = marked(template, "work_function")
+        function = marked(template, "work_function", "bulk")
         assert function["RecursiveLoop"] == "Allow"
         assert (function["MemorySize"], function["Handler"]) == (1024, "sagas.handlers.bulk.handler")
         assert '"work":{"bulk":"' in json.dumps(function["Environment"]["Variables"]["SAGAS_QUEUES"]).replace("\\", "")
@@ -195,7 +195,7 @@ class TestBulk:
         known = {
             name
             for name, variables in handlers.items()
-            if '"work' in json.dumps(variables["SAGAS_QUEUES"]).replace("\\", "")
+            if '"bulk":"' in json.dumps(variables["SAGAS_QUEUES"]).replace("\\", "")
         }
         assert known == {"sagas.handlers.supervisor.handler", "sagas.handlers.bulk.handler"}
 
@@ -255,12 +255,12 @@ def path_of(template: Template, resource: Template) -> str:
     return f"{path_of(template, properties['ParentId'])}/{properties['PathPart']}".lstrip("/")
 
 
-def marked(template: Template, part: str) -> Template:
-    """The properties of the one resource that is marked as ``part``."""
+def marked(template: Template, part: str, name: str = "") -> Template:
+    """The properties of the one resource that is marked as ``part``, and by that name."""
     (found,) = (
         resource["Properties"]
         for resource in template["Resources"].values()
-        if resource.get("Metadata", {}).get("sagas", {}).get("part") == part
+        if resource.get("Metadata", {}).get("sagas", {}) == {"part": part, **({"name": name} if name else {})}
     )
     return found
 
