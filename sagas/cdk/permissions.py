@@ -12,7 +12,7 @@ from sagas.cdk.acknowledge import acknowledge_objects
 from sagas.cdk.encryption import allow_key
 from sagas.cdk.existing import AnyTable
 from sagas.cdk.queues import DEAD_LETTERS, SagaQueues
-from sagas.cdk.tables import BY_NAME_INDEX, OPEN_INDEX, Tables
+from sagas.cdk.tables import BY_NAME_INDEX, ENDED_INDEX, OPEN_INDEX, Tables
 
 ARCHIVE = "archive/"
 """Where the sweep archives; the same as in ``sagas.engine.sweep_pages``, which needs more than a deployment has."""
@@ -47,7 +47,7 @@ def allow_commands(role: iam.Role, tables: Tables) -> None:
 
 
 def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
-    """Let the API or the supervisor also list sagas, by the two indexes, and purge one."""
+    """Let the API or the supervisor also list sagas, by the indexes, and purge one."""
     allow_one_saga(role, tables)
     _allow(role, ["dynamodb:DeleteItem"], [tables.sagas.table_arn])
     _allow(
@@ -61,7 +61,8 @@ def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
     )
     payloads = tables.payloads.arn_for_objects("payloads/*")
     _allow_objects(role, ["s3:DeleteObject"], payloads, "A large payload's key holds the id of its saga.")
-    _allow(role, ["dynamodb:Query"], [tables.index_arn(OPEN_INDEX), tables.index_arn(BY_NAME_INDEX)])
+    indexes = (OPEN_INDEX, BY_NAME_INDEX, ENDED_INDEX)
+    _allow(role, ["dynamodb:Query"], [tables.index_arn(index) for index in indexes])
 
 
 def allow_listing(role: iam.Role, tables: Tables) -> None:

@@ -18,10 +18,15 @@ from sagas.topology import Part
 
 OPEN_INDEX = "open"
 BY_NAME_INDEX = "by_name"
+ENDED_INDEX = "ended"
 
 CONTROL = TableForm(
     {"saga_id": "S"},
-    {OPEN_INDEX: {"open_shard": "S", "due": "S"}, BY_NAME_INDEX: {"name_shard": "S", "created_at": "S"}},
+    {
+        OPEN_INDEX: {"open_shard": "S", "due": "S"},
+        BY_NAME_INDEX: {"name_shard": "S", "created_at": "S"},
+        ENDED_INDEX: {"ended": "S", "updated_at": "S"},
+    },
 )
 AUDIT = TableForm({"saga_id": "S", "seq": "N"})
 

@@ -19,6 +19,7 @@ from sagas.cli import (
     logs,
     operating,
     reading,
+    statistics,
     supervising,
 )
 from sagas.cli.output import say
@@ -33,6 +34,7 @@ app = typer.Typer(
 reading.add_to(app)
 operating.add_to(app)
 supervising.add_to(app)
+statistics.add_to(app)
 app.command("console")(console.console)
 app.command("open")(console.open_saga)
 app.command()(init.init)

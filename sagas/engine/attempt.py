@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from sagas.engine.context import StepContext
 from sagas.engine.course import Course
 from sagas.engine.failures import postponement, step_failure, undo_failure
 from sagas.engine.heartbeat import Heartbeat
-from sagas.engine.ports import ControlStore, JournalStore
+from sagas.engine.ports import ControlStore, JournalStore, NeverPaused, PauseKeeper
 from sagas.engine.progress import ProgressReport
 from sagas.engine.redacting import secrets_in
 from sagas.engine.registry import SagaType, plan_for
@@ -62,6 +62,7 @@ class AttemptServices:
         goes_on: told of each further step that an invocation goes on with.
         callback_url: makes the URL of a public wait, from saga, id and step.
         accept: puts a signal into the inbox, as ``sagas.store.inbox.Inbox`` does.
+        pauses: tells which saga types are paused.
     """
 
     control: ControlStore
@@ -76,6 +77,7 @@ class AttemptServices:
     goes_on: Callable[[Message], None] = lambda message: None
     callback_url: Callable[[str, str, str], str] = _no_callbacks
     accept: Callable[[SagaState, int, Signal, float], bool] = lambda state, index, signal, stale_after: False
+    pauses: PauseKeeper = field(default_factory=NeverPaused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +175,11 @@ class Attempt:
 
     def claim(self) -> SagaState | None:
         """Lock the saga and count the attempt, without reading first, if the last commit has not done so. Not while the
-        step's circuit breaker is open."""
+        saga type is paused, or the step's circuit breaker open."""
         course = self._course
         if course is not None and course.held is not None:
             held, course.held = course.held, None
-        elif self._services.breakers.passes(self._message):
+        elif not self._paused(undo=self._message.undo) and self._services.breakers.passes(self._message):
             held = self._take()
         else:
             return None
@@ -229,12 +231,16 @@ class Attempt:
         if clock.now() + timeout + RECORDING > self._invocation.deadline:
             return None
         try:
-            if not self._services.breakers.passes(replace(self._message, step=step, undo=send.undo)):
+            following = replace(self._message, step=step, undo=send.undo)
+            if self._paused(undo=send.undo) or not self._services.breakers.passes(following):
                 return None
         except Unavailable:
             return None
         self._next = self._lease(timeout)
         return self._next
+
+    def _paused(self, *, undo: bool) -> bool:
+        return self._services.pauses.holds(self._message.saga, undo=undo)
 
     def _hide_until_after(self, lease_end: float) -> None:
         """Have the message come back soon after the lease, which ends before the queue's visibility timeout would."""
