@@ -84,7 +84,9 @@ class AuditArchive(Construct):
         )
         # The CDK's own way grants more than sending.
         resource = cast("lambda_.CfnEventSourceMapping", mapping.node.default_child)
-        resource.destination_config = {"onFailure": {"destination": self.missed.queue_arn}}
+        kind = lambda_.CfnEventSourceMapping
+        missed = kind.OnFailureProperty(destination=self.missed.queue_arn)
+        resource.destination_config = kind.DestinationConfigProperty(on_failure=missed)
 
     def lag(self) -> cloudwatch.Metric:
         """The age of the oldest entry that is not archived yet, in milliseconds."""
