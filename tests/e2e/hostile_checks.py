@@ -55,7 +55,8 @@ def map_body(context: Any, body: Any) -> Any:
 def map_path_parameters(context: Any, path_parameters: Any) -> Any:
     """Put a token or an id that leads somewhere in the place of what is made up, where the environment names one."""
     given = {"token": os.environ.get("HOSTILE_TOKEN"), "saga_id": os.environ.get("HOSTILE_SAGA")}
-    return {name: given.get(name) or value for name, value in (path_parameters or {}).items()}
+    made_up: dict[str, Any] = path_parameters or {}
+    return {name: given.get(name) or value for name, value in made_up.items()}
 
 
 @schemathesis.check

@@ -118,7 +118,8 @@ def _put_back(api: Api, before: dict[str, tuple[Any, ...]]) -> None:
     changed = [name for name, now in _definitions(api).items() if now != before[name]]
     for name in changed:
         active, reason, _ = before[name]
-        status, body, _ = api.call("PUT", f"/definitions/{name}", {"active": active, "reason": reason or ""})
+        given = {"active": active, "paused": False, "reason": reason or ""}
+        status, body, _ = api.call("PUT", f"/definitions/{name}", given)
         assert status == 200, body
     # One that answers now says nothing of the others, which remember for a few seconds: until then it must not change.
     since = time.monotonic()
