@@ -69,6 +69,8 @@ def answer_schemas() -> Json:
     # What the types cannot say, or only to clients that load far more than they need.
     schemas["Entry"]["properties"]["action"] = one_of(_ACTIONS)
     schemas["Definition"]["properties"]["request"] = {"type": ["object", "boolean"]}
+    shown_step = schemas["Definition"]["properties"]["steps"]["items"]
+    shown_step["properties"]["signal"] = {"type": ["object", "boolean"]}
     return schemas
 
 
