@@ -15,6 +15,7 @@ from sagas.engine.committer import EntryContext
 from sagas.engine.finding import LOOK_AHEAD
 from sagas.engine.lanes import Lanes
 from sagas.engine.looking import in_time
+from sagas.engine.pausing import Pausing
 from sagas.engine.ports import LaneQueues
 from sagas.errors import NotFound, Unavailable
 from sagas.store.control import ControlItems
@@ -88,6 +89,7 @@ class Recovery:
     listing: Listing
     queues: LaneQueues
     watermarks: Watermarks
+    pausing: Pausing
     look_ahead: float = LOOK_AHEAD
 
     def get_sagas_for_recovery(
@@ -231,8 +233,9 @@ class Recovery:
             report.undeployed += 1
             report.failed.append(found.saga_id)
             return
-        ended = None if self._sent_ahead(state, found) else in_time(self.advancer, self.control, state)
-        if ended is None:
+        sent = not state.parked and self._sent_ahead(state, found)
+        ended = None if sent else in_time(self.advancer, self.control, state)
+        if ended is None or (ended is state and self.pausing.seen(state)):
             report.untouched += 1
             return
         state = ended

@@ -29,6 +29,12 @@ OLD_ATTENTION = "attention"
 operator acts on them."""
 _SECONDS = 19
 """Characters of a time up to its seconds."""
+
+PARKED = "parked#"
+"""What the keys begin with under which the index ``open`` has parked sagas."""
+NEVER_DUE = 253_370_764_800.0
+"""Epoch seconds that never come, in the year 9999."""
+
 _LONGEST_HERE = 36
 """Characters of a correlation id that is kept in the control item; of a longer one the first journal entry tells."""
 _HEAD = 32
@@ -69,6 +75,11 @@ def due_at(state: SagaState, stale_after: float) -> float:
     return min(due, state.ends_at or due)
 
 
+def parked_until(state: SagaState) -> float:
+    """When the supervisor should look at a parked saga: at its own deadline only."""
+    return state.ends_at or NEVER_DUE
+
+
 def to_the_second(time: str) -> str:
     """Return a time as the list of those that need a person is sorted by: every byte of an item is paid for."""
     return f"{time[:_SECONDS]}Z"
@@ -78,6 +89,17 @@ def wait_shard(shard: int) -> str:
     """Return the key under which the index ``open`` has the sagas of a shard that wait for long: they are looked at
     before they are due."""
     return f"wait#{shard}"
+
+
+def parked_shard(saga: str, shard: int) -> str:
+    """Return the key under which the index ``open`` has the sagas of a shard that wait until their type is no longer
+    paused. No saga type's name has a ``#``."""
+    return f"{PARKED}{saga}#{shard}"
+
+
+def ended_shard(saga: str, status: str, shard: int) -> str:
+    """Return the key under which the index ``ended`` has the sagas of a type and shard that ended so."""
+    return f"{saga}#{status}#{shard}"
 
 
 def purge_shard(shard: int) -> str:
@@ -149,14 +171,18 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     if state.polling:
         told = {"message": state.polling.message, "after": state.polling.after}
         item["polling"] = packed({"since": iso(state.polling.since), "looks": state.polling.looks, **told})
-    parked = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
-    listed = bool(state.attention) and (state.over or parked)
+    if state.over:
+        item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
+    waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
+    listed = bool(state.attention) and (state.over or waiting)
     if listed:  # in an index of its own: the supervisor has another time to look at it, or none
         item |= attributes_of({"attention_shard": str(shard), "attention_at": to_the_second(iso(state.attention))})
     if to_purge := purge_at(state, settings):
         item |= attributes_of({"open_shard": purge_shard(shard), "due": iso(to_purge)})
     elif listed and state.ends_at:
         item |= attributes_of({"open_shard": str(shard), "due": iso(state.ends_at)})
+    elif state.parked and not listed and not state.over:
+        item |= attributes_of({"open_shard": parked_shard(state.saga, shard), "due": iso(parked_until(state))})
     elif not listed and not state.over:
         key = wait_shard(shard) if sent_ahead(state) else str(shard)
         item |= attributes_of({"open_shard": key, "due": iso(due_at(state, stale_after))})
@@ -313,6 +339,7 @@ def state_of(item: Item) -> SagaState:
         purge=purge_in(item["purge"]) if "purge" in item else None,
         polling=_polling_in(item["polling"]) if "polling" in item else None,
         deadline=time_of(text_in(item, "deadline")),
+        parked=text_in(item, "open_shard").startswith(PARKED),
     )
 
 

@@ -102,6 +102,14 @@ def _control(settings: StoreSettings) -> type[Model]:
         attention_shard = UnicodeAttribute(hash_key=True)
         attention_at = UnicodeAttribute(range_key=True)
 
+    class EndedIndex(GlobalSecondaryIndex[Any]):
+        class Meta:
+            index_name = "ended"
+            projection = KeysOnlyProjection()
+
+        ended = UnicodeAttribute(hash_key=True)
+        updated_at = UnicodeAttribute(range_key=True)
+
     class Control(Model):
         """One saga."""
 
@@ -147,9 +155,11 @@ def _control(settings: StoreSettings) -> type[Model]:
         attention_shard = UnicodeAttribute(null=True)
         attention_at = UnicodeAttribute(null=True)
         name_shard = UnicodeAttribute()
+        ended = UnicodeAttribute(null=True)
         open = OpenIndex()
         by_name = NameIndex()
         attention_index = AttentionIndex()
+        by_end = EndedIndex()
 
     return Control
 

@@ -11,7 +11,12 @@ from botocore.client import BaseClient
 from benchmarks.units import index_units, item_size, write_units
 from tests.support.bench import Bench
 
-_INDEXES = (("open_shard", "due"), ("name_shard", "created_at"), ("attention_shard", "attention_at"))
+_INDEXES = (
+    ("open_shard", "due"),
+    ("name_shard", "created_at"),
+    ("attention_shard", "attention_at"),
+    ("ended", "updated_at"),
+)
 
 
 @dataclass

@@ -25,7 +25,17 @@ def _index(name: str, partition: str, sort: str) -> dict[str, Any]:
 
 def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
     """Create the two tables as the CDK construct declares them; return their names."""
-    strings = ("saga_id", "open_shard", "due", "name_shard", "created_at", "attention_shard", "attention_at")
+    strings = (
+        "saga_id",
+        "open_shard",
+        "due",
+        "name_shard",
+        "created_at",
+        "attention_shard",
+        "attention_at",
+        "ended",
+        "updated_at",
+    )
     dynamodb.create_table(
         TableName=f"{prefix}-sagas",
         BillingMode="PAY_PER_REQUEST",
@@ -35,6 +45,7 @@ def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
             _index("open", "open_shard", "due"),
             _index("by_name", "name_shard", "created_at"),
             _index("attention", "attention_shard", "attention_at"),
+            _index("ended", "ended", "updated_at"),
         ],
     )
     dynamodb.create_table(
@@ -84,6 +95,8 @@ class HandmadeStack:
         self.work, self.now = (
             self.sqs.create_queue(QueueName=f"{prefix}-{name}")["QueueUrl"] for name in ("bulk", "now")
         )
+        self.commands = self.sqs.create_queue(QueueName=f"{prefix}-commands")["QueueUrl"]
+        self.command_letters = self.sqs.create_queue(QueueName=f"{prefix}-command-letters")["QueueUrl"]
 
     def _deploy(self, saga_class: type[Any], prefix: str) -> None:
         definition = definition_of(saga_class)
@@ -116,6 +129,8 @@ class HandmadeStack:
             "SAGAS_SHARDS": "2",
             "SAGAS_CLASSES": json.dumps([f"{cls.__module__}:{cls.__qualname__}" for cls in self.classes]),
             "SAGAS_QUEUES": json.dumps(routes),
+            "SAGAS_COMMAND_QUEUE": self.commands,
+            "SAGAS_COMMAND_DEAD_LETTERS": self.command_letters,
             "POWERTOOLS_SERVICE_NAME": "test",
             "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
             "POWERTOOLS_LOG_LEVEL": "INFO",
