@@ -19,7 +19,7 @@ from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.nested_stacks import service_token
 from sagas.cdk.options import FunctionOptions
 from sagas.cdk.parts import tag_part
-from sagas.cdk.permissions import allow_commands, allow_sending
+from sagas.cdk.permissions import allow_commands, allow_sending, allow_working
 from sagas.cdk.queues import SagaQueues, encrypted_queue
 
 TIMEOUT = 30
@@ -109,6 +109,9 @@ class CommandFunction(SagaFunction):
         tag_part(self.function, "command_function")
         allow_commands(self.role, shared.tables)
         allow_sending(self.role, queues)
+        if shared.now is not None:
+            # The end of a wait that a signal brings about goes there.
+            allow_working(self.role, shared.now, counting=False)
         sending = iam.PolicyStatement(
             actions=["sqs:SendMessage"], resources=[commands.queue.queue_arn, commands.dead_letters.queue_arn]
         )

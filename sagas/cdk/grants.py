@@ -62,7 +62,7 @@ RIGHTS: Mapping[str, Right] = {
     ),
     "purge": Right(("POST/sagas/{name}/*/purge",), ("POST/sagas/*/purge",)),
 }
-"""Each method of the API belongs to one of these."""
+"""Each method of the API belongs to one of these, but for callbacks, which ask for no authorization."""
 
 _DEAD_LETTERS = (
     *("sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes"),
@@ -77,7 +77,7 @@ _WILDCARD = "A saga's id is not known beforehand; the path names what may be don
 class Grants(Construct):
     """The part of a service that grants rights. Each names saga classes of the service; without any, all are meant.
 
-    A right holds at the API, for callers that IAM authorizes; see ``docs/security.md`` for the policies.
+    A right holds at the API, for callers that IAM authorizes; see ``docs/concepts/security-model.md`` for the policies.
     """
 
     api: apigateway.RestApi

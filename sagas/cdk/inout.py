@@ -35,7 +35,8 @@ class InOut(Grants):
 
     @property
     def command_queue(self) -> sqs.Queue:
-        """The queue that takes commands as JSON messages: to start, signal and cancel sagas; see ``docs/events.md``.
+        """The queue that takes commands as JSON messages: to start, signal and cancel sagas:
+        ``docs/how-to/events.md``.
 
         Reading it makes it, with its dead letters and its function. So do :meth:`start_on` and :meth:`signal_on`.
         """
@@ -48,7 +49,7 @@ class InOut(Grants):
 
     @property
     def events(self) -> events.IEventBus:
-        """The bus of EventBridge on which the service tells of its sagas, as ``docs/events.md`` lists it.
+        """The bus of EventBridge on which the service tells of its sagas, as ``docs/how-to/events.md`` lists it.
 
         Reading it turns that on: the control table gets a stream, and a function tells what is committed. The bus is
         the one given as ``events=``, or one of the service's own.
@@ -168,6 +169,11 @@ class InOut(Grants):
         for grantee in self._senders:
             self._let_send(grantee)
         return queue, function
+
+    def _tell_if_asked(self) -> None:
+        """Turn events on where the options say so."""
+        if self._options.events is not None:
+            self._outbox()
 
     def _outbox(self) -> Outbox:
         """What tells events, which the first who asks makes."""

@@ -31,6 +31,7 @@ class ServiceEndpoints:
         dead_letter_queues: URLs by saga.
         supervisor: name of its function; empty if it is not known.
         events_function: name of the function that tells events; empty if none are told.
+        log_groups: names of those that the service's functions write to.
     """
 
     api_url: str = ""
@@ -40,6 +41,7 @@ class ServiceEndpoints:
     dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
     supervisor: str = ""
     events_function: str = ""
+    log_groups: list[str] = field(default_factory=list[str])
 
 
 def endpoints_from_file(directory: Path) -> ServiceEndpoints:
@@ -53,7 +55,8 @@ def endpoints_from_file(directory: Path) -> ServiceEndpoints:
         data: dict[str, Any] = json.loads(path.read_text())
         names = ("api_url", "region", "endpoint_url", "queues", "dead_letter_queues", "supervisor")
         known = {name: data[name] for name in names}
-        return ServiceEndpoints(**known, events_function=data.get("events_function", ""))
+        more = {name: data[name] for name in ("events_function", "log_groups") if name in data}
+        return ServiceEndpoints(**known, **more)
     except FileNotFoundError:
         raise SagaError("no local stack is running here; `sagas local up` starts one") from None
     except (ValueError, TypeError, KeyError) as error:
@@ -87,6 +90,7 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
         dead_letter_queues=found.dead_letter_queues,
         supervisor=found.supervisor,
         events_function=found.events_function,
+        log_groups=found.log_groups,
     )
 
 

@@ -133,7 +133,7 @@ class TestTheQueue:
         assert variables["SAGAS_COMMAND_DEAD_LETTERS"] == {"Ref": letters}
         assert properties["Timeout"] == 30
         alarms = [one["AlarmDescription"] for one in shop.of_type("AWS::CloudWatch::Alarm")]
-        assert any("docs/runbook.md#command-dead-letters" in told for told in alarms)
+        assert any("docs/operations/runbook.md#command-dead-letters" in told for told in alarms)
 
     def test_its_function_may_no_more_than_it_does(self) -> None:
         shop = Shop()
