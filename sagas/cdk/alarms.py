@@ -268,6 +268,18 @@ class ServiceAlarms(Alarms):
         self.watch("CommandDeadLetters", letters, what, "command-dead-letters")
         self.watch_errors("CommandErrors", function, "The function of the command queue")
 
+    def add_archive(self, lag: cloudwatch.Metric, missed: sqs.Queue) -> None:
+        """Watch the archive of the audit trail.
+
+        Args:
+            lag: the age of the oldest entry that is not archived, in milliseconds.
+            missed: where batches are named that could not be written.
+        """
+        late = "The audit trail is not archived; what is older than a day will be missing."
+        self.watch("ArchiveLate", lag, late, "archive", above=_ARCHIVED_BY * 1000, periods=3)
+        lost = missed.metric_approximate_number_of_messages_visible(period=_FEW_MINUTES, statistic="Maximum")
+        self.watch("ArchiveMissed", lost, "Audit entries are missing in the archive.", "archive")
+
     def add_outbox(self, lost: sqs.Queue, function: lambda_.Function) -> None:
         """Watch what tells events.
 
@@ -281,15 +293,3 @@ class ServiceAlarms(Alarms):
         untold = lost.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
         self.watch("EventsLost", untold, "Events of sagas were not told within 23 hours.", "events-lost")
         self.watch_errors("EventErrors", function, "The function that tells events")
-
-    def add_archive(self, lag: cloudwatch.Metric, missed: sqs.Queue) -> None:
-        """Watch the archive of the audit trail.
-
-        Args:
-            lag: the age of the oldest entry that is not archived, in milliseconds.
-            missed: where batches are named that could not be written.
-        """
-        late = "The audit trail is not archived; what is older than a day will be missing."
-        self.watch("ArchiveLate", lag, late, "archive", above=_ARCHIVED_BY * 1000, periods=3)
-        lost = missed.metric_approximate_number_of_messages_visible(period=_FEW_MINUTES, statistic="Maximum")
-        self.watch("ArchiveMissed", lost, "Audit entries are missing in the archive.", "archive")

@@ -19,7 +19,7 @@ from sagas.cdk.existing import AnyTable
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.options import FunctionOptions
 from sagas.cdk.parts import tag_part
-from sagas.cdk.permissions import allow_outbox, allow_telling
+from sagas.cdk.permissions import allow_telling
 from sagas.cdk.queues import encrypted_queue
 from sagas.cdk.told import SagaEvents
 from sagas.errors import DefinitionError
@@ -75,9 +75,9 @@ class Outbox(SagaFunction):
         self.lost = encrypted_queue(self, "Untold", shared.options.encryption_key)
         tag_part(self.lost, "event_dead_letter_queue")
         acknowledge(Validations.of(self.lost), dict.fromkeys(_FINDINGS, "It is where changes end that were given up."))
-        allow_outbox(self.role, tables, payloads=told.payloads)
-        allow_telling(self.role, cast("sqs.IQueue", self.lost))
+        allow_telling(self.role, tables, payloads=told.payloads)
         self.role.add_to_policy(iam.PolicyStatement(actions=["events:PutEvents"], resources=[self.bus.event_bus_arn]))
+        self.role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.lost.queue_arn]))
         reading = ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")
         self.role.add_to_policy(
             iam.PolicyStatement(actions=[f"dynamodb:{name}" for name in reading], resources=[stream])

@@ -170,11 +170,6 @@ class InOut(Grants):
             self._let_send(grantee)
         return queue, function
 
-    def _tell_if_asked(self) -> None:
-        """Turn events on where the options say so."""
-        if self._options.events is not None:
-            self._outbox()
-
     def _outbox(self) -> Outbox:
         """What tells events, which the first who asks makes."""
         made = self.node.try_find_child(_OUTBOX)

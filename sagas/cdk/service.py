@@ -147,12 +147,12 @@ class SagaService(InOut):
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount, callbacks=public).rest_api
         if public:
             self._add_callbacks(placements, api, mount.path if mount else "")
-        self._archive = None
-        if options.archive is not None:
-            self._archive = AuditArchive(self, "Archive", shared=shared, archive=options.archive)
+        archive = options.archive
+        self._archive = archive and AuditArchive(self, "Archive", shared=shared, archive=archive)
         self._add_alarms(placements, supervisor, api, bulk, now)
+        if options.events is not None:
+            _ = self.events
         self._tell_concurrency(placements)
-        self._tell_if_asked()
         if options.dashboard:
             self._add_dashboard(mount.path if mount else "")
 

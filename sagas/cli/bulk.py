@@ -7,20 +7,23 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sagas.cli.output import display, emit, fail, plain, say
+from sagas.cli.output import display, emit, fail, plain, say, screen
 from sagas.cli.reading import filters, moment_of
 from sagas.cli.tables import list_table
 from sagas.cli.target import Target
-from sagas.client import SagaClient
-from sagas.client.batch import Action, Batch, Outcome, Report, choose
 from sagas.core.states import SagaStatus
+from sagas.engine.clock import SystemClock
 from sagas.errors import SagaError
+
+if TYPE_CHECKING:
+    from sagas.client import SagaClient
+    from sagas.client.batch import Action, Batch, Outcome, Report
 
 P = ParamSpec("P")
 
@@ -59,6 +62,10 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "yes": (Annotated[bool, _option("--yes", "-y", help="Do not ask.")], False),
 }
+
+
+FOR_MANY: set[str] = set()
+"""The commands that can be for many sagas."""
 
 
 def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]], Callable[..., None]]:
@@ -101,6 +108,7 @@ def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]],
         for name, (annotation, default) in {"context": (typer.Context, inspect.Parameter.empty), **_OPTIONS}.items():
             kind = inspect.Parameter.KEYWORD_ONLY
             parameters.append(inspect.Parameter(name, kind, annotation=annotation, default=default))
+        FOR_MANY.add(action)
         run.__dict__["__signature__"] = inspect.Signature(parameters)
         run.__annotations__ = {}
         return run
@@ -141,6 +149,9 @@ def _found_by(words: list[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[str]) -> None:
+    # It loads boto3, which no help text needs.
+    from sagas.client.batch import Batch, choose
+
     words, by_option = _found_by(words)
     name, find = filters(words, told["of_name"])
     path: Path | None = told["outcomes"]
@@ -164,7 +175,7 @@ def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[st
             emit({"action": action, "chosen": len(chosen), "sagas": chosen})
             return
         if chosen:
-            display(list_table(chosen[:_SHOWN]))
+            display(list_table(chosen[:_SHOWN], SystemClock().now(), screen().width))
         say(
             f"{len(chosen)} sagas would be chosen"
             + (f"; the first {_SHOWN} are shown." if len(chosen) > _SHOWN else ".")

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sagas.cli.bulk import SETTINGS, or_all
+from sagas.cli.bulk import FOR_MANY, SETTINGS, or_all
 from sagas.cli.output import emit, fail, say
 from sagas.cli.reading import Name, SagaId, Timeout, Watch, print_started
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
-from sagas.client.batch import ACTIONS
 
 if TYPE_CHECKING:
     from sagas.client import DefinitionView
@@ -175,5 +174,5 @@ def add_to(app: typer.Typer) -> None:
         ("pause", pause),
         ("resume", resume),
     ):
-        many = name in ACTIONS
+        many = name in FOR_MANY
         app.command(name, context_settings=SETTINGS if many else {})(command)
