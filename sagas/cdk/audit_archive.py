@@ -84,7 +84,8 @@ class AuditArchive(Construct):
         )
         # The CDK's own way grants more than sending.
         resource = cast("lambda_.CfnEventSourceMapping", mapping.node.default_child)
-        resource.destination_config = {"onFailure": {"destination": self.missed.queue_arn}}
+        failed = lambda_.CfnEventSourceMapping.OnFailureProperty(destination=self.missed.queue_arn)
+        resource.destination_config = lambda_.CfnEventSourceMapping.DestinationConfigProperty(on_failure=failed)
 
     def lag(self) -> cloudwatch.Metric:
         """The age of the oldest entry that is not archived yet, in milliseconds."""
