@@ -84,9 +84,8 @@ class AuditArchive(Construct):
         )
         # The CDK's own way grants more than sending.
         resource = cast("lambda_.CfnEventSourceMapping", mapping.node.default_child)
-        kind = lambda_.CfnEventSourceMapping
-        missed = kind.OnFailureProperty(destination=self.missed.queue_arn)
-        resource.destination_config = kind.DestinationConfigProperty(on_failure=missed)
+        failed = lambda_.CfnEventSourceMapping.OnFailureProperty(destination=self.missed.queue_arn)
+        resource.destination_config = lambda_.CfnEventSourceMapping.DestinationConfigProperty(on_failure=failed)
 
     def lag(self) -> cloudwatch.Metric:
         """The age of the oldest entry that is not archived yet, in milliseconds."""

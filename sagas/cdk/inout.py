@@ -49,7 +49,7 @@ class InOut(Grants):
 
     @property
     def events(self) -> events.IEventBus:
-        """The bus of EventBridge on which the service tells of its sagas, as ``docs/events.md`` lists it.
+        """The bus of EventBridge on which the service tells of its sagas, as ``docs/how-to/events.md`` lists it.
 
         Reading it turns that on: the control table gets a stream, and a function tells what is committed. The bus is
         the one given as ``events=``, or one of the service's own.
