@@ -7,22 +7,26 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sagas.cli.output import display, emit, fail, plain, say
+from sagas.cli.output import display, emit, fail, plain, say, screen
 from sagas.cli.reading import filters, moment_of
 from sagas.cli.tables import list_table
 from sagas.cli.target import Target
-from sagas.client import SagaClient
-from sagas.client.batch import Action, Batch, Outcome, Report, choose
 from sagas.core.states import SagaStatus
+from sagas.engine.clock import SystemClock
 from sagas.errors import SagaError
 
+if TYPE_CHECKING:
+    from sagas.client import SagaClient
+    from sagas.client.batch import Action, Batch, Outcome, Report
+
 P = ParamSpec("P")
+
+MANY = ("cancel", "retry", "compensate", "resolve", "rerun")
+"""Commands that may be for many sagas."""
 
 _PANEL = "With --all"
 _SHOWN = 20
@@ -141,6 +145,8 @@ def _found_by(words: list[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[str]) -> None:
+    from sagas.client.batch import Batch, choose
+
     words, by_option = _found_by(words)
     name, find = filters(words, told["of_name"])
     path: Path | None = told["outcomes"]
@@ -164,7 +170,7 @@ def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[st
             emit({"action": action, "chosen": len(chosen), "sagas": chosen})
             return
         if chosen:
-            display(list_table(chosen[:_SHOWN]))
+            display(list_table(chosen[:_SHOWN], SystemClock().now(), screen().width))
         say(
             f"{len(chosen)} sagas would be chosen"
             + (f"; the first {_SHOWN} are shown." if len(chosen) > _SHOWN else ".")
@@ -194,6 +200,9 @@ def _do(target: Target, client: SagaClient, job: Batch, told: Mapping[str, Any])
         ):
             report.stopped = "after the first"
             _tell(target, job, report)
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console

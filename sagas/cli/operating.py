@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sagas.cli.bulk import SETTINGS, or_all
+from sagas.cli.bulk import MANY, SETTINGS, or_all
 from sagas.cli.output import emit, fail, say
 from sagas.cli.reading import Name, SagaId, Timeout, Watch, print_started
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
-from sagas.client import DefinitionView
-from sagas.client.batch import ACTIONS
+
+if TYPE_CHECKING:
+    from sagas.client import DefinitionView
 
 _Note = Annotated[str, typer.Option(help="Why; kept in the audit trail.")]
 
@@ -173,5 +174,4 @@ def add_to(app: typer.Typer) -> None:
         ("pause", pause),
         ("resume", resume),
     ):
-        many = name in ACTIONS
-        app.command(name, context_settings=SETTINGS if many else {})(command)
+        app.command(name, context_settings=SETTINGS if name in MANY else {})(command)

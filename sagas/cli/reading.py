@@ -7,18 +7,20 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sagas.cli.output import display, emit, fail, say
-from sagas.cli.tables import audit_table, definition_table, list_table, verification_notes
+from sagas.cli.output import display, emit, fail, say, screen
+from sagas.cli.tables import audit_table, definition_table, list_table, payloads, stack_trace, verification_notes
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
-from sagas.client import Page, SagaView, VerificationView
 from sagas.core.states import SagaStatus
 from sagas.core.times import iso
 from sagas.engine.clock import SystemClock
+
+if TYPE_CHECKING:
+    from sagas.client import Page, SagaClient, SagaView, VerificationView
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the saga type.", show_default=False)]
 SagaId = Annotated[str, typer.Argument(metavar="ID", help="Id of the saga.", show_default=False)]
@@ -34,8 +36,55 @@ Since = Annotated[
     ),
 ]
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_MaybeName = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Name of the saga type; not needed with an id.")
+]
+_MaybeId = Annotated[str | None, typer.Argument(metavar="ID", help="Id of the saga, or how it begins.")]
+_Last = Annotated[bool, typer.Option("--last", help="The newest saga, of the type if one is named.")]
+_NEWEST, _PAGE = 500, 100
+"""So many sagas are looked through for one whose id begins as given."""
+_WHOLE_ID = 36
 _MOST_PAGES = 20
 """A filter may leave pages empty; so many are asked for before the list is shown as it is."""
+
+
+def which(client: SagaClient, name: str | None, saga_id: str | None, *, last: bool) -> tuple[str, str]:
+    """Return the type and the id of the saga that is meant: named by both, by its id or how that begins, or the newest.
+
+    Args:
+        client: of the service.
+        name: of the type; the id, where that alone is given.
+        saga_id: its id, or how it begins.
+        last: the newest one is meant.
+    """
+    if last:
+        if saga_id is not None:
+            raise typer.BadParameter("goes without an id", param_hint="--last")
+        newest = _full(lambda most, at: client.list(name, limit=most, cursor=at), 1, None)["sagas"]
+        if not newest:
+            fail("there is no saga yet" if name is None else f"there is no {name} saga yet")
+        return newest[0]["name"], newest[0]["saga_id"]
+    if name is None:
+        raise typer.BadParameter("give the id of a saga, or --last", param_hint="ID")
+    wanted = name if saga_id is None else saga_id
+    if saga_id is not None and len(saga_id) >= _WHOLE_ID:
+        return name, saga_id
+    if saga_id is None and re.fullmatch("[0-9a-fA-F-]{4,36}", name):
+        known = client.look_up(name)
+        return known["name"], known["saga_id"]
+    kind, found, cursor = None if saga_id is None else name, list[tuple[str, str]](), None
+    for _ in range(_NEWEST // _PAGE):
+        page = client.list(kind, limit=_PAGE, cursor=cursor)
+        found += [(one["name"], one["saga_id"]) for one in page["sagas"] if one["saga_id"].startswith(wanted.lower())]
+        cursor = page["cursor"]
+        if cursor is None or (found and len(wanted) >= _WHOLE_ID):
+            break
+    if len(found) != 1:
+        many = f"{len(found)} sagas begin with {wanted!r}; give more of the id"
+        fail(
+            many if found else f"none of the newest {_NEWEST} sagas begins with {wanted!r}; give its type and whole id"
+        )
+    return found[0]
 
 
 @on_target
@@ -43,9 +92,10 @@ def start(
     target: Target,
     name: Name,
     file: Annotated[
-        typer.FileText,
+        typer.FileText | None,
         typer.Option("--file", "-f", encoding="utf-8", help="The request, as JSON; - reads it from standard input."),
-    ],
+    ] = None,
+    data: Annotated[str | None, typer.Option("--data", "-d", help="The request, as JSON.")] = None,
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: the same key and request start one saga only.")
     ] = None,
@@ -56,10 +106,12 @@ def start(
     timeout: Timeout = None,
 ) -> None:
     """Start a saga."""
+    if (file is None) == (data is None):
+        raise typer.BadParameter("give one of the two", param_hint="--file/--data")
     try:
-        request = json.loads(file.read())
+        request = json.loads(file.read() if file is not None else data or "")
     except (ValueError, RecursionError) as error:
-        fail(f"{file.name} is not JSON: {error}")
+        fail(f"{file.name if file is not None else 'the request'} is not JSON: {error}")
     client = target.client()
     saga = client.start(name, request, key=key, correlation_id=correlation_id)
     if watching:
@@ -81,23 +133,25 @@ def print_started(target: Target, saga: SagaView) -> None:
 @on_target
 def show(
     target: Target,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME|ID", help="Name of the saga type, or a saga's id alone.", show_default=False)
-    ],
-    saga_id: Annotated[
-        str | None,
-        typer.Argument(metavar="[ID]", help="Id of the saga.", show_default=False),
-    ] = None,
+    name: _MaybeName = None,
+    saga_id: _MaybeId = None,
+    last: _Last = False,
     watching: Watch = False,
     timeout: Timeout = None,
 ) -> None:
-    """Show a saga: its steps, its errors, what comes next. By its id alone, or how that begins, if that is enough."""
+    """Show a saga: its steps, request and results, its errors, what comes next."""
     client = target.client()
-    saga = client.look_up(name) if saga_id is None else client.show(name, saga_id)
+    saga = client.show(*which(client, name, saga_id, last=last))
     if watching:
         watch(client, saga, timeout, as_json=target.as_json)
-    else:
-        report(saga, as_json=target.as_json)
+        return
+    report(saga, as_json=target.as_json)
+    if not target.as_json:
+        display(payloads(saga))
+        if saga["error"] or any(step["error"] for step in saga["steps"]):
+            trace = stack_trace(client.audit(saga["name"], saga["saga_id"]))
+            if trace is not None:
+                display(trace)
 
 
 @on_target
@@ -126,7 +180,7 @@ def list_sagas(
         typer.Argument(metavar="[NAME] [FIELD=VALUE]...", help="The saga type, and values its sagas are found by."),
     ] = None,
     name: _OneName = None,
-    status: Annotated[SagaStatus | None, typer.Option(help="Only sagas of this status.")] = None,
+    status: Annotated[SagaStatus | None, typer.Option(case_sensitive=False, help="Only sagas of this status.")] = None,
     waiting: Annotated[bool, typer.Option("--waiting", help="Only sagas that wait.")] = False,
     since: Since = None,
     until: Annotated[str | None, typer.Option(help="Only sagas started, or ended, before; as --since.")] = None,
@@ -202,7 +256,8 @@ def _full(ask: Callable[[int, str | None], Page], limit: int, cursor: str | None
         if len(page["sagas"]) >= limit or page["cursor"] is None:
             break
         further = ask(limit - len(page["sagas"]), page["cursor"])
-        page = Page(sagas=page["sagas"] + further["sagas"], cursor=further["cursor"])
+        page["sagas"] += further["sagas"]
+        page["cursor"] = further["cursor"]
     return page
 
 
@@ -211,7 +266,7 @@ def _print_page(target: Target, page: Page, nothing: str) -> None:
         emit(page)
         return
     if page["sagas"]:
-        display(list_table(page["sagas"]))
+        display(list_table(page["sagas"], SystemClock().now(), screen().width))
     elif page["cursor"] is None:
         say(nothing)
     if page["cursor"] is not None:
@@ -221,21 +276,28 @@ def _print_page(target: Target, page: Page, nothing: str) -> None:
 @on_target
 def audit(
     target: Target,
-    name: Name,
-    saga_id: SagaId,
+    name: _MaybeName = None,
+    saga_id: _MaybeId = None,
+    last: _Last = False,
+    traces: Annotated[bool, typer.Option("--trace", help="With the last stack trace and its trace id.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Tell whether it is what was written; exit with 1 if it is not.")
     ] = False,
 ) -> None:
     """Show the audit trail of a saga: every change, by whom, oldest first."""
+    client = target.client()
+    name, saga_id = which(client, name, saga_id, last=last)
     if verify:
-        _print_verification(target, target.client().verify(name, saga_id))
+        _print_verification(target, client.verify(name, saga_id))
         return
-    entries = list(target.client().audit(name, saga_id))
+    entries = list(client.audit(name, saga_id))
     if target.as_json:
         emit({"entries": entries})
-    else:
-        display(audit_table(entries))
+        return
+    display(audit_table(entries, screen().width))
+    trace = stack_trace(entries) if traces else None
+    if trace is not None:
+        display(trace)
 
 
 def _print_verification(target: Target, found: VerificationView) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group, RenderableType
@@ -15,7 +15,9 @@ from sagas.cli.reading import moment_of
 from sagas.cli.tables import breaker_table, queue_table, stats_table
 from sagas.cli.target import Target, on_target
 from sagas.cli.times import moment
-from sagas.client import StatsView
+
+if TYPE_CHECKING:
+    from sagas.client import StatsView
 
 _EVERY = 30.0
 """Seconds between two looks: the service keeps an answer for as long."""

@@ -49,7 +49,8 @@ class FaultView(ErrorView):
 class StepView(TypedDict):
     """One step of a saga. ``next_attempt_at`` is known while it waits between two attempts. While it waits,
     ``waiting_for`` says for what (a retry: it said itself that it is not yet time, and ``message`` why), and
-    ``waits_until`` until when at most.
+    ``waits_until`` until when at most. ``took`` is how many seconds the last attempt of the step itself ran, without
+    waits before it and without its undo.
     """
 
     name: str
@@ -64,6 +65,7 @@ class StepView(TypedDict):
     waiting_for: Annotated[str, Meta(extra_json_schema={"enum": ["signal", "time", "retry"]})] | None
     waits_until: _Time | None
     message: str | None
+    took: NotRequired[Annotated[float, Meta(ge=0)] | None]
 
 
 class ProgressView(TypedDict):
@@ -94,6 +96,16 @@ class WaitingBehindView(TypedDict):
     open_until: _Time
 
 
+class LeaseView(TypedDict):
+    """Who is at work on a saga: since when, until when without another heartbeat, and when the last one was, if there
+    are any.
+    """
+
+    claimed_at: _Time | None
+    expires_at: _Time
+    heartbeat_at: _Time | None
+
+
 class LinksView(TypedDict):
     """Paths on the API's host, the stage included."""
 
@@ -118,7 +130,7 @@ class LeftOutView(TypedDict):
 class Summary(TypedDict):
     """What lists show of a saga. ``paused``: its type is, so that it waits before its next step, or will. ``fault``:
     the error that ended the forward way, or of the undo that failed for good. ``why`` is there while the saga needs a
-    person."""
+    person, ``lease`` while a worker has it."""
 
     saga_id: _Id
     name: str
@@ -133,6 +145,7 @@ class Summary(TypedDict):
     updated_at: _Time
     links: LinksView
     why: NotRequired[str]
+    lease: NotRequired[LeaseView]
 
 
 class SagaView(Summary):
@@ -184,6 +197,15 @@ class AuditEntry(TypedDict):
     details: dict[str, Any]
 
 
+class CallbackView(TypedDict):
+    """The saga that took a value by a callback URL; nothing of it that the URL does not tell, but its status."""
+
+    name: str
+    saga_id: _Id
+    step: str
+    status: _SagaStatus
+
+
 class AuditPage(TypedDict):
     """Part of an audit trail; ``cursor`` asks for the next part, ``None`` ends it."""
 
@@ -219,7 +241,10 @@ class VerificationView(TypedDict):
 
 
 class DefinitionStepView(TypedDict):
-    """A step of a saga type: ``timeout`` in seconds; new sagas do not take one that is ``retired``."""
+    """A step of a saga type: ``timeout`` in seconds; new sagas do not take one that is ``retired``.
+
+    ``signal`` is there if it waits for one: the JSON Schema of the value.
+    """
 
     name: str
     undo: str | None
@@ -227,6 +252,7 @@ class DefinitionStepView(TypedDict):
     on_exhausted: _Policy
     timeout: Annotated[float, Meta(gt=0)]
     retired: bool
+    signal: NotRequired[dict[str, Any]]
 
 
 class DefinitionView(TypedDict):

@@ -13,12 +13,14 @@ from sagas.engine.attempt import AttemptServices
 from sagas.engine.auto_disable import AutoDisabler
 from sagas.engine.breaker import Breakers
 from sagas.engine.breaker_operations import BreakerOperations
+from sagas.engine.callbacks import Callbacks
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
 from sagas.engine.course import UNCHAINED, Chain
 from sagas.engine.finding import Finder
 from sagas.engine.idempotency import IdempotentAttempt
 from sagas.engine.lanes import LaneNotes
+from sagas.engine.looking import Looker
 from sagas.engine.operations import Operations
 from sagas.engine.pausing import Parking, Pausing
 from sagas.engine.ports import EngineObserver, NullObserver
@@ -39,6 +41,7 @@ from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
 from sagas.store.breakers import BreakerItems
+from sagas.store.callback_keys import CallbackKeys
 from sagas.store.control import ControlItems
 from sagas.store.definitions import Definitions
 from sagas.store.findings import Findings
@@ -69,6 +72,7 @@ class Engine:
     operations: Operations
     signals: Signals
     recovery: Recovery
+    looker: Looker
     purger: Purger
     verifier: Verifier
     finder: Finder
@@ -81,6 +85,7 @@ class Engine:
     lanes: LaneNotes
     breaker_operations: BreakerOperations
     statistics: Statistics
+    callbacks: Callbacks | None
     clock: Clock
     tables: Tables
 
@@ -103,6 +108,7 @@ def build_engine(
     chain: Chain = UNCHAINED,
     goes_on: Callable[[Message], None] | None = None,
     tracer: Tracer | None = None,
+    callbacks: Callbacks | None = None,
 ) -> Engine:
     """Return the parts for these tables and queues.
 
@@ -118,6 +124,7 @@ def build_engine(
         chain: the steps that this function goes on to in the same invocation.
         goes_on: told of each further step that an invocation goes on with.
         tracer: makes spans; none are made without.
+        callbacks: makes and reads the URLs of public waits.
     """
     clock, observer = clock or SystemClock(), observer or NullObserver()
     logger = logger or logging.getLogger("sagas")
@@ -140,6 +147,7 @@ def build_engine(
     pauses = Pauses(tables, settings.sagas_table, clock.now)
     services = replace(services, pauses=Parking(pauses, control))
     services = services if goes_on is None else replace(services, goes_on=goes_on)
+    services = services if callbacks is None else replace(services, callback_url=callbacks.url)
     advancer = Advancer(services, registry, sender, attempt, carry, chain)
     kept = definitions, pauses, findings
     names = tuple(saga.definition.name for saga in registry)
@@ -169,8 +177,9 @@ def build_engine(
         starter=Starter(registry, control, journal, sender, clock, *kept, carry=carry, headers=headers),
         reader=reader,
         operations=Operations(reader, control, advancer),
-        signals=Signals(reader, inbox, advancer),
+        signals=Signals(reader, inbox, advancer, queues),
         recovery=Recovery(advancer, control, listing, queues, watermarks, pausing),
+        looker=Looker(advancer, control),
         purger=purger,
         verifier=Verifier(control, journal, reader, clock, settings.shards),
         finder=Finder(listing, HandOuts(tables), queues, clock, pausing.shards, names),
@@ -183,6 +192,7 @@ def build_engine(
         lanes=LaneNotes(watermarks, clock, routes.lane),
         breaker_operations=breaker_operations,
         statistics=Statistics(registry, control, listing, queues, pauses, breaker_operations, clock),
+        callbacks=callbacks,
         clock=clock,
         tables=tables,
     )
@@ -230,15 +240,20 @@ def from_environment(
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps)
     carry = environment.get("SAGAS_CARRY_INPUTS") != "0"
-    settings = settings_from(environment)
+    settings, clock, callbacks = settings_from(environment), SystemClock(), None
+    if url := environment.get("SAGAS_CALLBACK_URL"):
+        secret = environment["SAGAS_CALLBACK_SECRET"]
+        callbacks = Callbacks(url, CallbackKeys(secret, clock.now, settings.region, settings.endpoint_url))
     return build_engine(
         registry,
         settings,
         routes,
+        clock=clock,
         observer=observer,
         logger=logger,
         carry=carry,
         tracer=tracer,
         chain=Chain.parse(environment.get("SAGAS_CHAIN", "")),
         goes_on=goes_on,
+        callbacks=callbacks,
     )

@@ -13,6 +13,7 @@ from sagas.core.states import OVER, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.answers import AuditEntry, LeftOutView, Page, SagaView, Summary
 from sagas.engine.breaker import Breakers
+from sagas.engine.clock import claimed_at
 from sagas.engine.redacting import redacted
 from sagas.engine.registry import Registry
 from sagas.engine.remains import Left, Remains, told
@@ -148,6 +149,10 @@ class Reader:
             if breaker is not None:
                 view["breaker"] = {"step": step.name, "open_until": iso(breaker.open_until)}
                 view["steps"][state.cursor]["next_attempt_at"] = iso(max(breaker.open_until, state.not_before))
+        if state.lease is not None and "lease" in view and state.lease.expires_at < state.lease.act_until:
+            # A lease that lasts as long as its function can act is never extended.
+            length = self.registry.get(name).definition.lock_expiry.total_seconds()
+            view["lease"]["heartbeat_at"] = iso(max(state.lease.expires_at - length, claimed_at(state.lease.owner)))
         return view
 
     def paused(self, state: SagaState) -> bool:

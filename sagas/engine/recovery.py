@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sagas.core import events as ev
-from sagas.core.automaton import decide
 from sagas.core.rules import in_wait
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import epoch, iso
@@ -15,6 +14,7 @@ from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.engine.finding import LOOK_AHEAD
 from sagas.engine.lanes import Lanes
+from sagas.engine.looking import in_time
 from sagas.engine.pausing import Pausing
 from sagas.engine.ports import LaneQueues
 from sagas.errors import NotFound, Unavailable
@@ -233,7 +233,8 @@ class Recovery:
             report.undeployed += 1
             report.failed.append(found.saga_id)
             return
-        ended = None if not state.parked and self._sent_ahead(state, found) else self._ended(state)
+        sent = not state.parked and self._sent_ahead(state, found)
+        ended = None if sent else in_time(self.advancer, self.control, state)
         if ended is None or (ended is state and self.pausing.seen(state)):
             report.untouched += 1
             return
@@ -261,14 +262,6 @@ class Recovery:
             due = max(due, clock.now() + min(max(patience, quiet_for), _LONGEST_PAUSE))
         if found.sort <= iso(clock.now()) and due > clock.now() and not state.over:
             self.control.push_due(found.saga_id, found.sort, due)  # on condition that it still is what was seen
-
-    def _ended(self, state: SagaState) -> SagaState | None:
-        """Cancel a saga whose own deadline has passed, and return it; ``None`` if it has changed meanwhile."""
-        now = self.advancer.services.clock.now()
-        if not state.ends_at or state.ends_at > now:
-            return state
-        asked = decide(self.advancer.plan(state), state, ev.CancelAsked(ev.DEADLINE), now)
-        return self.control.get(state.saga_id) if self.control.request_cancel(state, asked.state) else None
 
     def _sent_ahead(self, state: SagaState, found: IndexPosition) -> bool:
         """Send the message of a wait that ends soon, with the rest of it as its delay; whether that is all there is to

@@ -250,6 +250,7 @@ class Starter:
             return
         message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, entry.correlation_id)
         message = replace(message, format=FORMAT) if knows_waits(state) else message
+        message = replace(message, codeless=not saga_type.step(first).asks)
         if self._carry:
             message = replace(message, inputs=fitting((carried(entry),)))
         if self._headers is not None:

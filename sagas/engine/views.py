@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sagas.core.rules import needs_attention
+from sagas.core.rules import forward, needs_attention
 from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
-from sagas.core.times import iso
+from sagas.core.times import epoch, iso
 from sagas.engine.answers import AuditEntry, ErrorView, FaultView, SagaView, StepView, Summary, VerificationView
 from sagas.engine.clock import claimed_at
 from sagas.store.chain import Verified, Wrong
@@ -74,6 +74,9 @@ def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
     }
     if needs_attention(state):
         summary["why"] = _why(state)
+    if state.lease is not None:
+        claimed, expires = _when(claimed_at(state.lease.owner)), iso(state.lease.expires_at)
+        summary["lease"] = {"claimed_at": claimed, "expires_at": expires, "heartbeat_at": None}
     return summary
 
 
@@ -152,11 +155,13 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     undoing = state.undoing and state.cursor == index and step.undo_attempts > step.undo_attempts_at_grant
     on_its_way = (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
     ended = bool(past) and step.status not in on_its_way
+    # It failed, and is not tried again: the saga turned round, or is over.
+    status = StepStatus.FAILED if step.status is StepStatus.RETRYING and not forward(state) else step.status
     waiting_for = state.waiting_for if state.cursor == index else ""
     waits = state.cursor == index and not state.over and state.lease is None
     return {
         "name": step.name,
-        "status": (StepStatus.COMPENSATING if undoing else step.status).value,
+        "status": (StepStatus.COMPENSATING if undoing else status).value,
         "attempts": step.attempts,
         "undo_attempts": step.undo_attempts,
         "started_at": started,
@@ -167,7 +172,16 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "waiting_for": waiting_for or None,
         "waits_until": _when(state.not_before) if waiting_for else None,
         "message": state.polling.message if waiting_for and state.polling else None,
+        "took": _took(past),
     }
+
+
+def _took(past: Sequence[Entry]) -> float | None:
+    """Seconds that the last attempt of a step itself ran; ``None`` where its entry does not tell."""
+    for entry in reversed(past):
+        if entry.action in ("StepFailed", "StepLost", *RESULTS) and "started_at" in entry.details:
+            return round(max(entry.at - epoch(str(entry.details["started_at"])), 0.0), 3)
+    return None
 
 
 def saga_view(

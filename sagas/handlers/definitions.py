@@ -5,8 +5,9 @@ from __future__ import annotations
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.authoring.codec import json_schema
+from sagas.authoring.definition import StepDefinition
 from sagas.core.times import iso
-from sagas.engine.answers import DefinitionList, DefinitionView
+from sagas.engine.answers import DefinitionList, DefinitionStepView, DefinitionView
 from sagas.engine.engine import Engine
 from sagas.handlers.answers import answer
 from sagas.handlers.bodies import Change, read_body
@@ -45,17 +46,7 @@ def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
             "pause_reason": (pause.reason or None) if pause.on else None,
             "cancellable": definition.cancellable,
             "request": json_schema(definition.request_type),
-            "steps": [
-                {
-                    "name": step.name,
-                    "undo": step.undo.name if step.undo else None,
-                    "max_retries": step.retry.max_retries,
-                    "on_exhausted": step.retry.on_exhausted.value,
-                    "timeout": step.timeout,
-                    "retired": step.retired,
-                }
-                for step in definition.steps
-            ],
+            "steps": [_step(step) for step in definition.steps],
         }
 
     @app.get("/definitions")
@@ -87,3 +78,17 @@ def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         return answer(200, describe(list(registry), base))
 
     _ = list_definitions, show_definition, change_definition, openapi
+
+
+def _step(step: StepDefinition) -> DefinitionStepView:
+    view: DefinitionStepView = {
+        "name": step.name,
+        "undo": step.undo.name if step.undo else None,
+        "max_retries": step.retry.max_retries,
+        "on_exhausted": step.retry.on_exhausted.value,
+        "timeout": step.timeout,
+        "retired": step.retired,
+    }
+    if step.waits_for == "signal":
+        view["signal"] = json_schema(step.signal_type)
+    return view
