@@ -45,7 +45,7 @@ class WorkKind:
         memory_size: megabytes.
         maximum_concurrency: invocations at a time, so that it never starves the steps.
         batch_size: messages of one invocation.
-        finds: whether it goes over sagas by the indexes, and purges them; else it works on those that messages name.
+        lists: whether it may go over sagas by the indexes, and purge them; else it works on those that messages name.
     """
 
     name: str
@@ -55,7 +55,7 @@ class WorkKind:
     memory_size: int
     maximum_concurrency: int
     batch_size: int = 1
-    finds: bool = True
+    lists: bool = True
 
     def options(self, given: FunctionOptions | None) -> FunctionOptions:
         """Return the options of its function, those of this kind where none were given."""
@@ -83,7 +83,7 @@ NOW = WorkKind(
     memory_size=512,
     maximum_concurrency=20,
     batch_size=10,
-    finds=False,
+    lists=False,
 )
 
 
@@ -165,15 +165,15 @@ class WorkFunction(SagaFunction):
             recursive_loop=lambda_.RecursiveLoop.ALLOW,
         )
         tag_part(self.function, "work_function", name=kind.name)
-        if kind.finds:
+        if kind.lists:
             allow_all_sagas(self.role, shared.tables)
         else:
             allow_one_saga(self.role, shared.tables)
             if listing:
                 allow_listing(self.role, shared.tables)
-        allow_sending(self.role, queues, counting=kind.finds)
+        allow_sending(self.role, queues, counting=True)
         for to in (work.queue, *also):
-            allow_working(self.role, to, counting=kind.finds)
+            allow_working(self.role, to, counting=kind.lists)
         self.work = work
         source = event_sources.SqsEventSource(
             work.queue,

@@ -29,7 +29,7 @@ from sagas.cdk.functions import SagaFunction, SharedAssets, StepGroupFunction
 from sagas.cdk.inout import InOut
 from sagas.cdk.layer import Layers
 from sagas.cdk.nested_stacks import Layout, Placement, layout_of
-from sagas.cdk.options import FunctionOptions, SagaServiceProps, service_options
+from sagas.cdk.options import SagaServiceProps, service_options
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.releases import Releases
@@ -151,7 +151,7 @@ class SagaService(InOut):
         if options.archive is not None:
             self._archive = AuditArchive(self, "Archive", shared=shared, archive=options.archive)
         self._add_alarms(placements, supervisor, api, bulk, now)
-        self._tell_of_limits([group.options for placement in placements for group in placement.groups])
+        self._tell_concurrency(placements)
         if options.dashboard:
             self._add_dashboard(mount.path if mount else "")
 
@@ -247,9 +247,19 @@ class SagaService(InOut):
             for saga in self._catalogue.sagas
         ]
 
-    def _tell_of_limits(self, lanes: Sequence[FunctionOptions]) -> None:
-        """Say at synthesis how executions are divided, or what may happen as nothing limits them."""
+    def _add_callbacks(self, placements: Sequence[Placement], api: ApiFunction, path: str) -> None:
+        """The secret of public waits, for the functions of those that may ask for a URL, and the API's."""
+        base = self._options.callback_base_url or base_of(self._options.service, self.api, path)
+        callbacks = Callbacks(self, "Callbacks", options=self._options, base=base)
+        callbacks.let_check(api)
+        for group in (group for placement in placements for group in placement.groups):
+            if makes_urls(group.steps):
+                callbacks.let_sign(self._functions[group.saga.name, group.id])
+
+    def _tell_concurrency(self, placements: Sequence[Placement]) -> None:
+        """Tell how ``max_concurrency`` is divided, or that nothing limits the functions of steps."""
         options = self._options
+        lanes = [group.options for placement in placements for group in placement.groups]
         if shares := self._catalogue.shares:
             told = ", ".join(f"{lane} {share}" for lane, share in shares.items())
             Annotations.of(self).add_info(
@@ -262,15 +272,6 @@ class SagaService(InOut):
                 "and supervisor_options"
             )
             Annotations.of(self).add_info(told)
-
-    def _add_callbacks(self, placements: Sequence[Placement], api: ApiFunction, path: str) -> None:
-        """The secret of public waits, for the functions of those that may ask for a URL, and the API's."""
-        base = self._options.callback_base_url or base_of(self._options.service, self.api, path)
-        callbacks = Callbacks(self, "Callbacks", options=self._options, base=base)
-        callbacks.let_check(api)
-        for group in (group for placement in placements for group in placement.groups):
-            if makes_urls(group.steps):
-                callbacks.let_sign(self._functions[group.saga.name, group.id])
 
     def _add_alarms(
         self,

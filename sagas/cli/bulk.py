@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sagas.cli.output import display, emit, fail, plain, say, screen
 from sagas.cli.reading import filters, moment_of
@@ -24,9 +26,6 @@ if TYPE_CHECKING:
     from sagas.client.batch import Action, Batch, Outcome, Report
 
 P = ParamSpec("P")
-
-MANY = ("cancel", "retry", "compensate", "resolve", "rerun")
-"""Commands that may be for many sagas."""
 
 _PANEL = "With --all"
 _SHOWN = 20
@@ -63,6 +62,10 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "yes": (Annotated[bool, _option("--yes", "-y", help="Do not ask.")], False),
 }
+
+
+FOR_MANY: set[str] = set()
+"""The commands that can be for many sagas."""
 
 
 def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]], Callable[..., None]]:
@@ -105,6 +108,7 @@ def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]],
         for name, (annotation, default) in {"context": (typer.Context, inspect.Parameter.empty), **_OPTIONS}.items():
             kind = inspect.Parameter.KEYWORD_ONLY
             parameters.append(inspect.Parameter(name, kind, annotation=annotation, default=default))
+        FOR_MANY.add(action)
         run.__dict__["__signature__"] = inspect.Signature(parameters)
         run.__annotations__ = {}
         return run
@@ -145,6 +149,7 @@ def _found_by(words: list[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[str]) -> None:
+    # It loads boto3, which no help text needs.
     from sagas.client.batch import Batch, choose
 
     words, by_option = _found_by(words)
@@ -200,9 +205,6 @@ def _do(target: Target, client: SagaClient, job: Batch, told: Mapping[str, Any])
         ):
             report.stopped = "after the first"
             _tell(target, job, report)
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console

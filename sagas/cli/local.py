@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
+import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -45,6 +48,9 @@ def up(
         bool,
         typer.Option("--enforce-iam", help="Have IAM decide on every call, so that a missing grant is found here."),
     ] = False,
+    seed: Annotated[
+        str | None, typer.Option("--seed", help="A command to run once it is ready, which fills tables, say.")
+    ] = None,
     endpoint: Annotated[
         str | None, typer.Option(help="Deploy to this LocalStack-compatible endpoint instead of starting an emulator.")
     ] = None,
@@ -66,11 +72,15 @@ def up(
     try:
         if endpoint is not None:
             _show(deploy_to_endpoint(settings, endpoint))
+            _run_seed(seed)
             return
         with ExitStack() as ending:
 
             def ready(description: Description) -> None:
-                url = None if detach or no_console else ending.enter_context(_console())
+                _run_seed(seed)
+                # An app without sagas has nothing to show.
+                wanted = description.api_url and not (detach or no_console)
+                url = ending.enter_context(_console()) if wanted else None
                 _show(description, detach=detach, watch=watch, console=url)
 
             start_stack(settings, ready, detach=detach, tell=say)
@@ -102,7 +112,6 @@ def tick(
     """Have the supervisor recover once, now; or let time pass, with all that becomes due in it."""
     from sagas.client import SagaClient
     from sagas.local.clock import StackClock, length_of
-    from sagas.local.description import Description
     from sagas.local.errors import LocalStackError
     from sagas.local.files import Files
 
@@ -113,7 +122,7 @@ def tick(
             show_recovery(SagaClient.local().recover(stale_after))
             return
         length = length_of(advance)
-        clock = StackClock(Description.read(Files(Path.cwd()).description))
+        clock = StackClock(Files(Path.cwd()))
         did = clock.advance(length)
         say(f"It is {moment(iso(clock.now()))} here: {span(clock.ahead)} ahead.")
         show_recovery(cast("RecoveryView", did))
@@ -121,6 +130,16 @@ def tick(
         fail("; ".join([str(error), *(f"{problem.path}: {problem.message}" for problem in error.problems)]))
     except (SagaError, LocalStackError) as error:
         fail(str(error))
+
+
+def _run_seed(command: str | None) -> None:
+    """Run it; that it failed is told, and the stack stays."""
+    if command is None:
+        return
+    words = shlex.split(command)
+    words[0] = sys.executable if words[0] in ("python", "python3") else words[0]
+    if subprocess.run(words, check=False).returncode:  # noqa: S603 - the user's own command
+        say(f"`{command}` failed; the stack is ready all the same.")
 
 
 @contextmanager

@@ -29,6 +29,12 @@ Timeout = Annotated[float | None, typer.Option(min=0, help="Seconds to watch; wi
 _OneName = Annotated[str | None, typer.Option("--name", help="Only sagas of this type.")]
 _Limit = Annotated[int, typer.Option(min=1, max=100, help="How many to show.")]
 _Cursor = Annotated[str | None, typer.Option(help="Go on where an earlier list ended.")]
+_MaybeName = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Name of the saga type; not needed with an id.")
+]
+_MaybeId = Annotated[str | None, typer.Argument(metavar="ID", help="Id of the saga, or how it begins.")]
+_Last = Annotated[bool, typer.Option("--last", help="The newest saga, of the type if one is named.")]
+_WHOLE_ID = 36
 Since = Annotated[
     str | None,
     typer.Option(
@@ -36,14 +42,6 @@ Since = Annotated[
     ),
 ]
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_MaybeName = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="Name of the saga type; not needed with an id.")
-]
-_MaybeId = Annotated[str | None, typer.Argument(metavar="ID", help="Id of the saga, or how it begins.")]
-_Last = Annotated[bool, typer.Option("--last", help="The newest saga, of the type if one is named.")]
-_NEWEST, _PAGE = 500, 100
-"""So many sagas are looked through for one whose id begins as given."""
-_WHOLE_ID = 36
 _MOST_PAGES = 20
 """A filter may leave pages empty; so many are asked for before the list is shown as it is."""
 
@@ -66,25 +64,12 @@ def which(client: SagaClient, name: str | None, saga_id: str | None, *, last: bo
         return newest[0]["name"], newest[0]["saga_id"]
     if name is None:
         raise typer.BadParameter("give the id of a saga, or --last", param_hint="ID")
-    wanted = name if saga_id is None else saga_id
     if saga_id is not None and len(saga_id) >= _WHOLE_ID:
         return name, saga_id
-    if saga_id is None and re.fullmatch("[0-9a-fA-F-]{4,36}", name):
-        known = client.look_up(name)
-        return known["name"], known["saga_id"]
-    kind, found, cursor = None if saga_id is None else name, list[tuple[str, str]](), None
-    for _ in range(_NEWEST // _PAGE):
-        page = client.list(kind, limit=_PAGE, cursor=cursor)
-        found += [(one["name"], one["saga_id"]) for one in page["sagas"] if one["saga_id"].startswith(wanted.lower())]
-        cursor = page["cursor"]
-        if cursor is None or (found and len(wanted) >= _WHOLE_ID):
-            break
-    if len(found) != 1:
-        many = f"{len(found)} sagas begin with {wanted!r}; give more of the id"
-        fail(
-            many if found else f"none of the newest {_NEWEST} sagas begins with {wanted!r}; give its type and whole id"
-        )
-    return found[0]
+    found = client.look_up(name if saga_id is None else saga_id)
+    if saga_id is not None and found["name"] != name:
+        fail(f"the saga whose id begins with {saga_id!r} is a {found['name']}")
+    return found["name"], found["saga_id"]
 
 
 @on_target
@@ -141,7 +126,10 @@ def show(
 ) -> None:
     """Show a saga: its steps, request and results, its errors, what comes next."""
     client = target.client()
-    saga = client.show(*which(client, name, saga_id, last=last))
+    if saga_id is None and name is not None and not last:
+        saga = client.look_up(name)
+    else:
+        saga = client.show(*which(client, name, saga_id, last=last))
     if watching:
         watch(client, saga, timeout, as_json=target.as_json)
         return

@@ -66,13 +66,13 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
     from sagas.client.advice import advice
 
     title = Text.assemble((saga["name"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
-    if saga.get("paused"):
-        title.append(" paused", "red")
     over = saga["status"] in OVER
     when = f"started {moment(saga['created_at'])}, " + (
         f"took {between(saga['created_at'], saga['updated_at'])}" if over else f"{ago(saga['created_at'], now)}"
     )
     when += f", last changed {ago(saga['updated_at'], now)}"
+    if saga.get("paused"):
+        title.append(" paused", "red")
     if saga["cancel_requested_at"]:
         when += f", cancel asked for at {moment(saga['cancel_requested_at'])}"
     steps = _table("step", "status", "attempts", "undo attempts", "took", "error")
@@ -172,12 +172,8 @@ def _narrow_list(sagas: Sequence[Summary], now: float, width: int) -> Iterable[T
         # What does not fit is cut: an id stays whole, and a saga in its line.
         line.append(saga["name"][: max(width - len(line) - 1, 8)])
         yield line
-        fault = saga.get("fault")
-        told = ["its type is paused"] if saga.get("paused") else []
-        told += [saga["why"]] if "why" in saga else []
-        told += [f"{fault['step']}: {fault['type']}"] if fault else []
-        if told:
-            yield Text(f"  {plain('; '.join(told))}", style="dim")
+        if "why" in saga:
+            yield Text(f"  {plain(saga['why'])}", style="dim")
 
 
 def audit_table(entries: Sequence[AuditEntry], width: int) -> RenderableType:
@@ -243,12 +239,12 @@ def definition_table(definitions: Iterable[DefinitionView]) -> Table:
         # An API of an earlier version does not say whether callers may cancel: there, they may.
         notes = [] if saga.get("cancellable", True) else ["callers may not cancel it"]
         notes += [saga["reason"]] if saga["reason"] else []
-        if saga.get("paused"):
-            starts = Text("paused", style="red") if not saga["starts"] else Text("enabled, paused", style="yellow")
         # An API of an earlier version tells neither until when nor how many failed.
         until = saga.get("disabled_until")
         notes += [f"until {moment(until)}"] if until else []
         notes += [f"{saga['failures']} failed in a row"] if saga.get("failures") else []
+        if saga.get("paused"):
+            starts = Text("paused", style="red") if not saga["starts"] else Text("enabled, paused", style="yellow")
         table.add_row(saga["name"], saga["version"], starts, steps, plain("; ".join(notes)))
     return table
 

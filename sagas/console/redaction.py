@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterable
@@ -49,6 +50,8 @@ class Redaction:
     def _walk(self, data: Any, path: tuple[str, ...], found: list[str]) -> Any:
         if isinstance(data, list):
             return [self._walk(item, path, found) for item in cast("list[Any]", data)]
+        if isinstance(data, str) and data[:1] in ("{", "["):
+            return self._inside(data, found)
         if not isinstance(data, dict):
             return data
         whole = dict[str, Any]()
@@ -58,6 +61,15 @@ class Redaction:
                 _texts(value, found)
             whole[key] = HIDDEN if hide and value is not None else self._walk(value, (*path, key), found)
         return whole
+
+    def _inside(self, text: str, found: list[str]) -> str:
+        """A text that may be JSON itself, as a message carries a request: it has a root of its own."""
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+        shown = self._walk(data, (), found)
+        return text if shown == data else json.dumps(shown, ensure_ascii=False)
 
 
 def scrubbed(data: Any, hidden: Iterable[str]) -> Any:

@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar, cast
+from inspect import signature
+from typing import Any, TypeVar, cast
 
-from sagas.errors import NotFound, SagaError
+from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError
 
 T = TypeVar("T")
 
@@ -19,30 +20,17 @@ _RARELY = 10.0
 _THREADS = 4
 _MOST_SHOWN = 24
 """Sagas that one look at a list shows in full, to tell their errors: the next look tells of those that are left."""
+_SHORTEST_ID = 4
+"""Characters of an id from which on the service looks for what begins so."""
 _KEPT = 5_000
 """Sagas whose errors are remembered."""
-
-
-class Service(Protocol):
-    """What the console asks for: ``SagaClient`` has it."""
-
-    def show(self, name: str, saga_id: str) -> Any: ...
-    def list(
-        self, name: str | None = ..., status: str | None = ..., *, limit: int = ..., cursor: str | None = ...
-    ) -> Any: ...
-    def attention(self, name: str | None = ..., *, limit: int = ..., cursor: str | None = ...) -> Any: ...
-    def audit(self, name: str, saga_id: str) -> Any: ...
-    def definitions(self) -> Any: ...
-    def breakers(self) -> Any: ...
-    def dead_letters(self, name: str, limit: int = ...) -> Any: ...
-    def count_letters(self, name: str) -> int: ...
 
 
 class Source:
     """The service as the console reads it.
 
     Args:
-        client: of the service; what changes something goes to it directly.
+        client: of the service, a ``SagaClient``; what changes something goes to it directly.
         clock: seconds that only go up.
     """
 
@@ -111,6 +99,23 @@ class Source:
         names = [one["name"] for one in self.definitions()]
         return dict(zip(names, self._pool.map(self.letters, names), strict=True))
 
+    @property
+    def takes_times(self) -> bool:
+        """Whether its client lists sagas by when they started or ended."""
+        return "since" in signature(self.client.list).parameters
+
+    def look_up(self, wanted: str) -> Any:
+        """Return a saga by its id, how that begins, or the key that started it; ``None`` if it is not one saga."""
+        known = "idempotency_key" in signature(self.client.list).parameters
+
+        def by_key() -> Any:
+            found = self.client.list(idempotency_key=wanted)["sagas"] if known and wanted else []
+            return found[0] if len(found) == 1 else None
+
+        if len(wanted) >= _SHORTEST_ID and hasattr(self.client, "look_up"):
+            return _tolerant(lambda: self.client.look_up(wanted), None) or _tolerant(by_key, None)
+        return _tolerant(by_key, None)
+
     def in_full(self, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return those sagas of a list in full that are known, by id. A few that are not are asked for.
 
@@ -156,7 +161,7 @@ def _tolerant(ask: Callable[[], T], otherwise: T) -> T:
     """The answer, or something else where the service does not have it, or the caller may not ask."""
     try:
         return ask()
-    except (NotFound, AttributeError, KeyError):
+    except (NotFound, Conflict, InvalidRequest, AttributeError, KeyError):
         return otherwise
     except SagaError as error:
         if type(error) is SagaError:  # refused, or not known here; what is out of reach is told

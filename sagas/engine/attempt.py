@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
@@ -30,6 +32,7 @@ from sagas.errors import NotYet, SagaError, Unavailable
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
 from sagas.store.entries import details_of
+from sagas.store.sent import Signal
 
 T = TypeVar("T")
 
@@ -57,8 +60,9 @@ class AttemptServices:
         hide: has a message come back in so many seconds, should its worker die.
         connect: makes the clients of ``ctx.client``.
         goes_on: told of each further step that an invocation goes on with.
-        pauses: tells which saga types are paused.
         callback_url: makes the URL of a public wait, from saga, id and step.
+        accept: puts a signal into the inbox, as ``sagas.store.inbox.Inbox`` does.
+        pauses: tells which saga types are paused.
     """
 
     control: ControlStore
@@ -71,8 +75,9 @@ class AttemptServices:
     hide: Callable[[Message, float], None] = lambda message, seconds: None
     connect: Callable[[str], Any] | None = None
     goes_on: Callable[[Message], None] = lambda message: None
-    pauses: PauseKeeper = field(default_factory=NeverPaused)
     callback_url: Callable[[str, str, str], str] = _no_callbacks
+    accept: Callable[[SagaState, int, Signal, float], bool] = lambda state, index, signal, stale_after: False
+    pauses: PauseKeeper = field(default_factory=NeverPaused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +294,8 @@ class Attempt:
             context.connect = services.connect
         if code.public:
             context.callback = partial(services.callback_url, message.saga, message.saga_id, message.step)
+        if code.waits_for == "signal" and not message.undo:
+            context.answer = partial(self._answer, held, code.signal_type)
         progress = ProgressReport(services.control, held, clock, context.tell_lost)
         context.report = progress.tell
         beat = Heartbeat(
@@ -319,6 +326,14 @@ class Attempt:
         except Unavailable:
             return False
         return state is not None and bool(state.cancel_requested_at)
+
+    def _answer(self, held: SagaState, type_: Any, value: object) -> None:
+        """Send a signal to the very step that runs: the commit of its wait is then refused, and the signal taken."""
+        data, index = encode(value, type_), self._message.index
+        payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+        signal = Signal(payload, content_hash(data), EntryContext().actor, self._services.clock.now())
+        # Refused, another signal or a cancel came first, or the lease is lost: the commit finds out.
+        self._services.accept(held, index, signal, self._type.definition.stale_after.total_seconds())
 
     def complete(self, held: SagaState, payload: str | None) -> Committed:
         """Journal and commit the success; ``payload``: the result as JSON text."""

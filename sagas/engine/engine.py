@@ -17,7 +17,7 @@ from sagas.engine.callbacks import Callbacks
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
 from sagas.engine.course import UNCHAINED, Chain
-from sagas.engine.finding import Finder
+from sagas.engine.finding import Finder, look_ahead
 from sagas.engine.idempotency import IdempotentAttempt
 from sagas.engine.lanes import LaneNotes
 from sagas.engine.looking import Looker
@@ -84,8 +84,8 @@ class Engine:
     breakers: Breakers
     lanes: LaneNotes
     breaker_operations: BreakerOperations
-    statistics: Statistics
     callbacks: Callbacks | None
+    statistics: Statistics
     clock: Clock
     tables: Tables
 
@@ -108,6 +108,7 @@ def build_engine(
     chain: Chain = UNCHAINED,
     goes_on: Callable[[Message], None] | None = None,
     tracer: Tracer | None = None,
+    every: float = 60.0,
     callbacks: Callbacks | None = None,
 ) -> Engine:
     """Return the parts for these tables and queues.
@@ -124,6 +125,7 @@ def build_engine(
         chain: the steps that this function goes on to in the same invocation.
         goes_on: told of each further step that an invocation goes on with.
         tracer: makes spans; none are made without.
+        every: seconds from one visit of the supervisor to the next.
         callbacks: makes and reads the URLs of public waits.
     """
     clock, observer = clock or SystemClock(), observer or NullObserver()
@@ -145,7 +147,7 @@ def build_engine(
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler), inbox)
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
     pauses = Pauses(tables, settings.sagas_table, clock.now)
-    services = replace(services, pauses=Parking(pauses, control))
+    services = replace(services, pauses=Parking(pauses, control), accept=inbox.accept)
     services = services if goes_on is None else replace(services, goes_on=goes_on)
     services = services if callbacks is None else replace(services, callback_url=callbacks.url)
     advancer = Advancer(services, registry, sender, attempt, carry, chain)
@@ -178,11 +180,11 @@ def build_engine(
         reader=reader,
         operations=Operations(reader, control, advancer),
         signals=Signals(reader, inbox, advancer, queues),
-        recovery=Recovery(advancer, control, listing, queues, watermarks, pausing),
+        recovery=Recovery(advancer, control, listing, queues, watermarks, pausing, look_ahead(every)),
         looker=Looker(advancer, control),
         purger=purger,
         verifier=Verifier(control, journal, reader, clock, settings.shards),
-        finder=Finder(listing, HandOuts(tables), queues, clock, pausing.shards, names),
+        finder=Finder(listing, HandOuts(tables), queues, clock, pausing.shards, names, look_ahead(every)),
         definitions=definitions,
         pauses=pauses,
         findings=findings,
@@ -255,5 +257,6 @@ def from_environment(
         tracer=tracer,
         chain=Chain.parse(environment.get("SAGAS_CHAIN", "")),
         goes_on=goes_on,
+        every=float(environment.get("SAGAS_RECOVER_EVERY", 60)),
         callbacks=callbacks,
     )

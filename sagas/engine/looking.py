@@ -39,7 +39,10 @@ def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> Saga
     if not state.ends_at or state.ends_at > now:
         return state
     asked = decide(advancer.plan(state), state, ev.CancelAsked(ev.DEADLINE), now)
-    return control.get(state.saga_id) if control.request_cancel(state, asked.state) else None
+    control.request_cancel(state, asked.state)
+    found = control.get(state.saga_id)
+    # If it was refused: by its own first success, whose answer was lost, or for another cancel, which does as well.
+    return found if found is not None and found.cancel_requested_at else None
 
 
 @dataclass(frozen=True, slots=True)

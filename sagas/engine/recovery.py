@@ -246,7 +246,8 @@ class Recovery:
         if overdue > report.overdue_by_type.get(state.saga, 0.0):
             report.overdue_by_type[state.saga] = overdue
         patience = self.advancer.plan(state).stale_after
-        silent = state.lease is None and state.status is not SagaStatus.DEAD_LETTERED and not state.over
+        at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.over
+        silent = state.lease is None and not at_rest
         quiet_for = clock.now() - max(state.updated_at, state.not_before)
         if silent and quiet_for >= (patience if stale_after is None else stale_after):
             backlog = lanes.backlog(state)
@@ -266,12 +267,14 @@ class Recovery:
     def _sent_ahead(self, state: SagaState, found: IndexPosition) -> bool:
         """Send the message of a wait that ends soon, with the rest of it as its delay; whether that is all there is to
         do. First it is made due later, as seen: of two who look, one sends, and if that one dies, it is due again."""
-        rest = state.not_before - self.advancer.services.clock.now()
+        now = self.advancer.services.clock.now()
+        rest = state.not_before - now
         step = state.current
         if state.status is not SagaStatus.WAITING or step is None or rest > self.look_ahead:
             return False
         # The end of a wait is journaled here and now; only its own code can look again.
         ended = rest <= 0 and (in_wait(state) or found.sort > iso(state.not_before))
+        ended = ended or 0.0 < state.ends_at <= now
         if ended or state.lease or state.cancel_requested_at or (step.signalled and in_wait(state)):
             return False
         stale_after = self.advancer.plan(state).stale_after

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from sagas.engine.engine import Engine, from_environment
+from sagas.handlers.recovering import look_after
 from sagas.handlers.telemetry import telemetry
 from sagas.handlers.tracing import traced, tracer
 from sagas.handlers.warming import warm
@@ -28,7 +29,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         event: its records hold messages of the queue ``now``; see :mod:`sagas.messaging.work`.
         context: Lambda's context.
     """
-    return worked_off(event, context, _engine(), {LOOK: _look})
+    return worked_off(event, context, _engine(), {LOOK: _look, "recover": look_after})
 
 
 def _look(work: Work, context: Any, engine: Engine) -> None:

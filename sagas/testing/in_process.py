@@ -99,7 +99,8 @@ class InProcessRun:
         self.definition = definition
         self.saga_id = saga_id
         self._clock = SkippingClock(saga_id)
-        self._control, self._journal, self._inbox = MemoryControl(), MemoryJournal(), MemoryInbox()
+        self._control, self._journal = MemoryControl(), MemoryJournal()
+        self._inbox = MemoryInbox(self._control)
         self._signals, self._at = dict(signals or {}), dict(at or {})
         self._sent: list[tuple[float, Message]] = []
         # A lease that outlasts every invocation needs no heartbeat, and one saga alone trips no breaker.
@@ -124,6 +125,7 @@ class InProcessRun:
             logger,
             connect=_connecting(clients),
             callback_url=fake_callback_url,
+            accept=self._inbox.accept,
         )
         self._advancer = Advancer(services, registry, self, Attempt)
         self._worker = Worker(self._advancer)

@@ -62,7 +62,11 @@ class TestDescription:
             "command_dead_letter_queue",
         }  # fmt: skip
         assert set(description["tables"]) == {"sagas", "audit"}
-        assert set(description["queues"]) == {"create-zip", "checkout"} == set(description["dead_letter_queues"])
+        assert (
+            set(description["queues"])
+            == {"create-zip", "checkout", "approval"}
+            == set(description["dead_letter_queues"])
+        )
         assert description["functions"].keys() == description["queues"].keys()
         assert {"ZipsBucket", "StockTable", "LedgerTable", "ShipmentsTable", "AnnounceTopicArn"} <= set(
             description["outputs"]

@@ -523,53 +523,6 @@ def _cancel_during_a_step_in_the_middle(world: CrashWorld) -> None:
     _life(world, "long")
 
 
-def _paused(world: CrashWorld, happening: int = 4) -> None:
-    """Have the type paused for a while; all environments know. So much happens meanwhile."""
-    world.call(lambda engine: engine.pausing.pause("pair", "ada"))
-    world.clock.advance(6.0)
-    world.steps(happening)
-
-
-@_scenario("COMPLETED")
-def _paused_and_resumed(world: CrashWorld) -> None:
-    world.start()
-    world.steps(1)
-    _paused(world)
-    world.call(lambda engine: engine.pausing.resume("pair", "ada"))
-    world.settle()
-
-
-@_scenario("COMPLETED")
-def _paused_and_resumed_at_once(world: CrashWorld) -> None:
-    """Workers go on believing that it is paused, for some seconds."""
-    world.start()
-    world.steps(1)
-    _paused(world, 0)
-    believed = world.engine.pauses.all(fresh=True)
-    world.call(lambda engine: engine.pausing.resume("pair", "ada"))
-    world.engine.pauses.believe(believed)
-    world.settle()
-
-
-@_scenario("CANCELLED")
-def _paused_and_cancelled(world: CrashWorld) -> None:
-    world.start()
-    world.steps(1)
-    _paused(world)
-    world.cancel()
-    world.settle()
-
-
-def _chained(scenario: Scenario) -> Scenario:
-    """The same life, its steps chained. What counts deliveries counts them past the end of a chain."""
-    faster = frozenset({"COMPLETED"}) if scenario.name in ("cancel_between",) else frozenset[str]()
-    return Scenario(f"{scenario.name}, chained", scenario.play, scenario.ends | faster, chained=True)
-
-
-CHAINED = {one.name: one for one in map(_chained, tuple(SCENARIOS.values()))}
-EVERY = SCENARIOS | CHAINED
-
-
 @_scenario("COMPLETED", "COMPENSATED")
 def _signalled(world: CrashWorld) -> None:
     """COMPENSATED where a process lingered until the wait was over."""
@@ -605,6 +558,24 @@ def _signalled_twice(world: CrashWorld) -> None:
     world.signal("no")
     world.signal()
     world.settle()
+
+
+def _answer_itself(name: str, ctx: Context) -> None:
+    if name == "answer":
+        ctx.signal("yes")
+
+
+@_scenario("COMPLETED")
+def _answered_by_the_code_that_asks(world: CrashWorld) -> None:
+    STAGE.during = _answer_itself
+    _life(world, "asking")
+
+
+@_scenario("COMPLETED", "COMPENSATED")
+def _answered_by_the_code_that_asks_half_a_minute(world: CrashWorld) -> None:
+    """COMPENSATED where its process died behind the answer, and lingered until the wait was over."""
+    STAGE.during = _answer_itself
+    _life(world, "brief-asking")
 
 
 @_scenario("COMPENSATED")
@@ -659,3 +630,50 @@ def _slept_and_looked_again(world: CrashWorld) -> None:
 @_scenario("COMPENSATED")
 def _over_its_deadline(world: CrashWorld) -> None:
     _life(world, "endless")
+
+
+def _paused(world: CrashWorld, happening: int = 4) -> None:
+    """Have the type paused for a while; all environments know. So much happens meanwhile."""
+    world.call(lambda engine: engine.pausing.pause("pair", "ada"))
+    world.clock.advance(6.0)
+    world.steps(happening)
+
+
+@_scenario("COMPLETED")
+def _paused_and_resumed(world: CrashWorld) -> None:
+    world.start()
+    world.steps(1)
+    _paused(world)
+    world.call(lambda engine: engine.pausing.resume("pair", "ada"))
+    world.settle()
+
+
+@_scenario("COMPLETED")
+def _paused_and_resumed_at_once(world: CrashWorld) -> None:
+    """Workers go on believing that it is paused, for some seconds."""
+    world.start()
+    world.steps(1)
+    _paused(world, 0)
+    believed = world.engine.pauses.all(fresh=True)
+    world.call(lambda engine: engine.pausing.resume("pair", "ada"))
+    world.engine.pauses.believe(believed)
+    world.settle()
+
+
+@_scenario("CANCELLED")
+def _paused_and_cancelled(world: CrashWorld) -> None:
+    world.start()
+    world.steps(1)
+    _paused(world)
+    world.cancel()
+    world.settle()
+
+
+def _chained(scenario: Scenario) -> Scenario:
+    """The same life, its steps chained. What counts deliveries counts them past the end of a chain."""
+    faster = frozenset({"COMPLETED"}) if scenario.name in ("cancel_between",) else frozenset[str]()
+    return Scenario(f"{scenario.name}, chained", scenario.play, scenario.ends | faster, chained=True)
+
+
+CHAINED = {one.name: one for one in map(_chained, tuple(SCENARIOS.values()))}
+EVERY = SCENARIOS | CHAINED

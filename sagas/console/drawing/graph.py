@@ -64,7 +64,7 @@ def graph(steps: Sequence[Mapping[str, Any]], undos: Mapping[str, str | None]) -
     lower = _EDGE + HEIGHT + _GAP // 2
     for index, step in enumerate(steps):
         x, status = _EDGE + index * (WIDTH + _GAP), step["status"]
-        more = f" x{step['attempts']}" if step["attempts"] > 1 else ""
+        more = f" x{step['attempts']}" if step["attempts"] > 1 and status not in _UNDOS else ""
         boxes.append(Box(x, _EDGE, _cut(step["name"]), status, status.replace("_", " ").lower() + more, False))
         if index:
             arrows.append(Arrow(x - _GAP, _EDGE + HEIGHT // 2, x - 3, _EDGE + HEIGHT // 2, "on"))

@@ -116,11 +116,12 @@ def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> It
     """Those of the attention list, by type, step and error."""
     found = dict[tuple[str, ...], Group]()
     sagas = [saga for saga in needed if not saga.get("resolution")]
-    full = desk.source.in_full(sagas)
+    # A service that tells of the fault in its lists need not be asked for each.
+    full = desk.source.in_full([saga for saga in sagas if "fault" not in saga])
     for summary in sagas:
         saga = {**full.get(summary["saga_id"], {}), **summary}
         action = next_action(saga, now)
-        shown, _ = desk.shown(saga) if "steps" in saga else (saga, [])
+        shown = desk.shown(saga)[0] if "steps" in saga else saga
         step, kind, message = fault_of(shown)
         error = f"{kind}: {message}" if message else kind
         key = (saga["name"], kind_of(saga, action), step, error or saga.get("why", ""))

@@ -51,7 +51,8 @@ def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
         do="" if action.do is Do.NOTHING else str(action.do),
         others=[str(do) for do in _others(saga, action.others) if LABELS[do]],
         commands={str(do): command_of(do, name, saga_id, action.step) for do in Do},
-        sentences=[line for line in advice(saga, now) if not line.startswith("It waits for you")],
+        # The page is the saga's, and has buttons for what the command line advises.
+        sentences=[line.replace(f"{name} {saga_id}, ", "") for line in advice(saga, now) if "`sagas " not in line],
         graph=graph(saga["steps"], {step: one["undo"] for step, one in known.items()}),
         timeline=timeline(saga, entries, now),
         words=WORDS,

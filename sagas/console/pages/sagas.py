@@ -22,17 +22,20 @@ _LOOKED_THROUGH, _AT_ONCE = 500, 100
 
 def show(desk: Desk, request: Request) -> Response:
     """Return a page of the list, as the URL's filters say."""
-    given = request.query_params
+    given, times = request.query_params, dict[str, str]()
+    if desk.source.takes_times:
+        times = {side: text for side in ("since", "until") if (text := given.get(side, "").strip())}
     name, status = given.get("name") or None, (given.get("status") or "").upper() or None
     status = status if status in STATUSES else None
     cursor, found = given.get("cursor") or None, list[Any]()
     for _ in range(_MOST_PAGES):
-        page = desk.source.list(name=name, status=status, limit=_PAGE - len(found), cursor=cursor)
+        page = desk.source.list(name=name, status=status, limit=_PAGE - len(found), cursor=cursor, **times)
         found += page["sagas"]
         cursor = page["cursor"]
         if cursor is None or len(found) >= _PAGE:
             break
-    wanting = [saga for saga in found if "why" in saga or saga["status"] in ("COMPENSATED", "WAITING")]
+    ended = ("COMPENSATED", "CANCELLED", "WAITING")
+    wanting = [saga for saga in found if ("why" in saga and "fault" not in saga) or saga["status"] in ended]
     full = desk.source.in_full(wanting)
     rows = list[dict[str, Any]]()
     for saga in found:
@@ -53,6 +56,7 @@ def show(desk: Desk, request: Request) -> Response:
         name=name or "",
         status=status or "",
         text=given.get("text", ""),
+        times={side: given.get(side, "") for side in ("since", "until")} if desk.source.takes_times else {},
         cursor=cursor,
     )
 
@@ -60,6 +64,9 @@ def show(desk: Desk, request: Request) -> Response:
 def search(desk: Desk, request: Request) -> Response:
     """Go to the saga that is looked for: by its id or how that begins; else show what may be meant."""
     wanted = request.query_params.get("q", "").strip()
+    known = desk.source.look_up(wanted)
+    if known is not None:
+        return RedirectResponse(desk.saga_path(known["name"], known["saga_id"]), 303)
     found, cursor = list[Any](), None
     for _ in range(_LOOKED_THROUGH // _AT_ONCE if wanted else 0):
         page = desk.source.list(limit=_AT_ONCE, cursor=cursor)

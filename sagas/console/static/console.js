@@ -55,19 +55,19 @@
       if (answer.status === 401) { location.reload(); return; }
       if (answer.status === 503) throw new Error("away");
       if (answer.status === 200) {
-        const first = !tag;
         tag = answer.headers.get("ETag") || "";
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        Idiomorph.morph(main, page.querySelector("main"), { morphStyle: "innerHTML", ignoreActiveValue: true, callbacks });
+        Idiomorph.morph(main, page.querySelector("main"), { morphStyle: "outerHTML", callbacks });
         document.title = page.title;
-        pause = first ? SHORTEST : SHORTEST;
+        pause = SHORTEST;
         place(row, false);
       } else {
         pause = Math.min(pause * 1.5, LONGEST);
       }
       seen = Date.now();
       away = 0;
-    } catch {
+    } catch (error) {
+      if (error.message !== "away" && !(error instanceof TypeError)) throw error;
       away = away || seen;
       pause = SHORTEST * 2;
     } finally {

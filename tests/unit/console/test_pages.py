@@ -141,6 +141,56 @@ class TestList:
         assert "sagas start NAME" in text_of(opened(FakeService(), "/sagas"))
 
 
+class TestNewerService:
+    """A service that tells more than the oldest one: what it tells is shown, and not asked for again."""
+
+    class Newer(FakeService):
+        def look_up(self, saga_id: str) -> Any:
+            self.asked.append(("look_up", saga_id))
+            found = [saga for one, saga in self.sagas.items() if one.startswith(saga_id)]
+            if len(found) != 1:
+                raise Conflict("several sagas begin so")
+            return found[0]
+
+        def list(
+            self,
+            name: str | None = None,
+            status: str | None = None,
+            *,
+            since: str | None = None,
+            until: str | None = None,
+            idempotency_key: str | None = None,
+            **paging: Any,
+        ) -> Any:
+            if idempotency_key is not None:
+                found = [*self.sagas.values()] if idempotency_key == "order-1" else []
+                return {"sagas": found, "cursor": None}
+            self.asked.append(("times", since, until))
+            return super().list(name, status, **paging)
+
+    def test_faults_come_with_the_list(self) -> None:
+        fault = {"step": "announce", "type": "Denied", "message": "no", "undo": False}
+        service = self.Newer([dead(number, fault=fault) for number in range(30)])
+        told = text_of(opened(service, "/"))
+        assert "step announce used up its attempts 30" in told
+        assert "Denied: no" in told
+        assert not [call for call in service.asked if call[0] == "show"]
+
+    def test_a_saga_is_looked_up_by_the_service(self) -> None:
+        browser = Browser(self.Newer([dead(1)])).open()
+        for wanted in (numbered(1), numbered(1)[:8], "order-1"):
+            answer = browser.get("/search", params={"q": wanted})
+            assert (answer.status_code, answer.headers["location"]) == (303, SAGA)
+        assert browser.get("/search", params={"q": "none of these"}).status_code == 200
+
+    def test_lists_are_of_a_time(self, service: FakeService) -> None:
+        newer = self.Newer([dead(1)])
+        page = opened(newer, "/sagas?since=2026-11-22T10:00Z")
+        assert 'name="since" value="2026-11-22T10:00Z"' in page
+        assert ("times", "2026-11-22T10:00Z", None) in newer.asked
+        assert 'name="since"' not in opened(service, "/sagas?since=x")
+
+
 class TestSaga:
     @pytest.mark.parametrize("status", STATUSES)
     def test_of_every_status_can_be_shown(self, status: str) -> None:
@@ -504,6 +554,16 @@ class TestRedaction:
             page = opened(service, path)
             assert secret not in page
             assert "hunter22" not in page
+
+    def test_what_a_message_carries_is_hidden_too(self, service: FakeService) -> None:
+        carried = json.dumps({"order": "o-1", "card": "4111-1111", "list": [{"password": "hunter22"}]})
+        service.letters = [
+            a_letter(body=json.dumps({"saga": "x", "inputs": [[1, "salt", "hash", carried]]}), reason="")
+        ]
+        page = Browser(service).open().submit("/letters/create-zip/look").text
+        assert "o-1" in page
+        assert "4111" not in page
+        assert "hunter22" not in page
 
     def test_a_project_names_more(self, tmp_path: Path, service: FakeService) -> None:
         paths = '["$..iban_like", "$.customer.name"]'
