@@ -29,6 +29,7 @@ INDEXES = {
     "open": ("open_shard", "due"),
     "by_name": ("name_shard", "created_at"),
     "ended": ("ended", "updated_at"),
+    "attention": ("attention_shard", "attention_at"),
 }
 
 

@@ -175,7 +175,7 @@ class CrashWorld:
         self.echo = self.counted = self.expired = False
         self._engine = None
         self._horizon, self._tick_at = float("inf"), self.clock.now() + TICK
-        STAGE.fail, STAGE.reject, STAGE.refuse = {}, set(), False
+        STAGE.fail, STAGE.reject, STAGE.refuse, STAGE.looked = {}, set(), False, set()
         STAGE.perform, STAGE.during = self._perform, lambda name, ctx: None
 
     # What answers, and what is seen.
