@@ -49,7 +49,7 @@ OURS = (
     "yes: `sagas.testing.run`, time is skipped",
     "command line and a console on this machine; no hosted one",
     "by type and status; by idempotency key; no query language",
-    "21.27, chained 13.57 ([measured](../concepts/cost-model.md), by price list)",
+    "21.90, chained 14.20 ([measured](../concepts/cost-model.md), by price list)",
     "pollers and alarms: 6.62 a month for six steps",
     "AWS (Lambda, SQS, DynamoDB); steps are plain methods",
 )

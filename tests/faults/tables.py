@@ -165,6 +165,14 @@ class _Parser:
             path = self.path()
             self._take(")")
             return lambda item, known: (_get(item, path, known) is not None) is there
+        if self._next == "begins_with":
+            self._take()
+            self._take("(")
+            path = self.path()
+            self._take(",")
+            beginning = self.operand()
+            self._take(")")
+            return lambda item, known: _get(item, path, known)["S"].startswith(beginning(item, known)["S"])
         return self._comparison(self.operand())
 
     def _comparison(self, left: Operand) -> Test:
