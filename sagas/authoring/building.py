@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from sagas.authoring.assignability import can_hold, can_hold_context, is_optional
 from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
+from sagas.authoring.find_by import find_by_of
 from sagas.authoring.members import AnyStep, Members
 from sagas.authoring.options import LONGEST_WAIT, SagaOptions
 from sagas.authoring.policies import DEFAULT_RETRY, CircuitBreaker, Exhausted, Retry
@@ -241,11 +242,13 @@ def _policies(retry: object, timeout: object, where: str) -> tuple[Retry, float]
         retry = DEFAULT_RETRY
     if not isinstance(retry, Retry):
         raise DefinitionError(f"{where}: retry must be a Retry, not {retry!r}")
-    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not 0 < timeout <= MAX_TIMEOUT:
-        raise DefinitionError(f"{where}: timeout must be seconds, over 0 and at most {MAX_TIMEOUT}, not {timeout!r}")
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MAX_TIMEOUT:
+        told = f"timeout must be seconds or a timedelta, over 0 and at most {MAX_TIMEOUT} seconds, not {timeout!r}"
+        raise DefinitionError(f"{where}: {told}")
     if retry.longest_wait > MAX_RETRY_SECONDS:
         raise DefinitionError(f"{where}: all retries together may wait longer than 14 days, which SQS does not")
-    return retry, float(timeout)
+    return retry, float(seconds)
 
 
 def build(
@@ -288,6 +291,7 @@ def build(
         known = ", ".join(step.result for step in current)
         raise DefinitionError(f'{where}: the class keyword result names no step: "{options.result}"; known are {known}')
     types = {REQUEST: request_type} | {step.name: step.result_type for step in builder.made}
+    redaction = redaction_of(where, types, options.redact)
     return SagaDefinition(
         name=options.name,
         version=options.version,
@@ -303,5 +307,6 @@ def build(
         timeout=options.timeout,
         result=options.result,
         cancellable=options.cancellable,
-        redaction=redaction_of(where, types, options.redact),
+        redaction=redaction,
+        find_by=find_by_of(where, request_type, redaction, options.find_by),
     )

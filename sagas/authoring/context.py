@@ -83,6 +83,15 @@ class Context(Protocol):
         ...
 
     @property
+    def callback_url(self) -> str:
+        """Where a signal for this step is sent without AWS credentials: who has the URL may send it.
+
+        The same on every attempt, until the key that it is signed with is replaced. Only where the step is a wait that
+        says ``public=True``; elsewhere reading it raises a ``SagaError`` that says so.
+        """
+        ...
+
+    @property
     def deadline(self) -> datetime:
         """When the attempt must have ended (UTC): its code's start and the step's timeout. What ends later counts as
         ``TimedOut``."""
@@ -109,6 +118,14 @@ class Context(Protocol):
 
     def raise_if_cancelled(self) -> None:
         """Raise ``Cancelled`` once a cancel was accepted, or the deadline has passed."""
+        ...
+
+    def signal(self, value: object) -> None:
+        """Answer the wait that this code asks for, as if ``value`` had been sent: then nothing is waited for.
+
+        For what needs nobody, or is known already. The first signal wins, as always: one that was accepted before
+        stays. Only in the code that asks; elsewhere it raises a ``SagaError``.
+        """
         ...
 
     def client(self, service: str) -> Any:

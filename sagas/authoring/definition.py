@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal
 
+from sagas.authoring.find_by import FindBy
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
 from sagas.authoring.redaction import Redaction
 
@@ -119,12 +120,18 @@ class SagaDefinition:
     redaction: Redaction = field(default_factory=Redaction)
     timeout: timedelta | None = None
     result: str | None = None
+    find_by: tuple[FindBy, ...] = ()
 
     @property
     def result_step(self) -> StepDefinition:
         """The step whose result is the saga's."""
         current = [step for step in self.steps if not step.retired]
         return next((step for step in current if self.result in (step.result, step.name)), current[-1])
+
+    @property
+    def works_now(self) -> bool:
+        """Whether some of what its sagas do takes no code, but the service's own queue ``now``: they wait."""
+        return any(step.waits_for for step in self.steps)
 
     def step(self, name: str) -> StepDefinition:
         """Return the step of that name.

@@ -36,6 +36,20 @@ def _refuse_keywords(where: str, unknown: Mapping[str, Any]) -> NoReturn:
     raise DefinitionError(f'{where}: unknown class keyword "{next(iter(unknown))}"; known are {known}')
 
 
+def _check_makeable(cls: type[Any], where: str) -> None:
+    """Check that the ``create()`` of Saga can make it. What one of its own does is seen when it is called."""
+    maker = next(base for base in cls.__mro__ if "create" in vars(base))
+    if maker is not Saga or cls.__init__ is object.__init__:
+        return
+    _self, *parameters = inspect.signature(cls.__init__).parameters.values()
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    wanted = [one.name for one in parameters if one.default is one.empty and one.kind not in several]
+    if wanted:
+        raise DefinitionError(
+            f"{where}: __init__ takes {', '.join(wanted)}, which nothing gives it; override the classmethod create()"
+        )
+
+
 def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
     """Read and check a class, and keep its definition with it; of a base only there is none."""
     earlier = body.get(_DEFINITION)
@@ -68,6 +82,7 @@ def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
     if has_type_variables(request_type) or open_variables or inspect.isabstract(cls):
         return  # a base only
     options = SagaOptions(cls.__name__, **keywords)
+    _check_makeable(cls, where)
     setattr(cls, _DEFINITION, build(cls, options, request_type, members, scope=scope, bound=bound, reserved=dir(Saga)))
 
 
@@ -121,6 +136,8 @@ class Saga(Generic[ReqT], metaclass=_Meta):
             waits for a person.
         redact: what is shown as ``***``, besides what is typed ``Secret``: paths into the request or a step's result,
             like ``request.card.number`` or ``book.seats[*].code``.
+        find_by: what sagas are found by, besides their ids: at most four values of the request by name, like
+            ``{"customer": "$.customer.id"}``; texts, whole numbers or booleans.
     """
 
     if TYPE_CHECKING:
@@ -139,6 +156,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
             result: str | None = None,
             cancellable: bool = True,
             redact: Sequence[str] = (),
+            find_by: Mapping[str, str] = {},
         ) -> None: ...
 
     else:

@@ -19,13 +19,15 @@ from sagas.cdk.options import METRICS_NAMESPACE, AnyTopic
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.step_groups import StepGroup
 
-RUNBOOK = "docs/runbook.md"
+RUNBOOK = "docs/operations/runbook.md"
 
 _MINUTE = Duration.minutes(1)
 _FEW_MINUTES = Duration.minutes(5)
 _MOST_AGE = 14 * 24 * 3600
 _SPARE_AGE = 900
 """Seconds a message may wait beyond what its step's own policies explain."""
+_ARCHIVED_BY = 3600
+"""Seconds within which an audit entry is archived, a day before the stream drops it."""
 _TOO_MUCH = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
 _SILENT = cloudwatch.ComparisonOperator.LESS_THAN_OR_EQUAL_TO_THRESHOLD
 _QUIET = cloudwatch.TreatMissingData.NOT_BREACHING
@@ -235,14 +237,43 @@ class ServiceAlarms(Alarms):
         broken = _metric("AuditBroken", {"service": service}, _FEW_MINUTES)
         self.watch("AuditBroken", broken, "The audit trail of a saga is not what was written.", "audit-broken")
 
-    def add_work(self, id: str, dead_letters: sqs.Queue, function: lambda_.Function) -> None:
+    def add_work(
+        self, id: str, dead_letters: sqs.Queue, function: lambda_.Function, given_up: str, section: str, what: str
+    ) -> None:
         """Watch a work queue of the service.
 
         Args:
             id: what its alarms' ids begin with.
             dead_letters: its dead-letter queue.
             function: that works it off.
+            given_up: says what a dead letter means.
+            section: of the runbook, as its anchor.
+            what: the function does, as a subject.
         """
         letters = dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
-        self.watch(f"{id}DeadLetters", letters, "Recovery, purges or sweeps were given up.", "bulk-dead-letters")
-        self.watch_errors(f"{id}Errors", function, "The function that recovers, purges and sweeps")
+        self.watch(f"{id}DeadLetters", letters, given_up, section)
+        self.watch_errors(f"{id}Errors", function, what)
+
+    def add_commands(self, dead_letters: sqs.Queue, function: lambda_.Function) -> None:
+        """Watch the command queue.
+
+        Args:
+            dead_letters: its dead-letter queue.
+            function: that works it off.
+        """
+        letters = dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
+        what = "Commands or events were refused, or could not be delivered."
+        self.watch("CommandDeadLetters", letters, what, "command-dead-letters")
+        self.watch_errors("CommandErrors", function, "The function of the command queue")
+
+    def add_archive(self, lag: cloudwatch.Metric, missed: sqs.Queue) -> None:
+        """Watch the archive of the audit trail.
+
+        Args:
+            lag: the age of the oldest entry that is not archived, in milliseconds.
+            missed: where batches are named that could not be written.
+        """
+        late = "The audit trail is not archived; what is older than a day will be missing."
+        self.watch("ArchiveLate", lag, late, "archive", above=_ARCHIVED_BY * 1000, periods=3)
+        lost = missed.metric_approximate_number_of_messages_visible(period=_FEW_MINUTES, statistic="Maximum")
+        self.watch("ArchiveMissed", lost, "Audit entries are missing in the archive.", "archive")

@@ -136,7 +136,12 @@ class Catalogue:
 
     def count(self, *, gradual: bool) -> tuple[int, int]:
         """Return the resources of the service, and those that stay in its stack when functions are in nested ones."""
-        return counted([len(self.groups(saga)) for saga in self.sagas], gradual=gradual)
+        return counted([len(self.groups(saga)) for saga in self.sagas], gradual=gradual, now=self.works_now)
+
+    @property
+    def works_now(self) -> bool:
+        """Whether the service has the work queue ``now``."""
+        return any(saga.works_now for saga in self.sagas)
 
     def group_of(self, step: Undoable) -> tuple[str, str]:
         """Return the saga's name and the id of the group a step goes through."""

@@ -13,8 +13,10 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from sagas.authoring.definition import SagaDefinition
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.code import CodeAssets
 from sagas.cdk.encryption import allow_key
@@ -22,11 +24,12 @@ from sagas.cdk.environment import check_size, service_environment
 from sagas.cdk.layer import Layers
 from sagas.cdk.options import FunctionOptions, Network, ServiceOptions
 from sagas.cdk.parts import tag_part
-from sagas.cdk.permissions import allow_listing, allow_network, allow_one_saga, allow_sending
+from sagas.cdk.permissions import allow_listing, allow_network, allow_one_saga, allow_sending, allow_working
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.step_groups import StepGroup
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
+from sagas.messaging.work import NOW
 
 # Casts to an interface, here and elsewhere: jsii's classes name private parameters otherwise than their interfaces do.
 _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
@@ -52,6 +55,7 @@ class SharedAssets:
         layers: of dependencies.
         options: of the service.
         tables: of the service.
+        now: the service's work queue of that name; ``None`` where no saga waits.
     """
 
     service: Construct
@@ -59,6 +63,11 @@ class SharedAssets:
     layers: Layers
     options: ServiceOptions
     tables: Tables
+    now: sqs.Queue | None = None
+
+    def work_of(self, saga: SagaDefinition) -> dict[str, sqs.Queue]:
+        """Return the work queues that functions of a saga's steps send to, by name."""
+        return {NOW: self.now} if self.now is not None and saga.works_now else {}
 
     def group_of(self, network: Network) -> ec2.SecurityGroup:
         """Return the security group that the service's functions share in a VPC."""
@@ -128,7 +137,7 @@ class SagaFunction(Construct):
                 for group in ([shared.group_of(network)] if groups is None else groups)
             ]
         level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
-        variables = {**environment, **level, **function.environment}
+        variables = self._variables = {**environment, **level, **function.environment}
         check_size(self, variables)
         self.function = lambda_.Function(
             self,
@@ -167,6 +176,17 @@ class SagaFunction(Construct):
         resource = cast("lambda_.CfnFunction", self.function.node.default_child)
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["W3005"]}})
 
+    def add_variables(self, variables: Mapping[str, str]) -> None:
+        """Give the function further variables, of what is made after it.
+
+        Raises:
+            DefinitionError: all are too large together.
+        """
+        self._variables |= variables
+        check_size(self, self._variables)
+        for name, value in variables.items():
+            self.function.add_environment(name, value)
+
 
 class StepGroupFunction(SagaFunction):
     """The function of a step group: it consumes the group's queue, and sends to the queues of its saga."""
@@ -175,7 +195,8 @@ class StepGroupFunction(SagaFunction):
         self, scope: Construct, id: str, *, shared: SharedAssets, group: StepGroup, queues: SagaQueues
     ) -> None:
         saga, tables = group.saga, shared.tables
-        environment = service_environment(scope, tables, shared.options, {saga.name: queues}, [saga])
+        work = shared.work_of(saga)
+        environment = service_environment(scope, tables, shared.options, {saga.name: queues}, [saga], work)
         what = "Step" if len(group.steps) == 1 else "Steps"
         super().__init__(
             scope,
@@ -200,6 +221,8 @@ class StepGroupFunction(SagaFunction):
         if saga.auto_disable is not None:
             allow_listing(self.role, tables)
         allow_sending(self.role, [queues])
+        for queue in work.values():
+            allow_working(self.role, queue, counting=False)
         source = event_sources.SqsEventSource(
             queues.seen_from(self, group.id),
             batch_size=group.options.batch_size,

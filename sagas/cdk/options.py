@@ -9,7 +9,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Literal, Required, TypedDict, cast, get_args
 
-from aws_cdk import RemovalPolicy, Size
+from aws_cdk import RemovalPolicy, Size, Token
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
@@ -18,6 +18,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 
 from sagas.authoring.policies import AutoDisable
+from sagas.cdk.archive import Archive
 from sagas.cdk.checks import fits, one_of, within
 from sagas.cdk.existing import AnyResource, AnyTable
 from sagas.cdk.releases import Deployment
@@ -27,6 +28,7 @@ METRICS_NAMESPACE = "Sagas"
 _LEAST_STORAGE = 512
 _SERVICE = "[A-Za-z0-9_./-]{1,100}"
 _ALIAS = "(?![0-9]+$)[A-Za-z0-9_-]{1,128}"
+_BASE_URL = re.compile(r"https://[^\s?#]+[^\s?#/]")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 Isolation = Literal["step", "saga"]
@@ -200,6 +202,11 @@ class SagaServiceProps(TypedDict, total=False):
         payload_versions: how long overwritten and deleted payloads can be had back from the bucket, in whole days; not
             at all when absent. A purge leaves them for as long.
         throttling: what the API lets through.
+        callback_base_url: what callback URLs begin with, where the API is behind a domain of yours, as in
+            ``https://hooks.example.com``; the API's own address when absent.
+        callback_throttling: what the route of public waits lets through, besides; 50 a second and 100 at once when
+            absent.
+        web_acl_arn: a web ACL of AWS WAF that the API's stage is put behind.
         architecture: of the functions, unless their options name another.
         runtime: of the functions, a Python from 3.11 on, unless their options name another.
         log_level: DEBUG, INFO, WARNING, ERROR or CRITICAL.
@@ -221,8 +228,13 @@ class SagaServiceProps(TypedDict, total=False):
         supervisor_options: of the supervisor's; 256 MB and 300 seconds when absent.
         bulk_options: of the function that recovers and purges what the supervisor finds: 1,024 MB, 300 seconds and a
             ``maximum_concurrency`` of 10 when absent. It takes no batches.
+        now_options: of the function that ends waits, where some saga waits: 512 MB, 30 seconds and a
+            ``maximum_concurrency`` of 20 when absent. Its batches are its own.
+        command_options: of the function behind the command queue, where there is one: 512 MB and a
+            ``maximum_concurrency`` of 10 when absent. It has a time of its own, and takes no ``batch_size``.
         recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
         verify_sample: of how many sagas, taken at random, the supervisor verifies the audit trail each day; 0 for none.
+        archive: of the audit trail, in S3; none when absent.
         shards: over how many keys the indexes of the control table are spread. It may be raised, never lowered.
     """
 
@@ -253,6 +265,9 @@ class SagaServiceProps(TypedDict, total=False):
     bundle_sdk: bool | Sequence[str]
     payload_versions: timedelta | None
     throttling: Throttling | None
+    callback_base_url: str | None
+    callback_throttling: Throttling | None
+    web_acl_arn: str | None
     architecture: lambda_.Architecture
     runtime: lambda_.Runtime
     log_level: str
@@ -266,8 +281,11 @@ class SagaServiceProps(TypedDict, total=False):
     api_options: FunctionOptions | None
     supervisor_options: FunctionOptions | None
     bulk_options: FunctionOptions | None
+    now_options: FunctionOptions | None
+    command_options: FunctionOptions | None
     recover_every: timedelta
     verify_sample: int
+    archive: Archive | None
     shards: int
 
 
@@ -306,6 +324,9 @@ class ServiceOptions:
     bundle_sdk: bool | Sequence[str] = False
     payload_versions: timedelta | None = None
     throttling: Throttling | None = None
+    callback_base_url: str | None = None
+    callback_throttling: Throttling | None = None
+    web_acl_arn: str | None = None
     architecture: lambda_.Architecture = lambda_.Architecture.ARM_64
     runtime: lambda_.Runtime = lambda_.Runtime.PYTHON_3_13
     log_level: str = "INFO"
@@ -319,8 +340,11 @@ class ServiceOptions:
     api_options: FunctionOptions | None = None
     supervisor_options: FunctionOptions | None = None
     bulk_options: FunctionOptions | None = None
+    now_options: FunctionOptions | None = None
+    command_options: FunctionOptions | None = None
     recover_every: timedelta = timedelta(minutes=1)
     verify_sample: int = 100
+    archive: Archive | None = None
     shards: int = 8
 
     def __post_init__(self) -> None:
@@ -347,6 +371,9 @@ class ServiceOptions:
         if not isinstance(usual, AutoDisable | None):
             raise DefinitionError(f"{self.service}: auto_disable must be an AutoDisable or None, not {usual!r}")
         self._check_functions()
+        archive = cast("object", self.archive)
+        if not isinstance(archive, Archive | None):
+            raise DefinitionError(f"{self.service}: archive must be an Archive or None, not {archive!r}")
         if self.sagas_table is not None and self.sagas_table is self.audit_table:
             raise DefinitionError(f"{self.service}: sagas_table and audit_table must be two tables")
 
@@ -356,6 +383,8 @@ class ServiceOptions:
             ("api_options", self.api_options, ("batch_size", "maximum_concurrency", "timeout", "weight")),
             ("supervisor_options", self.supervisor_options, ("batch_size", "maximum_concurrency", "weight")),
             ("bulk_options", self.bulk_options, ("batch_size", "weight")),
+            ("now_options", self.now_options, ("batch_size", "weight")),
+            ("command_options", self.command_options, ("batch_size", "timeout", "weight")),
         ):
             for name in refused:
                 if given is not None and getattr(given, name) != getattr(FunctionOptions(), name):
@@ -377,8 +406,15 @@ class ServiceOptions:
         one_of(self.service, "access_log", self.access_log, get_args(AccessLog))
         if not isinstance(self.endpoint, PrivateEndpoint):
             one_of(self.service, "endpoint", self.endpoint, get_args(Endpoint))
+        url = self.callback_base_url
+        if url is not None and not Token.is_unresolved(url) and _BASE_URL.fullmatch(url) is None:
+            raise DefinitionError(
+                f"{self.service}: callback_base_url must be a URL by https without a slash at the end, not {url!r}"
+            )
         given = {
             "throttling": self.throttling is not None,
+            "callback_throttling": self.callback_throttling is not None,
+            "web_acl_arn": self.web_acl_arn is not None,
             "endpoint": self.endpoint != "regional",
             "access_log": self.access_log != "off",
         }

@@ -15,7 +15,9 @@ from constructs import Construct, IConstruct
 from sagas.authoring.steps import Undoable
 from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms
 from sagas.cdk.api import ApiFunction, Mount, SagaApi
-from sagas.cdk.bulk import BULK, WorkFunction, WorkQueue
+from sagas.cdk.audit_archive import AuditArchive
+from sagas.cdk.bulk import BULK, NOW, WorkFunction, WorkQueue
+from sagas.cdk.callbacks import Callbacks, base_of, has_public_waits, makes_urls
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import CodeAssets, requirements_of
 from sagas.cdk.counting import MOST_AT_ONCE, MOST_OF_ONE_STACK, MOST_RESOURCES
@@ -24,7 +26,7 @@ from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
 from sagas.cdk.existing import AnyTable, mounted_api
 from sagas.cdk.functions import SagaFunction, SharedAssets, StepGroupFunction
-from sagas.cdk.grants import Grants
+from sagas.cdk.inout import InOut
 from sagas.cdk.layer import Layers
 from sagas.cdk.nested_stacks import Layout, Placement, layout_of
 from sagas.cdk.options import SagaServiceProps, service_options
@@ -42,7 +44,7 @@ _UNDOING = ("RecordFailed", "CompensationFailed", "NeedsAttention")
 """Alarms of a saga type that undo a deployment which is under way."""
 
 
-class SagaService(Grants):
+class SagaService(InOut):
     """Functions, queues, tables, API and supervisor for a set of sagas.
 
     Args:
@@ -60,6 +62,7 @@ class SagaService(Grants):
         super().__init__(scope, id)
         options = self._options = service_options(default_name(self), props)
         self._catalogue = Catalogue(id, options)
+        self._senders = []
         sagas = self._catalogue.sagas
         let_logs_use(self, options.encryption_key)
         self.tables = Tables(self, "Tables", options=options)
@@ -81,7 +84,12 @@ class SagaService(Grants):
             bundle_sdk=options.bundle_sdk,
             extras=needed_extras(options.environment or {}),
         )
-        shared = SharedAssets(self, code, layers, options, self.tables)
+        bulk_options, now_options = BULK.options(options.bulk_options), NOW.options(options.now_options)
+        work = WorkQueue(self, "BulkQueue", kind=BULK, options=bulk_options, encryption_key=options.encryption_key)
+        soon = None
+        if self._catalogue.works_now:
+            soon = WorkQueue(self, "NowQueue", kind=NOW, options=now_options, encryption_key=options.encryption_key)
+        shared = self._shared = SharedAssets(self, code, layers, options, self.tables, soon and soon.queue)
         self._functions: dict[tuple[str, str], StepGroupFunction] = {}
         placements = [placement for layout in layouts for placement in layout.placements]
         for placement in placements:
@@ -89,16 +97,17 @@ class SagaService(Grants):
             for group in placement.groups:
                 made = StepGroupFunction(functions, group.id, shared=shared, group=group, queues=queues)
                 self._functions[group.saga.name, group.id] = made
-        queues, bulk_options = self._queues.values(), BULK.options(options.bulk_options)
-        work = WorkQueue(self, "BulkQueue", kind=BULK, options=bulk_options, encryption_key=options.encryption_key)
-        environment = service_environment(self, self.tables, options, self._queues, sagas)
-        working = service_environment(self, self.tables, options, self._queues, sagas, {work.name: work.queue})
+        queues = self._queues.values()
+        ending = {} if soon is None else {soon.name: soon.queue}
+        environment = self._environment = service_environment(self, self.tables, options, self._queues, sagas, ending)
+        handing = {work.name: work.queue, **ending}
+        working = service_environment(self, self.tables, options, self._queues, sagas, handing)
         supervisor = Supervisor(
             self,
             "Supervisor",
             shared=shared,
             queues=queues,
-            bulk=work.queue,
+            work=handing,
             environment=working,
             recover_every=options.recover_every,
             verify_sample=options.verify_sample,
@@ -113,26 +122,36 @@ class SagaService(Grants):
             work=work,
             queues=queues,
             environment=working,
+            also=list(ending.values()),
         )
         self.bulk = bulk.function
+        now = None
+        if soon is not None:
+            now = WorkFunction(
+                self,
+                "Now",
+                shared=shared,
+                kind=NOW,
+                options=now_options,
+                work=soon,
+                queues=queues,
+                environment=environment,
+                listing=any(saga.auto_disable is not None for saga in sagas),
+            )
+        self.now = None if now is None else now.function
+        """The function that ends waits; ``None`` where no saga waits."""
         if mount is not None:
-            environment |= mount.environment
+            environment = {**environment, **mount.environment}
         api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
-        self.api = SagaApi(self, "Api", function=api, options=options, mount=mount).rest_api
-        self._add_alarms(placements, supervisor, api, bulk)
-        lanes = [group.options for placement in placements for group in placement.groups]
-        if shares := self._catalogue.shares:
-            told = ", ".join(f"{lane} {share}" for lane, share in shares.items())
-            Annotations.of(self).add_info(
-                f"{options.service}: max_concurrency={options.max_concurrency} is divided: {told}"
-            )
-        if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
-            told = (
-                f"{options.service}: nothing limits its functions, so a burst may take all executions of the account, "
-                "those of the API and the supervisor too; set maximum_concurrency, or reserve theirs by api_options "
-                "and supervisor_options"
-            )
-            Annotations.of(self).add_info(told)
+        public = has_public_waits(sagas)
+        self.api = SagaApi(self, "Api", function=api, options=options, mount=mount, callbacks=public).rest_api
+        if public:
+            self._add_callbacks(placements, api, mount.path if mount else "")
+        self._archive = None
+        if options.archive is not None:
+            self._archive = AuditArchive(self, "Archive", shared=shared, archive=options.archive)
+        self._add_alarms(placements, supervisor, api, bulk, now)
+        self._tell_concurrency(placements)
         if options.dashboard:
             self._add_dashboard(mount.path if mount else "")
 
@@ -189,6 +208,11 @@ class SagaService(Grants):
             allow_sweeping(function, bucket, definition.prefix, definition.orphans.action, archive_to or bucket)
 
     @property
+    def archive_bucket(self) -> s3.IBucket | None:
+        """Where the audit trail is archived; ``None`` where it is not."""
+        return None if self._archive is None else self._archive.bucket
+
+    @property
     def sagas_table(self) -> AnyTable:
         """The control table."""
         return self.tables.sagas
@@ -206,7 +230,7 @@ class SagaService(Grants):
         if nested is None and alone > MOST_RESOURCES:
             raise DefinitionError(
                 f"{service}: a stack has no room for all its queues: say nested_stacks=True if it is not deployed yet; "
-                "see docs/deploying-changes.md if it is"
+                "see docs/how-to/change-code-in-flight.md if it is"
             )
         if together > MOST_AT_ONCE and nested is not False:
             told = f"it takes about {together:,} resources, and CloudFormation makes {MOST_AT_ONCE:,} in one operation"
@@ -223,8 +247,39 @@ class SagaService(Grants):
             for saga in self._catalogue.sagas
         ]
 
+    def _add_callbacks(self, placements: Sequence[Placement], api: ApiFunction, path: str) -> None:
+        """The secret of public waits, for the functions of those that may ask for a URL, and the API's."""
+        base = self._options.callback_base_url or base_of(self._options.service, self.api, path)
+        callbacks = Callbacks(self, "Callbacks", options=self._options, base=base)
+        callbacks.let_check(api)
+        for group in (group for placement in placements for group in placement.groups):
+            if makes_urls(group.steps):
+                callbacks.let_sign(self._functions[group.saga.name, group.id])
+
+    def _tell_concurrency(self, placements: Sequence[Placement]) -> None:
+        """Tell how ``max_concurrency`` is divided, or that nothing limits the functions of steps."""
+        options = self._options
+        lanes = [group.options for placement in placements for group in placement.groups]
+        if shares := self._catalogue.shares:
+            told = ", ".join(f"{lane} {share}" for lane, share in shares.items())
+            Annotations.of(self).add_info(
+                f"{options.service}: max_concurrency={options.max_concurrency} is divided: {told}"
+            )
+        if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
+            told = (
+                f"{options.service}: nothing limits its functions, so a burst may take all executions of the account, "
+                "those of the API and the supervisor too; set maximum_concurrency, or reserve theirs by api_options "
+                "and supervisor_options"
+            )
+            Annotations.of(self).add_info(told)
+
     def _add_alarms(
-        self, placements: Sequence[Placement], supervisor: SagaFunction, api: SagaFunction, bulk: WorkFunction
+        self,
+        placements: Sequence[Placement],
+        supervisor: SagaFunction,
+        api: SagaFunction,
+        bulk: WorkFunction,
+        now: WorkFunction | None,
     ) -> None:
         """Alarms, and what lets new code take over by and by as long as none of them is on."""
         service, topic = self._options.service, self._options.alarm_topic
@@ -240,10 +295,20 @@ class SagaService(Grants):
             Annotations.of(self).add_warning_v2("sagas:NoAlarmTopic", told)
         parts = {"supervisor": supervisor.function, "api": api.function}
         shared = ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, topic=topic)
-        shared.add_work("Bulk", bulk.work.dead_letters, bulk.function)
+        self._alarms, self._release = shared, release
+        letters = "Recovery, purges or sweeps were given up.", "bulk-dead-letters"
+        shared.add_work(
+            "Bulk", bulk.work.dead_letters, bulk.function, *letters, "The function that recovers, purges and sweeps"
+        )
+        if self._archive is not None:
+            shared.add_archive(self._archive.lag(), self._archive.missed)
         release(supervisor, shared.node.find_child("SupervisorErrors"))
         release(api, shared.node.find_child("ApiErrors"), shared.node.find_child("ApiServerErrors"))
         release(bulk, shared.node.find_child("BulkErrors"))
+        if now is not None:
+            letters = "Ends of waits were given up, and are left to the supervisor.", "now-dead-letters"
+            shared.add_work("Now", now.work.dead_letters, now.function, *letters, "The function that ends waits")
+            release(now, shared.node.find_child("NowErrors"))
         saga_wide: dict[str, list[IConstruct]] = {}
         for placement in placements:
             saga, queues = placement.saga, self._queues[placement.saga.name]

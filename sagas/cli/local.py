@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -15,9 +15,12 @@ from sagas.cli.console import PORT, made
 from sagas.cli.output import fail, say
 from sagas.cli.supervising import StaleAfter, show_recovery
 from sagas.cli.target import Target
-from sagas.errors import SagaError
+from sagas.cli.times import moment, span
+from sagas.core.times import iso
+from sagas.errors import InvalidRequest, SagaError
 
 if TYPE_CHECKING:
+    from sagas.client import RecoveryView
     from sagas.local.description import Description
 
 app = typer.Typer(help="The stack on this machine, in an embedded emulator of AWS.", no_args_is_help=True)
@@ -35,18 +38,31 @@ def up(
     persist: Annotated[
         Path | None, typer.Option(file_okay=False, help="Keep state in this directory from one run to the next.")
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Deploy code anew as soon as it is edited; sagas and their state stay.")
+    ] = False,
+    enforce_iam: Annotated[
+        bool,
+        typer.Option("--enforce-iam", help="Have IAM decide on every call, so that a missing grant is found here."),
+    ] = False,
     endpoint: Annotated[
         str | None, typer.Option(help="Deploy to this LocalStack-compatible endpoint instead of starting an emulator.")
     ] = None,
     no_console: Annotated[bool, typer.Option("--no-console", help="Without the console in the browser.")] = False,
 ) -> None:
     """Synthesize the CDK app of this directory and run it here until Ctrl-C."""
+    if watch and (detach or endpoint is not None):
+        raise typer.BadParameter("stays in the foreground, with an emulator of its own", param_hint="--watch")
+    if enforce_iam and endpoint is not None:
+        raise typer.BadParameter("is the embedded emulator's", param_hint="--enforce-iam")
     # The CDK and boto3 take their time, and no help text needs them.
     from sagas.local.errors import LocalStackError
     from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
     from sagas.local.stack import up as start_stack
 
-    settings = Settings(Path.cwd(), app_command, port, persist.resolve() if persist else None)
+    settings = Settings(
+        Path.cwd(), app_command, port, persist.resolve() if persist else None, watch=watch, enforce_iam=enforce_iam
+    )
     try:
         if endpoint is not None:
             _show(deploy_to_endpoint(settings, endpoint))
@@ -57,9 +73,9 @@ def up(
                 # An app without sagas has nothing to show.
                 wanted = description.api_url and not (detach or no_console)
                 url = ending.enter_context(_console()) if wanted else None
-                _show(description, detach=detach, console=url)
+                _show(description, detach=detach, watch=watch, console=url)
 
-            start_stack(settings, ready, detach=detach)
+            start_stack(settings, ready, detach=detach, tell=say)
     except LocalStackError as error:
         fail(str(error))
     except Stopped:
@@ -79,13 +95,32 @@ def down() -> None:
 
 
 @app.command()
-def tick(stale_after: StaleAfter = None) -> None:
-    """Have the supervisor recover once, now."""
+def tick(
+    stale_after: StaleAfter = None,
+    advance: Annotated[
+        str | None, typer.Option(metavar="LENGTH", help="Skip time first, on all clocks: 3d, 2h, 70m or 90s.")
+    ] = None,
+) -> None:
+    """Have the supervisor recover once, now; or let time pass, with all that becomes due in it."""
     from sagas.client import SagaClient
+    from sagas.local.clock import StackClock, length_of
+    from sagas.local.errors import LocalStackError
+    from sagas.local.files import Files
 
+    if advance is not None and stale_after is not None:
+        raise typer.BadParameter("goes without --advance", param_hint="--stale-after")
     try:
-        show_recovery(SagaClient.local().recover(stale_after))
-    except SagaError as error:
+        if advance is None:
+            show_recovery(SagaClient.local().recover(stale_after))
+            return
+        length = length_of(advance)
+        clock = StackClock(Files(Path.cwd()))
+        did = clock.advance(length)
+        say(f"It is {moment(iso(clock.now()))} here: {span(clock.ahead)} ahead.")
+        show_recovery(cast("RecoveryView", did))
+    except InvalidRequest as error:
+        fail("; ".join([str(error), *(f"{problem.path}: {problem.message}" for problem in error.problems)]))
+    except (SagaError, LocalStackError) as error:
         fail(str(error))
 
 
@@ -116,12 +151,16 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _show(description: Description, *, detach: bool = True, console: str | None = None) -> None:
+def _show(description: Description, *, detach: bool = True, watch: bool = False, console: str | None = None) -> None:
     say(f"API      {description.api_url}")
     say(f"Emulator {description.endpoint_url} ({description.region}, any credentials)")
     for saga, steps in description.functions.items():
         say(f"Saga     {saga}: {' -> '.join(steps)}")
+    if description.pid is not None:
+        say("Logs     of a saga: sagas logs ID [--follow]; of the emulator: .sagas/emulator.log")
     say("All else is in .sagas/local.json.")
+    if watch:
+        say("Code is deployed anew as soon as you save it.")
     if console:
         say(f"Console  {console}")
     say("`sagas local down` ends it." if detach else "Ready. Ctrl-C ends it.")

@@ -7,7 +7,21 @@ from typing import Annotated
 
 import typer
 
-from sagas.cli import breakers, check, console, dead_letters, init, layout, local, operating, reading, supervising
+from sagas.cli import (
+    breakers,
+    check,
+    console,
+    dead_letters,
+    events,
+    init,
+    layout,
+    local,
+    logs,
+    operating,
+    reading,
+    statistics,
+    supervising,
+)
 from sagas.cli.output import say
 
 app = typer.Typer(
@@ -20,13 +34,16 @@ app = typer.Typer(
 reading.add_to(app)
 operating.add_to(app)
 supervising.add_to(app)
+statistics.add_to(app)
 app.command("console")(console.console)
 app.command("open")(console.open_saga)
 app.command()(init.init)
 app.command()(check.check)
 app.command()(layout.layout)
+app.command()(logs.logs)
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(dead_letters.app, name="dlq")
+app.add_typer(events.commands_app, name="commands")
 app.add_typer(local.app, name="local")
 
 

@@ -1,4 +1,4 @@
-"""``sagas cancel | retry | compensate | resolve | purge | enable | disable``: what an operator does about sagas."""
+"""``sagas cancel | retry | compensate | resolve | purge | ...``: what an operator does about sagas and their types."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sagas.cli.bulk import MANY, SETTINGS, or_all
 from sagas.cli.output import emit, fail, say
-from sagas.cli.reading import Name, SagaId, Timeout, Watch
+from sagas.cli.reading import Name, SagaId, Timeout, Watch, print_started
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
 
@@ -19,6 +20,7 @@ _Note = Annotated[str, typer.Option(help="Why; kept in the audit trail.")]
 
 
 @on_target
+@or_all("cancel")
 def cancel(target: Target, name: Name, saga_id: SagaId) -> None:
     """Cancel a saga: it stops, and what was done is undone."""
     report(target.client().cancel(name, saga_id), as_json=target.as_json)
@@ -47,6 +49,7 @@ def signal(
 
 
 @on_target
+@or_all("retry")
 def retry(
     target: Target, name: Name, saga_id: SagaId, note: _Note = "", watching: Watch = False, timeout: Timeout = None
 ) -> None:
@@ -60,12 +63,26 @@ def retry(
 
 
 @on_target
+@or_all("rerun")
+def rerun(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    key: Annotated[str | None, typer.Option(help="Idempotency key of the new saga.")] = None,
+) -> None:
+    """Run a saga again: start a new one with the request of this one."""
+    print_started(target, target.client().rerun(name, saga_id, key))
+
+
+@on_target
+@or_all("compensate")
 def compensate(target: Target, name: Name, saga_id: SagaId, note: _Note = "") -> None:
     """Give up on a DEAD_LETTERED or FAILED saga and undo what was done."""
     report(target.client().compensate(name, saga_id, note), as_json=target.as_json)
 
 
 @on_target
+@or_all("resolve")
 def resolve(
     target: Target,
     name: Name,
@@ -107,6 +124,34 @@ def disable(
     _print(target, target.client().disable(name, reason))
 
 
+@on_target
+def pause(
+    target: Target,
+    name: Name,
+    starts: Annotated[bool, typer.Option("--starts", help="Accept new sagas meanwhile; they wait, too.")] = False,
+    undos: Annotated[bool, typer.Option("--undos", help="Have undos wait, too.")] = False,
+    reason: Annotated[str, typer.Option(help="Why; shown to operators.")] = "",
+) -> None:
+    """Have the sagas of a type stop before their next step; steps that run go on to their end."""
+    definition = target.client().pause(name, reason, starts=starts, undos=undos)
+    if target.as_json:
+        emit(definition)
+        return
+    told = "accepted, and wait" if starts else "refused"
+    say(f"{name} is paused: its sagas stop before their next step; new ones are {told}.")
+    say(f"`sagas resume {name}` lets them go on.")
+
+
+@on_target
+def resume(target: Target, name: Name, reason: Annotated[str, typer.Option(help="Why.")] = "") -> None:
+    """Let the sagas of a paused type go on, spread over time."""
+    definition = target.client().resume(name, reason)
+    if target.as_json:
+        emit(definition)
+    else:
+        say(f"{name} is not paused any more: its sagas go on.")
+
+
 def _print(target: Target, definition: DefinitionView) -> None:
     if target.as_json:
         emit(definition)
@@ -121,9 +166,12 @@ def add_to(app: typer.Typer) -> None:
         ("signal", signal),
         ("retry", retry),
         ("compensate", compensate),
+        ("rerun", rerun),
         ("resolve", resolve),
         ("purge", purge),
         ("enable", enable),
         ("disable", disable),
+        ("pause", pause),
+        ("resume", resume),
     ):
-        app.command(name)(command)
+        app.command(name, context_settings=SETTINGS if name in MANY else {})(command)

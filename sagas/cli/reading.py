@@ -1,10 +1,12 @@
-"""``sagas start | rerun | show | list | audit | attention | definitions``."""
+"""``sagas start | show | list | audit | attention | definitions``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +16,7 @@ from sagas.cli.tables import audit_table, definition_table, list_table, payloads
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
 from sagas.core.states import SagaStatus
+from sagas.core.times import iso
 from sagas.engine.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -31,9 +34,14 @@ _MaybeName = Annotated[
 ]
 _MaybeId = Annotated[str | None, typer.Argument(metavar="ID", help="Id of the saga, or how it begins.")]
 _Last = Annotated[bool, typer.Option("--last", help="The newest saga, of the type if one is named.")]
-_NEWEST, _PAGE = 500, 100
-"""So many sagas are looked through for one whose id begins as given."""
 _WHOLE_ID = 36
+Since = Annotated[
+    str | None,
+    typer.Option(
+        help="Only sagas started since, or ended since where --status is an end: ISO 8601, or 30m, 2h, 3d ago."
+    ),
+]
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _MOST_PAGES = 20
 """A filter may leave pages empty; so many are asked for before the list is shown as it is."""
 
@@ -56,22 +64,12 @@ def which(client: SagaClient, name: str | None, saga_id: str | None, *, last: bo
         return newest[0]["name"], newest[0]["saga_id"]
     if name is None:
         raise typer.BadParameter("give the id of a saga, or --last", param_hint="ID")
-    wanted = name if saga_id is None else saga_id
     if saga_id is not None and len(saga_id) >= _WHOLE_ID:
         return name, saga_id
-    kind, found, cursor = None if saga_id is None else name, list[tuple[str, str]](), None
-    for _ in range(_NEWEST // _PAGE):
-        page = client.list(kind, limit=_PAGE, cursor=cursor)
-        found += [(one["name"], one["saga_id"]) for one in page["sagas"] if one["saga_id"].startswith(wanted.lower())]
-        cursor = page["cursor"]
-        if cursor is None or (found and len(wanted) >= _WHOLE_ID):
-            break
-    if len(found) != 1:
-        many = f"{len(found)} sagas begin with {wanted!r}; give more of the id"
-        fail(
-            many if found else f"none of the newest {_NEWEST} sagas begins with {wanted!r}; give its type and whole id"
-        )
-    return found[0]
+    found = client.look_up(name if saga_id is None else saga_id)
+    if saga_id is not None and found["name"] != name:
+        fail(f"the saga whose id begins with {saga_id!r} is a {found['name']}")
+    return found["name"], found["saga_id"]
 
 
 @on_target
@@ -106,26 +104,15 @@ def start(
             say(f"Started {saga['name']} {saga['saga_id']}")
         watch(client, saga, timeout, as_json=target.as_json)
     else:
-        _print_started(target, saga)
+        print_started(target, saga)
 
 
-def _print_started(target: Target, saga: SagaView) -> None:
+def print_started(target: Target, saga: SagaView) -> None:
     if target.as_json:
         emit(saga)
     else:
         say(f"{saga['name']} {saga['saga_id']} {saga['status']}")
         say(f"`sagas show {saga['name']} {saga['saga_id']} --watch` follows it.")
-
-
-@on_target
-def rerun(
-    target: Target,
-    name: Name,
-    saga_id: SagaId,
-    key: Annotated[str | None, typer.Option(help="Idempotency key of the new saga.")] = None,
-) -> None:
-    """Run a saga again: start a new one with the request of this one."""
-    _print_started(target, target.client().rerun(name, saga_id, key))
 
 
 @on_target
@@ -139,7 +126,10 @@ def show(
 ) -> None:
     """Show a saga: its steps, request and results, its errors, what comes next."""
     client = target.client()
-    saga = client.show(*which(client, name, saga_id, last=last))
+    if saga_id is None and name is not None and not last:
+        saga = client.look_up(name)
+    else:
+        saga = client.show(*which(client, name, saga_id, last=last))
     if watching:
         watch(client, saga, timeout, as_json=target.as_json)
         return
@@ -173,17 +163,70 @@ def result(
 @on_target
 def list_sagas(
     target: Target,
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME] [FIELD=VALUE]...", help="The saga type, and values its sagas are found by."),
+    ] = None,
     name: _OneName = None,
     status: Annotated[SagaStatus | None, typer.Option(case_sensitive=False, help="Only sagas of this status.")] = None,
     waiting: Annotated[bool, typer.Option("--waiting", help="Only sagas that wait.")] = False,
+    since: Since = None,
+    until: Annotated[str | None, typer.Option(help="Only sagas started, or ended, before; as --since.")] = None,
+    key: Annotated[str | None, typer.Option("--idempotency-key", help="Only what this key started.")] = None,
     limit: _Limit = 20,
     cursor: _Cursor = None,
 ) -> None:
-    """List sagas, newest first."""
+    """List sagas, newest first: all, of a type, of a time, or with a value in their requests."""
     client = target.client()
+    name, find = filters(what or (), name)
     status = SagaStatus.WAITING if waiting else status
-    page = _full(lambda most, at: client.list(name, status, limit=most, cursor=at), limit, cursor)
+    if key is not None:
+        page = client.list(name, status, idempotency_key=key, find=find)
+    else:
+        span = {"since": moment_of(since, "--since"), "until": moment_of(until, "--until")}
+        page = _full(
+            lambda most, at: client.list(name, status, limit=most, cursor=at, find=find, **span), limit, cursor
+        )
     _print_page(target, page, "There are no such sagas.")
+
+
+def filters(words: Sequence[str], name: str | None) -> tuple[str | None, dict[str, str]]:
+    """Return the saga type and the values that are asked for.
+
+    Args:
+        words: of the command line: at most one name, and any number of ``field=value``.
+        name: of the type, if it was given as an option.
+
+    Raises:
+        BadParameter: there are two names, or one field twice.
+    """
+    find = dict[str, str]()
+    for word in words:
+        field, is_value, value = word.partition("=")
+        if is_value and field not in find:
+            find[field] = value
+        elif is_value:
+            raise typer.BadParameter(f"{field} is given twice", param_hint="FIELD=VALUE")
+        elif name is None:
+            name = word
+        else:
+            raise typer.BadParameter(f"one saga type at a time, not {name} and {word}", param_hint="NAME")
+    return name, find
+
+
+def moment_of(text: str | None, option: str) -> str | None:
+    """Return a time as the API takes it: as it is, or so long ago (``90s``, ``30m``, ``2h``, ``3d``).
+
+    Raises:
+        BadParameter: it is neither.
+    """
+    ago = re.fullmatch(r"(\d{1,6})([smhd])", text or "")
+    if ago is not None:
+        return iso(SystemClock().now() - int(ago[1]) * _UNITS[ago[2]])
+    try:
+        return text and datetime.fromisoformat(text).isoformat()
+    except ValueError:
+        raise typer.BadParameter("a time like 2026-11-22T10:00Z, or 2h ago", param_hint=option) from None
 
 
 @on_target
@@ -270,7 +313,6 @@ def add_to(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
     for name, command in (
         ("start", start),
-        ("rerun", rerun),
         ("show", show),
         ("result", result),
         ("list", list_sagas),

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from sagas.cli.output import plain, plain_line, pretty
 from sagas.cli.times import ago, between, clock_time, moment, span
-from sagas.core.states import OVER
+from sagas.core.states import OVER, SagaStatus
 
 if TYPE_CHECKING:
     from sagas.client.dead_letters import DeadLetter
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
         AuditEntry,
         BreakerView,
         DefinitionView,
+        QueueStats,
         SagaView,
         StepView,
         Summary,
+        TypeStats,
         VerificationView,
     )
 
@@ -39,6 +41,7 @@ _STYLES = {
     "RUNNING": "cyan",
     "WAITING": "cyan",
 }
+_ORDER = tuple(SagaStatus)
 _BAR = 30
 _WIDE = 140
 """Columns from which on a list has room for whole times, and why a saga needs a person, beside it."""
@@ -68,6 +71,8 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
         f"took {between(saga['created_at'], saga['updated_at'])}" if over else f"{ago(saga['created_at'], now)}"
     )
     when += f", last changed {ago(saga['updated_at'], now)}"
+    if saga.get("paused"):
+        title.append(" paused", "red")
     if saga["cancel_requested_at"]:
         when += f", cancel asked for at {moment(saga['cancel_requested_at'])}"
     steps = _table("step", "status", "attempts", "undo attempts", "took", "error")
@@ -142,11 +147,18 @@ def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableTy
     why = any("why" in saga for saga in sagas)
     if width < _WIDE:
         return Group(*_narrow_list(sagas, now, width))
-    table = _table("saga", "id", "status", "started", "last changed", *(["why it needs you"] if why else []))
+    faults = any(saga.get("fault") for saga in sagas)
+    more = [*(["error"] if faults else []), *(["why it needs you"] if why else [])]
+    table = _table("saga", "id", "status", "started", "last changed", *more)
     for saga in sagas:
-        reason = [plain(saga.get("why", ""))] if why else []
+        fault = saga.get("fault")
+        reason = [plain(f"{fault['step']}: {fault['type']}" if fault else "")] if faults else []
+        reason += [plain(saga.get("why", ""))] if why else []
+        status = coloured(saga["status"])
+        if saga.get("paused"):
+            status = Text.assemble(status, (" paused", "red"))
         times = moment(saga["created_at"]), moment(saga["updated_at"])
-        table.add_row(saga["name"], saga["saga_id"], coloured(saga["status"]), *times, *reason)
+        table.add_row(saga["name"], saga["saga_id"], status, *times, *reason)
     return table
 
 
@@ -231,6 +243,8 @@ def definition_table(definitions: Iterable[DefinitionView]) -> Table:
         until = saga.get("disabled_until")
         notes += [f"until {moment(until)}"] if until else []
         notes += [f"{saga['failures']} failed in a row"] if saga.get("failures") else []
+        if saga.get("paused"):
+            starts = Text("paused", style="red") if not saga["starts"] else Text("enabled, paused", style="yellow")
         table.add_row(saga["name"], saga["version"], starts, steps, plain("; ".join(notes)))
     return table
 
@@ -243,6 +257,37 @@ def breaker_table(breakers: Iterable[BreakerView]) -> Table:
         until = moment(breaker["open_until"]) if breaker["open_until"] else ""
         waiting = f"{breaker['waiting']} or more" if breaker["more_waiting"] else _count(breaker["waiting"])
         table.add_row(breaker["saga"], breaker["step"], state, _count(breaker["failures"]), until, waiting)
+    return table
+
+
+def stats_table(types: Iterable[TypeStats]) -> Table:
+    """Return counts as a table: a row for each type, a column for each status that there is; ``+`` is at least."""
+    listed = list(types)
+    statuses = [status for status in _ORDER if any(one["statuses"].get(status) for one in listed)]
+    table = _table("saga", *statuses, "need you", "started/min", "ended/min", "oldest in flight")
+    for one in listed:
+
+        def told(figure: float, name: str, short: set[str] = set(one["at_least"])) -> str:  # noqa: B006 - read only
+            return f"{figure:g}{'+' if name in short else ''}"
+
+        name = Text.assemble(one["name"], (" paused", "red")) if one["paused"] else Text(one["name"])
+        counts = [told(one["statuses"].get(status, 0), status) for status in statuses]
+        rates = [
+            told(one["started_per_minute"], "started_per_minute"),
+            told(one["ended_per_minute"], "ended_per_minute"),
+        ]
+        oldest = moment(one["oldest_in_flight"]) if one["oldest_in_flight"] else ""
+        table.add_row(name, *counts, told(one["attention"], "attention"), *rates, oldest)
+    return table
+
+
+def queue_table(queues: Iterable[QueueStats]) -> Table:
+    """Return how many messages queues hold, those that hold any."""
+    table = _table("saga", "queue of", "messages, about")
+    for queue in queues:
+        if queue["messages"] != 0:
+            messages = "unknown" if queue["messages"] is None else str(queue["messages"])
+            table.add_row(queue["saga"], ", ".join(queue["steps"]), messages)
     return table
 
 

@@ -42,6 +42,7 @@ def advice(saga: SagaView, now: float) -> list[str]:
     said = [
         *_errors(saga),
         *_breaker(saga, now),
+        *_pause(saga),
         *(_waiting(saga, step, now) for step in saga["steps"] if step.get("waiting_for")),
         *(
             _next_attempt(step, now)
@@ -161,6 +162,12 @@ def _blamed(step: StepView, *, undo: bool) -> int:
 
 def _error(error: ErrorView) -> str:
     return f"{error['type']}: {error['message']}" if error["message"] else error["type"]
+
+
+def _pause(saga: SagaView) -> Iterator[str]:
+    """That its type is paused; an older service does not say."""
+    if saga.get("paused"):
+        yield f"{saga['name']} is paused: no further step begins until `sagas resume {saga['name']}`."
 
 
 def _breaker(saga: SagaView, now: float) -> Iterator[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, overload
@@ -16,6 +17,7 @@ from sagas.authoring.saga import Saga, definition_of
 from sagas.aws import CALLER, connect, open_session
 from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
 from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
+from sagas.client.logs import LogCalls
 from sagas.client.operator_calls import OperatorCalls
 from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
@@ -29,7 +31,7 @@ RequestT = TypeVar("RequestT")
 _AUDIT_PAGE = 100
 
 
-class SagaClient(OperatorCalls):
+class SagaClient(OperatorCalls, LogCalls):
     """Starts, reads, cancels and repairs sagas over the HTTP API.
 
     Calls are signed with the caller's AWS credentials, so that the audit trail names who acted. What is answered are
@@ -74,8 +76,8 @@ class SagaClient(OperatorCalls):
         """
         endpoints = endpoints_from_file(Path(directory))
         anyone = boto3.Session(
-            aws_access_key_id="local",
-            aws_secret_access_key="local",  # noqa: S106 - the emulator takes any
+            aws_access_key_id="test",  # which is root where IAM is enforced
+            aws_secret_access_key="test",  # noqa: S106 - the emulator takes any
             region_name=endpoints.region,
         )
         return cls(endpoints.api_url, region=endpoints.region, session=anyone, endpoints=endpoints)
@@ -205,23 +207,55 @@ class SagaClient(OperatorCalls):
         """
         return self._transport.call("GET", path_of("sagas", name, saga_id))
 
+    def look_up(self, saga_id: str) -> SagaView:
+        """Return a saga by its id alone.
+
+        Args:
+            saga_id: or how it begins, four characters at least: among the newest five hundred sagas, and those of the
+                time that the beginning of most ids tells.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: several sagas' ids begin so.
+            InvalidRequest: it is too short.
+        """
+        return self._transport.call("GET", path_of("sagas", saga_id))
+
     def list(
-        self, name: str | None = None, status: str | None = None, *, limit: int = 20, cursor: str | None = None
+        self,
+        name: str | None = None,
+        status: str | None = None,
+        *,
+        limit: int = 20,
+        cursor: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        idempotency_key: str | None = None,
+        find: Mapping[str, object] | None = None,
     ) -> Page:
-        """Return summaries of sagas, newest first.
+        """Return summaries of sagas, newest first. A page may be short, even empty, although ``cursor`` leads on.
 
         Args:
             name: of the type; ``None`` lists all types.
-            status: only sagas of this status. The page is short then, even empty, although ``cursor`` leads on.
+            status: only sagas of this status. Of those that are over, the last to end comes first.
             limit: how many to look at, 1 to 100.
             cursor: that of the page before.
+            since: only sagas that were started at this time or later; that ended then, where ``status`` is an end and
+                nothing is in ``find``. Text is ISO 8601, in UTC without an offset.
+            until: likewise, before this time.
+            idempotency_key: only those that it started, one of each type at most; goes with ``name`` alone.
+            find: only sagas with these values in their requests, by names of what the type is found by
+                (``find_by`` of its class).
 
         Raises:
             NotFound: there is no such type.
-            InvalidRequest: an argument does not fit.
+            InvalidRequest: an argument does not fit, or the type is not found by one of the values.
         """
-        query = {"name": name, "status": status, "limit": limit, "cursor": cursor}
-        return self._transport.call("GET", "/sagas", query=query)
+        times = {"since": _text_of_time(since), "until": _text_of_time(until)}
+        paging = {"limit": limit, "cursor": cursor} if idempotency_key is None else {}
+        query = {"name": name, "status": status, **times, **paging, "idempotency_key": idempotency_key}
+        values = {one: _text_of_value(value) for one, value in (find or {}).items()}
+        return self._transport.call("GET", "/sagas", query={**values, **query})
 
     def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page:
         """Return summaries of the sagas that need a person, the longest waiting first; each says ``why``.
@@ -437,7 +471,7 @@ class SagaClient(OperatorCalls):
     def sweep(self, name: str, *, dry_run: bool = False, force: bool = False) -> SweepView:
         """Have the supervisor sweep the S3 objects that undone sagas of a type left behind, now and to the end.
 
-        The schedule stays as it is. See ``docs/sweep.md`` for what is touched and what never is.
+        The schedule stays as it is. See ``docs/how-to/sweep.md`` for what is touched and what never is.
 
         Args:
             name: of the type.
@@ -467,3 +501,11 @@ class SagaClient(OperatorCalls):
             raise NotFound(f"there is no saga named {name!r} here")
         sqs = connect("sqs", CALLER, region=self.region, endpoint_url=endpoints.endpoint_url, session=self._session)
         return DeadLetterQueue(sqs, endpoints.dead_letter_queues[name], endpoints.queues.get(name, {}))
+
+
+def _text_of_time(moment: datetime | str | None) -> str | None:
+    return moment.isoformat() if isinstance(moment, datetime) else moment
+
+
+def _text_of_value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -109,7 +109,7 @@ class Source:
         known = "idempotency_key" in signature(self.client.list).parameters
 
         def by_key() -> Any:
-            found = self.client.list(idempotency_key=wanted)["sagas"] if known and wanted else []
+            found: list[Any] = self.client.list(idempotency_key=wanted)["sagas"] if known and wanted else []
             return found[0] if len(found) == 1 else None
 
         if len(wanted) >= _SHORTEST_ID and hasattr(self.client, "look_up"):

@@ -194,6 +194,7 @@ class SagaState:
         purge: it is being purged; the lease that goes with it is never given back.
         polling: the current step said that it is not yet time.
         deadline: when the saga is to be cancelled, if it is not over by then.
+        parked: it waits, without a message, until its type is no longer paused.
     """
 
     saga_id: str
@@ -230,6 +231,7 @@ class SagaState:
     purge: Purge | None = None
     polling: Polling | None = None
     deadline: float = 0.0
+    parked: bool = False
 
     @property
     def over(self) -> bool:

@@ -1,7 +1,7 @@
 """The one way a saga moves on: arrive, decide, claim, run, journal, commit, send.
 
 Workers, the supervisor, operators' calls and the in-process run all come through here. An arrival is decided by the
-automaton; what it decides is carried out in one order, which ``docs/protocol.md`` explains and numbers:
+automaton; what it decides is carried out in one order, which ``docs/concepts/protocol.md`` explains and numbers:
 
 1.  *claim*: one conditional update takes the lease (rules 1, 6);
 2.  *run*: the step's code, or its undo; only for a message whose claim held;
@@ -19,7 +19,7 @@ from sagas.core.automaton import decide
 from sagas.core.commands import Discard, Refuse, Send, Then, Write
 from sagas.core.facts import send_current
 from sagas.core.plan import Plan
-from sagas.core.rules import knows_waits
+from sagas.core.rules import knows_waits, waits_without_code
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation, lease_for
 from sagas.engine.carrying import carried, correlated, onward
@@ -252,6 +252,7 @@ class Advancer:
             correlation_id=self._correlated(state).correlation_id,
             inputs=inputs if self.carry else (),
             format=FORMAT if knows_waits(state) else PLAIN,
+            codeless=not send.undo and waits_without_code(self.plan(state), state, send.index),
         )
         self.sender.send(message, send.not_before - self.services.clock.now())
 

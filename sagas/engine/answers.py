@@ -38,6 +38,14 @@ class SagaErrorView(ErrorView):
     step: str | None
 
 
+class FaultView(ErrorView):
+    """What went wrong with a saga, and at which step: of its undo where ``undo`` is true. At most 200 characters of the
+    message."""
+
+    step: str | None
+    undo: bool
+
+
 class StepView(TypedDict):
     """One step of a saga. ``next_attempt_at`` is known while it waits between two attempts. While it waits,
     ``waiting_for`` says for what (a retry: it said itself that it is not yet time, and ``message`` why), and
@@ -120,7 +128,9 @@ class LeftOutView(TypedDict):
 
 
 class Summary(TypedDict):
-    """What lists show of a saga. ``why`` is there while the saga needs a person, ``lease`` while a worker has it."""
+    """What lists show of a saga. ``paused``: its type is, so that it waits before its next step, or will. ``fault``:
+    the error that ended the forward way, or of the undo that failed for good. ``why`` is there while the saga needs a
+    person, ``lease`` while a worker has it."""
 
     saga_id: _Id
     name: str
@@ -129,6 +139,8 @@ class Summary(TypedDict):
     in_doubt: list[str]
     recovery_attempts: _Count
     cancel_requested_at: _Time | None
+    paused: bool
+    fault: FaultView | None
     created_at: _Time
     updated_at: _Time
     links: LinksView
@@ -185,6 +197,15 @@ class AuditEntry(TypedDict):
     details: dict[str, Any]
 
 
+class CallbackView(TypedDict):
+    """The saga that took a value by a callback URL; nothing of it that the URL does not tell, but its status."""
+
+    name: str
+    saga_id: _Id
+    step: str
+    status: _SagaStatus
+
+
 class AuditPage(TypedDict):
     """Part of an audit trail; ``cursor`` asks for the next part, ``None`` ends it."""
 
@@ -238,7 +259,9 @@ class DefinitionView(TypedDict):
     """A saga type: its steps, the JSON Schema of its request, and whether sagas of it may be started.
 
     ``cancellable`` tells whether callers may cancel its sagas. ``failures`` counts its failed sagas in a row, where
-    that is counted; ``disabled_until`` is there while too many of them have it disabled.
+    that is counted; ``disabled_until`` is there while too many of them have it disabled. While it is ``paused`` its
+    sagas stop before their next step, undos too if ``undos_paused``; ``starts`` tells whether new ones are accepted
+    meanwhile, and ``paused_at``, ``paused_by`` and ``pause_reason`` since when, by whom and why.
     """
 
     name: str
@@ -250,6 +273,12 @@ class DefinitionView(TypedDict):
     changed_at: _Time | None
     failures: _Count
     disabled_until: _Time | None
+    paused: bool
+    starts: bool
+    undos_paused: bool
+    paused_at: _Time | None
+    paused_by: str | None
+    pause_reason: str | None
     cancellable: bool
     request: dict[str, Any]
     steps: list[DefinitionStepView]
@@ -282,6 +311,44 @@ class BreakerList(TypedDict):
     """The circuit breakers of all steps that declare one."""
 
     breakers: list[BreakerView]
+
+
+class TypeStats(TypedDict):
+    """How many sagas of a type there are by ``statuses``: those in flight now, and those that ended since.
+
+    ``at_least`` names the figures that are more than was counted: statuses, and fields of this object. A minute's
+    starts and ends are averages of the last five.
+    """
+
+    name: str
+    paused: bool
+    statuses: dict[str, _Count]
+    in_flight: _Count
+    attention: _Count
+    started_per_minute: Annotated[float, Meta(ge=0)]
+    ended_per_minute: Annotated[float, Meta(ge=0)]
+    oldest_in_flight: _Time | None
+    at_least: list[str]
+
+
+class QueueStats(TypedDict):
+    """About how many messages the queue of some steps holds; ``None`` where that cannot be told."""
+
+    saga: str
+    steps: list[str]
+    messages: _Count | None
+
+
+class StatsView(TypedDict):
+    """How many sagas there were ``at`` a time; those that are over count if they ended ``since``. ``approximate`` says
+    which figures are, and why."""
+
+    at: _Time
+    since: _Time
+    types: list[TypeStats]
+    queues: list[QueueStats]
+    breakers: list[BreakerView]
+    approximate: list[str]
 
 
 class ProblemView(TypedDict):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
@@ -21,7 +23,7 @@ from sagas.engine.context import StepContext
 from sagas.engine.course import Course
 from sagas.engine.failures import postponement, step_failure, undo_failure
 from sagas.engine.heartbeat import Heartbeat
-from sagas.engine.ports import ControlStore, JournalStore
+from sagas.engine.ports import ControlStore, JournalStore, NeverPaused, PauseKeeper
 from sagas.engine.progress import ProgressReport
 from sagas.engine.redacting import secrets_in
 from sagas.engine.registry import SagaType, plan_for
@@ -30,6 +32,7 @@ from sagas.errors import NotYet, SagaError, Unavailable
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
 from sagas.store.entries import details_of
+from sagas.store.sent import Signal
 
 T = TypeVar("T")
 
@@ -45,6 +48,10 @@ _AFTER_LEASE = 5.0
 """Seconds after the end of a lease at which its message comes back, should its holder have died."""
 
 
+def _no_callbacks(saga: str, saga_id: str, step: str) -> str:
+    raise SagaError("ctx.callback_url: the environment lacks SAGAS_CALLBACK_URL and SAGAS_CALLBACK_SECRET")
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptServices:
     """What an attempt works with.
@@ -53,6 +60,9 @@ class AttemptServices:
         hide: has a message come back in so many seconds, should its worker die.
         connect: makes the clients of ``ctx.client``.
         goes_on: told of each further step that an invocation goes on with.
+        callback_url: makes the URL of a public wait, from saga, id and step.
+        accept: puts a signal into the inbox, as ``sagas.store.inbox.Inbox`` does.
+        pauses: tells which saga types are paused.
     """
 
     control: ControlStore
@@ -65,6 +75,9 @@ class AttemptServices:
     hide: Callable[[Message, float], None] = lambda message, seconds: None
     connect: Callable[[str], Any] | None = None
     goes_on: Callable[[Message], None] = lambda message: None
+    callback_url: Callable[[str, str, str], str] = _no_callbacks
+    accept: Callable[[SagaState, int, Signal, float], bool] = lambda state, index, signal, stale_after: False
+    pauses: PauseKeeper = field(default_factory=NeverPaused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +175,11 @@ class Attempt:
 
     def claim(self) -> SagaState | None:
         """Lock the saga and count the attempt, without reading first, if the last commit has not done so. Not while the
-        step's circuit breaker is open."""
+        saga type is paused, or the step's circuit breaker open."""
         course = self._course
         if course is not None and course.held is not None:
             held, course.held = course.held, None
-        elif self._services.breakers.passes(self._message):
+        elif not self._paused(undo=self._message.undo) and self._services.breakers.passes(self._message):
             held = self._take()
         else:
             return None
@@ -218,12 +231,16 @@ class Attempt:
         if clock.now() + timeout + RECORDING > self._invocation.deadline:
             return None
         try:
-            if not self._services.breakers.passes(replace(self._message, step=step, undo=send.undo)):
+            following = replace(self._message, step=step, undo=send.undo)
+            if self._paused(undo=send.undo) or not self._services.breakers.passes(following):
                 return None
         except Unavailable:
             return None
         self._next = self._lease(timeout)
         return self._next
+
+    def _paused(self, *, undo: bool) -> bool:
+        return self._services.pauses.holds(self._message.saga, undo=undo)
 
     def _hide_until_after(self, lease_end: float) -> None:
         """Have the message come back soon after the lease, which ends before the queue's visibility timeout would."""
@@ -260,6 +277,7 @@ class Attempt:
             known |= {seq: read[seq].payload for seq in missing}
         payloads = self._payloads = {name: known[seq] for name, seq in needed.items()}
 
+        code = self._type.step(message.step)
         context = self._context = StepContext(
             saga_id=message.saga_id,
             saga=message.saga,
@@ -274,6 +292,10 @@ class Attempt:
         )
         if services.connect is not None:
             context.connect = services.connect
+        if code.public:
+            context.callback = partial(services.callback_url, message.saga, message.saga_id, message.step)
+        if code.waits_for == "signal" and not message.undo:
+            context.answer = partial(self._answer, held, code.signal_type)
         progress = ProgressReport(services.control, held, clock, context.tell_lost)
         context.report = progress.tell
         beat = Heartbeat(
@@ -287,7 +309,6 @@ class Attempt:
             needed_until,
         )
         with progress, beat:
-            code = self._type.step(message.step)
             payload = services.runner.run(definition, code, message.undo, payloads, context, self._code_began)
         if code.waits_for == "time" and not message.undo:
             self._until = moment(payload, clock.now())
@@ -305,6 +326,14 @@ class Attempt:
         except Unavailable:
             return False
         return state is not None and bool(state.cancel_requested_at)
+
+    def _answer(self, held: SagaState, type_: Any, value: object) -> None:
+        """Send a signal to the very step that runs: the commit of its wait is then refused, and the signal taken."""
+        data, index = encode(value, type_), self._message.index
+        payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+        signal = Signal(payload, content_hash(data), EntryContext().actor, self._services.clock.now())
+        # Refused, another signal or a cancel came first, or the lease is lost: the commit finds out.
+        self._services.accept(held, index, signal, self._type.definition.stale_after.total_seconds())
 
     def complete(self, held: SagaState, payload: str | None) -> Committed:
         """Journal and commit the success; ``payload``: the result as JSON text."""

@@ -13,13 +13,16 @@ from sagas.engine.attempt import AttemptServices
 from sagas.engine.auto_disable import AutoDisabler
 from sagas.engine.breaker import Breakers
 from sagas.engine.breaker_operations import BreakerOperations
+from sagas.engine.callbacks import Callbacks
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
 from sagas.engine.course import UNCHAINED, Chain
-from sagas.engine.finding import Finder
+from sagas.engine.finding import Finder, look_ahead
 from sagas.engine.idempotency import IdempotentAttempt
 from sagas.engine.lanes import LaneNotes
+from sagas.engine.looking import Looker
 from sagas.engine.operations import Operations
+from sagas.engine.pausing import Parking, Pausing
 from sagas.engine.ports import EngineObserver, NullObserver
 from sagas.engine.purge import Purger
 from sagas.engine.reader import Reader
@@ -29,6 +32,7 @@ from sagas.engine.remains import Remains
 from sagas.engine.runner import Runner
 from sagas.engine.signals import Signals
 from sagas.engine.starter import Starter
+from sagas.engine.statistics import Statistics
 from sagas.engine.tracing import TracedSender, Tracer, traced_attempts
 from sagas.engine.verify import Verifier
 from sagas.engine.worker import Worker
@@ -37,13 +41,16 @@ from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
 from sagas.store.breakers import BreakerItems
+from sagas.store.callback_keys import CallbackKeys
 from sagas.store.control import ControlItems
 from sagas.store.definitions import Definitions
+from sagas.store.findings import Findings
 from sagas.store.hand_outs import HandOuts
 from sagas.store.inbox import Inbox
 from sagas.store.journal import Journal
 from sagas.store.lanes import Watermarks
 from sagas.store.listing import Listing
+from sagas.store.pauses import Pauses
 from sagas.store.payloads import Payloads
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables, tables_for
@@ -65,14 +72,20 @@ class Engine:
     operations: Operations
     signals: Signals
     recovery: Recovery
+    looker: Looker
     purger: Purger
     verifier: Verifier
     finder: Finder
     definitions: Definitions
+    pauses: Pauses
+    findings: Findings
+    pausing: Pausing
     auto_disabler: AutoDisabler
     breakers: Breakers
     lanes: LaneNotes
     breaker_operations: BreakerOperations
+    callbacks: Callbacks | None
+    statistics: Statistics
     clock: Clock
     tables: Tables
 
@@ -95,6 +108,8 @@ def build_engine(
     chain: Chain = UNCHAINED,
     goes_on: Callable[[Message], None] | None = None,
     tracer: Tracer | None = None,
+    every: float = 60.0,
+    callbacks: Callbacks | None = None,
 ) -> Engine:
     """Return the parts for these tables and queues.
 
@@ -110,6 +125,8 @@ def build_engine(
         chain: the steps that this function goes on to in the same invocation.
         goes_on: told of each further step that an invocation goes on with.
         tracer: makes spans; none are made without.
+        every: seconds from one visit of the supervisor to the next.
+        callbacks: makes and reads the URLs of public waits.
     """
     clock, observer = clock or SystemClock(), observer or NullObserver()
     logger = logger or logging.getLogger("sagas")
@@ -126,15 +143,31 @@ def build_engine(
     definitions = Definitions(tables, clock.now)
     auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, observer)
     breakers = Breakers(BreakerItems(tables, settings), registry, clock, logger, observer)
-    inbox = Inbox(tables, settings, payloads)
+    inbox, findings = Inbox(tables, settings, payloads), Findings(tables, settings)
     committer = Committer(control, journal, clock, (breakers, observer, auto_disabler), inbox)
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
+    pauses = Pauses(tables, settings.sagas_table, clock.now)
+    services = replace(services, pauses=Parking(pauses, control), accept=inbox.accept)
     services = services if goes_on is None else replace(services, goes_on=goes_on)
+    services = services if callbacks is None else replace(services, callback_url=callbacks.url)
     advancer = Advancer(services, registry, sender, attempt, carry, chain)
+    kept = definitions, pauses, findings
+    names = tuple(saga.definition.name for saga in registry)
+    breaker_operations = BreakerOperations(breakers, control, listing, advancer, logger)
+    pausing = Pausing(pauses, registry, control, listing, advancer, logger)
     watermarks = Watermarks(tables)
-    reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal))
+    reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal), pauses, findings)
     purger = Purger(
-        control, journal, Tombstones(tables, settings, payloads), inbox, listing, reader, settings, clock, logger
+        control,
+        journal,
+        Tombstones(tables, settings, payloads),
+        inbox,
+        findings,
+        listing,
+        reader,
+        settings,
+        clock,
+        logger,
     )
     return Engine(
         registry=registry,
@@ -143,19 +176,25 @@ def build_engine(
         queues=queues,
         services=services,
         worker=Worker(advancer),
-        starter=Starter(registry, control, journal, sender, clock, definitions, carry=carry, headers=headers),
+        starter=Starter(registry, control, journal, sender, clock, *kept, carry=carry, headers=headers),
         reader=reader,
         operations=Operations(reader, control, advancer),
-        signals=Signals(reader, inbox, advancer),
-        recovery=Recovery(advancer, control, listing, queues, watermarks),
+        signals=Signals(reader, inbox, advancer, queues),
+        recovery=Recovery(advancer, control, listing, queues, watermarks, pausing, look_ahead(every)),
+        looker=Looker(advancer, control),
         purger=purger,
         verifier=Verifier(control, journal, reader, clock, settings.shards),
-        finder=Finder(listing, HandOuts(tables), queues, clock),
+        finder=Finder(listing, HandOuts(tables), queues, clock, pausing.shards, names, look_ahead(every)),
         definitions=definitions,
+        pauses=pauses,
+        findings=findings,
+        pausing=pausing,
         auto_disabler=auto_disabler,
         breakers=breakers,
         lanes=LaneNotes(watermarks, clock, routes.lane),
-        breaker_operations=BreakerOperations(breakers, control, listing, advancer, logger),
+        breaker_operations=breaker_operations,
+        statistics=Statistics(registry, control, listing, queues, pauses, breaker_operations, clock),
+        callbacks=callbacks,
         clock=clock,
         tables=tables,
     )
@@ -203,15 +242,21 @@ def from_environment(
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps)
     carry = environment.get("SAGAS_CARRY_INPUTS") != "0"
-    settings = settings_from(environment)
+    settings, clock, callbacks = settings_from(environment), SystemClock(), None
+    if url := environment.get("SAGAS_CALLBACK_URL"):
+        secret = environment["SAGAS_CALLBACK_SECRET"]
+        callbacks = Callbacks(url, CallbackKeys(secret, clock.now, settings.region, settings.endpoint_url))
     return build_engine(
         registry,
         settings,
         routes,
+        clock=clock,
         observer=observer,
         logger=logger,
         carry=carry,
         tracer=tracer,
         chain=Chain.parse(environment.get("SAGAS_CHAIN", "")),
         goes_on=goes_on,
+        every=float(environment.get("SAGAS_RECOVER_EVERY", 60)),
+        callbacks=callbacks,
     )

@@ -39,6 +39,13 @@ class ControlStore(Protocol):
     def finish(self, entry: Entry, before: SagaState, after: SagaState, stale_after: float, journal: Any) -> None: ...
 
 
+class PauseKeeper(Protocol):
+    """Which saga types are paused; see ``sagas.engine.pausing.Parking``."""
+
+    def holds(self, saga: str, *, undo: bool) -> bool: ...
+    def parked(self, state: SagaState) -> bool: ...
+
+
 class SignalSource(Protocol):
     """What was sent to steps; see ``sagas.store.inbox.Inbox``."""
 
@@ -61,7 +68,8 @@ class LaneQueues(Protocol):
 class WorkSender(Protocol):
     """The service's own work queues; see ``sagas.messaging.queues.Queues``."""
 
-    def send_work(self, queue: str, work: Sequence[Work]) -> None: ...
+    def send_work(self, queue: str, work: Sequence[Work], delay: float = 0.0) -> None: ...
+    def has_work(self, queue: str) -> bool: ...
     def work_waiting(self, queue: str) -> int: ...
 
 
@@ -85,6 +93,18 @@ class EngineObserver(CommitObserver, Protocol):
     def breaker_closed(self, saga: str) -> None:
         """A circuit breaker of a saga type lets its step through again."""
         ...
+
+
+class NeverPaused:
+    """Where no saga type is ever paused."""
+
+    def holds(self, saga: str, *, undo: bool) -> bool:
+        """Never."""
+        return False
+
+    def parked(self, state: SagaState) -> bool:
+        """Never."""
+        return False
 
 
 class NullObserver:

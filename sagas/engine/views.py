@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sagas.core.rules import forward, needs_attention
 from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
 from sagas.core.times import epoch, iso
-from sagas.engine.answers import AuditEntry, ErrorView, SagaView, StepView, Summary, VerificationView
+from sagas.engine.answers import AuditEntry, ErrorView, FaultView, SagaView, StepView, Summary, VerificationView
 from sagas.engine.clock import claimed_at
 from sagas.store.chain import Verified, Wrong
 from sagas.store.entries import RESULTS, Entry
@@ -21,12 +21,43 @@ _FAILURES = (
 _ENDS = (*_FAILURES, *RESULTS, "StepCompensated")
 
 
+_SHORT = 200
+"""Characters of an error's message in lists."""
+
+
 def _when(seconds: float) -> str | None:
     return iso(seconds) if seconds else None
 
 
-def summary_view(state: SagaState) -> Summary:
-    """Return what a list shows of a saga."""
+def faults_in(state: SagaState) -> tuple[int, ...]:
+    """Return which entries tell what went wrong with a saga; the first of them that does is :func:`fault_view`'s."""
+    last = (state.seq,) if state.status is SagaStatus.COMPENSATION_FAILED else ()
+    return (*last, state.error_seq) if state.error_seq else last
+
+
+def fault_view(state: SagaState, entries: Mapping[int, Entry]) -> FaultView | None:
+    """Return what went wrong with a saga; ``None`` if nothing did, or it was purged.
+
+    Args:
+        state: its control item.
+        entries: those of :func:`faults_in`, or more, by number.
+    """
+    for seq in faults_in(state):
+        entry = entries.get(seq)
+        undo = entry is not None and entry.action == "CompensationFailed"
+        error = _error(entry) if undo or seq == state.error_seq else None
+        if entry is not None and error is not None:
+            return {"step": entry.step, "undo": undo, "type": error["type"], "message": error["message"][:_SHORT]}
+    return None
+
+
+def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
+    """Return what a list shows of a saga.
+
+    Args:
+        state: its control item.
+        paused: whether its type is paused, as far as it concerns this saga.
+    """
     summary: Summary = {
         "saga_id": state.saga_id,
         "name": state.saga,
@@ -35,6 +66,8 @@ def summary_view(state: SagaState) -> Summary:
         "in_doubt": list(state.in_doubt),
         "recovery_attempts": state.recovery_attempts,
         "cancel_requested_at": _when(state.cancel_requested_at),
+        "paused": paused,
+        "fault": None,
         "created_at": iso(state.created_at),
         "updated_at": iso(state.updated_at),
         "links": {"self": f"/sagas/{state.saga}/{state.saga_id}"},
@@ -151,20 +184,24 @@ def _took(past: Sequence[Entry]) -> float | None:
     return None
 
 
-def saga_view(state: SagaState, entries: Sequence[Entry], result: str | None = None) -> SagaView:
+def saga_view(
+    state: SagaState, entries: Sequence[Entry], result: str | None = None, *, paused: bool = False
+) -> SagaView:
     """Return a saga with its steps.
 
     Args:
         state: its control item.
         entries: its journal up to the last committed entry, payloads loaded.
         result: the name of the step whose result is the saga's; the last by default.
+        paused: whether its type is paused, as far as it concerns this saga.
     """
     result = result or state.steps[-1].name
     by_seq = {entry.seq: entry for entry in entries}
     cause, settled = by_seq.get(state.error_seq), by_seq.get(state.resolution_seq)
     error, progress, step = _error(cause), state.progress, state.current
     view: SagaView = {
-        **summary_view(state),
+        **summary_view(state, paused=paused),
+        "fault": fault_view(state, by_seq),
         "request": _payload(by_seq.get(1)),
         "steps": [_step_view(state, index, entries) for index in range(len(state.steps))],
         "error": None,

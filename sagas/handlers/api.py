@@ -13,9 +13,11 @@ from sagas.engine.engine import Engine, from_environment
 from sagas.errors import SagaError
 from sagas.handlers.answers import answer_error, answer_unexpected
 from sagas.handlers.breakers import add_breaker_routes
+from sagas.handlers.callbacks import add_callback_route
 from sagas.handlers.definitions import add_definition_routes
-from sagas.handlers.sagas import add_operation_routes, add_saga_routes
+from sagas.handlers.sagas import add_list_routes, add_operation_routes, add_saga_routes
 from sagas.handlers.signals import add_signal_routes
+from sagas.handlers.statistics import add_statistics_route
 from sagas.handlers.telemetry import frames, telemetry
 from sagas.handlers.tracing import serving, traced, tracer
 from sagas.handlers.warming import warm
@@ -51,10 +53,14 @@ def _app() -> APIGatewayRestResolver:
     app.exception_handler(SagaError)(known)
     app.exception_handler([NotFoundError, Exception])(unexpected)
     add_saga_routes(app, engine)
+    add_list_routes(app, engine)
     add_operation_routes(app, engine)
     add_signal_routes(app, engine)
+    if engine.callbacks is not None:
+        add_callback_route(app, engine, engine.callbacks)
     add_definition_routes(app, engine)
     add_breaker_routes(app, engine)
+    add_statistics_route(app, engine)
     return app
 
 

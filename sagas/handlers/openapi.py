@@ -41,6 +41,12 @@ _NOT_CANCELLABLE = (
     "Sagas of this type cannot be cancelled: the answer is 409, but for one whose cancel was accepted before the type "
     "was declared so."
 )
+_LIST = (
+    "Newest first. since (inclusive) and until (exclusive) are of the start; where status is an end and no value is "
+    "asked for, of the end, and the last to end comes first. A page may be short although the cursor leads on."
+)
+_BY_KEY = "Only what this Idempotency-Key started; goes with name alone."
+_FOUND_BY = "Only sagas with this value in their requests, of types that are found by it."
 _LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
 
 
@@ -67,6 +73,10 @@ def _with_body(operation: Json, schema: Json, *, required: bool = True) -> Json:
 
 def _query(name: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "required": False, "schema": schema}
+
+
+def _moment(name: str) -> Json:
+    return _query(name, {"type": "string"}) | {"description": "ISO 8601; UTC without an offset."}
 
 
 def _paging() -> list[Json]:
@@ -161,6 +171,26 @@ def _signal_path(saga: SagaType, step: StepDefinition, where: list[Json]) -> Jso
     return {"parameters": where, "post": _with_body(operation | {"description": told}, schema)}
 
 
+def _callback_path(sagas: list[SagaType]) -> Json:
+    """The route of all public waits, which takes what any of them does; none where there are none."""
+    bodies = list[Json]()
+    for saga in sagas:
+        for step in (one for one in _signalled(saga) if one.public):
+            schema = _signal_schema(saga, step)
+            schema.pop("$defs", None)
+            bodies.append(schema)
+    if not bodies:
+        return {}
+    answers: dict[str, Json] = {"200": ref("Callback"), "202": ref("Callback")}
+    operation = _operation("call_back", "Send what a public wait is for", answers, f"{_WRITE} 409")
+    told = "As the signal of the step that the token is for, without AWS credentials: who has the URL may call it."
+    token = {"name": "token", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    open_to_all: Json = {"description": told, "security": list[Json]()}
+    return {
+        "/callbacks/{token}": {"parameters": [token], "post": _with_body(operation | open_to_all, {"anyOf": bodies})}
+    }
+
+
 def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
     """Return the OpenAPI 3.1 description of the API for these saga types.
 
@@ -170,12 +200,21 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
     """
     name = one_of(saga.definition.name for saga in sagas)
     one, list_of_sagas = {"200": ref("Definition")}, {"200": ref("Sagas")}
-    change = _operation("change_definition", "Enable or disable starts", one, _WRITE)
+    change = _operation("change_definition", "Enable or disable starts, pause or resume sagas", one, _WRITE)
     itself = {"200": {"type": "object", "required": ["openapi", "info", "paths"]}}
+    found_by = sorted({one.name for saga in sagas for one in saga.definition.find_by})
+    listed_by = [_query("name", name), _query("status", one_of(SagaStatus)), *map(_moment, ("since", "until"))]
+    listed_by += [_query("idempotency_key", {"type": "string"}) | {"description": _BY_KEY}, *_paging()]
+    listed_by += [_query(one, {"type": "string"}) | {"description": _FOUND_BY} for one in found_by]
     paths: Json = {
         "/sagas": {
-            "parameters": [_query("name", name), _query("status", one_of(SagaStatus)), *_paging()],
-            "get": _operation("list_sagas", "List sagas", list_of_sagas, "404 422"),
+            "parameters": listed_by,
+            "get": _operation("list_sagas", "List sagas", list_of_sagas, "404 422") | {"description": _LIST},
+        },
+        "/sagas/{saga_id}": {
+            "parameters": [{"name": "saga_id", "in": "path", "required": True, "schema": {"type": "string"}}],
+            "get": _operation("look_up", "Show a saga by its id alone", {"200": ref("Saga")}, "404 409 422")
+            | {"description": "Also by how its id begins, if that is enough to tell it from others: 409 if not."},
         },
         "/attention": {
             "parameters": [_query("name", name), *_paging()],
@@ -187,6 +226,10 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
             "get": _operation("show_definition", "One saga type", one, _READ),
             "put": _with_body(change, describe_body(Change)),
         },
+        "/stats": {
+            "parameters": [_query("name", name), _moment("since")],
+            "get": _operation("stats", "Counts by type and status", {"200": ref("Stats")}, "404 422"),
+        },
         "/breakers": {"get": _operation("list_breakers", "The circuit breakers", {"200": ref("Breakers")}, "")},
         "/breakers/{saga}/{step}/close": {
             "parameters": [
@@ -196,6 +239,7 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
             "post": _operation("close_breaker", "Close a circuit breaker", {"200": ref("Breaker")}, _READ),
         },
         "/openapi.json": {"get": _operation("openapi", "This description", itself, "")},
+        **_callback_path(sagas),
     }
     schemas = answer_schemas()
     for saga in sagas:

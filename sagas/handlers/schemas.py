@@ -21,12 +21,14 @@ _NAMED: dict[str, Any] = {
     "Verification": answers.VerificationView,
     "Definition": answers.DefinitionView,
     "Breaker": answers.BreakerView,
+    "Callback": answers.CallbackView,
     "Problem": answers.ProblemView,
     "Error": answers.ErrorAnswer,
     "Sagas": answers.Page,
     "Entries": answers.AuditPage,
     "Definitions": answers.DefinitionList,
     "Breakers": answers.BreakerList,
+    "Stats": answers.StatsView,
 }
 """The schemas that others refer to. All other types stand where they are used."""
 

@@ -27,6 +27,9 @@ class Description:
     supervisor: str = ""
     work_queues: dict[str, str] = field(default_factory=dict[str, str])
     work_dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
+    log_groups: list[str] = field(default_factory=list[str])
+    command_queue: str = ""
+    command_dead_letter_queue: str = ""
     outputs: dict[str, str] = field(default_factory=dict[str, str])
     pid: int | None = None
 
@@ -78,6 +81,9 @@ def describe(clients: Clients, stacks: Iterable[Deployed], pid: int | None) -> D
         supervisor=found.supervisor,
         work_queues=found.work_queues,
         work_dead_letter_queues=found.work_dead_letter_queues,
+        log_groups=found.log_groups,
+        command_queue=found.command_queue,
+        command_dead_letter_queue=found.command_dead_letter_queue,
         outputs=outputs,
         pid=pid,
     )

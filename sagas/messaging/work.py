@@ -1,13 +1,14 @@
 """The messages of a service's own work queues, by which its functions hand work to each other.
 
-A message names a task and what the task needs: many sagas to look after or to purge, or a stretch to sweep. Losing one
-loses nothing: what is to be done stands in the tables, and is found again.
+A message names a task and what the task needs: many sagas to look after or to purge, a stretch to sweep, or one saga
+that has something to do which takes no code of its own. Losing one loses nothing: what is to be done stands in the
+tables, and is found again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -17,6 +18,10 @@ from sagas.formats import PLAIN, check_format
 
 BULK = "bulk"
 """The queue of what may take its time: recovery, purges and sweeps."""
+NOW = "now"
+"""The queue of what is to happen soon and takes little time: ends of waits. A service has it where some saga waits."""
+LOOK = "look"
+"""The task of the queue ``now`` that looks after one saga."""
 MOST_HOPS = 1_000
 """How often in a row a message may lead to another. What gets there is caught in a loop: at the five minutes that a
 message may take, so many are three days."""
@@ -43,6 +48,7 @@ class Work(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self).decode()
 
 
+Details = TypeVar("Details", bound=msgspec.Struct)
 _Time = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\Z")]
 _Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")]
 
@@ -69,10 +75,45 @@ class DueSagas(msgspec.Struct, frozen=True):
         Raises:
             InvalidRequest: its details are others.
         """
-        try:
-            return msgspec.convert(work.details, cls)
-        except msgspec.ValidationError as error:
-            raise InvalidRequest("the message's details do not fit", [Problem("$.details", str(error))]) from None
+        return details_of(work, cls)
+
+
+class OneSaga(msgspec.Struct, frozen=True):
+    """The details of the task ``look``: a saga that is to be looked after.
+
+    Args:
+        saga_id: which.
+        dispatch: the number of the saga's message that this one stands for, and with which it becomes stale; 0 where it
+            stands for none.
+    """
+
+    saga_id: _Uuid
+    dispatch: Annotated[int, Meta(ge=0, le=10**9)] = 0
+
+    def work(self) -> Work:
+        """Return the message that asks for this."""
+        return Work(LOOK, msgspec.to_builtins(self))
+
+    @classmethod
+    def of(cls, work: Work) -> OneSaga:
+        """Read them from a message; likewise."""
+        return details_of(work, cls)
+
+
+def details_of(work: Work, kind: type[Details]) -> Details:
+    """Return a message's details.
+
+    Args:
+        work: the message.
+        kind: what they should be.
+
+    Raises:
+        InvalidRequest: they are not.
+    """
+    try:
+        return msgspec.convert(work.details, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest("the message's details do not fit", [Problem("$.details", str(error))]) from None
 
 
 class _Format(msgspec.Struct, frozen=True):

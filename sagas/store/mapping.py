@@ -12,7 +12,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sagas.core.rules import LONG_WAIT, knows_waits, patient_until
+from sagas.core.rules import LONG_WAIT, in_wait, knows_waits, patient_until
 from sagas.core.states import DeadLetter, Lease, Polling, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
 from sagas.formats import FORMAT, NewerFormat, check_format
@@ -26,6 +26,11 @@ Item = dict[str, Any]
 
 _ATTENTION = "attention"
 """The key of the index ``open`` under which version 0.1 put all sagas that need a person."""
+
+PARKED = "parked#"
+"""What the keys begin with under which the index ``open`` has parked sagas."""
+NEVER_DUE = 253_370_764_800.0
+"""Epoch seconds that never come, in the year 9999."""
 
 _LONGEST_HERE = 36
 """Characters of a correlation id that is kept in the control item; of a longer one the first journal entry tells."""
@@ -43,24 +48,33 @@ def shard_of(saga_id: str, shards: int) -> int:
     return int.from_bytes(hashlib.sha256(saga_id.encode()).digest()[:4]) % shards
 
 
-def waits_long(state: SagaState) -> bool:
-    """Whether the saga waits, without a lease and without a message."""
-    return state.status is SagaStatus.WAITING and not state.lease and state.not_before - state.updated_at > LONG_WAIT
+def sent_ahead(state: SagaState) -> bool:
+    """Whether the saga waits without a lease and without a message, which the supervisor is to send before the end of
+    the wait. Where the saga's own deadline comes first, it is that which the supervisor is to look at, and not ahead of
+    it."""
+    waits_long = state.status is SagaStatus.WAITING and state.not_before - state.updated_at > LONG_WAIT
+    return waits_long and not state.lease and not 0.0 < state.ends_at < state.not_before
 
 
 def due_at(state: SagaState, stale_after: float) -> float:
     """When the supervisor should look at the saga.
 
     Rounded up to a multiple of ``stale_after``, so that a short saga writes the index at its start and its end only.
-    Never rounded are the end of a long wait, of which no message tells, and the saga's own deadline.
+    Never rounded are the end of a wait, and the saga's own deadline. A step that says that it is not yet time says so
+    often: the end of such a wait is rounded, unless no message tells of it.
     """
     lease = state.lease.expires_at if state.lease else 0.0
-    if waits_long(state):
+    if sent_ahead(state) or (in_wait(state) and not state.lease):
         due = state.not_before
     else:
         quiet = 0.0 if state.status is SagaStatus.WAITING and lease else patient_until(state, stale_after)
         due = math.ceil(max(quiet, lease + stale_after) / stale_after) * stale_after
     return min(due, state.ends_at or due)
+
+
+def parked_until(state: SagaState) -> float:
+    """When the supervisor should look at a parked saga: at its own deadline only."""
+    return state.ends_at or NEVER_DUE
 
 
 def attention_shard(shard: int) -> str:
@@ -80,6 +94,17 @@ def wait_shard(shard: int) -> str:
     """Return the key under which the index ``open`` has the sagas of a shard that wait for long: they are looked at
     before they are due."""
     return f"wait#{shard}"
+
+
+def parked_shard(saga: str, shard: int) -> str:
+    """Return the key under which the index ``open`` has the sagas of a shard that wait until their type is no longer
+    paused. No saga type's name has a ``#``."""
+    return f"{PARKED}{saga}#{shard}"
+
+
+def ended_shard(saga: str, status: str, shard: int) -> str:
+    """Return the key under which the index ``ended`` has the sagas of a type and shard that ended so."""
+    return f"{saga}#{status}#{shard}"
 
 
 def purge_shard(shard: int) -> str:
@@ -151,13 +176,17 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     if state.polling:
         told = {"message": state.polling.message, "after": state.polling.after}
         item["polling"] = packed({"since": iso(state.polling.since), "looks": state.polling.looks, **told})
+    if state.over:
+        item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
     if to_purge := purge_at(state, settings):
         item |= attributes_of({"open_shard": purge_shard(shard), "due": iso(to_purge)})
     elif state.attention and (state.over or waiting):
         item |= attributes_of({"open_shard": attention_shard(shard), "due": iso(state.attention)})
+    elif state.parked and not state.over:
+        item |= attributes_of({"open_shard": parked_shard(state.saga, shard), "due": iso(parked_until(state))})
     elif not state.over:
-        key = wait_shard(shard) if waits_long(state) else str(shard)
+        key = wait_shard(shard) if sent_ahead(state) else str(shard)
         item |= attributes_of({"open_shard": key, "due": iso(due_at(state, stale_after))})
     return item
 
@@ -312,6 +341,7 @@ def state_of(item: Item) -> SagaState:
         purge=purge_in(item["purge"]) if "purge" in item else None,
         polling=_polling_in(item["polling"]) if "polling" in item else None,
         deadline=time_of(text_in(item, "deadline")),
+        parked=text_in(item, "open_shard").startswith(PARKED),
     )
 
 

@@ -16,6 +16,11 @@ _EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 _DEFAULT_ID = "00000000-0000-7000-8000-000000000000"
 
 
+def fake_callback_url(saga: str, saga_id: str, step: str) -> str:
+    """Return a callback URL that leads nowhere, and says what it is for instead of a token."""
+    return f"https://sagas.invalid/callbacks/{saga}.{saga_id}.{step}"
+
+
 class FakeContext:
     """What a step gets as ``ctx`` in a unit test. Everything may be given; the rest follows from what is.
 
@@ -38,9 +43,11 @@ class FakeContext:
         prefix: the S3 prefix; by default ``{saga}/``.
         progress: what to call on ``progress()``, besides keeping the call in ``progressed``.
         trace_headers: of the saga's trace; none by default.
+        callback_url: of a public wait; by default one that leads nowhere.
 
     Attributes:
         progressed: each ``(fraction, message)`` the step told.
+        signalled: each value by which it answered its own wait.
     """
 
     def __init__(
@@ -64,12 +71,14 @@ class FakeContext:
         prefix: str | None = None,
         progress: Callable[[float, str], None] | None = None,
         trace_headers: Mapping[str, str] | None = None,
+        callback_url: str | None = None,
     ) -> None:
         self.saga_id = saga_id
         self.saga = saga
         self.step = step
         self.attempt = attempt
         self.signal_path = f"/sagas/{saga}/{saga_id}/signals/{step}"
+        self.callback_url = fake_callback_url(saga, saga_id, step) if callback_url is None else callback_url
         self.forward_key = f"{saga_id}:{step}" if forward_key is None else forward_key
         own_key = f"{self.forward_key}:undo" if undo else self.forward_key
         self.idempotency_key = own_key if idempotency_key is None else idempotency_key
@@ -77,6 +86,7 @@ class FakeContext:
         self._cancelled = cancelled
         self.logger = logging.getLogger("sagas.testing") if logger is None else logger
         self.progressed: list[tuple[float, str]] = []
+        self.signalled: list[object] = []
         self._remaining_time = remaining_time
         self.deadline = _EPOCH + timedelta(seconds=self.remaining_time()) if deadline is None else deadline
         self._raise_if_cancelled = raise_if_cancelled
@@ -108,6 +118,10 @@ class FakeContext:
             raise Cancelled(f"saga {self.saga_id} was cancelled")
         elif self.cancelled:
             raise Cancelled(f"the time of step {self.step} is over")
+
+    def signal(self, value: object) -> None:
+        """Keep the value in ``signalled``."""
+        self.signalled.append(value)
 
     def client(self, service: str) -> Any:
         """Return the client that was given for a service.

@@ -27,9 +27,11 @@ from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.runner import Runner
 from sagas.engine.worker import Worker
+from sagas.errors import DefinitionError
 from sagas.messaging.message import Message
 from sagas.store.entries import Entry
 from sagas.store.sent import Signal
+from sagas.testing.fake_context import fake_callback_url
 from sagas.testing.memory import MemoryBreakers, MemoryControl, MemoryInbox, MemoryJournal
 
 Raised = BaseException | type[BaseException]
@@ -97,13 +99,20 @@ class InProcessRun:
         self.definition = definition
         self.saga_id = saga_id
         self._clock = SkippingClock(saga_id)
-        self._control, self._journal, self._inbox = MemoryControl(), MemoryJournal(), MemoryInbox()
+        self._control, self._journal = MemoryControl(), MemoryJournal()
+        self._inbox = MemoryInbox(self._control)
         self._signals, self._at = dict(signals or {}), dict(at or {})
         self._sent: list[tuple[float, Message]] = []
         # A lease that outlasts every invocation needs no heartbeat, and one saga alone trips no breaker.
         steps = tuple(replace(_with_failures(step, fail), circuit_breaker=None) for step in definition.steps)
         registry = Registry.of(replace(definition, steps=steps, lock_expiry=timedelta(days=1)))
         logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
+        runner = Runner()
+        try:
+            runner.instance(definition)
+        except Exception as error:
+            told = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {error}"
+            raise DefinitionError(told) from error
         breakers = Breakers(MemoryBreakers(), registry, self._clock, logger, quiet)
         committer = Committer(self._control, self._journal, self._clock, inbox=self._inbox)
         services = AttemptServices(
@@ -111,10 +120,12 @@ class InProcessRun:
             self._journal,
             committer,
             breakers,
-            Runner(),
+            runner,
             self._clock,
             logger,
             connect=_connecting(clients),
+            callback_url=fake_callback_url,
+            accept=self._inbox.accept,
         )
         self._advancer = Advancer(services, registry, self, Attempt)
         self._worker = Worker(self._advancer)

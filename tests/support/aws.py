@@ -25,7 +25,7 @@ def _index(name: str, partition: str, sort: str) -> dict[str, Any]:
 
 def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
     """Create the two tables as the CDK construct declares them; return their names."""
-    strings = ("saga_id", "open_shard", "due", "name_shard", "created_at")
+    strings = ("saga_id", "open_shard", "due", "name_shard", "created_at", "ended", "updated_at")
     dynamodb.create_table(
         TableName=f"{prefix}-sagas",
         BillingMode="PAY_PER_REQUEST",
@@ -34,6 +34,7 @@ def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
         GlobalSecondaryIndexes=[
             _index("open", "open_shard", "due"),
             _index("by_name", "name_shard", "created_at"),
+            _index("ended", "ended", "updated_at"),
         ],
     )
     dynamodb.create_table(
@@ -80,7 +81,11 @@ class HandmadeStack:
         self.max_receives: dict[str, int] = {}
         for saga_class in classes:
             self._deploy(saga_class, prefix)
-        self.work = self.sqs.create_queue(QueueName=f"{prefix}-bulk")["QueueUrl"]
+        self.work, self.now = (
+            self.sqs.create_queue(QueueName=f"{prefix}-{name}")["QueueUrl"] for name in ("bulk", "now")
+        )
+        self.commands = self.sqs.create_queue(QueueName=f"{prefix}-commands")["QueueUrl"]
+        self.command_letters = self.sqs.create_queue(QueueName=f"{prefix}-command-letters")["QueueUrl"]
 
     def _deploy(self, saga_class: type[Any], prefix: str) -> None:
         definition = definition_of(saga_class)
@@ -104,7 +109,7 @@ class HandmadeStack:
         names = {
             saga: {step: url.rsplit("/", 1)[1] for step, url in steps.items()} for saga, steps in self.queues.items()
         }
-        work = {"bulk": self.work.rsplit("/", 1)[1]}
+        work = {"bulk": self.work.rsplit("/", 1)[1], "now": self.now.rsplit("/", 1)[1]}
         routes = {"base": first.rsplit("/", 1)[0], "queues": names, "work": work}
         return {
             "SAGAS_TABLE": self.sagas_table,
@@ -113,6 +118,8 @@ class HandmadeStack:
             "SAGAS_SHARDS": "2",
             "SAGAS_CLASSES": json.dumps([f"{cls.__module__}:{cls.__qualname__}" for cls in self.classes]),
             "SAGAS_QUEUES": json.dumps(routes),
+            "SAGAS_COMMAND_QUEUE": self.commands,
+            "SAGAS_COMMAND_DEAD_LETTERS": self.command_letters,
             "POWERTOOLS_SERVICE_NAME": "test",
             "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
             "POWERTOOLS_LOG_LEVEL": "INFO",

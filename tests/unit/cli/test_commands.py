@@ -152,23 +152,24 @@ class TestShow:
         assert lines[7:] == ["request {}", "stack trace of announce, attempt 4, trace id 1-abc", "  Traceback"]
         assert "\x1b" not in result.stdout
 
-    def test_by_its_id_alone_or_how_that_begins(self, api: StubApi, run: Run) -> None:
-        api.will(200, {"sagas": [a_saga(), a_saga(saga_id="02" + SAGA_ID[2:])], "cursor": None}).will(200, a_saga())
-        for wanted in (SAGA_ID, SAGA_ID[:8]):
-            api.answers[:] = [*api.answers[:1], (200, a_saga(), {})]
-            result = run("show", wanted)
-            assert result.exit_code == 0, result.output
-            assert api.asked[-1].path == f"/v1/sagas/create-zip/{SAGA_ID}"
-            api.answers.insert(0, (200, {"sagas": [a_saga()], "cursor": None}, {}))
+    @pytest.mark.parametrize("wanted", [SAGA_ID, SAGA_ID[:8]])
+    def test_by_its_id_alone_or_how_that_begins(self, api: StubApi, run: Run, wanted: str) -> None:
+        api.will(200, a_saga())
+        assert run("show", wanted).exit_code == 0
+        assert [one.path for one in api.asked] == [f"/v1/sagas/{wanted}"]
+
+    def test_by_its_type_and_how_its_id_begins(self, api: StubApi, run: Run) -> None:
+        api.will(200, a_saga())
+        assert run("show", "create-zip", SAGA_ID[:8]).exit_code == 0
+        assert [one.path for one in api.asked] == [f"/v1/sagas/{SAGA_ID[:8]}", f"/v1/sagas/create-zip/{SAGA_ID}"]
+        wrong = run("show", "checkout", SAGA_ID[:8])
+        assert wrong.exit_code == 1
+        assert wrong.stderr == f"sagas: the saga whose id begins with '{SAGA_ID[:8]}' is a create-zip\n"
 
     def test_by_an_ambiguous_beginning_is_refused(self, api: StubApi, run: Run) -> None:
-        api.will(200, {"sagas": [a_saga(), a_saga(saga_id=SAGA_ID[:-1] + "0")], "cursor": None})
-        result = run("show", "create-zip", SAGA_ID[:8])
-        assert (result.exit_code, result.stderr) == (
-            1,
-            f"sagas: 2 sagas begin with '{SAGA_ID[:8]}'; give more of the id\n",
-        )
-        assert run("show", "ff").stderr.startswith("sagas: none of the newest 500 sagas begins with 'ff'")
+        api.will(409, an_error("conflict", "several sagas' ids begin so"))
+        result = run("show", SAGA_ID[:8])
+        assert (result.exit_code, result.stderr) == (1, "sagas: several sagas' ids begin so\n")
         assert run("show").exit_code == 2
 
     @pytest.mark.parametrize("name", [[], ["create-zip"]])
