@@ -99,17 +99,16 @@ class Source:
         names = [one["name"] for one in self.definitions()]
         return dict(zip(names, self._pool.map(self.letters, names), strict=True))
 
-    @property
-    def takes_times(self) -> bool:
-        """Whether its client lists sagas by when they started or ended."""
-        return "since" in signature(self.client.list).parameters
+    def lists_by(self, what: str) -> bool:
+        """Whether its client lists sagas by that: ``since``, ``parent``, ``idempotency_key``."""
+        return what in signature(self.client.list).parameters
 
     def look_up(self, wanted: str) -> Any:
         """Return a saga by its id, how that begins, or the key that started it; ``None`` if it is not one saga."""
-        known = "idempotency_key" in signature(self.client.list).parameters
+        known = self.lists_by("idempotency_key")
 
         def by_key() -> Any:
-            found = self.client.list(idempotency_key=wanted)["sagas"] if known and wanted else []
+            found: list[Any] = self.client.list(idempotency_key=wanted)["sagas"] if known and wanted else []
             return found[0] if len(found) == 1 else None
 
         if len(wanted) >= _SHORTEST_ID and hasattr(self.client, "look_up"):

@@ -26,6 +26,24 @@ class Asked(Saga[Order], name="asked"):
         return f"{approval.by}: {remark}"
 
 
+def test_a_type_tells_what_its_waits_take(site: Make) -> None:
+    (asked,) = site(Asked).call("GET", "/definitions").body["definitions"]
+    approval, remark, end = asked["steps"]
+    assert (approval["signal"]["$defs"]["Approval"]["required"], "signal" in end) == (["by"], False)
+    assert {"type": "null"} in remark["signal"]["anyOf"]
+
+
+def test_how_long_an_attempt_ran_is_told_without_waits(site: Make) -> None:
+    s = site(Asked)
+    saga = s.begin("asked")
+    for wait, value in (("approval", {"by": "ada"}), ("remark", '"well"')):
+        s.call("POST", f"/sagas/asked/{saga}/signals/{wait}", value)
+    s.run()
+    steps = s.call("GET", f"/sagas/asked/{saga}").body["steps"]
+    assert [steps[0]["took"], steps[1]["took"]] == [None, None]
+    assert 0 <= steps[2]["took"] < 60
+
+
 def test_a_signal_is_accepted_known_again_and_refused(site: Make) -> None:
     s = site(Asked)
     saga = s.begin("asked")

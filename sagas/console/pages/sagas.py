@@ -22,14 +22,14 @@ _LOOKED_THROUGH, _AT_ONCE = 500, 100
 
 def show(desk: Desk, request: Request) -> Response:
     """Return a page of the list, as the URL's filters say."""
-    given, times = request.query_params, dict[str, str]()
-    if desk.source.takes_times:
-        times = {side: text for side in ("since", "until") if (text := given.get(side, "").strip())}
+    given = request.query_params
+    sides = [side for side in ("since", "until", "parent") if desk.source.lists_by(side)]
+    more = {side: text for side in sides if (text := given.get(side, "").strip())}
     name, status = given.get("name") or None, (given.get("status") or "").upper() or None
     status = status if status in STATUSES else None
     cursor, found = given.get("cursor") or None, list[Any]()
     for _ in range(_MOST_PAGES):
-        page = desk.source.list(name=name, status=status, limit=_PAGE - len(found), cursor=cursor, **times)
+        page = desk.source.list(name=name, status=status, limit=_PAGE - len(found), cursor=cursor, **more)
         found += page["sagas"]
         cursor = page["cursor"]
         if cursor is None or len(found) >= _PAGE:
@@ -56,7 +56,7 @@ def show(desk: Desk, request: Request) -> Response:
         name=name or "",
         status=status or "",
         text=given.get("text", ""),
-        times={side: given.get(side, "") for side in ("since", "until")} if desk.source.takes_times else {},
+        more={side: given.get(side, "") for side in sides},
         cursor=cursor,
     )
 

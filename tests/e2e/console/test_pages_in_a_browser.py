@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -43,7 +43,7 @@ def test_the_printed_url_opens_the_inbox_within_a_second(console: Open, service:
 def test_pages_are_accessible(console: Open, service: FakeService, scheme: str) -> None:
     tab = console(service, color_scheme=scheme)
     for path in PAGES:
-        results: Any = Axe().run(tab.go(path))
+        results = cast("Any", Axe()).run(tab.go(path))
         found = [one for one in results.response["violations"] if one["impact"] in ("serious", "critical")]
         assert [(path, one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found] == []
     quiet(tab)

@@ -1,0 +1,78 @@
+"""The one right next action: of every incident that the runbook has a section for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagas.client.next_action import Do, next_action
+from sagas.core.times import epoch
+from tests.unit.client.stub import SAGA_ID, a_saga, a_step
+
+NOW = epoch("2026-11-21T09:49:00.000Z")
+ERROR = {"type": "NotFound", "message": "no topic"}
+GONE = {"type": "CodeGone", "message": "the code of announce is not deployed"}
+VAIN = {"type": "WaitTimedOut", "message": "no signal came in time"}
+LATER = "2026-11-21T09:50:00.000Z"
+ENDED = "2026-11-21T09:48:52.000Z"
+
+
+def at(step: str, error: dict[str, str]) -> dict[str, Any]:
+    """Fields of a saga that failed at a step."""
+    return {"error": {"step": step, **error}, "steps": [a_step(step, "FAILED", error=error)]}
+
+
+UNDO = {"steps": [a_step("capture", "COMPENSATION_FAILED", undo_attempts=4, error=ERROR)]}
+LEASE = {"claimed_at": ENDED, "expires_at": ENDED, "heartbeat_at": None}
+OLD = {**at("announce", ERROR), "updated_at": "2026-11-01T00:00:00.000Z"}
+STALLED = {"why": "it stalled too often and was given up"}
+DOUBT = {"why": "the outcome of ship is unknown", "in_doubt": ["ship"]}
+BROKEN = {"breaker": {"step": "score", "open_until": LATER}}
+WAITS = {"steps": [a_step("approval", "WAITING", waiting_for="signal")]}
+TABLE: list[tuple[str, dict[str, Any], Do, str, str]] = [
+    ("COMPENSATION_FAILED", UNDO, Do.RETRY, "The undo of capture failed", "compensation-failed"),
+    ("DEAD_LETTERED", at("announce", ERROR), Do.REDRIVE, "step announce used up its attempts", "dead-letters"),
+    ("DEAD_LETTERED", OLD, Do.RETRY, "step announce used up its attempts", "dead-letters"),
+    ("DEAD_LETTERED", at("announce", GONE), Do.NOTHING, "Step announce was not called", "needs-attention"),
+    ("DEAD_LETTERED", at("approval", VAIN), Do.RETRY, "step approval waited in vain", "dead-letters"),
+    ("FAILED", at("ship", ERROR), Do.COMPENSATE, "Step ship failed", "failed"),
+    ("COMPENSATED", STALLED, Do.RESOLVE, "Recovery is exhausted", "needs-attention"),
+    ("CANCELLED", DOUBT, Do.RESOLVE, "Whether ship took effect is unknown", "needs-attention"),
+    ("RUNNING", {"lease": LEASE}, Do.RECOVER, "It stalled", ""),
+    ("RUNNING", {"lease": {**LEASE, "expires_at": LATER}}, Do.NOTHING, "", ""),
+    ("RUNNING", BROKEN, Do.BREAKER, "It waits for the breaker of score", "breaker-opened"),
+    ("WAITING", WAITS, Do.SIGNAL, "approval waits for a signal", ""),
+    ("COMPLETED", {}, Do.NOTHING, "", ""),
+    ("FAILED", {**at("ship", ERROR), "resolution": {"by": "ann"}}, Do.NOTHING, "", ""),
+    ("FAILED", {**at("ship", ERROR), "purged_at": ENDED}, Do.NOTHING, "", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "fields", "do", "problem", "runbook"), TABLE)
+def test_table(status: str, fields: dict[str, Any], do: Do, problem: str, runbook: str) -> None:
+    action = next_action(a_saga(status, **fields), NOW)
+    assert (action.do, action.problem, action.runbook) == (do, problem, runbook)
+    assert bool(action.command("create-zip", SAGA_ID)) == (do is not Do.NOTHING)
+
+
+def test_the_sections_are_those_of_the_runbook() -> None:
+    (runbook,) = (Path(__file__).parents[3] / "docs").rglob("runbook.md")
+    headings = re.findall(r"^## (.+)$", runbook.read_text(), re.MULTILINE)
+    known = {heading.lower().replace(" ", "-") for heading in headings}
+    assert {runbook for *_, runbook in TABLE if runbook} <= known
+
+
+def test_a_redrive_is_of_one_saga_only() -> None:
+    action = next_action(a_saga("DEAD_LETTERED", **at("announce", ERROR)), NOW)
+    assert action.command("create-zip", SAGA_ID) == f"sagas dlq redrive create-zip --saga-id {SAGA_ID}"
+
+
+def test_a_summary_is_enough() -> None:
+    summary = {key: one for key, one in a_saga("DEAD_LETTERED").items() if key not in ("steps", "error", "request")}
+    why = "step announce used up its attempts; its message is in the dead-letter queue"
+    assert next_action({**summary, "why": why}, NOW).do is Do.REDRIVE
+    fault = {"step": "announce", "type": "CodeGone", "message": "", "undo": False}
+    assert next_action({**summary, "why": "x", "fault": fault}, NOW).do is Do.NOTHING
