@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import StrEnum
 from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -25,11 +26,29 @@ _RESERVED = frozenset({"lambda-sagas", "sagas"})
 """The project depends on these, or would hide them."""
 
 
+class Example(StrEnum):
+    """What the project's first saga shows. Those beside the first lie over the template, in place of its saga."""
+
+    CHECKOUT = "checkout"
+    APPROVAL = "approval"
+    FAN_OUT = "fan-out"
+
+
+_SAGAS = {
+    Example.CHECKOUT: "functions.trip:Trip",
+    Example.APPROVAL: "functions.expense:Expense",
+    Example.FAN_OUT: "functions.shipment:Shipment",
+}
+_OF_AN_EXAMPLE = ("README.md", "events/", "functions/trip.py", "infra/stack.py", "sagas.lock.json", "tests/test_")
+"""What of the template another example brings itself."""
+
+
 def init(
     directory: Annotated[Path, typer.Argument(help="Where to; made if it is not there, and empty if it is.")],
     name: Annotated[
         str | None, typer.Option(help="Name of project and stack; that of the directory by default.")
     ] = None,
+    example: Annotated[Example, typer.Option(help="What its first saga shows.")] = Example.CHECKOUT,
 ) -> None:
     """Make a project with a first saga, its tests, and the CDK app that deploys it."""
     called = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-") if name is None else name
@@ -40,9 +59,13 @@ def init(
         rule = "1 to 40 characters of a-z, 0-9 and single '-', starting with a letter and not ending with '-'"
         fail(f'"{called}" cannot be the name of project and stack: {rule}{advice}')
     _require_empty(directory)
-    values = {"{{name}}": called, "{{version}}": version("lambda-sagas")}
+    values = {"{{name}}": called, "{{version}}": version("lambda-sagas"), "{{saga}}": _SAGAS[example]}
+    made = dict(_template(files("sagas.cli") / "template", PurePosixPath()))
+    if example is not Example.CHECKOUT:
+        made = {path: source for path, source in made.items() if not path.as_posix().startswith(_OF_AN_EXAMPLE)}
+        made |= dict(_template(files("sagas.cli") / "examples" / example, PurePosixPath()))
     try:
-        for path, source in _template(files("sagas.cli") / "template", PurePosixPath()):
+        for path, source in made.items():
             target = directory / path
             target.parent.mkdir(parents=True, exist_ok=True)
             text = source.read_text(encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -67,7 +68,8 @@ class TestProject:
         assert f'"lambda-sagas[local]>={version("lambda-sagas")}"' in pyproject
         assert (made / "README.md").read_text().startswith("# my-trips\n")
         assert 'ServiceStack(app, "my-trips")' in (made / "infra" / "app.py").read_text()
-        assert not [path for path in made.rglob("*") if path.is_file() and "{{" in path.read_text()]
+        texts = {path: path.read_text() for path in made.rglob("*") if path.is_file()}
+        assert not [path for path, text in texts.items() if re.search(r"(?<!\$)\{\{", text)]  # GitHub's are ${{ }}
 
     def test_passes_its_own_tests(self, made: Path) -> None:
         assert "6 passed" in run_in(made, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
@@ -81,6 +83,25 @@ class TestProject:
         (made / "pyrightconfig.json").write_text(json.dumps(STRICT))
         found = run_in(made, BIN / "pyright", "--pythonpath", sys.executable)
         assert "0 errors, 0 warnings" in found
+
+
+@pytest.mark.parametrize("example", ["approval", "fan-out"])
+def test_another_example_is_a_project_too(example: str, init: Init) -> None:
+    assert init("new", "--name", "my-trips", "--example", example).exit_code == 0
+    made = Path("new").resolve()
+    files = {path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file()}
+    assert {"pyproject.toml", "cdk.json", "infra/app.py", ".github/workflows/deploy.yml"} <= files
+    assert not [name for name in files if "trip" in name]
+    assert "4 passed" in run_in(made, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    rules = ("--no-cache", "--config", REPOSITORY / "pyproject.toml")
+    run_in(made, BIN / "ruff", "check", *rules, ".")
+    run_in(made, BIN / "ruff", "format", "--check", *rules, ".")
+    (made / "pyrightconfig.json").write_text(json.dumps(STRICT))
+    assert "0 errors, 0 warnings" in run_in(made, BIN / "pyright", "--pythonpath", sys.executable)
+
+
+def test_an_example_that_there_is_not(init: Init) -> None:
+    assert init("new", "--example", "rocket").exit_code == 2
 
 
 class TestName:
