@@ -1,6 +1,7 @@
 """Puts a built site beside those of other versions: ``python docs/publish.py build/site PUBLIC``.
 
-``PUBLIC/0.2/`` is the site of a version, ``PUBLIC/latest/`` leads to the newest, ``PUBLIC/versions.json`` lists them for
+``PUBLIC/0.2/`` is the site of a version, ``PUBLIC/latest/`` leads to the newest, ``PUBLIC/versions.json`` lists
+them for
 the switcher in the sidebar. Nothing is fetched; what serves ``PUBLIC`` is any server of files.
 """
 
