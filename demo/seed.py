@@ -36,8 +36,12 @@ def _fill(stack: LocalStack) -> None:
 def _large(stack: LocalStack) -> None:
     s3, bucket = stack.client("s3"), stack.outputs["ZipsBucket"]
     keys = [f"sources/large/{number}.bin" for number in range(_MANY)]
+
+    def put(key: str) -> None:
+        s3.put_object(Bucket=bucket, Key=key, Body=b"." * _SIZE)
+
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda key: s3.put_object(Bucket=bucket, Key=key, Body=b"." * _SIZE), keys))
+        list(pool.map(put, keys))
     _REQUEST.write_text(json.dumps({"bucket": bucket, "keys": keys}))
     print(f"Stored: {_MANY} files of {_SIZE:,} bytes. The request is in {_REQUEST}.")
 

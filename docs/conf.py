@@ -15,7 +15,7 @@ version = ".".join(release.split(".")[:2])
 language = "en"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "llms"]
-exclude_patterns = ["examples", "_static", "_ext"]
+exclude_patterns = ["examples", "_static", "_ext", "_templates"]
 nitpicky = True
 # No inventory of another project is fetched. Names of ours must resolve.
 nitpick_ignore_regex = [("py:.*", r"(?!sagas\.(cdk\.|testing\.)?[A-Z]).*")]
@@ -33,6 +33,18 @@ napoleon_custom_sections = [("Class keywords", "params_style"), ("Keys", "params
 html_theme = "furo"
 html_title = f"lambda-sagas {version}"
 html_static_path = ["_static"]
+html_js_files = ["versions.js"]
+templates_path = ["_templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/versions.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"source_directory": "docs/"}

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import comparison
 import typer.main
@@ -134,7 +134,8 @@ def errors_page() -> str:
     lines = [
         f"# Errors\n\n{NOTE}\nOne anchor a code. What the API answers, and what the library raises.\n\n## Codes of the API\n"
     ]
-    statuses = {code: status for _, status, code in answers._CODES} | {"internal": 500, "refused": "4xx"}
+    codes: Any = vars(answers)["_CODES"]
+    statuses = {code: status for _, status, code in codes} | {"internal": 500, "refused": "4xx"}
     for code, (meaning, who, again) in CODES.items():
         lines.append(f"### {code}\n\nStatus {statuses[code]}. {meaning} Mended by {who}. Safe to repeat: {again}.\n")
     lines.append("## Classes\n\n```text")
@@ -152,7 +153,9 @@ def shown(value: object) -> str:
         return "must be given"
     if isinstance(value, timedelta):
         return f"`{value}` (h:mm:ss)"
-    return f"`{value!r}`" if not isinstance(value, tuple) else ", ".join(f"`{one.__name__}`" for one in value) or "none"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{one.__name__}`" for one in cast("tuple[type, ...]", value)) or "none"
+    return f"`{value!r}`"
 
 
 def keywords_page() -> str:

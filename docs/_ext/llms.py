@@ -7,8 +7,8 @@ from pathlib import Path
 from redirects import MOVED
 from sphinx.application import Sphinx
 
-STUB = '<!doctype html><meta charset="utf-8"><title>Moved</title><meta http-equiv="refresh" content="0; url={0}">'
-STUB += '<link rel="canonical" href="{0}"><p>This page is now <a href="{0}">{0}</a>.</p>\n'
+_HEAD = '<!doctype html><meta charset="utf-8"><title>Moved</title><meta http-equiv="refresh" content="0; url={0}">'
+STUB = _HEAD + '<link rel="canonical" href="{0}"><p>This page is now <a href="{0}">{0}</a>.</p>\n'
 
 
 def write(app: Sphinx, exception: Exception | None) -> None:

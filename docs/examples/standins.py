@@ -40,8 +40,19 @@ class Api:
     """Answers every call of a client as if a saga had been started and had completed."""
 
     def __getattr__(self, name: str) -> Any:
-        saga = {"saga_id": "id", "name": "trip", "status": "COMPLETED", "error": None, "updated_at": "", "result": None}
-        return lambda *given, **named: saga
+        saga: dict[str, Any] = {
+            "saga_id": "id",
+            "name": "trip",
+            "status": "COMPLETED",
+            "error": None,
+            "updated_at": "",
+            "result": None,
+        }
+
+        def answer(*_given: object, **_named: object) -> dict[str, Any]:
+            return saga
+
+        return answer
 
     @classmethod
     def from_stack(cls, name: str, **where: str) -> Api:

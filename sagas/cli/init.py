@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import StrEnum
 from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -20,14 +21,26 @@ _SUFFIX = ".tmpl"
 _HARMLESS = frozenset({".git", ".venv"})
 """May be there before the project is."""
 
-_EXAMPLES = {"trip": "functions.trip:Trip", "approval": "functions.approval:Approval"}
-"""The first saga of a project, by the name of its example. That of the template itself is the first; the files of the
-others are beside it."""
-_DEFAULT = "trip"
-
 _NAME = re.compile(r"[a-z](?:[a-z0-9]|-(?=[a-z0-9])){0,39}")
 _RESERVED = frozenset({"lambda-sagas", "sagas"})
 """The project depends on these, or would hide them."""
+
+
+class Example(StrEnum):
+    """What the project's first saga shows. Those beside the first lie over the template, in place of its saga."""
+
+    CHECKOUT = "checkout"
+    APPROVAL = "approval"
+    FAN_OUT = "fan-out"
+
+
+_SAGAS = {
+    Example.CHECKOUT: "functions.trip:Trip",
+    Example.APPROVAL: "functions.expense:Expense",
+    Example.FAN_OUT: "functions.shipment:Shipment",
+}
+_OF_AN_EXAMPLE = ("README.md", "events/", "functions/trip.py", "infra/stack.py", "sagas.lock.json", "tests/test_")
+"""What of the template another example brings itself."""
 
 
 def init(
@@ -35,9 +48,7 @@ def init(
     name: Annotated[
         str | None, typer.Option(help="Name of project and stack; that of the directory by default.")
     ] = None,
-    example: Annotated[
-        str, typer.Option(help="What the first saga is: trip, of two steps, or approval, which waits for a person.")
-    ] = _DEFAULT,
+    example: Annotated[Example, typer.Option(help="What its first saga shows.")] = Example.CHECKOUT,
 ) -> None:
     """Make a project with a first saga, its tests, and the CDK app that deploys it."""
     called = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-") if name is None else name
@@ -47,12 +58,14 @@ def init(
     if _NAME.fullmatch(called) is None:
         rule = "1 to 40 characters of a-z, 0-9 and single '-', starting with a letter and not ending with '-'"
         fail(f'"{called}" cannot be the name of project and stack: {rule}{advice}')
-    if example not in _EXAMPLES:
-        fail(f'there is no example "{example}"; there are {" and ".join(_EXAMPLES)}')
     _require_empty(directory)
-    values = {"{{name}}": called, "{{version}}": version("lambda-sagas"), "{{saga}}": _EXAMPLES[example]}
+    values = {"{{name}}": called, "{{version}}": version("lambda-sagas"), "{{saga}}": _SAGAS[example]}
+    made = dict(_template(files("sagas.cli") / "template", PurePosixPath()))
+    if example is not Example.CHECKOUT:
+        made = {path: source for path, source in made.items() if not path.as_posix().startswith(_OF_AN_EXAMPLE)}
+        made |= dict(_template(files("sagas.cli") / "examples" / example, PurePosixPath()))
     try:
-        for path, source in _files(example):
+        for path, source in made.items():
             target = directory / path
             target.parent.mkdir(parents=True, exist_ok=True)
             text = source.read_text(encoding="utf-8")
@@ -77,16 +90,6 @@ def _require_empty(directory: Path) -> None:
             fail(f"{directory} is not empty")
     except OSError as error:
         fail(f"cannot look into {directory}: {error.strerror}")
-
-
-def _files(example: str) -> list[tuple[PurePosixPath, Traversable]]:
-    """The files of a project: those of the template, with the example's in the place of its own."""
-    cli = files("sagas.cli")
-    found = dict(_template(cli / "template", PurePosixPath()))
-    if example != _DEFAULT:
-        found = {path: source for path, source in found.items() if _DEFAULT not in path.stem}
-        found |= dict(_template(cli / "examples" / example, PurePosixPath()))
-    return sorted(found.items())
 
 
 def _template(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, Traversable]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import sys
 from pathlib import Path
@@ -47,3 +48,18 @@ def test_every_page_is_reached_and_no_link_of_a_page_leads_nowhere() -> None:
     for page in DOCS.rglob("*.md"):
         for target in re.findall(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
+
+
+def test_versions_stand_side_by_side(tmp_path: Path) -> None:
+    sys.path.insert(0, str(DOCS))
+    publish: Any = importlib.import_module("publish").publish
+    for name in ("0.9", "0.10"):
+        site = tmp_path / f"built-{name}"
+        (site / "how-to").mkdir(parents=True)
+        (site / "how-to" / "sweep.html").write_text(f"version {name}")
+        versions = publish(site, tmp_path / "public", name)
+    assert versions == ["0.10", "0.9"]
+    listed = json.loads((tmp_path / "public" / "versions.json").read_text())
+    assert listed == {"latest": "0.10", "versions": ["0.10", "0.9"]}
+    assert "../../0.10/how-to/sweep.html" in (tmp_path / "public" / "latest" / "how-to" / "sweep.html").read_text()
+    assert (tmp_path / "public" / "0.9" / "how-to" / "sweep.html").read_text() == "version 0.9"
