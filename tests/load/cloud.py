@@ -25,9 +25,10 @@ from sagas.engine.engine import build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
 from sagas.handlers import bulk as bulk_handler
+from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
 from sagas.messaging.routes import Routes
-from sagas.messaging.work import BULK
+from sagas.messaging.work import BULK, NOW
 from sagas.store.settings import StoreSettings
 from sagas.testing.faults import ProcessDied, Wire
 from tests.faults.tables import Item, MemoryTables, page_of, refusal
@@ -107,6 +108,7 @@ class Cloud:
         concurrency: executions at once of each step's function.
         ticks: whether the supervisor comes by.
         bulk: executions at once of what works for the supervisor.
+        now: executions at once of what ends waits.
         chained: whether all steps share a queue and a function, which runs them one after the other.
     """
 
@@ -118,6 +120,7 @@ class Cloud:
         *,
         ticks: bool = True,
         bulk: int = 10,
+        now: int = 20,
         chained: bool = False,
     ) -> None:
         self.simulation = simulation
@@ -134,10 +137,11 @@ class Cloud:
                 group.visibility_timeout, group.timeout, group.max_receives, concurrency
             )
         self.lanes[BULK] = Lane(302.0, 300.0, 10, bulk)
+        self.lanes[NOW] = Lane(32.0, 30.0, 10, now)
         self.bulk_request = 0.0
         """Seconds that each request takes which is made by what works for the supervisor; those of others take none."""
         self._here = threading.local()
-        routes = Routes(_BASE, {self.name: queues}, {BULK: BULK})
+        routes = Routes(_BASE, {self.name: queues}, {BULK: BULK, NOW: NOW})
         self.settings = StoreSettings("load-sagas", "load-audit", "load-payloads", shards=2, region=REGION)
         self.tables = _Tables()
         self._logger = logging.getLogger("tests.load")
@@ -170,8 +174,9 @@ class Cloud:
         engine = self.engine
         handled = patch.object(step_handler, "_engine", lambda: engine)
         worked = patch.object(bulk_handler, "_engine", lambda: engine)
+        ended = patch.object(now_handler, "_engine", lambda: engine)
         told = redirect_stdout(io.StringIO())  # metrics
-        with patch.dict(os.environ, _ENVIRONMENT), handled, worked, told, wire.installed():
+        with patch.dict(os.environ, _ENVIRONMENT), handled, worked, ended, told, wire.installed():
             yield
 
     def _dynamodb(self, operation: str, request: Item) -> Item:
@@ -182,7 +187,7 @@ class Cloud:
         return self.tables.answer(operation, request)
 
     def _take_time(self) -> None:
-        if self.bulk_request and getattr(self._here, "queue", "") == BULK:
+        if self.bulk_request and getattr(self._here, "queue", "") in (BULK, NOW):
             self.simulation.sleep(self.bulk_request)
 
     def _watch(self, name: str, request: Item, answer: Any) -> None:
@@ -198,7 +203,7 @@ class Cloud:
         self.entries[action] += 1
         if action == "Recovered":
             self.sent_anew[saga_id] += 1
-        if status not in ("PENDING", "RUNNING", "COMPENSATING") and saga_id not in self.ended:
+        if status not in ("PENDING", "RUNNING", "WAITING", "COMPENSATING") and saga_id not in self.ended:
             self.ended[saga_id] = self.simulation.now() - self.simulation.began
             self.statuses[status] += 1
 
@@ -274,7 +279,8 @@ class Cloud:
             "eventSourceARN": f"arn:aws:sqs:{REGION}:123456789012:{queue}",
         }
         self._here.queue = queue
-        function = bulk_handler if queue == BULK else step_handler
+        working: dict[str, Any] = {BULK: bulk_handler, NOW: now_handler}
+        function = working.get(queue, step_handler)
         with suppress(ProcessDied):
             answer = function.handler({"Records": [record]}, LambdaContext(lane.lifetime))
             if not answer["batchItemFailures"] and not letter.gone:

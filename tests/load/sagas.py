@@ -10,6 +10,7 @@ from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
+from sagas.authoring.waits import sleep
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,17 @@ class Stage:
 
 
 _DAY = timedelta(days=1)
+
+
+class Sleeping(Saga[Order], name="sleeping"):
+    """Sleeps for an hour, and then does something."""
+
+    rest = sleep(timedelta(hours=1))
+
+    @step(timeout=5)
+    def wake(self, ctx: Context) -> None:
+        """Take its time."""
+        Stage.perform("wake")
 
 
 class Slow(Saga[Order], name="slow", lock_expiry=_DAY, stale_after=timedelta(seconds=30)):

@@ -12,7 +12,7 @@ from typing import Any
 from sagas.messaging.work import BULK
 from sagas.testing.faults import ProcessDied
 from tests.load.cloud import Cloud, away, throttled
-from tests.load.sagas import Five, Held, Parked, Slow, Stage
+from tests.load.sagas import Five, Held, Parked, Sleeping, Slow, Stage
 from tests.load.simulation import Simulation
 
 MINUTE = 60.0
@@ -63,10 +63,11 @@ class _Play:
         seed: int = 1,
         bulk: int = 10,
         *,
+        now: int = 20,
         chained: bool = False,
     ) -> None:
         self.simulation = Simulation(seed)
-        self.cloud = Cloud(self.simulation, saga_class, concurrency, bulk=bulk, chained=chained)
+        self.cloud = Cloud(self.simulation, saga_class, concurrency, bulk=bulk, now=now, chained=chained)
         self.starts = starts
         self.more: dict[str, float] = {}
 
@@ -189,6 +190,18 @@ def lost_messages(sagas: int = 500) -> Told:
     told = play.run(factor, limit=4 * HOUR)
     told.more["recovered a second, unscaled"] = told.sent_anew * factor / (told.over_after - 4 * MINUTE)
     told.more["messages to recover them"] = play.cloud.invocations[BULK]
+    return told
+
+
+def timers(sagas: int = 1_000) -> Told:
+    """A hundred thousand sagas wake in the same second. Twenty executions end their waits; here it is one with fewer,
+    and each request of it takes as much longer: 9 ms."""
+    factor = 100_000 / sagas
+    play = _Play(Sleeping, 20, [0.0] * sagas, now=1)
+    play.simulation.after(HOUR / 2, lambda: setattr(play.cloud, "bulk_request", 0.009 * factor / 20))
+    play.perform(lambda name: 0.05)
+    told = play.run(factor, limit=3 * HOUR)
+    told.more["seconds from their time to the last on its way"] = told.over_after - HOUR
     return told
 
 

@@ -59,3 +59,10 @@ def test_what_was_lost_is_recovered_wide_and_each_saga_once() -> None:
     assert (told.most_sent_anew, told.attention, told.dead) == (1, 0, 0)
     assert told.more["recovered a second, unscaled"] > 200
     assert told.more["messages to recover them"] < 100, "20 take them all; those that came too late do nothing"
+
+
+def test_what_wakes_in_the_same_second_is_on_its_way_within_minutes() -> None:
+    told = stories.timers(sagas=200)
+    assert told.statuses == {"COMPLETED": 200}
+    assert (told.sent_anew, told.attention, told.dead) == (0, 0, 0)
+    assert 0 <= told.more["seconds from their time to the last on its way"] < 300
