@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from demo.approval import answer_nothing, approve_late
 from demo.archive import archive_files
 from demo.letters import redrive
 from demo.shop import buy, fail_to_buy, open_shop
@@ -48,6 +49,17 @@ def _letters(stack: LocalStack, api: Api) -> None:
     console.print(f"[green]{waited}.[/]")
 
 
+def _approval(stack: LocalStack, api: Api) -> None:
+    request = _event("approval.json")
+    console.rule("An order waits for a person, who is reminded after a day. The day is skipped")
+    saga = approve_late(stack, api, request)
+    show_timeline(saga, api.audit(saga))
+    console.rule("Nobody answers for three days: the order is withdrawn")
+    saga = answer_nothing(stack, api, request)
+    show_timeline(saga, api.audit(saga))
+    console.print("[green]While it waited nothing ran, and nothing was held. The days took seconds.[/]")
+
+
 def main() -> int:
     """Run the demonstration; return the exit code."""
     begin = time.monotonic()
@@ -59,6 +71,7 @@ def main() -> int:
             _zip(stack, api)
             _shop(stack, api)
             _letters(stack, api)
+            _approval(stack, api)
     except DemoFailed as error:
         console.print(f"[red]The demonstration failed: {error}[/]")
         return 1

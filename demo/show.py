@@ -13,6 +13,8 @@ from demo.shop import Books
 console = Console(highlight=False)
 if not console.is_terminal:
     console = Console(highlight=False, width=120)
+_LONG = 3_600.0
+"""Seconds from which on a time is told in days."""
 _COLOURS = {"COMPLETED": "green", "COMPENSATED": "yellow"}
 
 
@@ -28,12 +30,11 @@ def show_timeline(saga: dict[str, Any], entries: list[dict[str, Any]]) -> None:
     table = Table("#", "ms", "action", "step", "attempt", "saga is", "", box=None, header_style="dim")
     begin = datetime.fromisoformat(entries[0]["at"])
     for entry in entries:
-        elapsed = (datetime.fromisoformat(entry["at"]) - begin).total_seconds() * 1000
+        seconds = (datetime.fromisoformat(entry["at"]) - begin).total_seconds()
+        elapsed = f"{seconds * 1000:.0f}" if seconds < _LONG else f"{seconds / 86_400:.2f} d"
         attempt = "" if entry["attempt"] is None else str(entry["attempt"])
         step = entry["step"] or ""
-        table.add_row(
-            str(entry["seq"]), f"{elapsed:.0f}", entry["action"], step, attempt, entry["status"], _what(entry)
-        )
+        table.add_row(str(entry["seq"]), elapsed, entry["action"], step, attempt, entry["status"], _what(entry))
     console.print(table)
 
 

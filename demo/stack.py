@@ -60,8 +60,11 @@ class Api:
 
     def run(self, name: str, request: object) -> dict[str, Any]:
         """Start a saga and wait until it is over; return it."""
-        saga = self.call("POST", f"/sagas/{name}", request)
-        end = time.monotonic() + _PATIENCE
+        return self.wait(self.call("POST", f"/sagas/{name}", request))
+
+    def wait(self, saga: dict[str, Any]) -> dict[str, Any]:
+        """Wait until a saga is over; return it."""
+        name, end = saga["name"], time.monotonic() + _PATIENCE
         while saga["status"] not in OVER:
             if time.monotonic() > end:
                 raise DemoFailed(f"{name} {saga['saga_id']} is still {saga['status']} after {_PATIENCE:.0f} s")
@@ -83,6 +86,13 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def skip(length: str) -> None:
+    """Let time pass on the local stack, at once: ``1d``, for one."""
+    ticked = _sagas("tick", "--advance", length)
+    if ticked.returncode != 0:
+        raise DemoFailed(ticked.stderr.strip() or f"{length} were not skipped")
 
 
 @contextmanager

@@ -29,6 +29,8 @@ Part = Literal[
     "command_queue",
     "command_dead_letter_queue",
     "command_function",
+    "events_function",
+    "event_dead_letter_queue",
     "api",
 ]
 ByStep = dict[str, dict[str, str]]
@@ -79,6 +81,7 @@ class Topology:
         work_dead_letter_queues: likewise.
         log_groups: names of those that the service's functions write to, in the order of the template.
         command_queue: empty if the service has none; likewise its dead letters.
+        events_function: name of the function that tells events; empty if none are told.
         api: ``None`` if there is none.
     """
 
@@ -92,6 +95,7 @@ class Topology:
     log_groups: list[str] = field(default_factory=list[str])
     command_queue: str = ""
     command_dead_letter_queue: str = ""
+    events_function: str = ""
     api: Api | None = None
 
     def add_stack(self, resources: Mapping[str, Any], physical_ids: Mapping[str, str]) -> None:
@@ -124,7 +128,7 @@ class Topology:
                 case "work_queue" | "work_dead_letter_queue" as part:
                     found = self.work_queues if part == "work_queue" else self.work_dead_letter_queues
                     found[names["name"]] = physical_id
-                case "supervisor" | "command_queue" | "command_dead_letter_queue" as part:
+                case "supervisor" | "command_queue" | "command_dead_letter_queue" | "events_function" as part:
                     setattr(self, part, physical_id)
                 case "api":
                     self.api = Api(physical_id, _stage_of(resources, logical_id), names.get("path", ""))

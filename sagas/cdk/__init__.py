@@ -10,6 +10,7 @@ from sagas.cdk.options import FunctionOptions, Network, PrivateEndpoint, SagaSer
 from sagas.cdk.releases import Deployment  # noqa: E402 - as above
 from sagas.cdk.service import SagaService  # noqa: E402 - as above
 from sagas.cdk.telemetry import OpenTelemetry  # noqa: E402 - as above
+from sagas.cdk.told import SagaEvents  # noqa: E402 - as above
 
 __all__ = [
     "Archive",
@@ -18,6 +19,7 @@ __all__ = [
     "Network",
     "OpenTelemetry",
     "PrivateEndpoint",
+    "SagaEvents",
     "SagaService",
     "SagaServiceProps",
     "Throttling",

@@ -24,6 +24,8 @@ RUNBOOK = "docs/operations/runbook.md"
 _MINUTE = Duration.minutes(1)
 _FEW_MINUTES = Duration.minutes(5)
 _MOST_AGE = 14 * 24 * 3600
+_LATE_EVENTS = 15 * 60 * 1000
+"""Milliseconds."""
 _SPARE_AGE = 900
 """Seconds a message may wait beyond what its step's own policies explain."""
 _ARCHIVED_BY = 3600
@@ -277,3 +279,17 @@ class ServiceAlarms(Alarms):
         self.watch("ArchiveLate", lag, late, "archive", above=_ARCHIVED_BY * 1000, periods=3)
         lost = missed.metric_approximate_number_of_messages_visible(period=_FEW_MINUTES, statistic="Maximum")
         self.watch("ArchiveMissed", lost, "Audit entries are missing in the archive.", "archive")
+
+    def add_outbox(self, lost: sqs.Queue, function: lambda_.Function) -> None:
+        """Watch what tells events.
+
+        Args:
+            lost: the queue of what it gave up.
+            function: that tells them.
+        """
+        age = function.metric("IteratorAge", period=_FEW_MINUTES, statistic="Maximum")
+        late = "Events of sagas are told more than 15 minutes late."
+        self.watch("EventsLate", age, late, "events-late", above=_LATE_EVENTS, periods=2)
+        untold = lost.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
+        self.watch("EventsLost", untold, "Events of sagas were not told within 23 hours.", "events-lost")
+        self.watch_errors("EventErrors", function, "The function that tells events")

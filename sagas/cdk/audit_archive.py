@@ -15,7 +15,7 @@ from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.archive import Archive
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.options import METRICS_NAMESPACE, FunctionOptions, ServiceOptions
-from sagas.cdk.permissions import allow_archiving, allow_streaming, allow_telling
+from sagas.cdk.permissions import allow_archiving, allow_naming_failures, allow_streaming
 from sagas.cdk.queues import encrypted_queue
 from sagas.errors import DefinitionError
 
@@ -72,7 +72,7 @@ class AuditArchive(Construct):
         acknowledge(
             Validations.of(self.missed), {"Serverless-SQSRedrivePolicy": ends_here, "AwsSolutions-SQS3": ends_here}
         )
-        allow_telling(function.role, self.missed)
+        allow_naming_failures(function.role, self.missed)
         mapping = function.alias.add_event_source_mapping(
             "Stream",
             event_source_arn=stream,
@@ -84,7 +84,8 @@ class AuditArchive(Construct):
         )
         # The CDK's own way grants more than sending.
         resource = cast("lambda_.CfnEventSourceMapping", mapping.node.default_child)
-        resource.destination_config = {"onFailure": {"destination": self.missed.queue_arn}}
+        failed = lambda_.CfnEventSourceMapping.OnFailureProperty(destination=self.missed.queue_arn)
+        resource.destination_config = lambda_.CfnEventSourceMapping.DestinationConfigProperty(on_failure=failed)
 
     def lag(self) -> cloudwatch.Metric:
         """The age of the oldest entry that is not archived yet, in milliseconds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from aws_cdk import aws_iam as iam
+from aws_cdk import aws_events as events
 from aws_cdk import aws_sqs as sqs
 
 from sagas.authoring.codec import decode
@@ -13,13 +13,15 @@ from sagas.authoring.definition import StepDefinition
 from sagas.authoring.steps import Undoable
 from sagas.cdk.alarms import ServiceAlarms
 from sagas.cdk.commands import CommandFunction, CommandQueue
+from sagas.cdk.events import Outbox
 from sagas.cdk.functions import SagaFunction, SharedAssets
-from sagas.cdk.grants import Grantee, Grants
+from sagas.cdk.grants import Grants
 from sagas.cdk.sources import Connector, Source, default_key
+from sagas.cdk.told import SagaEvents
 from sagas.errors import DefinitionError, InvalidRequest, listed
 from sagas.messaging.json_paths import has_paths, is_path, wrong_paths
 
-_QUEUE, _FUNCTION = "Commands", "CommandFunction"
+_QUEUE, _FUNCTION, _OUTBOX = "Commands", "CommandFunction", "Outbox"
 
 
 class InOut(Grants):
@@ -44,6 +46,15 @@ class InOut(Grants):
     def command_dead_letter_queue(self) -> sqs.Queue:
         """Where commands end that cannot be carried out, each with the reason in its attributes."""
         return self._commands()[0].dead_letters
+
+    @property
+    def events(self) -> events.IEventBus:
+        """The bus of EventBridge on which the service tells of its sagas, as ``docs/how-to/events.md`` lists it.
+
+        Reading it turns that on: the control table gets a stream, and a function tells what is committed. The bus is
+        the one given as ``events=``, or one of the service's own.
+        """
+        return self._outbox().bus
 
     def start_on(
         self,
@@ -154,17 +165,28 @@ class InOut(Grants):
         )
         self._alarms.add_commands(queue.dead_letters, function.function)
         self._released(function, "CommandErrors")
+        self._command_arn = queue.queue.queue_arn
         for grantee in self._senders:
             self._let_send(grantee)
         return queue, function
 
+    def _outbox(self) -> Outbox:
+        """What tells events, which the first who asks makes."""
+        made = self.node.try_find_child(_OUTBOX)
+        if made is not None:
+            return cast("Outbox", made)
+        told = SagaEvents.of(self._options.service, self._options.events) or SagaEvents()
+        outbox = Outbox(self, _OUTBOX, shared=self._shared, told=told, environment=self._environment)
+        self._alarms.add_outbox(outbox.lost, outbox.function)
+        self._released(outbox, "EventErrors")
+        function = outbox.function.function_arn
+        self._events_arns = function, f"{function}:{self._options.alias}"
+        for grantee in self._operators:
+            self._let_replay(grantee)
+        return outbox
+
     def _released(self, function: SagaFunction, alarm: str) -> None:
         self._release(function, self._alarms.node.find_child(alarm))
-
-    def _let_send(self, grantee: Grantee) -> None:
-        made = self.node.try_find_child(_QUEUE)
-        if made is not None:
-            cast("CommandQueue", made).queue.grant_send_messages(cast("iam.IGrantable", grantee))
 
 
 def _keys(what: str, key: object) -> str | list[str]:

@@ -22,6 +22,7 @@ from sagas.cdk.archive import Archive
 from sagas.cdk.checks import fits, one_of, within
 from sagas.cdk.existing import AnyResource, AnyTable
 from sagas.cdk.releases import Deployment
+from sagas.cdk.told import AnyBus, SagaEvents
 from sagas.errors import DefinitionError
 
 METRICS_NAMESPACE = "Sagas"
@@ -232,6 +233,8 @@ class SagaServiceProps(TypedDict, total=False):
             ``maximum_concurrency`` of 20 when absent. Its batches are its own.
         command_options: of the function behind the command queue, where there is one: 512 MB and a
             ``maximum_concurrency`` of 10 when absent. It has a time of its own, and takes no ``batch_size``.
+        events: a bus of EventBridge on which the service tells of its sagas, or a :class:`sagas.cdk.SagaEvents`, which
+            says what it tells. When absent nothing is told, unless :attr:`SagaService.events` is read.
         recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
         verify_sample: of how many sagas, taken at random, the supervisor verifies the audit trail each day; 0 for none.
         archive: of the audit trail, in S3; none when absent.
@@ -283,6 +286,7 @@ class SagaServiceProps(TypedDict, total=False):
     bulk_options: FunctionOptions | None
     now_options: FunctionOptions | None
     command_options: FunctionOptions | None
+    events: SagaEvents | AnyBus | None
     recover_every: timedelta
     verify_sample: int
     archive: Archive | None
@@ -342,6 +346,7 @@ class ServiceOptions:
     bulk_options: FunctionOptions | None = None
     now_options: FunctionOptions | None = None
     command_options: FunctionOptions | None = None
+    events: SagaEvents | AnyBus | None = None
     recover_every: timedelta = timedelta(minutes=1)
     verify_sample: int = 100
     archive: Archive | None = None

@@ -12,7 +12,7 @@ from sagas.cdk.acknowledge import acknowledge_objects
 from sagas.cdk.encryption import allow_key
 from sagas.cdk.existing import AnyTable
 from sagas.cdk.queues import DEAD_LETTERS, SagaQueues
-from sagas.cdk.tables import BY_NAME_INDEX, ENDED_INDEX, OPEN_INDEX, Tables
+from sagas.cdk.tables import ATTENTION_INDEX, BY_NAME_INDEX, ENDED_INDEX, OPEN_INDEX, Tables
 
 ARCHIVE = "archive/"
 """Where the sweep archives; the same as in ``sagas.engine.sweep_pages``, which needs more than a deployment has."""
@@ -61,8 +61,20 @@ def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
     )
     payloads = tables.payloads.arn_for_objects("payloads/*")
     _allow_objects(role, ["s3:DeleteObject"], payloads, "A large payload's key holds the id of its saga.")
-    indexes = (OPEN_INDEX, BY_NAME_INDEX, ENDED_INDEX)
+    indexes = (OPEN_INDEX, BY_NAME_INDEX, ATTENTION_INDEX, ENDED_INDEX)
     _allow(role, ["dynamodb:Query"], [tables.index_arn(index) for index in indexes])
+
+
+def allow_telling(role: iam.Role, tables: Tables, *, payloads: bool) -> None:
+    """Let the outbox read sagas, their journals and the list of them; large payloads too, where they are told."""
+    for key in tables.keys:
+        allow_key(role, key)
+    _allow(role, list(_READ_ITEM), [tables.sagas.table_arn])
+    _allow(role, [*_READ_ITEM, "dynamodb:Query"], [tables.audit.table_arn])
+    allow_listing(role, tables)
+    if payloads:
+        kept = tables.payloads.arn_for_objects("payloads/*")
+        _allow_objects(role, ["s3:GetObject"], kept, "A large payload's key holds the id of its saga.")
 
 
 def allow_listing(role: iam.Role, tables: Tables) -> None:
@@ -98,7 +110,7 @@ def allow_working(role: iam.Role, queue: sqs.IQueue, *, counting: bool = True) -
     _allow(role, actions, [queue.queue_arn])
 
 
-def allow_telling(role: iam.Role, queue: sqs.IQueue) -> None:
+def allow_naming_failures(role: iam.Role, queue: sqs.IQueue) -> None:
     """Let Lambda name in a queue what a function could not process."""
     _allow(role, ["sqs:SendMessage"], [queue.queue_arn])
 

@@ -62,7 +62,7 @@ class SagaService(InOut):
         super().__init__(scope, id)
         options = self._options = service_options(default_name(self), props)
         self._catalogue = Catalogue(id, options)
-        self._senders = []
+        self._senders, self._operators = [], []
         sagas = self._catalogue.sagas
         let_logs_use(self, options.encryption_key)
         self.tables = Tables(self, "Tables", options=options)
@@ -147,10 +147,11 @@ class SagaService(InOut):
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount, callbacks=public).rest_api
         if public:
             self._add_callbacks(placements, api, mount.path if mount else "")
-        self._archive = None
-        if options.archive is not None:
-            self._archive = AuditArchive(self, "Archive", shared=shared, archive=options.archive)
+        archive = options.archive
+        self._archive = archive and AuditArchive(self, "Archive", shared=shared, archive=archive)
         self._add_alarms(placements, supervisor, api, bulk, now)
+        if options.events is not None:
+            _ = self.events
         self._tell_concurrency(placements)
         if options.dashboard:
             self._add_dashboard(mount.path if mount else "")

@@ -18,6 +18,7 @@ from sagas.topology import Part
 
 OPEN_INDEX = "open"
 BY_NAME_INDEX = "by_name"
+ATTENTION_INDEX = "attention"
 ENDED_INDEX = "ended"
 
 CONTROL = TableForm(
@@ -25,6 +26,7 @@ CONTROL = TableForm(
     {
         OPEN_INDEX: {"open_shard": "S", "due": "S"},
         BY_NAME_INDEX: {"name_shard": "S", "created_at": "S"},
+        ATTENTION_INDEX: {"attention_shard": "S", "attention_at": "S"},
         ENDED_INDEX: {"ended": "S", "updated_at": "S"},
     },
 )

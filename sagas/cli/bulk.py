@@ -64,6 +64,10 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 }
 
 
+FOR_MANY: set[str] = set()
+"""The commands that can be for many sagas."""
+
+
 def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]], Callable[..., None]]:
     """Let a command for one saga be for many, with ``--all``.
 
@@ -104,6 +108,7 @@ def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]],
         for name, (annotation, default) in {"context": (typer.Context, inspect.Parameter.empty), **_OPTIONS}.items():
             kind = inspect.Parameter.KEYWORD_ONLY
             parameters.append(inspect.Parameter(name, kind, annotation=annotation, default=default))
+        FOR_MANY.add(action)
         run.__dict__["__signature__"] = inspect.Signature(parameters)
         run.__annotations__ = {}
         return run
@@ -111,8 +116,6 @@ def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]],
     return made
 
 
-MANY = ("cancel", "retry", "compensate", "resolve", "rerun")
-"""The commands that are for many sagas, too: the actions of ``sagas.client.batch``."""
 SETTINGS = {"ignore_unknown_options": True, "allow_extra_args": True}
 """Of such commands, for Typer: what a type is found by are options of its own, ``--customer c-17``."""
 
@@ -146,7 +149,7 @@ def _found_by(words: list[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[str]) -> None:
-    # With it comes boto3, which no help text needs.
+    # It loads boto3, which no help text needs.
     from sagas.client.batch import Batch, choose
 
     words, by_option = _found_by(words)

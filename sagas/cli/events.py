@@ -1,14 +1,24 @@
-"""Commands about what gets into a service by its command queue."""
+"""``sagas commands`` and ``sagas events``: what gets into a service by its command queue, and what it tells."""
 
 from __future__ import annotations
 
 import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
 import typer
 
+from sagas.cli.output import emit, say
+from sagas.cli.target import Target, on_target
+from sagas.engine.clock import SystemClock
+from sagas.engine.telling import event_schema
 from sagas.messaging.commands import command_schema
 
 commands_app = typer.Typer(help="Messages of a service's command queue.", no_args_is_help=True)
+events_app = typer.Typer(help="Events that a service tells on EventBridge.", no_args_is_help=True)
+_SPAN = re.compile(r"(\d{1,6})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 @commands_app.callback()
@@ -16,7 +26,47 @@ def _commands() -> None:  # pyright: ignore[reportUnusedFunction] - registered b
     """Messages of a service's command queue."""
 
 
+@events_app.callback()
+def _events() -> None:  # pyright: ignore[reportUnusedFunction] - as above
+    """Events that a service tells on EventBridge."""
+
+
 @commands_app.command("schema")
 def commands_schema() -> None:
     """Print the JSON Schema of what the command queue takes."""
     typer.echo(json.dumps(command_schema(), indent=2))
+
+
+@events_app.command("schema")
+def events_schema() -> None:
+    """Print the JSON Schema of the events."""
+    typer.echo(json.dumps(event_schema(), indent=2))
+
+
+@events_app.command("replay")
+@on_target
+def replay(
+    target: Target,
+    since: Annotated[str, typer.Option(metavar="T", help="A time such as 2026-01-31T12:00:00Z, or a span such as 2h.")],
+    name: Annotated[str | None, typer.Option(help="Only of sagas of this type.")] = None,
+) -> None:
+    """Have events told once more, from the journals, each with the id it has."""
+    told = target.client().replay_events(_time(since), name)
+    if target.as_json:
+        emit({"told": told})
+    else:
+        say(f"{told} event{'' if told == 1 else 's'} told once more")
+
+
+def _time(text: str) -> datetime:
+    now = datetime.fromtimestamp(SystemClock().now(), UTC)
+    if found := _SPAN.fullmatch(text):
+        return now - timedelta(**{_UNITS[found[2]]: int(found[1])})
+    try:
+        given = datetime.fromisoformat(text)
+    except ValueError:
+        given = None
+    if given is None or given.tzinfo is None:
+        told = "must be a time with its zone, such as 2026-01-31T12:00:00Z, or a span such as 90m, 2h or 3d"
+        raise typer.BadParameter(told, param_hint="--since")
+    return given

@@ -20,6 +20,11 @@ _SUFFIX = ".tmpl"
 _HARMLESS = frozenset({".git", ".venv"})
 """May be there before the project is."""
 
+_EXAMPLES = {"trip": "functions.trip:Trip", "approval": "functions.approval:Approval"}
+"""The first saga of a project, by the name of its example. That of the template itself is the first; the files of the
+others are beside it."""
+_DEFAULT = "trip"
+
 _NAME = re.compile(r"[a-z](?:[a-z0-9]|-(?=[a-z0-9])){0,39}")
 _RESERVED = frozenset({"lambda-sagas", "sagas"})
 """The project depends on these, or would hide them."""
@@ -30,6 +35,9 @@ def init(
     name: Annotated[
         str | None, typer.Option(help="Name of project and stack; that of the directory by default.")
     ] = None,
+    example: Annotated[
+        str, typer.Option(help="What the first saga is: trip, of two steps, or approval, which waits for a person.")
+    ] = _DEFAULT,
 ) -> None:
     """Make a project with a first saga, its tests, and the CDK app that deploys it."""
     called = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-") if name is None else name
@@ -39,10 +47,12 @@ def init(
     if _NAME.fullmatch(called) is None:
         rule = "1 to 40 characters of a-z, 0-9 and single '-', starting with a letter and not ending with '-'"
         fail(f'"{called}" cannot be the name of project and stack: {rule}{advice}')
+    if example not in _EXAMPLES:
+        fail(f'there is no example "{example}"; there are {" and ".join(_EXAMPLES)}')
     _require_empty(directory)
-    values = {"{{name}}": called, "{{version}}": version("lambda-sagas")}
+    values = {"{{name}}": called, "{{version}}": version("lambda-sagas"), "{{saga}}": _EXAMPLES[example]}
     try:
-        for path, source in _template(files("sagas.cli") / "template", PurePosixPath()):
+        for path, source in _files(example):
             target = directory / path
             target.parent.mkdir(parents=True, exist_ok=True)
             text = source.read_text(encoding="utf-8")
@@ -67,6 +77,16 @@ def _require_empty(directory: Path) -> None:
             fail(f"{directory} is not empty")
     except OSError as error:
         fail(f"cannot look into {directory}: {error.strerror}")
+
+
+def _files(example: str) -> list[tuple[PurePosixPath, Traversable]]:
+    """The files of a project: those of the template, with the example's in the place of its own."""
+    cli = files("sagas.cli")
+    found = dict(_template(cli / "template", PurePosixPath()))
+    if example != _DEFAULT:
+        found = {path: source for path, source in found.items() if _DEFAULT not in path.stem}
+        found |= dict(_template(cli / "examples" / example, PurePosixPath()))
+    return sorted(found.items())
 
 
 def _template(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, Traversable]]:

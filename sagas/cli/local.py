@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
+import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -45,6 +48,9 @@ def up(
         bool,
         typer.Option("--enforce-iam", help="Have IAM decide on every call, so that a missing grant is found here."),
     ] = False,
+    seed: Annotated[
+        str | None, typer.Option("--seed", help="A command to run once it is ready, which fills tables, say.")
+    ] = None,
     endpoint: Annotated[
         str | None, typer.Option(help="Deploy to this LocalStack-compatible endpoint instead of starting an emulator.")
     ] = None,
@@ -66,10 +72,12 @@ def up(
     try:
         if endpoint is not None:
             _show(deploy_to_endpoint(settings, endpoint))
+            _run_seed(seed)
             return
         with ExitStack() as ending:
 
             def ready(description: Description) -> None:
+                _run_seed(seed)
                 # An app without sagas has nothing to show.
                 wanted = description.api_url and not (detach or no_console)
                 url = ending.enter_context(_console()) if wanted else None
@@ -122,6 +130,16 @@ def tick(
         fail("; ".join([str(error), *(f"{problem.path}: {problem.message}" for problem in error.problems)]))
     except (SagaError, LocalStackError) as error:
         fail(str(error))
+
+
+def _run_seed(command: str | None) -> None:
+    """Run it; that it failed is told, and the stack stays."""
+    if command is None:
+        return
+    words = shlex.split(command)
+    words[0] = sys.executable if words[0] in ("python", "python3") else words[0]
+    if subprocess.run(words, check=False).returncode:  # noqa: S603 - the user's own command
+        say(f"`{command}` failed; the stack is ready all the same.")
 
 
 @contextmanager

@@ -44,6 +44,7 @@ app.command()(logs.logs)
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(events.commands_app, name="commands")
+app.add_typer(events.events_app, name="events")
 app.add_typer(local.app, name="local")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sagas.cli.bulk import MANY, SETTINGS, or_all
+from sagas.cli.bulk import FOR_MANY, SETTINGS, or_all
 from sagas.cli.output import emit, fail, say
 from sagas.cli.reading import Name, SagaId, Timeout, Watch, print_started
 from sagas.cli.target import Target, on_target
@@ -174,4 +174,5 @@ def add_to(app: typer.Typer) -> None:
         ("pause", pause),
         ("resume", resume),
     ):
-        app.command(name, context_settings=SETTINGS if name in MANY else {})(command)
+        many = name in FOR_MANY
+        app.command(name, context_settings=SETTINGS if many else {})(command)

@@ -18,7 +18,7 @@ from sagas.aws import CALLER, connect, open_session
 from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
 from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
 from sagas.client.logs import LogCalls
-from sagas.client.operator_calls import OperatorCalls
+from sagas.client.outbox import EventCalls
 from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
 from sagas.client.waiting import Wait
@@ -31,7 +31,7 @@ RequestT = TypeVar("RequestT")
 _AUDIT_PAGE = 100
 
 
-class SagaClient(OperatorCalls, LogCalls):
+class SagaClient(EventCalls, LogCalls):
     """Starts, reads, cancels and repairs sagas over the HTTP API.
 
     Calls are signed with the caller's AWS credentials, so that the audit trail names who acted. What is answered are

@@ -44,6 +44,9 @@ class Supervisor:
         function: name of the supervisor's function.
     """
 
+    called = "the supervisor"
+    """What it is called in errors."""
+
     def __init__(self, client: Any, function: str) -> None:
         self._client = client
         self._function = function
@@ -100,27 +103,27 @@ class Supervisor:
             except ClientError as error:
                 if code_of(error) not in _DENIED:
                     raise
-                raise _refused(error, self._function) from error
+                raise _refused(error, self.called, self._function) from error
             payload: bytes = called["Payload"].read()
         try:
             answer: Any = json.loads(payload)
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise SagaError("the supervisor's answer cannot be read: this is another function")
+            raise SagaError(f"the answer of {self.called} cannot be read: this is another function")
         told = cast("dict[str, Any]", answer)
         if "FunctionError" in called:
             # what the function raised, where that is the caller's to mend; else that it failed
             message = str(told.get("errorMessage") or "it gave no reason")
             raised = _RAISED.get(str(told.get("errorType")))
-            raise raised(message) if raised else SagaError(f"the supervisor failed: {message}")
+            raise raised(message) if raised else SagaError(f"{self.called} failed: {message}")
         return told
 
 
-def _refused(error: ClientError, function: str) -> SagaError:
+def _refused(error: ClientError, called: str, function: str) -> SagaError:
     told: dict[str, Any] = getattr(error, "response", {}).get("Error", {})
     return SagaError(
-        f"you may not call the supervisor; it takes lambda:InvokeFunction on {function}: {told.get('Message', '')}"
+        f"you may not call {called}; it takes lambda:InvokeFunction on {function}: {told.get('Message', '')}"
     )
 
 

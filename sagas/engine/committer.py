@@ -124,6 +124,8 @@ class Committer:
             if following is None or following == fact:
                 raise Fenced(f"{fact.action} does not fit the saga any more")
             return Decision(state, Write(following)), None, False
+        if _told_already(state, fact) and decision.then is None:
+            return self._look_again(plan, state, fact, context, decision), None, False
         state = self._with_head(state)
         entry = self._entry(state, decision.state, fact, context)
         decision = _proven(decision, state, entry)
@@ -146,6 +148,19 @@ class Committer:
         # Rule 2. Also under my own token the entry counts: two deliveries of one outcome may both be at work.
         theirs = found.token != entry.token
         return self._move_pointer(plan, state, _fact(found, state), found, context), found, theirs
+
+    def _look_again(
+        self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext, decision: Decision
+    ) -> Decision:
+        """Move on without an entry: the journal has one already that says as much, and a step may look once a
+        second for days."""
+        after = replace(decision.state, seq=state.seq)
+        try:
+            self._control.commit(state, after, plan.stale_after)
+        except FlagWon as won:
+            return self._write(plan, _as_known(won.state, state), fact, context)[0]
+        self._tell(state, after, fact)
+        return replace(decision, state=after)
 
     def _decided(self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext) -> Decision:
         now = self._clock.now()
@@ -219,6 +234,8 @@ class Committer:
         details = details_of(fact) | context.details
         if isinstance(fact, ev.StepFact) and before.lease:
             details = {"started_at": iso(claimed_at(before.lease.owner)), **details}
+        if before.polling is not None and index is None and before.current is not None:
+            details["looked"] = {"step": before.current.name, "attempts": before.current.attempts}
         asked = isinstance(fact, ev.CancelRequested) and before.cancel_requested_by
         return Entry(
             saga_id=before.saga_id,
@@ -238,6 +255,14 @@ class Committer:
             salt=self._clock.new_salt(),
             link=before.head,
         )
+
+
+def _told_already(state: SagaState, fact: ev.Fact) -> bool:
+    """Whether a step says again what it said when it looked before."""
+    before = state.polling
+    if not isinstance(fact, ev.StepPostponed) or before is None:
+        return False
+    return (before.message, before.after) == (fact.message, fact.after)
 
 
 def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:

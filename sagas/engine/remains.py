@@ -133,6 +133,9 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         again = _tried_again(entry, following)
         if entry.step is not None and entry.action in _ENDS:
             known[entry.step] = _after(known.get(entry.step, StepState(entry.step)), entry, again=again)
+        if looked := entry.details.get("looked"):  # looks that said the same have no entries of their own
+            step = known[looked["step"]]
+            known[step.name] = replace(step, attempts=max(step.attempts, int(looked["attempts"])))
         if entry.action in ("CancelRequested", "SagaTimedOut"):
             state = replace(state, cancel_requested_at=entry.at, cancel_requested_by=entry.actor)
         if entry.action == "CompensationStarted":

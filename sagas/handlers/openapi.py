@@ -106,7 +106,9 @@ def _saga_paths(saga: SagaType) -> Json:
     start["responses"]["422"] = _error("422", "idempotency_key_reused")
     next_calls = ("show", "cancel", "audit", "verify", "retry", "compensate", "resolve", "purge")
     answered = {"saga_id": "$response.body#/saga_id"}
-    links = {verb: {"operationId": f"{verb}_{identifier}", "parameters": answered} for verb in next_calls}
+    linked = {verb: f"{verb}_{identifier}" for verb in next_calls}
+    linked |= {f"signal_{step.name}": f"signal_{identifier}_{step.name}" for step in _signalled(saga)}
+    links = {name: {"operationId": id, "parameters": answered} for name, id in linked.items()}
     for status in ("200", "202"):
         start["responses"][status] |= {"headers": {"Location": _LOCATION}, "links": links}
     key: Json = {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": KEY_PATTERN}

@@ -68,9 +68,9 @@ def answer_schemas() -> Json:
     schemas: Json = {name: closed(found[type_.__name__]) for name, type_ in _NAMED.items()}
     # What the types cannot say, or only to clients that load far more than they need.
     schemas["Entry"]["properties"]["action"] = one_of(_ACTIONS)
-    definition: Json = schemas["Definition"]["properties"]
-    definition["request"] = {"type": ["object", "boolean"]}
-    definition["steps"]["items"]["properties"]["signal"] = {"type": ["object", "boolean"]}
+    schemas["Definition"]["properties"]["request"] = {"type": ["object", "boolean"]}
+    shown_step = schemas["Definition"]["properties"]["steps"]["items"]
+    shown_step["properties"]["signal"] = {"type": ["object", "boolean"]}
     return schemas
 
 

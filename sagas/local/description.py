@@ -30,6 +30,7 @@ class Description:
     log_groups: list[str] = field(default_factory=list[str])
     command_queue: str = ""
     command_dead_letter_queue: str = ""
+    events_function: str = ""
     outputs: dict[str, str] = field(default_factory=dict[str, str])
     pid: int | None = None
 
@@ -84,6 +85,7 @@ def describe(clients: Clients, stacks: Iterable[Deployed], pid: int | None) -> D
         log_groups=found.log_groups,
         command_queue=found.command_queue,
         command_dead_letter_queue=found.command_dead_letter_queue,
+        events_function=found.events_function,
         outputs=outputs,
         pid=pid,
     )

@@ -8,6 +8,7 @@ functions are done, and only then stops: they need its tables and queues to fini
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -18,6 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 from hypercorn.config import Config
@@ -44,6 +46,7 @@ def main() -> int:
     _take_nested_stacks_as_one()
     _skip_time(os.environ.get("SAGAS_CLOCK", ""))
     _fill_in_schedules()
+    _read_streams_aside()
     ministack = _module("ministack.app")
     trigger = partial(_until_stopped, float(patience), "--attached" in flags, still_running(Path(lock)))
     asyncio.run(_module("hypercorn.asyncio").serve(ministack.app, config, shutdown_trigger=trigger))
@@ -65,6 +68,7 @@ async def _until_stopped(patience: float, attached: bool, waits_for: Path) -> No
     # Nothing new starts from here on; what runs may finish.
     lambda_service, runtime = _module("ministack.services.lambda_svc"), _module("ministack.core.lambda_runtime")
     lambda_service._poll_sqs = lambda: False
+    lambda_service._poll_dynamodb_streams = lambda: False
     _module("ministack.services.eventbridge")._tick_scheduled_rules = lambda: None
     _module("ministack.services.scheduler")._tick_schedules = lambda: None
     quiet = 0
@@ -143,6 +147,31 @@ def _fill_in_schedules() -> None:
         invoke(target, event, rule, view)
 
     eventbridge._invoke_target = invoke_filled
+
+
+def _read_streams_aside() -> None:
+    """Have streams read by a thread of their own. ministack reads them between queues, and calls functions there: one
+    that fails for a while would hold up all queues."""
+    lambda_service = _module("ministack.services.lambda_svc")
+    read: Callable[[], bool] = lambda_service._poll_dynamodb_streams
+    asked = Event()
+
+    def keep_reading() -> None:
+        while True:
+            asked.wait()
+            asked.clear()
+            try:
+                while read():
+                    pass
+            except Exception:
+                logging.getLogger(__name__).exception("a stream could not be read")
+
+    def ask() -> bool:
+        asked.set()
+        return False
+
+    Thread(target=keep_reading, name="streams", daemon=True).start()
+    lambda_service._poll_dynamodb_streams = ask
 
 
 def _module(name: str) -> Any:

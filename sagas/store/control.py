@@ -35,6 +35,8 @@ _ON_ITS_WAY = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
 _STATUSES = attributes_of({f":{status}": status.value for status in (*SagaStatus, *StepStatus)})
 _IN_TIME = "(attribute_not_exists({0}) OR {0} <= :now)"
 """What waits until a time may go on: there is none, or it has passed."""
+_LISTED = ("attention_shard", "attention_at")
+"""What puts a saga on the list of those that need a person."""
 _READABLE = "(attribute_not_exists(#format) OR #format <= :known_format)"
 """What a newer version wrote is left to it."""
 
@@ -221,7 +223,8 @@ class ControlItems:
         return True
 
     def commit(self, before: SagaState, after: SagaState, stale_after: float) -> None:
-        """Move the pointer: make the entry at ``before.seq + 1`` a committed one and set the state that follows.
+        """Move the pointer: make the entry at ``before.seq + 1`` a committed one and set the state that follows. Where
+        that has the same ``seq`` there is no entry, and the lease is released all the same.
 
         Raises:
             CancelWon: a cancel was accepted meanwhile and the new state does not take it into account.
@@ -233,7 +236,7 @@ class ControlItems:
         try:
             self._tables.connection.dispatch("UpdateItem", update)
         except Refused:
-            if not self._mine_already(before):
+            if not self._mine_already(before, after.seq - before.seq):
                 raise Fenced("the commit was refused") from None
 
     def commit_and_claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool:
@@ -284,8 +287,9 @@ class ControlItems:
         parts = [mine, *(f"attribute_not_exists(#steps[{index}].#sig)" for index in _unsignalled(before, after))]
         return " AND ".join([*parts, "attribute_not_exists(#cancel_requested_at)"] if forward else parts)
 
-    def _mine_already(self, before: SagaState) -> bool:
-        """After a refused commit: whether an earlier try of mine succeeded (rule 10).
+    def _mine_already(self, before: SagaState, moved: int = 1) -> bool:
+        """After a refused commit: whether an earlier try of mine succeeded (rule 10). It moved the pointer by
+        ``moved``; if not at all, that the lease is free under my token tells.
 
         Raises:
             CancelWon: a cancel was accepted meanwhile.
@@ -296,7 +300,7 @@ class ControlItems:
         if item is None or number_in(item, "token") != before.token:
             raise Fenced("the lease was taken over")
         found = state_of(item)
-        if found.seq == before.seq + 1:
+        if found.seq == before.seq + moved and (moved or found.lease is None):
             return True
         if found.lease is None or found.seq != before.seq:
             raise Fenced("the lease was released")
@@ -321,6 +325,7 @@ class ControlItems:
         if waiting or before.parked:
             shard = shard_of(before.saga_id, self._settings.shards)
             flag += [model.open_shard.set(str(shard)), model.due.set(iso(after.cancel_requested_at))]
+            flag += [model.attention_shard.remove(), model.attention_at.remove()]
         return self._changed(
             before.saga_id, flag, model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
         )
@@ -432,7 +437,8 @@ class ControlItems:
         steps = zip(old.pop("steps")["L"], new.pop("steps")["L"], strict=True)
         changed = {index: is_ for index, (was, is_) in enumerate(steps) if was != is_}
         written = {name: value for name, value in new.items() if value != old.get(name) or name == "due"}
-        removed = [name for name in dict.fromkeys(("progress", *keys, *old)) if name not in new]
+        # Version 0.1 leaves a saga on the list that it goes on with.
+        removed = [name for name in dict.fromkeys(("progress", *_LISTED, *keys, *old)) if name not in new]
         sets = [
             *(f"#steps[{index}] = :step{index}" for index in changed),
             *(f"#{name} = :{name}" for name in written),

@@ -18,7 +18,15 @@ from sagas.core.times import iso
 from sagas.errors import InvalidRequest, Problem
 from sagas.store.ended import EndedSince
 from sagas.store.findings import saga_of
-from sagas.store.mapping import NEVER_DUE, attention_shards, ended_shard, parked_shard, purge_shard, wait_shard
+from sagas.store.mapping import (
+    NEVER_DUE,
+    OLD_ATTENTION,
+    ended_shard,
+    parked_shard,
+    purge_shard,
+    to_the_second,
+    wait_shard,
+)
 from sagas.store.settings import StoreSettings
 from sagas.store.shards import Shards
 from sagas.store.tables import Tables
@@ -162,8 +170,10 @@ class Listing:
         """
         keys = [*self.due_shards, *self.wait_shards]
         keys += [key for name in names for key in self.parked_shards(name)]
-        keys += attention_shards(self.shards.number()) if status == SagaStatus.DEAD_LETTERED else []
-        return [position.saga_id for position in self._due(keys, NEVER_DUE, limit)]
+        listed = self.attention(limit, None).saga_ids if status == SagaStatus.DEAD_LETTERED else []
+        found = [*listed, *(position.saga_id for position in self._due(keys, NEVER_DUE, limit))]
+        # One that needs a person and has a deadline is in both.
+        return list(dict.fromkeys(found))[:limit]
 
     def unlisted(self, saga_ids: Iterable[str]) -> set[str]:
         """Return which of some sagas that are over the index ``ended`` does not have: an older version ended them.
@@ -249,16 +259,22 @@ class Listing:
     def attention(self, limit: int, cursor: str | None) -> Page:
         """Return sagas that need a person, longest waiting first."""
         start = IndexPosition.parse(cursor) if cursor is not None else None
-        streams = [self._attention_shard(key, limit, start) for key in attention_shards(self.shards.number())]
+        streams = [self._attention_shard(str(shard), limit, start) for shard in range(self.shards.number())]
+        streams.append(self._old_attention(limit, start))
         return _page(heapq.merge(*self._begun(streams)), limit)
 
     def _attention_shard(self, key: str, limit: int, start: IndexPosition | None) -> Iterator[IndexPosition]:
         model = self._tables.control
-        within = model.due >= start.sort if start else None
-        items = model.open.query(key, within, page_size=limit + 1)
-        for position in _ordered(IndexPosition(item.due, item.saga_id) for item in items):
-            if start is None or position > start:
-                yield position
+        within = model.attention_at >= start.sort if start else None
+        items = model.attention_index.query(key, within, page_size=limit + 1)
+        yield from _beyond(start, (IndexPosition(item.attention_at, item.saga_id) for item in items))
+
+    def _old_attention(self, limit: int, start: IndexPosition | None) -> Iterator[IndexPosition]:
+        """What version 0.1 put there."""
+        model = self._tables.control
+        within = model.due >= start.sort.removesuffix("Z") if start else None
+        items = model.open.query(OLD_ATTENTION, within, page_size=limit + 1)
+        yield from _beyond(start, (IndexPosition(to_the_second(item.due), item.saga_id) for item in items))
 
     def due(self, until: float, limit: int) -> list[IndexPosition]:
         """Return open sagas that are due, longest due first.
@@ -383,6 +399,11 @@ class Listing:
         return [itertools.chain(first, rest) for first, rest in zip(begun, streams, strict=True)]
 
 
+def _beyond(start: IndexPosition | None, positions: Iterable[IndexPosition]) -> Iterator[IndexPosition]:
+    """Those after a position, in order."""
+    return (position for position in _ordered(positions) if start is None or position > start)
+
+
 def _ordered(positions: Iterable[IndexPosition], *, reverse: bool = False) -> Iterator[IndexPosition]:
     """Order those that are equal in the index, which leaves their order open: a cursor needs one."""
     for _, equal in itertools.groupby(positions, key=lambda position: position.sort):
@@ -392,4 +413,7 @@ def _ordered(positions: Iterable[IndexPosition], *, reverse: bool = False) -> It
 def _page(positions: Iterable[IndexPosition], limit: int) -> Page:
     found = list(itertools.islice(positions, limit + 1))
     page = found[:limit]
-    return Page([position.saga_id for position in page], page[-1].cursor if len(found) > limit else None)
+    # A saga is listed twice where version 0.1 acted on one that this version had listed.
+    return Page(
+        list(dict.fromkeys(position.saga_id for position in page)), page[-1].cursor if len(found) > limit else None
+    )

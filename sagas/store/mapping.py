@@ -24,8 +24,11 @@ Known = TypeVar("Known", bound=StrEnum)
 Item = dict[str, Any]
 """An item, or a map in one: DynamoDB's JSON of its attributes, by name."""
 
-_ATTENTION = "attention"
-"""The key of the index ``open`` under which version 0.1 put all sagas that need a person."""
+OLD_ATTENTION = "attention"
+"""The key of the index ``open`` under which version 0.1 put all sagas that need a person. They stay there until an
+operator acts on them."""
+_SECONDS = 19
+"""Characters of a time up to its seconds."""
 
 PARKED = "parked#"
 """What the keys begin with under which the index ``open`` has parked sagas."""
@@ -77,17 +80,9 @@ def parked_until(state: SagaState) -> float:
     return state.ends_at or NEVER_DUE
 
 
-def attention_shard(shard: int) -> str:
-    """The shard of the index ``open`` where sagas of a shard are that need a person.
-
-    One for all took a thousand writes a second, and an index that takes no more holds up its table's writes too.
-    """
-    return f"{_ATTENTION}#{shard}"
-
-
-def attention_shards(shards: int) -> list[str]:
-    """All shards where there may be sagas that need a person, version 0.1's included."""
-    return [_ATTENTION, *map(attention_shard, range(shards))]
+def to_the_second(time: str) -> str:
+    """Return a time as the list of those that need a person is sorted by: every byte of an item is paid for."""
+    return f"{time[:_SECONDS]}Z"
 
 
 def wait_shard(shard: int) -> str:
@@ -179,13 +174,16 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     if state.over:
         item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
+    listed = bool(state.attention) and (state.over or waiting)
+    if listed:  # in an index of its own: the supervisor has another time to look at it, or none
+        item |= attributes_of({"attention_shard": str(shard), "attention_at": to_the_second(iso(state.attention))})
     if to_purge := purge_at(state, settings):
         item |= attributes_of({"open_shard": purge_shard(shard), "due": iso(to_purge)})
-    elif state.attention and (state.over or waiting):
-        item |= attributes_of({"open_shard": attention_shard(shard), "due": iso(state.attention)})
-    elif state.parked and not state.over:
+    elif listed and state.ends_at:
+        item |= attributes_of({"open_shard": str(shard), "due": iso(state.ends_at)})
+    elif state.parked and not listed and not state.over:
         item |= attributes_of({"open_shard": parked_shard(state.saga, shard), "due": iso(parked_until(state))})
-    elif not state.over:
+    elif not listed and not state.over:
         key = wait_shard(shard) if sent_ahead(state) else str(shard)
         item |= attributes_of({"open_shard": key, "due": iso(due_at(state, stale_after))})
     return item

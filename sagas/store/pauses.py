@@ -73,12 +73,16 @@ class Pauses:
             Unavailable: the table is out of reach.
         """
         if fresh or self._known is None or self._now() - self._known[0] >= _GOOD_FOR:
-            asked = self._now()
             request = {"TableName": self._table, "Key": _KEY, "ConsistentRead": True}
             item: Item = self._tables.connection.dispatch("GetItem", request).get("Item") or {}
             found = {name[len(_OF) :]: _pause_of(stored) for name, stored in item.items() if name.startswith(_OF)}
-            self._known = asked, found
+            self.believe(found)
+            return found
         return self._known[1]
+
+    def believe(self, pauses: dict[str, Pause]) -> None:
+        """Keep an answer for a few seconds."""
+        self._known = self._now(), pauses
 
     def get(self, name: str, *, fresh: bool = False) -> Pause:
         """Return the pause of a saga type; :data:`NO_PAUSE` if it never was paused. Otherwise as :meth:`all`."""

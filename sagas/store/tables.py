@@ -94,6 +94,14 @@ def _control(settings: StoreSettings) -> type[Model]:
         name_shard = UnicodeAttribute(hash_key=True)
         created_at = UnicodeAttribute(range_key=True)
 
+    class AttentionIndex(GlobalSecondaryIndex[Any]):
+        class Meta:
+            index_name = "attention"
+            projection = KeysOnlyProjection()
+
+        attention_shard = UnicodeAttribute(hash_key=True)
+        attention_at = UnicodeAttribute(range_key=True)
+
     class EndedIndex(GlobalSecondaryIndex[Any]):
         class Meta:
             index_name = "ended"
@@ -144,10 +152,13 @@ def _control(settings: StoreSettings) -> type[Model]:
         updated_at = UnicodeAttribute()
         open_shard = UnicodeAttribute(null=True)
         due = UnicodeAttribute(null=True)
+        attention_shard = UnicodeAttribute(null=True)
+        attention_at = UnicodeAttribute(null=True)
         name_shard = UnicodeAttribute()
         ended = UnicodeAttribute(null=True)
         open = OpenIndex()
         by_name = NameIndex()
+        attention_index = AttentionIndex()
         by_end = EndedIndex()
 
     return Control

@@ -25,7 +25,12 @@ from tests.cdk.test_permissions import as_list, shown
 
 Template = dict[str, Any]
 STRING, NUMBER = dynamodb.AttributeType.STRING, dynamodb.AttributeType.NUMBER
-INDEXES = {"open": ("open_shard", "due"), "by_name": ("name_shard", "created_at")}
+INDEXES = {
+    "open": ("open_shard", "due"),
+    "by_name": ("name_shard", "created_at"),
+    "ended": ("ended", "updated_at"),
+    "attention": ("attention_shard", "attention_at"),
+}
 
 
 def attribute(name: str, kind: dynamodb.AttributeType = STRING) -> dynamodb.Attribute:
@@ -111,7 +116,8 @@ class TestTables:
         granted = allowed(stack)
         assert not resources(stack, "AWS::DynamoDB::Table")
         queried = {one.rpartition("table/")[2] for action, one in granted if action == "dynamodb:Query"}
-        assert queried == {"my-sagas/index/open", "my-sagas/index/by_name", "my-audit"}
+        indexes = {f"my-sagas/index/{name}" for name in INDEXES}
+        assert queried == indexes | {"my-audit"}
         assert ("kms:Decrypt", "arn:aws:kms:eu-west-1:123456789012:key/mine") in granted
         assert not [one for _, one in granted if "stream" in one]
 

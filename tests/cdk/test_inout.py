@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from aws_cdk import App, Duration, Stack, TimeZone, Validations, assertions
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -23,7 +24,7 @@ from aws_cdk import aws_sqs as sqs
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from sagas import Context, Saga, step, wait_for
-from sagas.cdk import FunctionOptions, SagaService
+from sagas.cdk import FunctionOptions, SagaEvents, SagaService
 from sagas.errors import DefinitionError
 from tests.cdk.test_permissions import as_list, pairs, shown
 
@@ -391,6 +392,7 @@ def test_policy_checks_find_nothing(encrypted: bool, tmp_path: Path) -> None:
     service.start_on(rule, Trip)
     service.start_on(scheduler.ScheduleExpression.rate(Duration.hours(1)), Trip, request={"item": "hourly"})
     service.start_on(sns.Topic(stack, "Orders", enforce_ssl=True, master_key=key), Trip)
+    _ = service.events
     app.synth()
     command = [str(Path(sys.executable).parent / "cfn-lint"), str(tmp_path / "Shop.template.json")]
     linted = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -405,3 +407,95 @@ def test_policy_checks_find_nothing(encrypted: bool, tmp_path: Path) -> None:
         for action in as_list(statement["Action"])
     }
     assert actions == {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+
+
+class TestEvents:
+    def test_reading_the_bus_turns_it_on(self) -> None:
+        shop = Shop()
+        assert shop.service.events is shop.service.events
+        template = shop.template
+        (bus,) = shop.of_type("AWS::Events::EventBus")
+        id, table = of_part(template, "sagas_table")
+        assert table["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
+        (mapping,) = [one for one in shop.of_type("AWS::Lambda::EventSourceMapping") if "StartingPosition" in one]
+        assert mapping["EventSourceArn"] == {"Fn::GetAtt": [id, "StreamArn"]}
+        assert mapping["BisectBatchOnFunctionError"] is True
+        assert mapping["MaximumRecordAgeInSeconds"] == 23 * 3600
+        assert "MaximumRetryAttempts" not in mapping
+        lost, _ = of_part(template, "event_dead_letter_queue")
+        assert mapping["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": [lost, "Arn"]}
+        filters = [json.loads(one["Pattern"]) for one in mapping["FilterCriteria"]["Filters"]]
+        statuses = {status for one in filters for status in one["dynamodb"]["NewImage"].get("status", {"S": []})["S"]}
+        assert "RUNNING" not in statuses
+        told = {one["AlarmDescription"].partition("#")[2] for one in shop.of_type("AWS::CloudWatch::Alarm")}
+        assert {"events-late", "events-lost"} <= told
+        assert bus["Name"]
+
+    def test_its_function_reads_and_tells_and_does_nothing_else(self) -> None:
+        shop = Shop()
+        _ = shop.service.events
+        template = shop.template
+        alias, properties = of_part(template, "events_function")
+        function = properties["FunctionName"]["Ref"]
+        rights = rights_of(template, function)
+        written = ("Put", "Update", "Delete", "Write", "Send")
+        writing = {(action, resource) for action, resource in rights if any(verb in action for verb in written)}
+        lost, _ = of_part(template, "event_dead_letter_queue")
+        (bus,) = [id for id, one in template["Resources"].items() if one["Type"] == "AWS::Events::EventBus"]
+        assert {pair for pair in writing if not pair[0].startswith(("xray:", "logs:"))} == {
+            ("events:PutEvents", f"<{bus}.Arn>"),
+            ("sqs:SendMessage", f"<{lost}.Arn>"),
+        }
+        assert {action for action, resource in rights if resource == "*"} == {
+            "xray:PutTraceSegments",
+            "xray:PutTelemetryRecords",
+        }
+        assert not [action for action, _ in rights if action.startswith("s3:")]
+        assert alias
+
+    def test_an_operator_of_all_types_may_have_them_told_again(self) -> None:
+        shop = Shop()
+        roles = [iam.Role(shop.stack, name, assumed_by=LAMBDA) for name in ("First", "Second", "Third")]
+        shop.service.grant_operate(roles[0])
+        shop.service.grant_operate(roles[2], Trip)
+        _ = shop.service.events
+        shop.service.grant_operate(roles[1])
+        template = shop.template
+        _, alias = of_part(template, "events_function")
+        may = {
+            policy["Roles"][0]["Ref"][:5]
+            for policy in shop.of_type("AWS::IAM::Policy")
+            if ("lambda:InvokeFunction", f"<{alias['FunctionName']['Ref']}.Arn>")
+            in set(pairs(policy["PolicyDocument"]))
+        }
+        assert {"First", "Secon"} <= may
+        assert "Third" not in may
+
+    def test_a_bus_of_ones_own_and_more_to_tell(self) -> None:
+        stack = Stack(App(), "Shop")
+        bus = events.EventBus(stack, "Mine")
+        told = SagaEvents(bus=bus, steps=True, payloads=True)
+        service = SagaService(stack, "Sagas", sagas=[Trip, Loan], events=told, service_name="shop")
+        assert service.events.event_bus_name == bus.event_bus_name
+        template = dict(assertions.Template.from_stack(stack).to_json())
+        assert len([one for one in template["Resources"].values() if one["Type"] == "AWS::Events::EventBus"]) == 1
+        _, alias = of_part(template, "events_function")
+        function = template["Resources"][alias["FunctionName"]["Ref"]]["Properties"]
+        variables = function["Environment"]["Variables"]
+        assert variables["SAGAS_EVENTS"] == "steps,payloads"
+        assert variables["SAGAS_EVENT_SOURCE"] == "sagas.shop"
+
+    def test_a_bus_given_is_enough(self) -> None:
+        stack = Stack(App(), "Shop")
+        SagaService(stack, "Sagas", sagas=[Trip, Loan], events=events.EventBus(stack, "Mine"))
+        of_part(dict(assertions.Template.from_stack(stack).to_json()), "events_function")
+
+    def test_what_is_no_bus_or_has_no_stream(self) -> None:
+        with pytest.raises(DefinitionError, match="events must be an EventBus or SagaEvents, not True"):
+            Shop(events=True)
+        stack = Stack(App(), "Other")
+        arn = "arn:aws:dynamodb:eu-central-1:123456789012:table/sagas"
+        table = dynamodb.Table.from_table_arn(stack, "Theirs", arn)
+        service = SagaService(stack, "Sagas", sagas=[Trip], sagas_table=table)
+        with pytest.raises(DefinitionError, match="sagas_table has no stream; import it with its table_stream_arn"):
+            _ = service.events

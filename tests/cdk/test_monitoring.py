@@ -49,15 +49,15 @@ class TestAlarms:
         found = sorted((alarm["Namespace"], alarm["MetricName"]) for alarm in of_type(ALARM))
         assert found == sorted(
             [
-                *[("AWS/SQS", "ApproximateNumberOfMessagesVisible")] * 3,
-                *[("AWS/SQS", "ApproximateAgeOfOldestMessage")] * 6,
-                *[("Sagas", "SagaCompensationFailed"), ("Sagas", "SagaNeedsAttention")] * 2,
+                *[("AWS/SQS", "ApproximateNumberOfMessagesVisible")] * 5,
+                *[("AWS/SQS", "ApproximateAgeOfOldestMessage")] * 10,
+                *[("Sagas", "SagaCompensationFailed"), ("Sagas", "SagaNeedsAttention")] * 3,
                 *[("Sagas", "SweepStopped"), ("Sagas", "SweepFailed"), ("Sagas", "BreakerOpened")],
-                *[("Sagas", "RecordFailed"), ("Sagas", "OldestDueSaga")] * 2,
+                *[("Sagas", "RecordFailed"), ("Sagas", "OldestDueSaga")] * 3,
                 *[("Sagas", "OldestDueSaga"), ("Sagas", "SagaWithoutCode"), ("Sagas", "NewerFormat")],
                 ("Sagas", "AuditBroken"),
                 *[("AWS/Lambda", "Invocations"), ("AWS/ApiGateway", "5XXError")],
-                *[("AWS/Lambda", "Errors")] * 9,
+                *[("AWS/Lambda", "Errors")] * 14,
                 *[("AWS/Lambda", "Throttles")] * 3,
             ]
         )

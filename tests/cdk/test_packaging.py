@@ -111,8 +111,8 @@ class TestCode:
     def test_holds_the_packages_of_the_sagas_only(self, template_assets: list[Path]) -> None:
         assets = [path for path in template_assets if (path / "functions").is_dir()]
         assert all(names_in(code) == {"functions"} for code in assets)
-        # The first saga's, the second's, and that of API and supervisor.
-        assert len(assets) == 3
+        # Each saga's, and that of API and supervisor.
+        assert len(assets) == 4
         code = max(assets, key=lambda code: len(list(code.rglob("*"))))
         expected = {str(path) for path in source_files(Path(functions.__path__[0]))}
         assert {str(path.relative_to(code / "functions")) for path in code.rglob("*") if path.is_file()} == expected

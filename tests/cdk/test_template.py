@@ -58,6 +58,8 @@ class TestTables:
         assert {name: [key["AttributeName"] for key in index["KeySchema"]] for name, index in indexes.items()} == {
             "open": ["open_shard", "due"],
             "by_name": ["name_shard", "created_at"],
+            "ended": ["ended", "updated_at"],
+            "attention": ["attention_shard", "attention_at"],
         }
         assert all(index["Projection"] == {"ProjectionType": "KEYS_ONLY"} for index in indexes.values())
 
@@ -114,6 +116,7 @@ class TestFunctions:
         assert set(found) == {
             *(("create-zip", step) for step in ("check", "upload", "announce")),
             *(("checkout", step) for step in ("reserve", "capture", "ship")),
+            *(("approval", step) for step in ("enter", "decision", "late_decision", "place")),
         }
         roles = [json.dumps(function["Role"]) for function in found.values()]
         assert len(set(roles)) == len(roles)
@@ -154,23 +157,25 @@ class TestQueues:
             for name, resource in template["Resources"].items()
             if resource.get("Metadata", {}).get("sagas", {}).get("part") == "dead_letter_queue"
         }
-        assert sorted(letters.values()) == ["checkout", "create-zip"]
+        assert sorted(letters.values()) == ["approval", "checkout", "create-zip"]
         for (saga, _), queue in marked_all(template, "queue"):
             assert letters[queue["RedrivePolicy"]["deadLetterTargetArn"]["Fn::GetAtt"][0]] == saga
 
     def test_event_sources(self, of_type: Find) -> None:
         sources = of_type("AWS::Lambda::EventSourceMapping")
-        assert len(sources) == 7
+        assert len(sources) == 12
+        assert sorted(source["BatchSize"] for source in sources) == [*[1] * 11, 10]  # ends of waits come ten at a time
         for source in sources:
-            assert source["BatchSize"] == 1
             assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-        assert [one["ScalingConfig"] for one in sources if "ScalingConfig" in one] == [{"MaximumConcurrency": 10}]
+        assert [one["ScalingConfig"] for one in sources if "ScalingConfig" in one] == [
+            {"MaximumConcurrency": most} for most in (10, 20)
+        ]
 
 
 class TestBulk:
     def test_a_queue_whose_dead_letters_are_its_own(self, template: Template) -> None:
-        queue, letters = marked(template, "work_queue"), marked(template, "work_dead_letter_queue")
-        function = marked(template, "work_function")
+        queue, letters = (marked(template, part, "bulk") for part in ("work_queue", "work_dead_letter_queue"))
+        function = marked(template, "work_function", "bulk")
         assert queue["VisibilityTimeout"] == function["Timeout"] + 2
         assert queue["RedrivePolicy"]["maxReceiveCount"] == 10
         assert letters["RedriveAllowPolicy"]["redrivePermission"] == "byQueue"
@@ -178,7 +183,7 @@ class TestBulk:
         assert json.dumps(queue["QueueName"]["Fn::Join"][1][0])[1:-1] in json.dumps(source)
 
     def test_a_function_that_may_send_to_its_own_queue(self, template: Template) -> None:
-        function = marked(template, "work_function")
+        function = marked(template, "work_function", "bulk")
         assert function["RecursiveLoop"] == "Allow"
         assert (function["MemorySize"], function["Handler"]) == (1024, "sagas.handlers.bulk.handler")
         assert '"work":{"bulk":"' in json.dumps(function["Environment"]["Variables"]["SAGAS_QUEUES"]).replace("\\", "")
@@ -192,7 +197,7 @@ class TestBulk:
         known = {
             name
             for name, variables in handlers.items()
-            if '"work' in json.dumps(variables["SAGAS_QUEUES"]).replace("\\", "")
+            if '"bulk":"' in json.dumps(variables["SAGAS_QUEUES"]).replace("\\", "")
         }
         assert known == {"sagas.handlers.supervisor.handler", "sagas.handlers.bulk.handler"}
 
@@ -252,12 +257,12 @@ def path_of(template: Template, resource: Template) -> str:
     return f"{path_of(template, properties['ParentId'])}/{properties['PathPart']}".lstrip("/")
 
 
-def marked(template: Template, part: str) -> Template:
-    """The properties of the one resource that is marked as ``part``."""
+def marked(template: Template, part: str, name: str = "") -> Template:
+    """The properties of the one resource that is marked as ``part``, and by that name."""
     (found,) = (
         resource["Properties"]
         for resource in template["Resources"].values()
-        if resource.get("Metadata", {}).get("sagas", {}).get("part") == part
+        if resource.get("Metadata", {}).get("sagas", {}) == {"part": part, **({"name": name} if name else {})}
     )
     return found
 

@@ -10,6 +10,7 @@ They stand for those of its own that take for granted what is otherwise here, ea
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -48,6 +49,14 @@ def map_body(context: Any, body: Any) -> Any:
     if context.operation.label == "POST /sagas/checkout" and isinstance(body, dict) and _ORDERS.is_valid(body):
         return body | _PAYABLE  # pyright: ignore[reportUnknownVariableType] -- any JSON
     return body  # pyright: ignore[reportUnknownVariableType]
+
+
+@_hook
+def map_path_parameters(context: Any, path_parameters: Any) -> Any:
+    """Put a token or an id that leads somewhere in the place of what is made up, where the environment names one."""
+    given = {"token": os.environ.get("HOSTILE_TOKEN"), "saga_id": os.environ.get("HOSTILE_SAGA")}
+    made_up: dict[str, Any] = path_parameters or {}
+    return {name: given.get(name) or value for name, value in made_up.items()}
 
 
 @schemathesis.check

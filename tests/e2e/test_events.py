@@ -14,7 +14,7 @@ from tests.e2e.stack import REPOSITORY, Running, launch, poll
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
-EVENTS, IDS = (10_000, 1_000) if os.environ.get("SAGAS_PROOF") == "full" else (600, 60)
+EVENTS, IDS = (10_000, 1_000) if os.environ.get("SAGAS_PROOF") == "full" else (300, 30)
 PAGE = 100
 
 
@@ -127,6 +127,84 @@ class TestSources:
         loan = api.wait(started_by(running, "", "house", "loan"), "WAITING")
         publish(running, {"loan": loan["saga_id"], "granted": False}, kind="Agreed")
         assert api.wait(loan, "COMPLETED")["result"] is False
+
+
+class Told:
+    """What the service told, as one who listens hears it."""
+
+    def __init__(self, running: Running) -> None:
+        self._sqs, self._url = running.client("sqs"), running.description["outputs"]["Told"]
+        self.heard: dict[str, dict[str, Any]] = {}
+
+    def of(self, saga_id: str) -> dict[str, dict[str, Any]]:
+        """The events of a saga heard so far, by name."""
+        while messages := self._sqs.receive_message(QueueUrl=self._url, MaxNumberOfMessages=10).get("Messages", []):
+            for one in messages:
+                event = json.loads(one["Body"])
+                self.heard[event["detail"]["id"]] = event
+                self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=one["ReceiptHandle"])
+        return {event["detail-type"]: event for event in self.heard.values() if event["detail"]["saga_id"] == saga_id}
+
+
+@pytest.fixture(scope="module")
+def told(running: Running) -> Told:
+    return Told(running)
+
+
+class TestEventsOut:
+    def test_each_end_is_told(self, running: Running, told: Told) -> None:
+        api = Api(running)
+        good, bad, loan = (api.start(*one) for one in (
+            ("trip", {"item": "cup"}), ("trip", {"item": "anvil"}), ("loan", {"item": "lamp"})
+        ))  # fmt: skip
+        for saga, names in (
+            (good, {"SagaStarted", "SagaCompleted"}),
+            (bad, {"SagaStarted", "SagaCompensated"}),
+            (loan, {"SagaStarted", "SagaWaiting"}),
+        ):
+            poll(f"{names} to be told", lambda id=saga["saga_id"], names=names: told.of(id).keys() == names)
+        done = api.wait(good)
+        event = told.of(good["saga_id"])["SagaCompleted"]
+        assert event["source"] == "sagas.Events-Sagas"
+        assert event["detail"]["status"] == "COMPLETED"
+        assert event["detail"]["seq"] == len(api.audit(done))
+        api.call("DELETE", f"/sagas/loan/{loan['saga_id']}")
+        poll("the cancel to be told", lambda: "SagaCancelled" in told.of(loan["saga_id"]))
+
+    def test_with_the_target_away_for_a_while_every_end_is_told_afterwards(self, running: Running, told: Told) -> None:
+        api, functions = Api(running), running.client("lambda")
+        name = functions.get_function(FunctionName=running.description["events_function"])["Configuration"][
+            "FunctionName"
+        ]
+        (published,) = functions.list_aliases(FunctionName=name)["Aliases"]
+        before = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+
+        def deploy(variables: dict[str, str]) -> None:
+            functions.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
+            version = functions.publish_version(FunctionName=name)["Version"]
+            functions.update_alias(FunctionName=name, Name=published["Name"], FunctionVersion=version)
+
+        deploy(before | {"AWS_ENDPOINT_URL_EVENTBRIDGE": "http://127.0.0.1:9"})  # nobody listens there
+        try:
+            sagas = [api.start("trip", {"item": f"away {number}"}) for number in range(20)]
+            for saga in sagas:
+                api.wait(saga, "COMPLETED")
+            assert not any(told.of(saga["saga_id"]) for saga in sagas)
+        finally:
+            deploy(before)
+        names = {"SagaStarted", "SagaCompleted"}
+        poll("all to be told", lambda: all(told.of(saga["saga_id"]).keys() == names for saga in sagas), deadline=60)
+
+    def test_a_replay_tells_them_again(self, running: Running, told: Told) -> None:
+        saga = Api(running).run("trip", {"item": "again"})
+        poll("its end to be told", lambda: "SagaCompleted" in told.of(saga["saga_id"]))
+        first = told.of(saga["saga_id"])
+        told.heard.clear()
+        done = running.sagas("events", "replay", "--since", "1h", "--name", "trip")
+        assert done.returncode == 0, done.stderr
+        assert "told once more" in done.stdout
+        again = poll("it to be told again", lambda: told.of(saga["saga_id"]))
+        assert {event["detail"]["id"] for event in again.values()} == {one["detail"]["id"] for one in first.values()}
 
 
 def test_a_storm_of_repeated_events_makes_one_saga_an_id(running: Running) -> None:

@@ -41,7 +41,9 @@ _REMEMBERED = 5.5
 ZIP: dict[str, Any] = {"bucket": "nobodys-bucket", "keys": ["nothing"]}
 
 
-def _schemathesis(api: Api, directory: Path, description: str, *options: str) -> subprocess.CompletedProcess[str]:
+def schemathesis_on(
+    api: Api, directory: Path, description: str, *options: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run its command line in ``directory``, where it keeps what failed to try it first the next time."""
     chance = [] if FULL else ["--generation-deterministic"]
     command = [
@@ -63,16 +65,22 @@ def _schemathesis(api: Api, directory: Path, description: str, *options: str) ->
         "--warnings",
         "off",
     ]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "SCHEMATHESIS_HOOKS": "tests.e2e.hostile_checks"}
+    environment |= {"PYTHONPATH": str(REPOSITORY), "SCHEMATHESIS_HOOKS": "tests.e2e.hostile_checks"}
     return subprocess.run(
-        [*command, *fixed], cwd=directory, env=environment, capture_output=True, text=True, timeout=1_000, check=False
+        [*command, *fixed],
+        cwd=directory,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=1_000,
+        check=False,
     )
 
 
 def _prove(api: Api, directory: Path, phases: str, gate: int, full: int) -> None:
     options = ("--phases", phases, "--max-examples", str(full if FULL else gate))
     with _definitions_kept(api):
-        run = _schemathesis(api, directory, f"{api.url}/openapi.json", *options)
+        run = schemathesis_on(api, directory, f"{api.url}/openapi.json", *options)
     assert run.returncode == 0, run.stdout[-20_000:] + run.stderr
     # All that is described, but for the description itself: where it came from is not asked again.
     document = api.call("GET", "/openapi.json")[1]
@@ -110,7 +118,8 @@ def _put_back(api: Api, before: dict[str, tuple[Any, ...]]) -> None:
     changed = [name for name, now in _definitions(api).items() if now != before[name]]
     for name in changed:
         active, reason, _ = before[name]
-        status, body, _ = api.call("PUT", f"/definitions/{name}", {"active": active, "reason": reason or ""})
+        given = {"active": active, "paused": False, "reason": reason or ""}
+        status, body, _ = api.call("PUT", f"/definitions/{name}", given)
         assert status == 200, body
     # One that answers now says nothing of the others, which remember for a few seconds: until then it must not change.
     since = time.monotonic()
@@ -158,7 +167,7 @@ def test_a_wrong_description_is_noticed(api: Api, tmp_path: Path) -> None:
     wrong = tmp_path / "openapi.json"
     wrong.write_text(json.dumps(document))
     options = ("--phases", "coverage", "--include-path", "/definitions")
-    run = _schemathesis(api, tmp_path, str(wrong), *options)
+    run = schemathesis_on(api, tmp_path, str(wrong), *options)
     assert run.returncode == 1, run.stdout
     assert "violates schema" in run.stdout
 

@@ -104,8 +104,10 @@ def test_the_wheel_holds_sagas_only(wheel: Path) -> None:
     assert {name for name in top if not name.endswith(".dist-info")} == {"sagas"}
     assert "sagas/py.typed" in names
     assert not [name for name in names if name.endswith(".pyc")]
-    template = REPOSITORY / "sagas" / "cli" / "template"
-    wanted = {f"sagas/cli/template/{path.relative_to(template)}" for path in template.rglob("*.tmpl")}
+    templates = (
+        path for part in ("template", "examples") for path in (REPOSITORY / "sagas" / "cli" / part).rglob("*.tmpl")
+    )
+    wanted = {path.relative_to(REPOSITORY).as_posix() for path in templates}
     assert wanted
     assert wanted <= set(names)
 

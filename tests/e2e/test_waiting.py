@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import uuid
 from collections import Counter
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ import urllib3
 
 from tests.e2e.api import Api
 from tests.e2e.stack import Running, launch, poll
+from tests.e2e.test_hostile_api import schemathesis_on
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.embedded("its clock is moved")]
 
@@ -75,6 +77,96 @@ def test_who_has_the_url_answers_without_credentials(waiting: Running, api: Api)
     assert _post(url, {"by": "bob"})[0] == 409
     [sent] = [entry for entry in api.audit(saga) if entry["action"] == "SignalReceived"]
     assert sent["actor"] == "callback"
+
+
+def _shape(status: int, body: Any) -> str:
+    """The code of an answer, which is no error of ours."""
+    assert status < 500, body
+    if status < 300:
+        return "taken"
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"code", "message", "details"}
+    return body["error"]["code"]
+
+
+_ADA, _BOB = b'{"by": "ada"}', b'{"by": "bob"}'
+_HOSTILE: list[tuple[bytes, int, str]] = [
+    (b"", 400, "malformed_body"),
+    (b"{", 400, "malformed_body"),
+    (b"\xff\xfe", 400, "malformed_body"),
+    (b"[" * 200_000, 400, "malformed_body"),
+    (b'{"by": "a", "by": "b"}', 400, "malformed_body"),
+    (b'{"by": NaN}', 400, "malformed_body"),
+    (b"null", 422, "invalid_request"),
+    (b"[]", 422, "invalid_request"),
+    (b'"ada"', 422, "invalid_request"),
+    (b'{"by": 5}', 422, "invalid_request"),
+    (b'{"by": "\\ud800"}', 422, "invalid_request"),
+    (b'{"by": "ada", "more": 1}', 422, "invalid_request"),
+    (b'{"by": "' + b"x" * 300_000 + b'"}', 413, "too_large"),
+]
+
+
+@pytest.mark.parametrize("public", [True, False], ids=["by its URL", "by the API"])
+def test_whatever_is_sent_is_answered_and_one_signal_is_taken(waiting: Running, api: Api, public: bool) -> None:
+    """Malformed, oversized, early or now, doubled with the same and with another value, late, to another saga."""
+    saga, url = _asked(waiting, api)
+    where = url if public else f"{api.url}/sagas/asked/{saga['saga_id']}/signals/reply"
+
+    def post(body: bytes, place: str = where) -> tuple[int, str]:
+        status, answer, _ = api.send("POST", place, body)
+        return status, _shape(status, answer)
+
+    for body, status, code in _HOSTILE:
+        assert post(body) == (status, code), body[:40]
+    before = api.actions(saga)
+    assert before[-1] == "WaitStarted"
+    nobody = str(uuid.uuid4())
+    for place in (
+        f"asked/{nobody}/signals/reply",
+        f"crowd/{saga['saga_id']}/signals/reply",
+        f"asked/{saga['saga_id']}/signals/end",
+    ):
+        assert post(_ADA, f"{api.url}/sagas/{place}") == (404, "not_found")
+    for token in ("x", url.rpartition("/")[2][:-2], url.rpartition("/")[2] + "x", "%00", "a" * 4_000, "%2e%2e"):
+        assert post(_ADA, f"{api.url}/callbacks/{token}") == (404, "not_found"), token
+    assert api.actions(saga) == before
+    with ThreadPoolExecutor(8) as callers:
+        codes = Counter(status for status, _ in callers.map(post, [_ADA, _BOB] * 8))
+    assert codes[202] == 1, codes
+    assert set(codes) == {202, 200, 409}
+    done = api.wait(saga)
+    assert done["status"] == "COMPLETED"
+    winner = _ADA if done["result"] == "ada" else _BOB
+    assert [post(body) for body in (winner, _BOB if winner == _ADA else _ADA)] == [(200, "taken"), (409, "conflict")]
+    assert api.actions(saga).count("SignalReceived") == 1
+
+
+@pytest.mark.parametrize("public", [True, False], ids=["by its URL", "by the API"])
+def test_what_comes_too_late_is_refused(waiting: Running, api: Api, public: bool) -> None:
+    saga, url = _asked(waiting, api)
+    assert api.call("DELETE", f"/sagas/asked/{saga['saga_id']}")[0] in (200, 202)
+    api.wait(saga)
+    where = url if public else f"{api.url}/sagas/asked/{saga['saga_id']}/signals/reply"
+    status, answer, _ = api.send("POST", where, _ADA)
+    assert (status, _shape(status, answer)) == (409, "conflict")
+
+
+@pytest.mark.parametrize("path", ["/callbacks/{token}", "/sagas/asked/{saga_id}/signals/reply"])
+@pytest.mark.parametrize("known", [True, False], ids=["that leads somewhere", "made up"])
+def test_every_answer_to_a_signal_is_one_that_is_described(
+    waiting: Running, api: Api, tmp_path: Path, path: str, known: bool
+) -> None:
+    given: dict[str, str] = {}
+    options = ["--phases", "coverage,fuzzing", "--max-examples", "200" if _FULL else "10", "--include-path", path]
+    if known:
+        saga, url = _asked(waiting, api)
+        given = {"HOSTILE_TOKEN": url.rpartition("/")[2], "HOSTILE_SAGA": saga["saga_id"]}
+        # What is made up of a path is replaced: the calls fit then, although they were not meant to.
+        options += ["--exclude-checks", "negative_data_rejection"]
+    run = schemathesis_on(api, tmp_path, f"{api.url}/openapi.json", *options, **given)
+    assert run.returncode == 0, run.stdout[-20_000:] + run.stderr
+    assert "Selected: 1/" in run.stdout
 
 
 def test_three_days_take_seconds(waiting: Running, api: Api) -> None:

@@ -11,7 +11,12 @@ from botocore.client import BaseClient
 from benchmarks.units import index_units, item_size, write_units
 from tests.support.bench import Bench
 
-_INDEXES = (("open_shard", "due"), ("name_shard", "created_at"), ("ended", "updated_at"))
+_INDEXES = (
+    ("open_shard", "due"),
+    ("name_shard", "created_at"),
+    ("attention_shard", "attention_at"),
+    ("ended", "updated_at"),
+)
 
 
 @dataclass
@@ -36,15 +41,15 @@ class Meter:
     index_units: int = 0
     read_units: int = 0
     messages: int = 0
-    item: dict[str, Any] = field(default_factory=dict[str, Any])
+    items: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
     @property
     def units(self) -> int:
         """Of both tables, without the indexes."""
         return self.control_units + self.entry_units
 
-    def control_written(self, after: dict[str, Any], *, transaction: bool) -> None:
-        before, self.item = self.item, after
+    def control_written(self, saga_id: str, after: dict[str, Any], *, transaction: bool) -> None:
+        before, self.items[saga_id] = self.items.get(saga_id, {}), after
         self.control_units += write_units(before, after, transaction=transaction)
         self.index_units += index_units(before, after, _INDEXES)
         self.sizes.append(item_size(after))
@@ -64,7 +69,7 @@ def metered(w: Bench, monkeypatch: pytest.MonkeyPatch) -> Meter:
         if request["TableName"] == w.stack.sagas_table:
             saga_id = (request.get("Key") or request["Item"])["saga_id"]["S"]
             found = send(w.stack.dynamodb, "GetItem", {"TableName": w.stack.sagas_table, "Key": _key(saga_id)})
-            seen.control_written(found.get("Item", {}), transaction=transaction)
+            seen.control_written(saga_id, found.get("Item", {}), transaction=transaction)
         elif "Item" in request:
             seen.entry_written(request["Item"], transaction=transaction)
         else:
@@ -86,6 +91,7 @@ def metered(w: Bench, monkeypatch: pytest.MonkeyPatch) -> Meter:
             seen.read_units += sum(len(asked["Keys"]) for asked in parameters["RequestItems"].values())
         seen.read_units += operation == "GetItem"
         seen.messages += operation == "SendMessage"
+        seen.messages += len(parameters["Entries"]) if operation == "SendMessageBatch" else 0
         return answer
 
     monkeypatch.setattr(BaseClient, "_make_api_call", metering)

@@ -60,7 +60,8 @@ def test_the_recorder_counts_what_is_metered(
     assert seen.counts.messages == seen.meter.messages == seen.counts.invocations == works
 
 
-@pytest.mark.parametrize(("order", "usd"), [(ORDER, 21.27), (REFUSED, 33.91)])
+# 0.63 of it tell how a saga ended, by an index: those of a rare status are found without going over all.
+@pytest.mark.parametrize(("order", "usd"), [(ORDER, 21.90), (REFUSED, 33.91)])
 def test_a_million_sagas_cost_no_more_than_they_did(
     run: Callable[[dict[str, Any]], Run], order: dict[str, Any], usd: float
 ) -> None:

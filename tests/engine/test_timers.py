@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from sagas import Context, NotYet, Saga, sleep, step, wait_for
-from sagas.core.times import epoch
+from sagas import Context, Exhausted, NotYet, Retry, Saga, sleep, step, wait_for
+from sagas.core.times import epoch, iso
 from sagas.engine.finding import LOOK_AHEAD, look_ahead
 from sagas.handlers.recovering import look_after
 from sagas.messaging.queues import Queues
 from sagas.messaging.work import BULK, Work, parse_work
 from tests.support.aws import LambdaContext
 from tests.support.bench import Bench, Death, once
-from tests.support.sagas import LOG, Order, act
+from tests.support.sagas import FAIL, LOG, Order, act
 
 Make = Callable[..., Bench]
 _LENGTHS = {"short": 600.0, "long": 5_000.5}
@@ -238,3 +238,79 @@ def test_what_waits_is_handed_to_the_queue_now(bench: Make) -> None:
     assert not b.stack.receive_from(b.stack.work)
     assert b.stack.receive_from(b.stack.now)
     assert b.status(saga_id) == "WAITING"
+
+
+class Stuck(Saga[Order], name="stuck-in-time", timeout=timedelta(hours=1)):
+    """Its second step waits for an operator, and the saga's own deadline comes."""
+
+    @step
+    def first(self, ctx: Context) -> str:
+        act("first", ctx)
+        return "done"
+
+    @first.compensate
+    def undo_first(self, ctx: Context) -> None:
+        act("undo first", ctx)
+
+    @step(retry=Retry.constant(max_retries=0, delay=0, on_exhausted=Exhausted.DEAD_LETTER))
+    def second(self, ctx: Context) -> str:
+        act("second", ctx)
+        return "done"
+
+
+def stuck(b: Bench) -> str:
+    FAIL["second"] = RuntimeError("broken")
+    saga_id = b.start("stuck-in-time")
+    b.deliver("stuck-in-time", "first")
+    b.deliver("stuck-in-time", "second")
+    assert b.status(saga_id) == "DEAD_LETTERED"
+    return saga_id
+
+
+def listed(b: Bench) -> list[str]:
+    return [saga["saga_id"] for saga in b.engine.reader.attention(None, 10, None)["sagas"]]
+
+
+def test_a_saga_that_waits_for_an_operator_ends_at_its_deadline(bench: Make) -> None:
+    b = bench(Stuck)
+    began = b.clock.now()
+    saga_id = stuck(b)
+    item = b.stack.control(saga_id)
+    assert item["due"]["S"] == iso(began + 3_600)
+    assert item["attention_at"]["S"] == f"{item['attention']['S'][:19]}Z"
+    assert listed(b) == [saga_id]
+    b.clock.advance(3_500)
+    b.recover()
+    assert b.status(saga_id) == "DEAD_LETTERED"
+    b.clock.advance(101)
+    b.recover()
+    b.run()
+    assert b.status(saga_id) == "COMPENSATED"
+    assert b.show(saga_id)["error"]["type"] == "SagaTimedOut"
+    assert LOG[-1] == "undo first:1"
+    assert not listed(b)
+
+
+def test_an_operator_who_is_faster_keeps_it_from_its_deadline(bench: Make) -> None:
+    b = bench(Stuck)
+    saga_id = stuck(b)
+    FAIL.clear()
+    b.clock.advance(3_000)
+    b.engine.operations.retry("stuck-in-time", saga_id, "mended", "bob")
+    assert not listed(b)
+    assert not {"attention_shard", "attention_at"} & b.stack.control(saga_id).keys()
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+
+
+def test_a_cancelled_one_leaves_the_list_at_once(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Stuck)
+    saga_id = stuck(b)
+    once(monkeypatch, type(b.engine.operations), "_begin_undoing")
+    with pytest.raises(Death):
+        b.engine.operations.cancel("stuck-in-time", saga_id, "bob")
+    assert not {"attention_shard", "attention_at"} & b.stack.control(saga_id).keys()
+    b.clock.advance(1)
+    b.recover()
+    b.run()
+    assert b.status(saga_id) == "CANCELLED"

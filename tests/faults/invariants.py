@@ -13,6 +13,7 @@ from sagas.store.chain import look_through
 from sagas.store.entries import Entry
 from sagas.testing.faults import DELAYS, Fault, Plan
 from tests.faults.mailbox import Letter
+from tests.faults.sagas import STAGE
 from tests.faults.world import Began, CrashWorld, Effect, Entered, Event, Rows
 
 _REPORTS = frozenset({"StepCompleted", "StepFailed", "StepLost", "WaitStarted", "StepPostponed"})
@@ -205,7 +206,7 @@ def _executions(saga_type: SagaType, entries: Rows, own: list[Event]) -> Iterato
         definition = saga_type.step(name)
         policy = definition.undo.retry if undo and definition.undo else definition.retry
         what = f"{'the undo of ' if undo else ''}{name}"
-        looks = sum(entry["action"] == "StepPostponed" and entry["step"] == name for entry in entries)
+        looks = sum(looked == name for looked, _ in STAGE.looked) if not undo else 0
         if len(runs) > policy.executions * budgets + looks:
             yield f"{what} was executed {len(runs)} times, {policy.executions * budgets} are allowed"
         if len({run.key for run in runs}) > 1:
@@ -217,14 +218,23 @@ def _executions(saga_type: SagaType, entries: Rows, own: list[Event]) -> Iterato
 
 
 def _accounted(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]:
-    """Each execution has one entry that says what became of it. That there was no code to call says nothing of one."""
+    """Each execution has one entry that says what became of it. That there was no code to call says nothing of one, and
+    that it is not yet time is said once, as long as nothing else is said."""
     told = Counter(
         (entry["step"], entry["action"] in _UNDO_REPORTS, entry["attempt"])
         for entry in entries
         if entry["action"] in _REPORTS | _UNDO_REPORTS and entry["error"] not in _WITHOUT_CODE
     )
     for event in own:
-        if isinstance(event, Began) and told[event.name, event.undo, event.attempt] != 1:
+        if not isinstance(event, Began):
+            continue
+        before = (attempt for step, undo, attempt in told if step == event.name and not undo)
+        again = (
+            any(attempt < event.attempt for attempt in before)
+            and not event.undo
+            and (event.name, event.attempt) in STAGE.looked
+        )
+        if told[event.name, event.undo, event.attempt] not in ((0, 1) if again else (1,)):
             times = told[event.name, event.undo, event.attempt]
             yield f"execution {event.attempt} of {event.name} (undo: {event.undo}) has {times} entries"
 

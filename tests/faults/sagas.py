@@ -38,6 +38,7 @@ class Stage:
         fail: by step or undo: how many executions fail before one succeeds.
         reject: steps that are rejected.
         refuse: what was stored of a stamp does not fit any more, as after a deployment.
+        looked: executions of steps that said that it is not yet time.
         perform: does an effect, on the record.
         during: called inside a step, after its effect.
     """
@@ -45,6 +46,7 @@ class Stage:
     fail: dict[str, int] = field(default_factory=dict[str, int])
     reject: set[str] = field(default_factory=set[str])
     refuse: bool = False
+    looked: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
     perform: Callable[[str, Context], None] = _nothing
     during: Callable[[str, Context], None] = _nothing
 
@@ -440,15 +442,16 @@ class BriefAsking(Saga[Order], name="brief-asking", lock_expiry=timedelta(second
 
 
 class Sleepy(Saga[Order], name="sleepy", timeout=timedelta(hours=1)):
-    """Sleeps, and looks twice in vain."""
+    """Sleeps, and looks three times in vain, twice for the same."""
 
     nap = sleep(timedelta(seconds=1000))
 
     @step(retry=_NOW, timeout=5)
     def second(self, request: Order, ctx: Context) -> str:
         STAGE.act("second", ctx)
-        if ctx.attempt <= 2:
-            raise NotYet(after=20, message="the post")
+        if ctx.attempt <= 3:
+            STAGE.looked.add(("second", ctx.attempt))
+            raise NotYet(after=20, message="the post" if ctx.attempt < 3 else "the till")
         return request.item
 
 

@@ -632,6 +632,43 @@ def _over_its_deadline(world: CrashWorld) -> None:
     _life(world, "endless")
 
 
+def _paused(world: CrashWorld, happening: int = 4) -> None:
+    """Have the type paused for a while; all environments know. So much happens meanwhile."""
+    world.call(lambda engine: engine.pausing.pause("pair", "ada"))
+    world.clock.advance(6.0)
+    world.steps(happening)
+
+
+@_scenario("COMPLETED")
+def _paused_and_resumed(world: CrashWorld) -> None:
+    world.start()
+    world.steps(1)
+    _paused(world)
+    world.call(lambda engine: engine.pausing.resume("pair", "ada"))
+    world.settle()
+
+
+@_scenario("COMPLETED")
+def _paused_and_resumed_at_once(world: CrashWorld) -> None:
+    """Workers go on believing that it is paused, for some seconds."""
+    world.start()
+    world.steps(1)
+    _paused(world, 0)
+    believed = world.engine.pauses.all(fresh=True)
+    world.call(lambda engine: engine.pausing.resume("pair", "ada"))
+    world.engine.pauses.believe(believed)
+    world.settle()
+
+
+@_scenario("CANCELLED")
+def _paused_and_cancelled(world: CrashWorld) -> None:
+    world.start()
+    world.steps(1)
+    _paused(world)
+    world.cancel()
+    world.settle()
+
+
 def _chained(scenario: Scenario) -> Scenario:
     """The same life, its steps chained. What counts deliveries counts them past the end of a chain."""
     faster = frozenset({"COMPLETED"}) if scenario.name in ("cancel_between",) else frozenset[str]()

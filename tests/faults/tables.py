@@ -165,6 +165,14 @@ class _Parser:
             path = self.path()
             self._take(")")
             return lambda item, known: (_get(item, path, known) is not None) is there
+        if self._next == "begins_with":
+            self._take()
+            self._take("(")
+            path = self.path()
+            self._take(",")
+            beginning = self.operand()
+            self._take(")")
+            return lambda item, known: _get(item, path, known)["S"].startswith(beginning(item, known)["S"])
         return self._comparison(self.operand())
 
     def _comparison(self, left: Operand) -> Test:
@@ -335,8 +343,7 @@ class MemoryTables:
         test, known = _condition(request["KeyConditionExpression"]), Names.of(request)
         found = [item for item in self.items(request["TableName"]) if test(item, known)]
         if "IndexName" in request:
-            sort = "due" if request["IndexName"] == "open" else "created_at"
-            shard = "open_shard" if sort == "due" else "name_shard"
+            shard, sort = _KEYS[request["IndexName"]]
             found = [{name: item[name] for name in ("saga_id", shard, sort)} for item in found]
             found.sort(key=lambda item: (item[sort]["S"], item["saga_id"]["S"]))
         if not request.get("ScanIndexForward", True):
@@ -344,6 +351,14 @@ class MemoryTables:
         if request.get("IndexName") == "open":
             return page_of(request, _copied(found))
         return {"Items": _copied(found), "Count": len(found), "ScannedCount": len(found)}
+
+
+_KEYS = {
+    "open": ("open_shard", "due"),
+    "by_name": ("name_shard", "created_at"),
+    "attention": ("attention_shard", "attention_at"),
+}
+"""Of the indexes of control items."""
 
 
 def page_of(request: Item, found: list[Item]) -> Item:

@@ -175,7 +175,7 @@ class CrashWorld:
         self.echo = self.counted = self.expired = False
         self._engine = None
         self._horizon, self._tick_at = float("inf"), self.clock.now() + TICK
-        STAGE.fail, STAGE.reject, STAGE.refuse = {}, set(), False
+        STAGE.fail, STAGE.reject, STAGE.refuse, STAGE.looked = {}, set(), False, set()
         STAGE.perform, STAGE.during = self._perform, lambda name, ctx: None
 
     # What answers, and what is seen.
@@ -391,7 +391,7 @@ class CrashWorld:
                     self.deliver(self.mailbox.again(seen))
             return True
         visible = self.mailbox.next_visible
-        if visible is None and all(map(_at_rest, self.states())):
+        if visible is None and all(map(self._at_rest, self.states())):
             return False
         upcoming = min(self._tick_at, visible or self._tick_at)
         if upcoming > self._horizon:
@@ -401,6 +401,15 @@ class CrashWorld:
             self._tick_at += TICK
             self.supervise()
         return True
+
+    def _at_rest(self, state: SagaState) -> bool:
+        return _at_rest(state) or (state.parked and self._is_paused(state.saga))
+
+    def _is_paused(self, saga: str) -> bool:
+        """What the table says, which no process is asked for."""
+        items = self.tables.items(self.settings.sagas_table)
+        stored = next((item.get(f"of:{saga}") for item in items if item["saga_id"]["S"] == "pauses"), None)
+        return stored is not None and "NULL" in stored["M"]["resumed_at"]
 
     def _others(self, point: Point) -> None:
         """What others do while a process lingers. By the point's bound:

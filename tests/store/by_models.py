@@ -11,7 +11,7 @@ from sagas.core.states import DeadLetter, Lease, Polling, Progress, Purge, SagaS
 from sagas.core.times import epoch, iso
 from sagas.formats import FORMAT, PLAIN
 from sagas.store.entries import NEW_ACTIONS, Entry
-from sagas.store.mapping import attention_shard, due_at, shard_of
+from sagas.store.mapping import due_at, shard_of
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import DeadAttribute, StepAttribute, Tables
 
@@ -77,15 +77,19 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     if state.polling:
         values["polling"] = {"since": iso(state.polling.since), "looks": state.polling.looks}
         values["polling"] |= {"message": state.polling.message, "after": state.polling.after}
+    if state.attention and (state.over or waiting):
+        shard = shard_of(state.saga_id, settings.shards)
+        values |= {"attention_shard": str(shard), "attention_at": iso(state.attention)[:19] + "Z"}
     if purge or not kept:
         shard = shard_of(state.saga_id, settings.shards)
         dues = [*([purge.at] if purge else []), *([] if kept else [state.updated_at + settings.retention])]
         values |= {"open_shard": f"purge#{shard}", "due": iso(min(dues))}
-    elif state.attention and (state.over or waiting):
-        values |= {"open_shard": attention_shard(shard_of(state.saga_id, settings.shards)), "due": iso(state.attention)}
-    elif not state.over:
+    elif state.attention and waiting and state.deadline:
+        values |= {"open_shard": str(shard_of(state.saga_id, settings.shards)), "due": iso(state.deadline)}
+    elif not (state.attention and waiting) and not state.over:
         shard = shard_of(state.saga_id, settings.shards)
         long = state.status is SagaStatus.WAITING and not state.lease and state.not_before - state.updated_at > 900
+        long = long and (not state.deadline or bool(state.cancel_requested_at) or state.deadline >= state.not_before)
         values |= {"open_shard": f"wait#{shard}" if long else str(shard), "due": iso(due_at(state, stale_after))}
     return _sent(tables.control(saga_id=state.saga_id, **values).to_dynamodb_dict())
 

@@ -90,7 +90,8 @@ def test_over_leaves_the_index_and_attention_enters_it(store: Store) -> None:
     other = _claimed(store)
     failed = replace(_ended(other), status=SagaStatus.FAILED, attention=NOW)
     store.control.commit(other, failed, STALE_AFTER)
-    assert (store.item(other.saga_id) or {})["open_shard"] == {"S": f"attention#{shard_of(other.saga_id, SHARDS)}"}
+    assert (store.item(other.saga_id) or {})["attention_shard"] == {"S": str(shard_of(other.saga_id, SHARDS))}
+    assert not {"open_shard", "due"} & _item_names(store, other.saga_id)
 
 
 def test_finished_sagas_are_to_be_purged_only_if_told_and_settled(store: Store) -> None:

@@ -119,8 +119,8 @@ def test_no_key_of_the_index_takes_all_that_need_a_person(store: Store) -> None:
     for _ in range(30):
         state = saga(SagaStatus.FAILED, attention=NOW)
         store.control.create(state, STALE_AFTER)
-        keys.add((store.item(state.saga_id) or {})["open_shard"]["S"])
-    assert keys == {f"attention#{shard}" for shard in range(SHARDS)}
+        keys.add((store.item(state.saga_id) or {})["attention_shard"]["S"])
+    assert keys == {str(shard) for shard in range(SHARDS)}
 
 
 def test_resolved_leaves_the_attention_list(fresh: Store) -> None:

@@ -25,7 +25,17 @@ def _index(name: str, partition: str, sort: str) -> dict[str, Any]:
 
 def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
     """Create the two tables as the CDK construct declares them; return their names."""
-    strings = ("saga_id", "open_shard", "due", "name_shard", "created_at", "ended", "updated_at")
+    strings = (
+        "saga_id",
+        "open_shard",
+        "due",
+        "name_shard",
+        "created_at",
+        "attention_shard",
+        "attention_at",
+        "ended",
+        "updated_at",
+    )
     dynamodb.create_table(
         TableName=f"{prefix}-sagas",
         BillingMode="PAY_PER_REQUEST",
@@ -34,6 +44,7 @@ def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
         GlobalSecondaryIndexes=[
             _index("open", "open_shard", "due"),
             _index("by_name", "name_shard", "created_at"),
+            _index("attention", "attention_shard", "attention_at"),
             _index("ended", "ended", "updated_at"),
         ],
     )

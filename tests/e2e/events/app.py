@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from sagas.cdk import SagaService
 from tests.e2e.events.sagas import Loan, Trip
 
 from aws_cdk import App, CfnOutput, RemovalPolicy, Stack  # isort: skip - sagas.cdk names the Node that jsii is to use
 from aws_cdk import aws_events as events  # isort: skip
+from aws_cdk import aws_events_targets as targets  # isort: skip
 from aws_cdk import aws_s3 as s3  # isort: skip
 from aws_cdk import aws_scheduler as scheduler  # isort: skip
 from aws_cdk import aws_sns as sns  # isort: skip
@@ -24,13 +27,18 @@ def main() -> None:
     service.start_on(asked, Loan, request={"item": "$.detail.item"})
     agreed = events.Rule(stack, "Agreed", event_pattern=events.EventPattern(source=["shop"], detail_type=["Agreed"]))
     service.signal_on(agreed, Loan.approval, saga_id="$.detail.loan", value="$.detail.granted")
+    told = sqs.Queue(stack, "Heard")
+    everything = events.Rule(
+        stack, "Everything", event_bus=service.events, event_pattern=events.EventPattern(source=["sagas.Events-Sagas"])
+    )
+    everything.add_target(cast("events.IRuleTarget", targets.SqsQueue(cast("sqs.IQueue", told))))
     topic, queue, bucket = sns.Topic(stack, "Orders"), sqs.Queue(stack, "Parcels"), s3.Bucket(stack, "Uploads")
     service.start_on(topic, Trip)
     service.start_on(queue, Trip)
     service.start_on(bucket, Trip, request={"item": "$.detail.object.key"})
     at = scheduler.ScheduleExpression.expression("at(2026-01-01T00:00:00)")
     service.start_on(at, Trip, request={"item": "$.id"}, key=["once", "$.id"])
-    outputs = {"Topic": topic.topic_arn, "Queue": queue.queue_url, "Bucket": bucket.bucket_name}
+    outputs = {"Topic": topic.topic_arn, "Queue": queue.queue_url, "Bucket": bucket.bucket_name, "Told": told.queue_url}
     for name, value in outputs.items():
         CfnOutput(stack, name, value=value)
     app.synth()

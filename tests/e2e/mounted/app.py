@@ -9,7 +9,12 @@ from aws_cdk import App, Stack  # isort: skip - sagas.cdk names the Node that js
 from aws_cdk import aws_apigateway as apigateway  # isort: skip
 from aws_cdk import aws_dynamodb as dynamodb  # isort: skip
 
-_INDEXES = {"open": ("open_shard", "due"), "by_name": ("name_shard", "created_at")}
+_INDEXES = {
+    "open": ("open_shard", "due"),
+    "by_name": ("name_shard", "created_at"),
+    "ended": ("ended", "updated_at"),
+    "attention": ("attention_shard", "attention_at"),
+}
 
 
 def main() -> None:

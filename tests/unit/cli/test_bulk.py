@@ -137,7 +137,7 @@ def test_lists_by_key(api: StubApi, run: Run) -> None:
 
 
 def test_shows_by_id_alone(api: StubApi, run: Run) -> None:
-    api.will(200, a_saga())
+    api.will(200, a_saga()).will(200, a_saga())
     assert SAGA_ID in run("show", SAGA_ID[:8]).stdout
     assert api.asked[0].path == f"/v1/sagas/{SAGA_ID[:8]}"
 

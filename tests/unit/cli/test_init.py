@@ -83,6 +83,52 @@ class TestProject:
         assert "0 errors, 0 warnings" in found
 
 
+class TestExample:
+    @pytest.fixture
+    def approval(self, init: Init) -> Path:
+        """A project whose first saga waits for a person."""
+        result = init("desk", "--example", "approval")
+        assert result.exit_code == 0, result.output
+        return Path("desk").resolve()
+
+    def test_is_trip_unless_said(self, init: Init) -> None:
+        assert init("one", "--example", "trip").exit_code == init("two", "--name", "one").exit_code == 0
+        one, two = (
+            {path.relative_to(top): path.read_text() for path in Path(top).rglob("*") if path.is_file()}
+            for top in ("one", "two")
+        )
+        assert one == two
+
+    def test_that_is_not_there(self, init: Init) -> None:
+        told = 'sagas: there is no example "nothing"; there are trip and approval'
+        assert refusal(init("new", "--example", "nothing")) == told
+        assert not Path("new").exists()
+
+    def test_has_nothing_of_the_other_and_is_the_reference_saga(self, approval: Path) -> None:
+        files = {path.relative_to(approval).as_posix(): path for path in approval.rglob("*") if path.is_file()}
+        assert not [name for name in files if "trip" in name]
+        assert not [name for name, path in files.items() if "{{" in path.read_text() or "trip" in path.read_text()]
+        assert {"cdk.json", "infra/app.py", ".gitignore", "tests/__init__.py", "functions/__init__.py"} <= set(files)
+        for shared in ("functions/approval.py", "events/approval.json", "events/approval_small.json"):
+            assert files[shared].read_text() == (REPOSITORY / shared).read_text()
+
+    def test_passes_its_own_tests(self, approval: Path) -> None:
+        assert "7 passed" in run_in(approval, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+
+    def test_passes_our_linter(self, approval: Path) -> None:
+        ruff, rules = BIN / "ruff", ("--no-cache", "--config", REPOSITORY / "pyproject.toml")
+        run_in(approval, ruff, "check", *rules, ".")
+        run_in(approval, ruff, "format", "--check", *rules, ".")
+
+    def test_passes_strict_type_checks(self, approval: Path) -> None:
+        (approval / "pyrightconfig.json").write_text(json.dumps(STRICT))
+        found = run_in(approval, BIN / "pyright", "--pythonpath", sys.executable)
+        assert "0 errors, 0 warnings" in found
+
+    def test_is_checked_by_its_own_lock(self, approval: Path) -> None:
+        run_in(approval, BIN / "sagas", "check")
+
+
 class TestName:
     def test_is_the_directory_s_by_default(self, init: Init) -> None:
         result = init("My Trips_2")

@@ -1,0 +1,211 @@
+"""What a service tells the world of its sagas: which events follow from a change of a control item, or from a journal.
+
+A commit is the move of the pointer ``seq`` in the control item. So the images of an item before and after a write say
+what was committed, and nothing else does: an entry may be there that never is. Only few attributes are looked at, so
+that what a newer version writes can be told, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NotRequired, TypedDict
+
+import msgspec
+
+from sagas.core.states import SagaState, SagaStatus
+from sagas.core.times import iso
+from sagas.store.entries import Entry
+
+ENDS: Mapping[str, str] = {
+    "COMPLETED": "SagaCompleted",
+    "COMPENSATED": "SagaCompensated",
+    "CANCELLED": "SagaCancelled",
+    "FAILED": "SagaFailed",
+    "COMPENSATION_FAILED": "SagaFailed",
+}
+"""What is told of a saga that has come to such an end."""
+SAGA_EVENTS = (
+    *("SagaStarted", "SagaCompleted", "SagaCompensated", "SagaCancelled", "SagaFailed"),
+    *("SagaNeedsAttention", "SagaWaiting"),
+)
+STEP_EVENTS = ("StepCompleted", "StepFailed", "StepLost", "StepDeadLettered", "StepCompensated")
+"""Told only where that is asked for; they are named like the entries they are made from."""
+_STUCK = ("DEAD_LETTERED", "FAILED", "COMPENSATION_FAILED")
+_WAITS = ("signal", "time")
+
+
+class Detail(TypedDict):
+    """The detail of an event."""
+
+    id: str
+    saga: str
+    saga_id: str
+    seq: int
+    status: str
+    at: str
+    correlation_id: str
+    step: NotRequired[str]
+    attempt: NotRequired[int]
+    waiting_for: NotRequired[str]
+    waits_until: NotRequired[str]
+    request: NotRequired[Any]
+    result: NotRequired[Any]
+
+
+class Told(msgspec.Struct, frozen=True):
+    """One event: its name, and what it tells."""
+
+    name: str
+    detail: Detail
+
+
+def told_of_change(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[Told]:
+    """Return the events of a write to a control item, but those of steps.
+
+    Args:
+        old: the item before, in DynamoDB's JSON; ``None`` if there was none.
+        new: the item after; ``None`` if it was deleted.
+    """
+    if new is None or "status" not in new or "name_shard" not in new:
+        return []  # it is gone, or none of a saga's
+    if old is None:
+        return [_told("SagaStarted", new, new["created_at"]["S"])]
+    found: list[Told] = []
+    at, status = new["updated_at"]["S"], new["status"]["S"]
+    moved = _seq(new) > _seq(old)
+    if moved and status != old["status"]["S"] and status in ENDS:
+        found.append(_told(ENDS[status], new, at))
+    if moved and (step := _waiting(new)) is not None:
+        before = _waiting(old)
+        if before is None or before["name"] != step["name"]:
+            more = {"step": step["name"]["S"], "waiting_for": step["kind"]["S"]}
+            until = {"waits_until": new["not_before"]["S"]} if "not_before" in new else {}
+            found.append(_told("SagaWaiting", new, at, **more, **until))
+    if "attention" in new and "attention" not in old:
+        found.append(_told("SagaNeedsAttention", new, at))
+    return found
+
+
+def moved_past(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> range:
+    """Return the numbers of the entries that a write to a control item has committed."""
+    if old is None or new is None or "seq" not in new or "seq" not in old or "name_shard" not in new:
+        return range(0)
+    return range(_seq(old) + 1, _seq(new) + 1)
+
+
+def told_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *, steps: bool) -> list[Told]:
+    """Return the events of a saga from its journal: the same, with the same ids, as when it was committed.
+
+    Args:
+        state: the saga.
+        entries: all that are committed, in order.
+        since: epoch seconds; of what was before nothing is told.
+        steps: whether to tell of steps, too.
+    """
+    found: list[Told] = []
+    before = ""
+    for entry in entries:
+        names = list(_names_of(state, entry, before, last=entry.seq == state.seq))
+        before = entry.status
+        if entry.at < since:
+            continue
+        found += [_of_entry(state, name, entry) for name in names]
+        if steps:
+            found += told_of_step(entry)
+    return found
+
+
+def told_of_step(entry: Entry) -> list[Told]:
+    """Return the event of a step that an entry stands for, if it does."""
+    if entry.action not in STEP_EVENTS:
+        return []
+    detail = _detail(entry.action, entry.saga, entry.saga_id, entry.seq, entry.status, iso(entry.at))
+    detail["correlation_id"] = entry.correlation_id or entry.saga_id
+    if entry.step is not None:
+        detail["step"] = entry.step
+    if entry.attempt is not None:
+        detail["attempt"] = entry.attempt
+    return [Told(entry.action, detail)]
+
+
+def event_schema(source: str = "sagas.SERVICE") -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of the events on the bus.
+
+    Args:
+        source: their source.
+    """
+    detail = msgspec.json.schema(Detail)["$defs"]["Detail"]
+    detail["additionalProperties"] = False
+    detail["properties"]["seq"]["minimum"] = 1
+    detail["properties"]["status"] = {"type": "string", "enum": [one.value for one in SagaStatus]}
+    for name in ("at", "waits_until"):
+        detail["properties"][name]["format"] = "date-time"
+    detail["properties"]["waiting_for"] = {"type": "string", "enum": list(_WAITS)}
+    properties = {
+        "source": {"const": source},
+        "detail-type": {"type": "string", "enum": [*SAGA_EVENTS, *STEP_EVENTS]},
+        "detail": detail,
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "An event of a saga service",
+        "description": "Told at least once, in no order: tell events apart by detail.id, and order them by detail.seq.",
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+    }
+
+
+def _names_of(state: SagaState, entry: Entry, before: str, *, last: bool) -> Iterable[str]:
+    if entry.seq == 1:
+        yield "SagaStarted"
+    ended = entry.status in ENDS and entry.status != before
+    if ended:
+        yield ENDS[entry.status]
+    if entry.action == "WaitStarted":
+        yield "SagaWaiting"
+    in_doubt = ended and last and bool(state.in_doubt)
+    if (entry.status in _STUCK and entry.status != before) or entry.action == "RecoveryExhausted" or in_doubt:
+        yield "SagaNeedsAttention"
+
+
+def _of_entry(state: SagaState, name: str, entry: Entry) -> Told:
+    detail = _detail(name, entry.saga, entry.saga_id, entry.seq, entry.status, iso(entry.at))
+    detail["correlation_id"] = state.correlation_id or entry.correlation_id or entry.saga_id
+    if name == "SagaWaiting" and entry.step is not None:
+        detail["step"] = entry.step
+        kind = next((step.waits_for for step in state.steps if step.name == entry.step), "")
+        if kind:
+            detail["waiting_for"] = kind
+        if "until" in entry.details:
+            detail["waits_until"] = str(entry.details["until"])
+    return Told(name, detail)
+
+
+def _told(name: str, item: Mapping[str, Any], at: str, **more: str) -> Told:
+    saga_id = item["saga_id"]["S"]
+    detail = _detail(name, item["saga"]["S"], saga_id, _seq(item), item["status"]["S"], at)
+    # One that is too long for the item is in the journal only.
+    detail["correlation_id"] = item["correlation_id"]["S"] if "correlation_id" in item else saga_id
+    return Told(name, Detail(**detail, **more))  # pyright: ignore[reportArgumentType] - the optional ones
+
+
+def _detail(name: str, saga: str, saga_id: str, seq: int, status: str, at: str) -> Detail:
+    return Detail(
+        id=f"{saga_id}:{seq}:{name}", saga=saga, saga_id=saga_id, seq=seq, status=status, at=at, correlation_id=saga_id
+    )
+
+
+def _waiting(item: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The step that the saga waits at for a signal or a time; not one that is to be called again."""
+    if item["status"]["S"] != "WAITING" or "polling" in item:
+        return None
+    steps: list[dict[str, Any]] = item["steps"]["L"]
+    cursor = int(item["cursor"]["N"])
+    step: dict[str, Any] = steps[cursor]["M"] if cursor < len(steps) else {}
+    waits = step.get("status", {}).get("S") == "WAITING" and step.get("kind", {}).get("S") in _WAITS
+    return step if waits else None
+
+
+def _seq(item: Mapping[str, Any]) -> int:
+    return int(item["seq"]["N"])

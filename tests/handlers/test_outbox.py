@@ -1,0 +1,253 @@
+"""The function that tells events, from the stream of the control table and from the journals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, cast
+
+import boto3
+import pytest
+from jsonschema_rs import validator_for
+
+from sagas.core.times import iso
+from sagas.engine.telling import SAGA_EVENTS, STEP_EVENTS, event_schema
+from sagas.errors import InvalidRequest, NotFound, Rejected, Unavailable
+from sagas.handlers import outbox
+from sagas.messaging.bus import EventBus
+from tests.handlers.conftest import Make, Site
+from tests.handlers.test_commands import Loan
+from tests.support.aws import REGION, LambdaContext
+from tests.support.sagas import FAIL, Trip
+
+
+class Bus:
+    """A bus that keeps what it is told, and may be down."""
+
+    def __init__(self) -> None:
+        self.entries: list[dict[str, Any]] = []
+        self.requests: list[int] = []
+        self.down = 0
+        """How many of the next entries it refuses."""
+
+    def put_events(self, Entries: list[dict[str, Any]]) -> dict[str, Any]:
+        results: list[dict[str, str]] = []
+        self.requests.append(len(Entries))
+        for entry in Entries:
+            if self.down > 0:
+                self.down -= 1
+                results.append({"ErrorCode": "ThrottlingException", "ErrorMessage": "later"})
+            else:
+                self.entries.append(entry)
+                results.append({"EventId": "e"})
+        return {"FailedEntryCount": sum("ErrorCode" in one for one in results), "Entries": results}
+
+    @property
+    def told(self) -> list[tuple[str, dict[str, Any]]]:
+        return [(one["DetailType"], json.loads(one["Detail"])) for one in self.entries]
+
+    def names(self, saga_id: str) -> list[str]:
+        return [name for name, detail in self.told if detail["saga_id"] == saga_id]
+
+
+class Outbox:
+    """A deployment whose control table has a stream."""
+
+    def __init__(self, site: Site, bus: Bus) -> None:
+        self.site, self.bus = site, bus
+        view = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+        site.stack.dynamodb.update_table(TableName=site.stack.sagas_table, StreamSpecification=view)
+        self.streams = cast("Any", boto3).client("dynamodbstreams", region_name=REGION)
+        self.done = 0
+
+    def records(self) -> list[dict[str, Any]]:
+        arn = self.site.stack.dynamodb.describe_table(TableName=self.site.stack.sagas_table)["Table"]["LatestStreamArn"]
+        (shard,) = self.streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
+        place = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
+        found = self.streams.get_records(ShardIterator=self.streams.get_shard_iterator(**place)["ShardIterator"])
+        return found["Records"]
+
+    def tell(self) -> list[str]:
+        """Invoke the function with what is new in the stream; return the names of the events."""
+        records, before = self.records()[self.done :], len(self.bus.entries)
+        outbox.handler({"Records": records}, LambdaContext())
+        self.done += len(records)
+        return [one["DetailType"] for one in self.bus.entries[before:]]
+
+    def replay(self, since: float = 0.0, **more: Any) -> dict[str, Any]:
+        return outbox.handler({"task": "replay", "since": iso(since), **more}, LambdaContext())
+
+
+@pytest.fixture
+def box(site: Make, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outbox]:
+    def make(**environment: str) -> Outbox:
+        names = {"SAGAS_EVENT_BUS": "bus", "SAGAS_EVENT_SOURCE": "sagas.test"}
+        made, bus = site(Trip, Loan, **names, **environment), Bus()
+        outbox.reset()
+        real = EventBus("bus", "sagas.test")
+        real.__dict__["_client"] = bus
+        monkeypatch.setattr(outbox, "_bus", lambda: real)
+        return Outbox(made, bus)
+
+    return make
+
+
+MakeBox = Callable[..., Outbox]
+
+
+def test_start_and_end_are_told_and_nothing_between(box: MakeBox) -> None:
+    b = box()
+    saga_id = b.site.begin("trip")
+    assert b.tell() == ["SagaStarted"]
+    b.site.run()
+    assert b.tell() == ["SagaCompleted"]
+    (_, started), (_, completed) = b.bus.told
+    state = b.site.state(saga_id)
+    assert completed == {
+        "id": f"{saga_id}:{state.seq}:SagaCompleted", "saga": "trip", "saga_id": saga_id, "seq": state.seq,
+        "status": "COMPLETED", "at": iso(state.updated_at), "correlation_id": saga_id,
+    }  # fmt: skip
+    assert (started["seq"], started["status"]) == (1, "PENDING")
+    assert {one["Source"] for one in b.bus.entries} == {"sagas.test"}
+    assert {one["EventBusName"] for one in b.bus.entries} == {"bus"}
+
+
+def endings(site: Site) -> dict[str, tuple[str, list[str]]]:
+    """Sagas that end in each way, and what is told of each after its start."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    FAIL["pay"] = Rejected("no")
+    found["undone"] = site.begin("trip"), ["SagaCompensated"]
+    site.run()
+    FAIL["unbook"] = RuntimeError("stuck")
+    found["stuck"] = site.begin("trip"), ["SagaFailed", "SagaNeedsAttention"]
+    site.run()
+    FAIL.clear()
+    found["cancelled"] = site.begin("loan"), ["SagaWaiting", "SagaCancelled"]
+    found["signalled"] = site.begin("loan"), ["SagaWaiting", "SagaCompleted"]
+    site.run()
+    assert site.call("DELETE", f"/sagas/loan/{found['cancelled'][0]}").status in (200, 202)
+    site.call("POST", f"/sagas/loan/{found['signalled'][0]}/signals/approval", {"granted": True})
+    site.run()
+    return found
+
+
+def test_each_end_and_each_wait_is_told_once(box: MakeBox) -> None:
+    b = box()
+    expected = endings(b.site)
+    b.tell()
+    for saga_id, names in expected.values():
+        assert b.bus.names(saga_id) == ["SagaStarted", *names]
+    waiting = next(detail for name, detail in b.bus.told if name == "SagaWaiting")
+    assert (waiting["step"], waiting["waiting_for"], waiting["status"]) == ("approval", "signal", "WAITING")
+    assert waiting["waits_until"] > waiting["at"]
+    described = validator_for(event_schema("sagas.test"))
+    for entry in b.bus.entries:
+        told = {"source": entry["Source"], "detail-type": entry["DetailType"], "detail": json.loads(entry["Detail"])}
+        described.validate(told)
+
+
+def test_a_replay_tells_the_same_events_with_the_same_ids(box: MakeBox) -> None:
+    b = box()
+    endings(b.site)
+    b.tell()
+    first = {detail["id"]: (name, detail) for name, detail in b.bus.told}
+    b.bus.entries.clear()
+    answer = b.replay()
+    again = {detail["id"]: (name, detail) for name, detail in b.bus.told}
+    assert again.keys() == first.keys()
+    for id, (name, detail) in again.items():
+        assert (name, {**detail, "at": 0}) == (first[id][0], {**first[id][1], "at": 0})
+    assert (answer["told"], answer["sagas"], answer["cursor"]) == (len(first), 4, None)
+
+
+def test_a_replay_of_a_type_since_a_time(box: MakeBox) -> None:
+    b = box()
+    b.site.begin("trip")
+    b.site.run()
+    b.site.clock.advance(3600)
+    since = b.site.clock.now()
+    b.site.begin("loan")
+    later = b.site.begin("trip")
+    b.site.run()
+    assert b.replay(since, name="trip")["told"] == 2
+    assert {detail["saga_id"] for _, detail in b.bus.told} == {later}
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        ({"task": "replay"}, "since"),
+        ({"task": "replay", "since": "yesterday"}, "since"),
+        ({"task": "replay", "since": 7}, "since"),
+        ({"task": "tell"}, "task"),
+        ({}, "task"),
+    ],
+)
+def test_a_replay_that_does_not_fit(box: MakeBox, event: dict[str, Any], error: str) -> None:
+    box()
+    with pytest.raises(InvalidRequest) as raised:
+        outbox.handler(event, LambdaContext())
+    assert error in raised.value.problems[0].path
+
+
+def test_a_replay_of_an_unknown_type(box: MakeBox) -> None:
+    b = box()
+    with pytest.raises(NotFound):
+        b.replay(name="tripp")
+
+
+def test_what_the_bus_does_not_take_is_sent_again_and_then_left_to_lambda(box: MakeBox) -> None:
+    b = box()
+    for _ in range(12):
+        b.site.begin("trip")
+    b.bus.down = 1
+    assert b.tell() == ["SagaStarted"] * 12
+    assert b.bus.requests == [10, 1, 2]
+    b.site.begin("trip")
+    b.bus.down = 3
+    with pytest.raises(Unavailable, match="1 of 1 were not taken"):
+        b.tell()
+    assert b.tell() == ["SagaStarted"]
+
+
+def test_what_cannot_be_read_holds_nothing_up(box: MakeBox, capsys: pytest.CaptureFixture[str]) -> None:
+    b = box()
+    b.site.begin("trip")
+    good = b.records()
+    bad = json.loads(json.dumps(good[0], default=str))
+    del bad["dynamodb"]["NewImage"]["created_at"]
+    other = {"eventName": "INSERT", "dynamodb": {"NewImage": {"saga_id": {"S": "breaker#trip#pay"}}}}
+    gone = {"eventName": "REMOVE", "dynamodb": {"OldImage": good[0]["dynamodb"]["NewImage"]}}
+    assert outbox.handler({"Records": [bad, other, gone, *good]}, LambdaContext()) == {"told": 1}
+    assert "EventUntold" in capsys.readouterr().out
+
+
+def test_steps_are_told_where_that_is_asked_for(box: MakeBox) -> None:
+    b = box(SAGAS_EVENTS="steps")
+    FAIL["pay"] = 1
+    saga_id = b.site.begin("trip")
+    b.site.run()
+    b.tell()
+    names = b.bus.names(saga_id)
+    assert names.count("StepCompleted") == len(b.site.state(saga_id).steps)
+    assert names.count("StepFailed") == 1
+    seqs = [detail["seq"] for _, detail in b.bus.told if _.startswith("Step")]
+    assert seqs == sorted(set(seqs))
+    failed = next(detail for name, detail in b.bus.told if name == "StepFailed")
+    assert (failed["step"], failed["attempt"]) == ("pay", 1)
+
+
+def test_payloads_are_told_where_that_is_asked_for(box: MakeBox) -> None:
+    b = box(SAGAS_EVENTS="steps,payloads")
+    saga_id = b.site.begin("trip", {"item": "train", "count": 2})
+    b.site.run()
+    b.tell()
+    told = {name: detail for name, detail in b.bus.told if name != "StepCompleted"}
+    assert told["SagaStarted"]["request"] == {"item": "train", "count": 2}
+    assert told["SagaCompleted"]["result"] == b.site.show(saga_id)["result"]
+    first = next(detail for name, detail in b.bus.told if name == "StepCompleted")
+    assert first["result"] == {"number": 2}
+
+
+def test_all_that_is_listed_is_described() -> None:
+    assert event_schema()["properties"]["detail-type"]["enum"] == [*SAGA_EVENTS, *STEP_EVENTS]

@@ -1,0 +1,122 @@
+"""Sagas by their values and by how they ended, counts, and pauses: on every engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sagas.core.states import SagaState, SagaStatus
+from sagas.store.findings import Findings, find_key
+from sagas.store.listing import Page, Span
+from sagas.store.mapping import ended_shard
+from sagas.store.pauses import NO_PAUSE, Pause, Pauses
+from tests.store.conftest import SHARDS, STALE_AFTER, Store
+from tests.store.states import NOW, lease, new_id, saga
+
+
+def _ended(store: Store, name: str, at: float, status: SagaStatus = SagaStatus.COMPLETED) -> SagaState:
+    state = saga(status, saga=name, created_at=NOW, updated_at=at)
+    assert store.control.create(state, STALE_AFTER)
+    return state
+
+
+def test_by_how_they_ended_the_last_first(store: Store) -> None:
+    name = f"type-{new_id()}"
+    states = [_ended(store, name, NOW + second) for second in (1, 3, 2)]
+    other = _ended(store, name, NOW + 4, SagaStatus.FAILED)
+    newest = [states[1].saga_id, states[2].saga_id, states[0].saga_id]
+    first = store.listing.by_end([name], "COMPLETED", 2, None)
+    assert first.saga_ids == newest[:2]
+    assert store.listing.by_end([name], "COMPLETED", 2, first.cursor) == Page(newest[2:], None)
+    assert store.listing.by_end([name], "FAILED", 9, None).saga_ids == [other.saga_id]
+    within = Span(NOW + 2, NOW + 3)  # its beginning counts, its end does not
+    assert store.listing.by_end([name], "COMPLETED", 9, None, within).saga_ids == [states[2].saga_id]
+
+
+def test_who_goes_on_again_has_not_ended(store: Store) -> None:
+    name = f"type-{new_id()}"
+    state = _ended(store, name, NOW, SagaStatus.COMPENSATION_FAILED)
+    held = replace(state, token=1, lease=lease())
+    assert store.control.claim(state, held, STALE_AFTER)
+    again = replace(held, status=SagaStatus.COMPENSATING, seq=2, lease=None)
+    store.control.commit(held, again, STALE_AFTER)
+    assert store.listing.by_end([name], "COMPENSATION_FAILED", 9, None).saga_ids == []
+    assert "ended" not in (store.item(state.saga_id) or {})
+
+
+def test_counts_go_no_further_than_asked(store: Store) -> None:
+    name = f"type-{new_id()}"
+    for second in range(7):
+        _ended(store, name, NOW + second)
+
+    def counted(within: Span, most: int) -> int:
+        keys = [ended_shard(name, "COMPLETED", shard) for shard in range(SHARDS)]
+        return sum(store.listing.counted("ended", key, "updated_at", within, most) for key in keys)
+
+    assert counted(Span(), 100) == 7
+    assert counted(Span(NOW + 5), 100) == 2
+    assert counted(Span(NOW, NOW + 5), 100) == 5
+    assert counted(Span(), 1) <= SHARDS
+
+
+def test_by_a_value_and_of_those_by_another(store: Store) -> None:
+    name, findings = f"type-{new_id()}", Findings(store.tables, store.settings)
+    states = [saga(saga=name, created_at=NOW + second) for second in range(3)]
+    for state, customer in zip(states, ("c#1", "c#1", "c"), strict=True):
+        findings.put(state, {"customer": customer, "order": f"o={customer}"})
+        findings.put(state, {"customer": customer})  # again does no harm
+        assert store.control.create(state, STALE_AFTER)
+    ids = [state.saga_id for state in states]
+    assert store.listing.by_name([find_key(name, "customer", "c#1")], 9, None).saga_ids == [ids[1], ids[0]]
+    assert store.listing.by_name([find_key(name, "customer", "c")], 9, None).saga_ids == [ids[2]]
+    assert findings.having(name, ids, "order", "o=c#1") == {ids[0], ids[1]}
+    findings.delete(ids[0], ["customer", "order"])
+    assert store.listing.by_name([find_key(name, "customer", "c#1")], 9, None).saga_ids == [ids[1]]
+    assert store.listing.by_name([name], 9, None).saga_ids == ids[::-1]
+
+
+def test_parked_until_it_is_sent_on_its_way(store: Store) -> None:
+    name = f"type-{new_id()}"
+    state = saga(saga=name, deadline=NOW + 500)
+    assert store.control.create(state, STALE_AFTER)
+    assert store.control.park(state)
+    assert store.control.get(state.saga_id) == replace(state, parked=True)
+    assert [one.saga_id for one in store.listing.parked(name, 9)] == [state.saga_id]
+    assert store.control.unpark(state, NOW + 60)
+    assert not store.control.unpark(state, NOW + 60)
+    assert store.listing.parked(name, 9) == []
+    assert state.saga_id in [one.saga_id for one in store.listing.due(NOW + 60, 10_000)]
+
+
+def test_nobody_parks_what_is_held_or_has_changed(store: Store) -> None:
+    state = saga()
+    assert store.control.create(state, STALE_AFTER)
+    held = replace(state, token=1, lease=lease())
+    assert store.control.claim(state, held, STALE_AFTER)
+    assert not store.control.park(state)
+    assert not store.control.park(held)
+
+
+def test_any_write_of_the_state_takes_a_parked_saga_out(store: Store) -> None:
+    name = f"type-{new_id()}"
+    state = saga(saga=name)
+    assert store.control.create(state, STALE_AFTER)
+    assert store.control.park(state)
+    parked = store.control.get(state.saga_id)
+    assert parked is not None
+    assert store.control.claim(parked, replace(parked, token=1, lease=lease()), STALE_AFTER)
+    assert store.listing.parked(name, 9) == []
+
+
+def test_pauses_of_all_types_are_one_item(store: Store) -> None:
+    now, names = [NOW], [f"type-{new_id()}" for _ in range(2)]
+    one = Pauses(store.tables, store.settings.sagas_table, lambda: now[0])
+    other = Pauses(store.tables, store.settings.sagas_table, lambda: now[0])
+    assert other.get(names[0]) == NO_PAUSE
+    pause = Pause(NOW, "ann", "an incident", starts=True)
+    one.put(names[0], pause)
+    one.put(names[1], Pause(NOW, "bob", undos=True, resumed_at=NOW + 1))
+    assert (one.get(names[0]), one.get(names[0]).on, one.get(names[1]).on) == (pause, True, False)
+    assert other.get(names[0]) == NO_PAUSE  # believed for five seconds
+    assert other.get(names[0], fresh=True) == pause
+    now[0] += 5
+    assert other.get(names[1]).undos
