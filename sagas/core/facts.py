@@ -235,8 +235,8 @@ def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, 
     spared = 1 if failure is not None and failure.type_changed else 0
     failed = failure is None or failure.waited_in_vain
     fitting = (StepStatus.FAILED,) if failed else (StepStatus.PENDING, StepStatus.RETRYING)
-    fitting = (StepStatus.RUNNING,) if spared else fitting
     fitting = (StepStatus.WAITING,) if state.waiting_for == "retry" else fitting
+    fitting = (StepStatus.RUNNING,) if spared else fitting
     if state.lease is None or step is None or step.status not in fitting or fact.index != state.cursor:
         return Decision(state)
     after = replace(_committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message, polling=None)
