@@ -11,13 +11,16 @@ from sagas.authoring.policies import AutoDisable
 from sagas.engine.advance import Advancer
 from sagas.engine.attempt import AttemptServices
 from sagas.engine.auto_disable import AutoDisabler
+from sagas.engine.births import Births
 from sagas.engine.breaker import Breakers
 from sagas.engine.breaker_operations import BreakerOperations
+from sagas.engine.children import Children
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
 from sagas.engine.course import UNCHAINED, Chain
 from sagas.engine.finding import Finder
 from sagas.engine.idempotency import IdempotentAttempt
+from sagas.engine.joining import JoinObserver
 from sagas.engine.lanes import LaneNotes
 from sagas.engine.operations import Operations
 from sagas.engine.ports import EngineObserver, NullObserver
@@ -41,6 +44,7 @@ from sagas.store.control import ControlItems
 from sagas.store.definitions import Definitions
 from sagas.store.hand_outs import HandOuts
 from sagas.store.inbox import Inbox
+from sagas.store.joins import Joins
 from sagas.store.journal import Journal
 from sagas.store.lanes import Watermarks
 from sagas.store.listing import Listing
@@ -73,6 +77,7 @@ class Engine:
     breakers: Breakers
     lanes: LaneNotes
     breaker_operations: BreakerOperations
+    children: Children
     clock: Clock
     tables: Tables
 
@@ -127,15 +132,20 @@ def build_engine(
     auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, observer)
     breakers = Breakers(BreakerItems(tables, settings), registry, clock, logger, observer)
     inbox = Inbox(tables, settings, payloads)
-    committer = Committer(control, journal, clock, (breakers, observer, auto_disabler), inbox)
+    joins = Joins(tables, settings)
+    observers = (breakers, observer, auto_disabler, JoinObserver(control, joins, queues, logger))
+    committer = Committer(control, journal, clock, observers, inbox)
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
     services = services if goes_on is None else replace(services, goes_on=goes_on)
-    advancer = Advancer(services, registry, sender, attempt, carry, chain)
+    advancer = Advancer(services, registry, sender, attempt, carry, chain, queues)
     watermarks = Watermarks(tables)
     reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal))
     purger = Purger(
         control, journal, Tombstones(tables, settings, payloads), inbox, listing, reader, settings, clock, logger
     )
+    starter = Starter(registry, control, journal, sender, clock, definitions, carry=carry, headers=headers)
+    births = Births(registry, control, journal, clock, carry, headers)
+    children = Children(advancer, control, joins, births, sender, queues)
     return Engine(
         registry=registry,
         control=control,
@@ -143,11 +153,11 @@ def build_engine(
         queues=queues,
         services=services,
         worker=Worker(advancer),
-        starter=Starter(registry, control, journal, sender, clock, definitions, carry=carry, headers=headers),
+        starter=starter,
         reader=reader,
         operations=Operations(reader, control, advancer),
         signals=Signals(reader, inbox, advancer),
-        recovery=Recovery(advancer, control, listing, queues, watermarks),
+        recovery=Recovery(advancer, control, listing, queues, watermarks, queues),
         purger=purger,
         verifier=Verifier(control, journal, reader, clock, settings.shards),
         finder=Finder(listing, HandOuts(tables), queues, clock),
@@ -155,6 +165,7 @@ def build_engine(
         auto_disabler=auto_disabler,
         breakers=breakers,
         lanes=LaneNotes(watermarks, clock, routes.lane),
+        children=children,
         breaker_operations=BreakerOperations(breakers, control, listing, advancer, logger),
         clock=clock,
         tables=tables,
@@ -178,6 +189,7 @@ def settings_from(environment: Mapping[str, str]) -> StoreSettings:
         shards=int(environment.get("SAGAS_SHARDS", StoreSettings.shards)),
         retention=float(environment.get("SAGAS_RETENTION", StoreSettings.retention)),
         key_retention=float(environment.get("SAGAS_KEY_RETENTION", StoreSettings.key_retention)),
+        joins_table=environment.get("SAGAS_JOINS_TABLE", ""),
         region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
         endpoint_url=environment.get("AWS_ENDPOINT_URL"),
     )

@@ -15,8 +15,9 @@ from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.engine.finding import LOOK_AHEAD
 from sagas.engine.lanes import Lanes
-from sagas.engine.ports import LaneQueues
+from sagas.engine.ports import LaneQueues, WorkSender
 from sagas.errors import NotFound, Unavailable
+from sagas.messaging.work import NOW, SagasToLookAfter
 from sagas.store.control import ControlItems
 from sagas.store.lanes import Watermarks
 from sagas.store.listing import IndexPosition, Listing
@@ -29,6 +30,8 @@ _LONGEST_PAUSE = 900.0
 """Seconds after which a saga is looked at again that may still wait in line."""
 _NOWHERE = "~"
 """The place in the index of a saga that was not found by it: after every time."""
+_LONGEST_CHILDREN = 6 * 3600.0
+"""Seconds after which a saga is looked at again, at the latest, that waits for its children."""
 _UNKNOWN_PAUSE = 600.0
 """Seconds after which a saga is looked at again whose type is not deployed: until then it is in nobody's way."""
 
@@ -88,6 +91,7 @@ class Recovery:
     listing: Listing
     queues: LaneQueues
     watermarks: Watermarks
+    work: WorkSender
     look_ahead: float = LOOK_AHEAD
 
     def get_sagas_for_recovery(
@@ -232,7 +236,7 @@ class Recovery:
             report.failed.append(found.saga_id)
             return
         ended = None if self._sent_ahead(state, found) else self._ended(state)
-        if ended is None:
+        if ended is None or self._children_looked_after(ended, found):
             report.untouched += 1
             return
         state = ended
@@ -259,6 +263,20 @@ class Recovery:
             due = max(due, clock.now() + min(max(patience, quiet_for), _LONGEST_PAUSE))
         if found.sort <= iso(clock.now()) and due > clock.now() and not state.over:
             self.control.push_due(found.saga_id, found.sort, due)  # on condition that it still is what was seen
+
+    def _children_looked_after(self, state: SagaState, found: IndexPosition) -> bool:
+        """Have a saga looked after that waits for its children, in case a message was lost: ever less often. Whether it
+        does.
+
+        First it is made due later, as seen: if that message gets lost too, it is due again.
+        """
+        if not state.joins or state.lease is not None or (state.cancel_requested_at and not state.undoing):
+            return False
+        now, patience = self.advancer.services.clock.now(), self.advancer.plan(state).stale_after
+        pause = min(max(patience, now - state.updated_at), _LONGEST_CHILDREN)
+        if found.sort == _NOWHERE or self.control.push_due(found.saga_id, found.sort, now + pause):
+            self.work.send_work(NOW, [SagasToLookAfter([state.saga_id], thorough=True).work()])
+        return True
 
     def _ended(self, state: SagaState) -> SagaState | None:
         """Cancel a saga whose own deadline has passed, and return it; ``None`` if it has changed meanwhile."""

@@ -7,7 +7,7 @@ loses nothing: what is to be done stands in the tables, and is found again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -17,6 +17,8 @@ from sagas.formats import PLAIN, check_format
 
 BULK = "bulk"
 """The queue of what may take its time: recovery, purges and sweeps."""
+NOW = "now"
+"""The queue of what is to be done at once: looking after sagas that wait, and starting children."""
 MOST_HOPS = 1_000
 """How often in a row a message may lead to another. What gets there is caught in a loop: at the five minutes that a
 message may take, so many are three days."""
@@ -73,6 +75,59 @@ class DueSagas(msgspec.Struct, frozen=True):
             return msgspec.convert(work.details, cls)
         except msgspec.ValidationError as error:
             raise InvalidRequest("the message's details do not fit", [Problem("$.details", str(error))]) from None
+
+
+class SagasToLookAfter(msgspec.Struct, frozen=True):
+    """The details of the task ``look``.
+
+    Args:
+        sagas: their ids.
+        thorough: whether to see to what an earlier look may have left half done.
+    """
+
+    sagas: Annotated[list[_Uuid], Meta(min_length=1, max_length=100)]
+    thorough: bool = False
+
+    def work(self) -> Work:
+        """Return the message that asks for this."""
+        return Work("look", msgspec.to_builtins(self))
+
+
+class ChildrenToStart(msgspec.Struct, frozen=True):
+    """The details of the task ``start``: children of one step, by their positions.
+
+    Args:
+        saga_id: their parent.
+        step: its step.
+        round: how often the step's failed children had been started anew.
+        first: the first position, from 0.
+        count: how many.
+    """
+
+    saga_id: _Uuid
+    step: Annotated[str, Meta(min_length=1, max_length=64)]
+    round: Annotated[int, Meta(ge=0, le=10**6)]
+    first: Annotated[int, Meta(ge=0, le=10**6)]
+    count: Annotated[int, Meta(ge=1, le=100)]
+
+    def work(self) -> Work:
+        """Return the message that asks for this."""
+        return Work("start", msgspec.to_builtins(self))
+
+
+Details = TypeVar("Details", SagasToLookAfter, ChildrenToStart)
+
+
+def details_in(work: Work, kind: type[Details]) -> Details:
+    """Return the details of a message.
+
+    Raises:
+        InvalidRequest: they are others.
+    """
+    try:
+        return msgspec.convert(work.details, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest("the message's details do not fit", [Problem("$.details", str(error))]) from None
 
 
 class _Format(msgspec.Struct, frozen=True):

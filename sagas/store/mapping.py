@@ -12,10 +12,22 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sagas.core.rules import LONG_WAIT, knows_waits, patient_until
-from sagas.core.states import DeadLetter, Lease, Polling, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.rules import LONG_WAIT, format_of, patient_until
+from sagas.core.states import (
+    DeadLetter,
+    Lease,
+    Order,
+    Parent,
+    Polling,
+    Progress,
+    Purge,
+    SagaState,
+    SagaStatus,
+    StepState,
+    StepStatus,
+)
 from sagas.core.times import epoch, iso
-from sagas.formats import FORMAT, NewerFormat, check_format
+from sagas.formats import PLAIN, NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
 from sagas.store.entry_hash import packed_hash, unpacked_hash
 from sagas.store.settings import StoreSettings
@@ -110,7 +122,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     item = attributes_of(
         {
             "saga_id": state.saga_id,
-            "format": FORMAT if knows_waits(state) else None,
+            "format": None if (format_ := format_of(state)) == PLAIN else format_,
             "saga": state.saga,
             "version": state.version,
             "correlation_id": _correlation(state),
@@ -151,8 +163,16 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     if state.polling:
         told = {"message": state.polling.message, "after": state.polling.after}
         item["polling"] = packed({"since": iso(state.polling.since), "looks": state.polling.looks, **told})
+    if state.parent:
+        parent = state.parent
+        told = {"id": parent.saga_id, "saga": parent.saga, "step": parent.step, "n": parent.position}
+        item["parent"] = packed(told | ({"round": parent.round} if parent.round else {}))
+    if state.order:
+        item["order"] = {"N": str(state.order.number if state.order.open else -state.order.number)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
-    if to_purge := purge_at(state, settings):
+    if state.over and state.order and state.order.open:
+        item |= attributes_of({"open_shard": str(shard), "due": iso(due_at(state, stale_after))})
+    elif to_purge := purge_at(state, settings):
         item |= attributes_of({"open_shard": purge_shard(shard), "due": iso(to_purge)})
     elif state.attention and (state.over or waiting):
         item |= attributes_of({"open_shard": attention_shard(shard), "due": iso(state.attention)})
@@ -230,6 +250,12 @@ def _step_item(step: StepState, *, claimable: bool) -> Item:
             "round": step.round or None,
             "sig": step.signalled or None,
             "late": step.timed_out or None,
+            "many": step.children or None,
+            "next": step.handed_out or None,
+            "at": step.at_once or None,
+            "spare": step.tolerate or None,
+            "back": step.one_by_one or None,
+            "asked": step.requests_seq or None,
         }
     )
 
@@ -312,7 +338,14 @@ def state_of(item: Item) -> SagaState:
         purge=purge_in(item["purge"]) if "purge" in item else None,
         polling=_polling_in(item["polling"]) if "polling" in item else None,
         deadline=time_of(text_in(item, "deadline")),
+        parent=_parent_in(item["parent"]) if "parent" in item else None,
+        order=Order(abs(order), order > 0) if (order := number_in(item, "order")) else None,
     )
+
+
+def _parent_in(stored: Item) -> Parent:
+    told: dict[str, Any] = unpacked(stored)
+    return Parent(told["id"], told["saga"], told["step"], int(told["n"]), int(told.get("round", 0)))
 
 
 def _polling_in(stored: Item) -> Polling:
@@ -347,4 +380,10 @@ def _step_in(item: Item, what: str) -> StepState:
         round=number_in(item, "round"),
         signalled=_flag_in(item, "sig"),
         timed_out=_flag_in(item, "late"),
+        children=number_in(item, "many"),
+        handed_out=number_in(item, "next"),
+        at_once=number_in(item, "at"),
+        tolerate=number_in(item, "spare"),
+        one_by_one=_flag_in(item, "back"),
+        requests_seq=number_in(item, "asked"),
     )
