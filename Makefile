@@ -64,7 +64,7 @@ model: $(READY)  ## the automaton explored, generated inputs, hostile events, bo
 aws: $(READY)  ## tests of handlers, store, engine and template
 	@$(PYTEST) tests/handlers tests/store tests/engine tests/faults tests/interleavings tests/versions tests/load tests/cdk $(MODEL:%=--ignore=%)
 
-# Elsewhere (docs/testing-elsewhere.md) the tests share their stacks, so they run in one process.
+# Elsewhere (docs/contributing/testing-elsewhere.md) the tests share their stacks, so they run in one process.
 e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says
 	@$(if $(SAGAS_E2E_ENDPOINT)$(SAGAS_E2E_PROFILE),$(patsubst auto,0,$(PYTEST)),$(PYTEST) tests/soak) tests/e2e
 
@@ -86,7 +86,7 @@ format: $(READY)  ## format the code
 	@$(BIN)/ruff check --fix .
 
 docs: $(READY)  ## make the generated pages anew
-	@$(BIN)/python -m sagas.core.diagram > docs/states.md
+	@$(BIN)/python -m sagas.core.diagram > docs/concepts/states.md
 
 deploy: $(CDK_READY)  ## deploy the reference stack to the account of your credentials
 	$(CDK) deploy $(ARGS)

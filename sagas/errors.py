@@ -55,6 +55,9 @@ class ChildrenFailed(PermanentError):
     stands in the saga's journal. Another attempt would fail the same way, for their ids are fixed."""
 
 
+_YEAR = 366 * 86_400.0
+
+
 class NotYet(SagaError):
     """Raised by a step: what it needs is not there yet. It is called again later; nothing failed, and no attempt of its
     retries is used up. How long it may go on so is the step's ``patience``, from the first time on.
@@ -72,7 +75,8 @@ class NotYet(SagaError):
         if isinstance(after, bool) or not isinstance(after, int | float) or not 1 <= after < math.inf:  # pyright: ignore[reportUnnecessaryIsInstance] -- what a step raises is not checked before
             raise ValueError(f"NotYet: after must be a number of seconds from 1 on, not {after!r}")
         super().__init__(message)
-        self.after = float(after)
+        # No patience is longer, and numbers of any size cannot be stored.
+        self.after = min(float(after), _YEAR)
         self.message = str(message)
         self.steady = bool(steady)
 

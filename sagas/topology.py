@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from sagas.errors import SagaError
 
@@ -74,6 +74,7 @@ class Topology:
         supervisor: name of its function; empty if there is none.
         work_queues: the service's own, by name.
         work_dead_letter_queues: likewise.
+        log_groups: names of those that the service's functions write to, in the order of the template.
         api: ``None`` if there is none.
     """
 
@@ -84,6 +85,7 @@ class Topology:
     supervisor: str = ""
     work_queues: dict[str, str] = field(default_factory=dict[str, str])
     work_dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
+    log_groups: list[str] = field(default_factory=list[str])
     api: Api | None = None
 
     def add_stack(self, resources: Mapping[str, Any], physical_ids: Mapping[str, str]) -> None:
@@ -97,6 +99,9 @@ class Topology:
             SagaError: an API has no stage.
         """
         for logical_id, resource in resources.items():
+            group = _log_group_of(resource)
+            if group in physical_ids:
+                self.log_groups.append(physical_ids[group])
             names = resource.get("Metadata", {}).get(_METADATA_KEY, {})
             physical_id = physical_ids.get(logical_id)
             if physical_id is None:
@@ -119,6 +124,14 @@ class Topology:
                     self.api = Api(physical_id, _stage_of(resources, logical_id), names.get("path", ""))
                 case _:
                     pass
+
+
+def _log_group_of(resource: Mapping[str, Any]) -> str:
+    """The logical id of the log group to which a function writes that runs a handler of this library; else empty."""
+    properties: Mapping[str, Any] = resource.get("Properties", {})
+    ours = resource["Type"] == "AWS::Lambda::Function" and str(properties.get("Handler")).startswith("sagas.handlers.")
+    group: Any = properties.get("LoggingConfig", {}).get("LogGroup") if ours else None
+    return str(cast("Mapping[str, Any]", group).get("Ref")) if isinstance(group, Mapping) else ""
 
 
 def _stage_of(resources: Mapping[str, Any], api: str) -> str:

@@ -295,11 +295,13 @@ def _policies(retry: object, timeout: object, where: str) -> tuple[Retry, float]
         retry = DEFAULT_RETRY
     if not isinstance(retry, Retry):
         raise DefinitionError(f"{where}: retry must be a Retry, not {retry!r}")
-    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not 0 < timeout <= MAX_TIMEOUT:
-        raise DefinitionError(f"{where}: timeout must be seconds, over 0 and at most {MAX_TIMEOUT}, not {timeout!r}")
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MAX_TIMEOUT:
+        told = f"timeout must be seconds or a timedelta, over 0 and at most {MAX_TIMEOUT} seconds, not {timeout!r}"
+        raise DefinitionError(f"{where}: {told}")
     if retry.longest_wait > MAX_RETRY_SECONDS:
         raise DefinitionError(f"{where}: all retries together may wait longer than 14 days, which SQS does not")
-    return retry, float(timeout)
+    return retry, float(seconds)
 
 
 def build(

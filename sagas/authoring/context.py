@@ -83,6 +83,15 @@ class Context(Protocol):
         ...
 
     @property
+    def callback_url(self) -> str:
+        """Where a signal for this step is sent without AWS credentials: who has the URL may send it.
+
+        The same on every attempt, until the key that it is signed with is replaced. Only where the step is a wait that
+        says ``public=True``; elsewhere reading it raises a ``SagaError`` that says so.
+        """
+        ...
+
+    @property
     def deadline(self) -> datetime:
         """When the attempt must have ended (UTC): its code's start and the step's timeout. What ends later counts as
         ``TimedOut``."""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
 from sagas.errors import DefinitionError, PermanentError, TimedOut
 
 Jitter = Literal["none", "full"]
 WhenOpen = Literal["wait", "fail"]
 _ErrorTypes = tuple[type[BaseException], ...]
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 MAX_RETRIES = 1_000
 """An SQS queue's own limit on receives."""
@@ -52,14 +57,52 @@ def _check_duration(owner: str, name: str, value: object) -> None:
     _require(valid, f"{owner}: {name} must be a positive timedelta, not {value!r}")
 
 
-def _check_errors(name: str, types: object) -> None:
-    members = cast("tuple[object, ...]", types) if isinstance(types, tuple) else (None,)
-    valid = all(isinstance(t, type) and issubclass(t, BaseException) for t in members)
-    _require(valid, f"Retry: {name} must be a tuple of exception types, not {types!r}")
+def _error_types(name: str, types: object) -> _ErrorTypes:
+    members = tuple(cast("Iterable[object]", types)) if isinstance(types, Iterable) else (types,)
+    valid = isinstance(types, Iterable) and all(isinstance(t, type) and issubclass(t, BaseException) for t in members)
+    _require(valid, f"Retry: {name} must be exception types, as in {name}=[KeyError], not {types!r}")
+    return cast("_ErrorTypes", members)
+
+
+_HOW = (
+    "a Retry is made by Retry.exponential(max_retries=3, base_delay=1.0), Retry.linear(max_retries=3, base_delay=1.0) "
+    "or Retry.constant(max_retries=3, delay=1.0)"
+)
+
+
+def _told(make: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Have arguments that a maker of a policy does not take end in a DefinitionError that names those it does."""
+    known = inspect.signature(make)
+
+    @functools.wraps(make)
+    def told(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            known.bind(*args, **kwargs)
+        except TypeError as error:
+            takes = ", ".join(name for name in known.parameters if name != "cls")
+            raise DefinitionError(f"Retry.{make.__name__}: {error}; it takes {takes} by keyword") from None
+        return make(*args, **kwargs)
+
+    return told
+
+
+if TYPE_CHECKING:
+    # a type checker that sees a metaclass no longer checks the arguments
+    _Made = type
+else:
+
+    class _Made(type):
+        """Says how a Retry is made where its constructor is called with what it does not take."""
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return super().__call__(*args, **kwargs)
+            except TypeError:
+                raise DefinitionError(f"Retry: {_HOW}") from None
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(metaclass=_Made):
     """How often and after what delay a failed attempt is repeated.
 
     Made by :meth:`exponential`, :meth:`linear` or :meth:`constant`. ``max_retries=5`` means at most six executions.
@@ -76,18 +119,20 @@ class Retry:
     on_exhausted: Exhausted = Exhausted.COMPENSATE
 
     def __post_init__(self) -> None:
-        _require(self.kind in ("exponential", "linear", "constant"), f"Retry: unknown kind {self.kind!r}")
+        known = self.kind in ("exponential", "linear", "constant")
+        _require(known, f"Retry: unknown kind {self.kind!r}; {_HOW}")
         _check_count("Retry", "max_retries", self.max_retries, least=0, most=MAX_RETRIES)
         _check_number("Retry", "delay" if self.kind == "constant" else "base_delay", self.base_delay, least=0)
         if self.max_delay is not None:
             _check_number("Retry", "max_delay", self.max_delay, least=0)
         _require(self.jitter in ("none", "full"), f'Retry: jitter must be "none" or "full", not {self.jitter!r}')
-        _check_errors("retry_on", self.retry_on)
-        _check_errors("give_up_on", self.give_up_on)
+        object.__setattr__(self, "retry_on", _error_types("retry_on", self.retry_on))
+        object.__setattr__(self, "give_up_on", _error_types("give_up_on", self.give_up_on))
         known = any(self.on_exhausted is member for member in Exhausted)
         _require(known, f"Retry: on_exhausted must be a member of Exhausted, not {self.on_exhausted!r}")
 
     @classmethod
+    @_told
     def exponential(
         cls,
         *,
@@ -95,14 +140,16 @@ class Retry:
         base_delay: float = 1.0,
         max_delay: float | None = None,
         jitter: Jitter = "none",
-        retry_on: _ErrorTypes = (Exception,),
-        give_up_on: _ErrorTypes = (),
+        retry_on: Iterable[type[BaseException]] = (Exception,),
+        give_up_on: Iterable[type[BaseException]] = (),
         on_exhausted: Exhausted = Exhausted.COMPENSATE,
     ) -> Retry:
         """Delay ``base_delay * 2**(n-1)`` seconds before retry n, at most ``max_delay``."""
-        return cls("exponential", max_retries, base_delay, max_delay, jitter, retry_on, give_up_on, on_exhausted)
+        on, off = _error_types("retry_on", retry_on), _error_types("give_up_on", give_up_on)
+        return cls("exponential", max_retries, base_delay, max_delay, jitter, on, off, on_exhausted)
 
     @classmethod
+    @_told
     def linear(
         cls,
         *,
@@ -110,14 +157,16 @@ class Retry:
         base_delay: float = 1.0,
         max_delay: float | None = None,
         jitter: Jitter = "none",
-        retry_on: _ErrorTypes = (Exception,),
-        give_up_on: _ErrorTypes = (),
+        retry_on: Iterable[type[BaseException]] = (Exception,),
+        give_up_on: Iterable[type[BaseException]] = (),
         on_exhausted: Exhausted = Exhausted.COMPENSATE,
     ) -> Retry:
         """Delay ``base_delay * n`` seconds before retry n, at most ``max_delay``."""
-        return cls("linear", max_retries, base_delay, max_delay, jitter, retry_on, give_up_on, on_exhausted)
+        on, off = _error_types("retry_on", retry_on), _error_types("give_up_on", give_up_on)
+        return cls("linear", max_retries, base_delay, max_delay, jitter, on, off, on_exhausted)
 
     @classmethod
+    @_told
     def constant(
         cls,
         *,
@@ -125,12 +174,13 @@ class Retry:
         delay: float = 1.0,
         max_delay: float | None = None,
         jitter: Jitter = "none",
-        retry_on: _ErrorTypes = (Exception,),
-        give_up_on: _ErrorTypes = (),
+        retry_on: Iterable[type[BaseException]] = (Exception,),
+        give_up_on: Iterable[type[BaseException]] = (),
         on_exhausted: Exhausted = Exhausted.COMPENSATE,
     ) -> Retry:
         """Delay ``delay`` seconds before every retry, at most ``max_delay``."""
-        return cls("constant", max_retries, delay, max_delay, jitter, retry_on, give_up_on, on_exhausted)
+        on, off = _error_types("retry_on", retry_on), _error_types("give_up_on", give_up_on)
+        return cls("constant", max_retries, delay, max_delay, jitter, on, off, on_exhausted)
 
     @property
     def executions(self) -> int:

@@ -56,7 +56,7 @@ class StepOptions:
     """What ``@step`` was given. Unchecked: the class that holds the step checks it, since it can name itself."""
 
     retry: Retry | None = None
-    timeout: float = DEFAULT_TIMEOUT
+    timeout: float | timedelta = DEFAULT_TIMEOUT
     circuit_breaker: CircuitBreaker | None = None
     result: str | None = None
     undo_when: Literal["completed", "started"] = "completed"
@@ -70,7 +70,7 @@ class UndoOptions:
     """What ``@<step>.compensate`` was given; None means the step's."""
 
     retry: Retry | None = None
-    timeout: float | None = None
+    timeout: float | timedelta | None = None
 
 
 class Member:
@@ -165,17 +165,24 @@ class Undoable(Member):
     @overload
     def compensate(self, fn: Callable[Concatenate[Any, Q], Undo], /) -> Compensation[Q, Undo]: ...
     @overload
-    def compensate(self, /, *, retry: Retry | None = None, timeout: float | None = None) -> _CompensateDecorator: ...
     def compensate(
-        self, fn: Callable[..., Any] | None = None, /, *, retry: Retry | None = None, timeout: float | None = None
+        self, /, *, retry: Retry | None = None, timeout: float | timedelta | None = None
+    ) -> _CompensateDecorator: ...
+    def compensate(
+        self,
+        fn: Callable[..., Any] | None = None,
+        /,
+        *,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
     ) -> Any:
         """Declare the decorated method the undo of this step.
 
         Args:
             fn: the method, when used bare.
             retry: the undo's own policy; the step's if None.
-            timeout: seconds an attempt of the undo may take; the step's if None. One that takes longer has failed
-                with ``TimedOut``, and is repeated.
+            timeout: seconds, or a timedelta, that an attempt of the undo may take; the step's if None. One that takes
+                longer has failed with ``TimedOut``, and is repeated.
         """
         options = UndoOptions(retry, timeout)
         if fn is not None:
@@ -223,7 +230,7 @@ def step(fn: Callable[Concatenate[Any, P], R], /) -> Step[P, R]: ...
 def step(
     *,
     retry: Retry | None = None,
-    timeout: float = DEFAULT_TIMEOUT,
+    timeout: float | timedelta = DEFAULT_TIMEOUT,
     circuit_breaker: CircuitBreaker | None = None,
     result: str | None = None,
     undo_when: Literal["completed", "started"] = "completed",
@@ -235,7 +242,7 @@ def step(
     /,
     *,
     retry: Retry | None = None,
-    timeout: float = DEFAULT_TIMEOUT,
+    timeout: float | timedelta = DEFAULT_TIMEOUT,
     circuit_breaker: CircuitBreaker | None = None,
     result: str | None = None,
     undo_when: Literal["completed", "started"] = "completed",
@@ -247,9 +254,10 @@ def step(
     Args:
         fn: the method, when used bare.
         retry: what happens after a failed attempt; by default three retries, exponential from 1 s, full jitter.
-        timeout: seconds an attempt may take, from when its code begins; at most 890. What it returns or raises later is
-            refused: the attempt has failed with ``TimedOut``, and whether it took effect is not known. An ``async``
-            method is cancelled then, and when its saga is; a plain one can look at ``ctx.cancelled``.
+        timeout: seconds, or a timedelta, that an attempt may take, from when its code begins; at most 890 seconds. What
+            it returns or raises later is refused: the attempt has failed with ``TimedOut``, and whether it took effect
+            is not known. An ``async`` method is cancelled then, and when its saga is; a plain one can look at
+            ``ctx.cancelled``.
         circuit_breaker: stop calling a dependency that keeps failing; none by default.
         result: the name under which later steps take the result; the step's name by default.
         undo_when: ``"completed"`` undoes the step if it completed; ``"started"`` also if it failed or its outcome is

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         on_timeout: Exhausted = Exhausted.COMPENSATE,
         public: bool = False,
         retry: Retry | None = None,
-        step_timeout: float = DEFAULT_TIMEOUT,
+        step_timeout: float | timedelta = DEFAULT_TIMEOUT,
         undo_when: Literal["completed", "started"] = "completed",
     ) -> Wait[T]: ...
     @overload
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
         on_timeout: Exhausted = Exhausted.COMPENSATE,
         public: bool = False,
         retry: Retry | None = None,
-        step_timeout: float = DEFAULT_TIMEOUT,
+        step_timeout: float | timedelta = DEFAULT_TIMEOUT,
         undo_when: Literal["completed", "started"] = "completed",
     ) -> Wait[Any]: ...
     def wait_for(value: Any, /, **options: Any) -> Any:
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
             on_timeout: what happens when no signal comes. With ``Exhausted.CONTINUE`` the result is ``value | None``.
             public: whether ``ctx.callback_url`` takes a signal without AWS credentials.
             retry: the asking code's policy.
-            step_timeout: seconds that an attempt of the asking code may take.
+            step_timeout: seconds, or a timedelta, that an attempt of the asking code may take.
             undo_when: ``"completed"`` undoes the wait if a signal came; ``"started"`` also if none did.
 
         Raises:

@@ -19,7 +19,7 @@ from sagas.cdk.options import METRICS_NAMESPACE, AnyTopic
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.step_groups import StepGroup
 
-RUNBOOK = "docs/runbook.md"
+RUNBOOK = "docs/operations/runbook.md"
 
 _MINUTE = Duration.minutes(1)
 _FEW_MINUTES = Duration.minutes(5)

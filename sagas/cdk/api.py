@@ -14,6 +14,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_wafv2 as wafv2
 from constructs import Construct
 
 from sagas.cdk.acknowledge import acknowledge
@@ -44,6 +45,9 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
     "openapi.json": ("GET",),
 }
 
+PUBLIC_ROUTES: Mapping[str, tuple[str, ...]] = {"callbacks/{token}": ("POST",)}
+"""Those that no authorizer guards, but a token: there only where some wait is public. No right is needed for them."""
+
 _TIMEOUT = 29
 """Seconds the gateway waits for its function."""
 
@@ -65,7 +69,7 @@ _RESPONSES: Mapping[str, tuple[str, str, str]] = {
 _PUSH_LOGS = "arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
 _FINDINGS = {
     "AwsSolutions-APIG2": "The function checks every request against the saga's request type and names the paths.",
-    "AwsSolutions-APIG3": "A web ACL is the account's choice; the API answers authorized calls only.",
+    "AwsSolutions-APIG3": "A web ACL is the account's choice; calls are authorized, or bring a signed token.",
     "AwsSolutions-APIG4": "Every method is authorized, by IAM unless the user of the construct passes an authorizer.",
     "AwsSolutions-APIG6": "Execution logs would hold request bodies; the access log holds none.",
     "AwsSolutions-COG4": "Callers are IAM principals, or whom the authorizer passed in lets through.",
@@ -77,6 +81,7 @@ _UNLOGGED = "Logs need a role of the whole account, which is not the service's t
 _FINDINGS_WITHOUT_LOG = {"AwsSolutions-APIG1": _UNLOGGED, "Serverless-APIGWAccessLogging": _UNLOGGED}
 _FINDINGS_UNTRACED = {"Serverless-APIGWXrayEnabled": "The user of the construct switched traces off."}
 _FINDINGS_OF_METHODS = ("AwsSolutions-APIG4", "AwsSolutions-COG4")
+_OPEN = "The function lets in who has a token that the service signed, for the one step that it names."
 
 
 class ApiFunction(SagaFunction):
@@ -137,6 +142,7 @@ class SagaApi(Construct):
         function: answers every method.
         options: of the service.
         mount: where in an API that is there already; one of its own when absent.
+        callbacks: whether some wait is public.
     """
 
     def __init__(
@@ -147,10 +153,11 @@ class SagaApi(Construct):
         function: ApiFunction,
         options: ServiceOptions,
         mount: Mount | None = None,
+        callbacks: bool = False,
     ) -> None:
         super().__init__(scope, id)
         if mount is None:
-            self.rest_api = _rest_api(self, options)
+            self.rest_api = _rest_api(self, options, callbacks=callbacks)
             # Methods are authorized as the API says.
             root, path, authorization = self.rest_api.root, {}, apigateway.MethodOptions()
         else:
@@ -175,13 +182,30 @@ class SagaApi(Construct):
                 )
                 if mount is not None:
                     acknowledge(Validations.of(added), {id: _FINDINGS[id] for id in _FINDINGS_OF_METHODS})
+        if callbacks:
+            _add_public_routes(root, integration)
         if mount is None:
             shape_gateway_answers(self.rest_api)
+            if options.web_acl_arn is not None:
+                wafv2.CfnWebACLAssociation(
+                    self,
+                    "WebAcl",
+                    resource_arn=self.rest_api.deployment_stage.stage_arn,
+                    web_acl_arn=options.web_acl_arn,
+                )
             acknowledge(Validations.of(self), _FINDINGS)
             if options.access_log == "off":
                 acknowledge(Validations.of(self), _FINDINGS_WITHOUT_LOG)
             if not options.tracing:
                 acknowledge(Validations.of(self), _FINDINGS_UNTRACED)
+
+
+def _add_public_routes(root: AnyResource, integration: apigateway.LambdaIntegration) -> None:
+    for route, methods in PUBLIC_ROUTES.items():
+        resource = root.resource_for_path(route)
+        for method in methods:
+            added = resource.add_method(method, integration, authorization_type=apigateway.AuthorizationType.NONE)
+            acknowledge(Validations.of(added), dict.fromkeys(_FINDINGS_OF_METHODS, _OPEN))
 
 
 def shape_gateway_answers(api: apigateway.RestApi) -> None:
@@ -200,8 +224,14 @@ def shape_gateway_answers(api: apigateway.RestApi) -> None:
         )
 
 
-def _rest_api(scope: Construct, options: ServiceOptions) -> apigateway.RestApi:
+def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> apigateway.RestApi:
     throttling, logged, form = options.throttling or Throttling(), None, None
+    # What anybody may call has a bound of its own, so that it cannot use up what the others may.
+    bound = options.callback_throttling or Throttling(rate=50, burst=100)
+    apart = apigateway.MethodDeploymentOptions(
+        metrics_enabled=True, throttling_rate_limit=bound.rate, throttling_burst_limit=bound.burst
+    )
+    public = [f"/{route}/{method}" for route, methods in PUBLIC_ROUTES.items() for method in methods]
     if options.access_log != "off":
         group = logs.LogGroup(
             scope,
@@ -234,7 +264,7 @@ def _rest_api(scope: Construct, options: ServiceOptions) -> apigateway.RestApi:
             types=[apigateway.EndpointType[kind.upper()]],
             vpc_endpoints=endpoint and [cast("ec2.IVpcEndpoint", one) for one in endpoint.vpc_endpoints],
         ),
-        policy=endpoint and _private_policy(options, endpoint),
+        policy=endpoint and _private_policy(options, endpoint, callbacks=callbacks),
         # API Gateway logs through one role for the whole account, so it must outlive this stack.
         cloud_watch_role=options.access_log == "role",
         cloud_watch_role_removal_policy=RemovalPolicy.RETAIN if options.access_log == "role" else None,
@@ -246,16 +276,19 @@ def _rest_api(scope: Construct, options: ServiceOptions) -> apigateway.RestApi:
             throttling_burst_limit=throttling.burst,
             access_log_destination=logged,
             access_log_format=form,
+            method_options=dict.fromkeys(public, apart) if callbacks else None,
         ),
     )
 
 
-def _private_policy(options: ServiceOptions, endpoint: PrivateEndpoint) -> iam.PolicyDocument:
+def _private_policy(options: ServiceOptions, endpoint: PrivateEndpoint, *, callbacks: bool) -> iam.PolicyDocument:
     """Refuse what does not come through the endpoints; who may call is left to IAM, or to the authorizer."""
     anyone = cast("iam.IPrincipal", iam.AnyPrincipal())
     # The account as principal leaves the decision to its IAM policies; with an authorizer callers are none of IAM's.
     callers = cast("iam.IPrincipal", iam.AccountRootPrincipal()) if options.authorizer is None else anyone
     actions, resources = ["execute-api:Invoke"], ["execute-api:/*"]
+    routes = PUBLIC_ROUTES.items() if callbacks else ()
+    public = [f"execute-api:/*/{method}/{route.replace('{token}', '*')}" for route, of in routes for method in of]
     elsewhere = {"StringNotEquals": {"aws:SourceVpce": [one.vpc_endpoint_id for one in endpoint.vpc_endpoints]}}
     return iam.PolicyDocument(
         statements=[
@@ -267,6 +300,7 @@ def _private_policy(options: ServiceOptions, endpoint: PrivateEndpoint) -> iam.P
                 effect=iam.Effect.DENY,
                 conditions=elsewhere,
             ),
+            *(iam.PolicyStatement(actions=actions, resources=[one], principals=[anyone]) for one in public),
         ]
     )
 

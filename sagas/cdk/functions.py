@@ -128,7 +128,7 @@ class SagaFunction(Construct):
                 for group in ([shared.group_of(network)] if groups is None else groups)
             ]
         level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
-        variables = {**environment, **level, **function.environment}
+        variables = self._variables = {**environment, **level, **function.environment}
         check_size(self, variables)
         self.function = lambda_.Function(
             self,
@@ -166,6 +166,17 @@ class SagaFunction(Construct):
         # The CDK itself writes a DependsOn beside the reference to the role; cfn-lint calls it redundant.
         resource = cast("lambda_.CfnFunction", self.function.node.default_child)
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["W3005"]}})
+
+    def add_variables(self, variables: Mapping[str, str]) -> None:
+        """Give the function further variables, of what is made after it.
+
+        Raises:
+            DefinitionError: all are too large together.
+        """
+        self._variables |= variables
+        check_size(self, self._variables)
+        for name, value in variables.items():
+            self.function.add_environment(name, value)
 
 
 class StepGroupFunction(SagaFunction):

@@ -48,6 +48,7 @@ RIGHTS: Mapping[str, Right] = {
             *("GET/breakers", "GET/openapi.json"),
         ),
     ),
+    "signal": Right(("POST/sagas/{name}/*/signals/*",), ("POST/sagas/*/signals/*",)),
     "cancel": Right(("DELETE/sagas/{name}/*",), ("DELETE/sagas/*",)),
     "operate": Right(
         (
@@ -61,7 +62,7 @@ RIGHTS: Mapping[str, Right] = {
     ),
     "purge": Right(("POST/sagas/{name}/*/purge",), ("POST/sagas/*/purge",)),
 }
-"""Each method of the API belongs to one of these."""
+"""Each method of the API belongs to one of these, but for callbacks, which ask for no authorization."""
 
 _DEAD_LETTERS = (
     *("sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes"),
@@ -76,7 +77,7 @@ _WILDCARD = "A saga's id is not known beforehand; the path names what may be don
 class Grants(Construct):
     """The part of a service that grants rights. Each names saga classes of the service; without any, all are meant.
 
-    A right holds at the API, for callers that IAM authorizes; see ``docs/security.md`` for the policies.
+    A right holds at the API, for callers that IAM authorizes; see ``docs/concepts/security-model.md`` for the policies.
     """
 
     api: apigateway.RestApi
@@ -106,6 +107,13 @@ class Grants(Construct):
         Args, raises: as :meth:`grant_start`.
         """
         return self._grant("read", grantee, saga_classes)
+
+    def grant_signal(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
+        """Let a principal send signals to steps that wait. A signal is answered with the saga, without payloads.
+
+        Args, raises: as :meth:`grant_start`.
+        """
+        return self._grant("signal", grantee, saga_classes)
 
     def grant_cancel(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
         """Let a principal cancel sagas; a cancel is answered with the saga.

@@ -9,7 +9,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Literal, Required, TypedDict, cast, get_args
 
-from aws_cdk import RemovalPolicy, Size
+from aws_cdk import RemovalPolicy, Size, Token
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
@@ -27,6 +27,7 @@ METRICS_NAMESPACE = "Sagas"
 _LEAST_STORAGE = 512
 _SERVICE = "[A-Za-z0-9_./-]{1,100}"
 _ALIAS = "(?![0-9]+$)[A-Za-z0-9_-]{1,128}"
+_BASE_URL = re.compile(r"https://[^\s?#]+[^\s?#/]")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 Isolation = Literal["step", "saga"]
@@ -200,6 +201,11 @@ class SagaServiceProps(TypedDict, total=False):
         payload_versions: how long overwritten and deleted payloads can be had back from the bucket, in whole days; not
             at all when absent. A purge leaves them for as long.
         throttling: what the API lets through.
+        callback_base_url: what callback URLs begin with, where the API is behind a domain of yours, as in
+            ``https://hooks.example.com``; the API's own address when absent.
+        callback_throttling: what the route of public waits lets through, besides; 50 a second and 100 at once when
+            absent.
+        web_acl_arn: a web ACL of AWS WAF that the API's stage is put behind.
         architecture: of the functions, unless their options name another.
         runtime: of the functions, a Python from 3.11 on, unless their options name another.
         log_level: DEBUG, INFO, WARNING, ERROR or CRITICAL.
@@ -253,6 +259,9 @@ class SagaServiceProps(TypedDict, total=False):
     bundle_sdk: bool | Sequence[str]
     payload_versions: timedelta | None
     throttling: Throttling | None
+    callback_base_url: str | None
+    callback_throttling: Throttling | None
+    web_acl_arn: str | None
     architecture: lambda_.Architecture
     runtime: lambda_.Runtime
     log_level: str
@@ -306,6 +315,9 @@ class ServiceOptions:
     bundle_sdk: bool | Sequence[str] = False
     payload_versions: timedelta | None = None
     throttling: Throttling | None = None
+    callback_base_url: str | None = None
+    callback_throttling: Throttling | None = None
+    web_acl_arn: str | None = None
     architecture: lambda_.Architecture = lambda_.Architecture.ARM_64
     runtime: lambda_.Runtime = lambda_.Runtime.PYTHON_3_13
     log_level: str = "INFO"
@@ -377,8 +389,15 @@ class ServiceOptions:
         one_of(self.service, "access_log", self.access_log, get_args(AccessLog))
         if not isinstance(self.endpoint, PrivateEndpoint):
             one_of(self.service, "endpoint", self.endpoint, get_args(Endpoint))
+        url = self.callback_base_url
+        if url is not None and not Token.is_unresolved(url) and _BASE_URL.fullmatch(url) is None:
+            raise DefinitionError(
+                f"{self.service}: callback_base_url must be a URL by https without a slash at the end, not {url!r}"
+            )
         given = {
             "throttling": self.throttling is not None,
+            "callback_throttling": self.callback_throttling is not None,
+            "web_acl_arn": self.web_acl_arn is not None,
             "endpoint": self.endpoint != "regional",
             "access_log": self.access_log != "off",
         }

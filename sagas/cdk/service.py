@@ -16,6 +16,7 @@ from sagas.authoring.steps import Undoable
 from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms
 from sagas.cdk.api import ApiFunction, Mount, SagaApi
 from sagas.cdk.bulk import BULK, WorkFunction, WorkQueue
+from sagas.cdk.callbacks import Callbacks, base_of, has_public_waits, makes_urls
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import CodeAssets, requirements_of
 from sagas.cdk.counting import MOST_AT_ONCE, MOST_OF_ONE_STACK, MOST_RESOURCES
@@ -118,7 +119,10 @@ class SagaService(Grants):
         if mount is not None:
             environment |= mount.environment
         api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
-        self.api = SagaApi(self, "Api", function=api, options=options, mount=mount).rest_api
+        public = has_public_waits(sagas)
+        self.api = SagaApi(self, "Api", function=api, options=options, mount=mount, callbacks=public).rest_api
+        if public:
+            self._add_callbacks(placements, api, mount.path if mount else "")
         self._add_alarms(placements, supervisor, api, bulk)
         lanes = [group.options for placement in placements for group in placement.groups]
         if shares := self._catalogue.shares:
@@ -206,7 +210,7 @@ class SagaService(Grants):
         if nested is None and alone > MOST_RESOURCES:
             raise DefinitionError(
                 f"{service}: a stack has no room for all its queues: say nested_stacks=True if it is not deployed yet; "
-                "see docs/deploying-changes.md if it is"
+                "see docs/how-to/change-code-in-flight.md if it is"
             )
         if together > MOST_AT_ONCE and nested is not False:
             told = f"it takes about {together:,} resources, and CloudFormation makes {MOST_AT_ONCE:,} in one operation"
@@ -222,6 +226,15 @@ class SagaService(Grants):
             )
             for saga in self._catalogue.sagas
         ]
+
+    def _add_callbacks(self, placements: Sequence[Placement], api: ApiFunction, path: str) -> None:
+        """The secret of public waits, for the functions of those that may ask for a URL, and the API's."""
+        base = self._options.callback_base_url or base_of(self._options.service, self.api, path)
+        callbacks = Callbacks(self, "Callbacks", options=self._options, base=base)
+        callbacks.let_check(api)
+        for group in (group for placement in placements for group in placement.groups):
+            if makes_urls(group.steps):
+                callbacks.let_sign(self._functions[group.saga.name, group.id])
 
     def _add_alarms(
         self, placements: Sequence[Placement], supervisor: SagaFunction, api: SagaFunction, bulk: WorkFunction

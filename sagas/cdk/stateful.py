@@ -32,7 +32,7 @@ def watch_layout(service: Construct, tables: Tables, queues: Iterable[SagaQueues
     recorded = service.node.try_get_context(f"{LAYOUT}:{service.node.path}")
     for what in moved(recorded or {}, places):
         told = f"{what} of what is deployed would be replaced or dropped, with what is in it"
-        more = "see docs/deploying-changes.md, or `sagas layout --write` if that is meant"
+        more = "see docs/how-to/change-code-in-flight.md, or `sagas layout --write` if that is meant"
         Annotations.of(service).add_warning_v2(f"sagas:Replaced:{what}", f"{told}; {more}")
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from sagas.cli.output import fail, say
 from sagas.cli.supervising import StaleAfter, show_recovery
-from sagas.client import SagaClient
-from sagas.errors import SagaError
+from sagas.cli.times import moment, span
+from sagas.client import RecoveryView, SagaClient
+from sagas.core.times import iso
+from sagas.errors import InvalidRequest, SagaError
+from sagas.local.clock import StackClock, length_of
 from sagas.local.description import Description
 from sagas.local.errors import LocalStackError
+from sagas.local.files import Files
 from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
 from sagas.local.stack import down as end_stack
 from sagas.local.stack import up as start_stack
@@ -32,17 +36,32 @@ def up(
     persist: Annotated[
         Path | None, typer.Option(file_okay=False, help="Keep state in this directory from one run to the next.")
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Deploy code anew as soon as it is edited; sagas and their state stay.")
+    ] = False,
+    enforce_iam: Annotated[
+        bool,
+        typer.Option("--enforce-iam", help="Have IAM decide on every call, so that a missing grant is found here."),
+    ] = False,
     endpoint: Annotated[
         str | None, typer.Option(help="Deploy to this LocalStack-compatible endpoint instead of starting an emulator.")
     ] = None,
 ) -> None:
     """Synthesize the CDK app of this directory and run it here until Ctrl-C."""
-    settings = Settings(Path.cwd(), app_command, port, persist.resolve() if persist else None)
+    if watch and (detach or endpoint is not None):
+        raise typer.BadParameter("stays in the foreground, with an emulator of its own", param_hint="--watch")
+    if enforce_iam and endpoint is not None:
+        raise typer.BadParameter("is the embedded emulator's", param_hint="--enforce-iam")
+    settings = Settings(
+        Path.cwd(), app_command, port, persist.resolve() if persist else None, watch=watch, enforce_iam=enforce_iam
+    )
     try:
         if endpoint is not None:
             _show(deploy_to_endpoint(settings, endpoint))
             return
-        start_stack(settings, lambda description: _show(description, detach=detach), detach=detach)
+        start_stack(
+            settings, lambda description: _show(description, detach=detach, watch=watch), detach=detach, tell=say
+        )
     except LocalStackError as error:
         fail(str(error))
     except Stopped:
@@ -59,18 +78,38 @@ def down() -> None:
 
 
 @app.command()
-def tick(stale_after: StaleAfter = None) -> None:
-    """Have the supervisor recover once, now."""
+def tick(
+    stale_after: StaleAfter = None,
+    advance: Annotated[
+        str | None, typer.Option(metavar="LENGTH", help="Skip time first, on all clocks: 3d, 2h, 70m or 90s.")
+    ] = None,
+) -> None:
+    """Have the supervisor recover once, now; or let time pass, with all that becomes due in it."""
+    if advance is not None and stale_after is not None:
+        raise typer.BadParameter("goes without --advance", param_hint="--stale-after")
     try:
-        show_recovery(SagaClient.local().recover(stale_after))
-    except SagaError as error:
+        if advance is None:
+            show_recovery(SagaClient.local().recover(stale_after))
+            return
+        length = length_of(advance)
+        clock = StackClock(Description.read(Files(Path.cwd()).description))
+        did = clock.advance(length)
+        say(f"It is {moment(iso(clock.now()))} here: {span(clock.ahead)} ahead.")
+        show_recovery(cast("RecoveryView", did))
+    except InvalidRequest as error:
+        fail("; ".join([str(error), *(f"{problem.path}: {problem.message}" for problem in error.problems)]))
+    except (SagaError, LocalStackError) as error:
         fail(str(error))
 
 
-def _show(description: Description, *, detach: bool = True) -> None:
+def _show(description: Description, *, detach: bool = True, watch: bool = False) -> None:
     say(f"API      {description.api_url}")
     say(f"Emulator {description.endpoint_url} ({description.region}, any credentials)")
     for saga, steps in description.functions.items():
         say(f"Saga     {saga}: {' -> '.join(steps)}")
+    if description.pid is not None:
+        say("Logs     of a saga: sagas logs ID [--follow]; of the emulator: .sagas/emulator.log")
     say("All else is in .sagas/local.json.")
+    if watch:
+        say("Code is deployed anew as soon as you save it.")
     say("`sagas local down` ends it." if detach else "Ready. Ctrl-C ends it.")

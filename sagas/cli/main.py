@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sagas.cli import breakers, check, dead_letters, init, layout, local, operating, reading, supervising
+from sagas.cli import breakers, check, dead_letters, init, layout, local, logs, operating, reading, supervising
 
 app = typer.Typer(
     name="sagas",
@@ -19,6 +19,7 @@ supervising.add_to(app)
 app.command()(init.init)
 app.command()(check.check)
 app.command()(layout.layout)
+app.command()(logs.logs)
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(local.app, name="local")

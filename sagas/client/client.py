@@ -16,6 +16,7 @@ from sagas.authoring.saga import Saga, definition_of
 from sagas.aws import CALLER, connect, open_session
 from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
 from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
+from sagas.client.logs import LogCalls
 from sagas.client.operator_calls import OperatorCalls
 from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
@@ -29,7 +30,7 @@ RequestT = TypeVar("RequestT")
 _AUDIT_PAGE = 100
 
 
-class SagaClient(OperatorCalls):
+class SagaClient(OperatorCalls, LogCalls):
     """Starts, reads, cancels and repairs sagas over the HTTP API.
 
     Calls are signed with the caller's AWS credentials, so that the audit trail names who acted. What is answered are
@@ -74,8 +75,8 @@ class SagaClient(OperatorCalls):
         """
         endpoints = endpoints_from_file(Path(directory))
         anyone = boto3.Session(
-            aws_access_key_id="local",
-            aws_secret_access_key="local",  # noqa: S106 - the emulator takes any
+            aws_access_key_id="test",  # which is root where IAM is enforced
+            aws_secret_access_key="test",  # noqa: S106 - the emulator takes any
             region_name=endpoints.region,
         )
         return cls(endpoints.api_url, region=endpoints.region, session=anyone, endpoints=endpoints)
@@ -407,7 +408,7 @@ class SagaClient(OperatorCalls):
     def sweep(self, name: str, *, dry_run: bool = False, force: bool = False) -> SweepView:
         """Have the supervisor sweep the S3 objects that undone sagas of a type left behind, now and to the end.
 
-        The schedule stays as it is. See ``docs/sweep.md`` for what is touched and what never is.
+        The schedule stays as it is. See ``docs/how-to/sweep.md`` for what is touched and what never is.
 
         Args:
             name: of the type.

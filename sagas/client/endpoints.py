@@ -30,6 +30,7 @@ class ServiceEndpoints:
         queues: URLs by saga and step.
         dead_letter_queues: URLs by saga.
         supervisor: name of its function; empty if it is not known.
+        log_groups: names of those that the service's functions write to.
     """
 
     api_url: str = ""
@@ -38,6 +39,7 @@ class ServiceEndpoints:
     queues: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
     supervisor: str = ""
+    log_groups: list[str] = field(default_factory=list[str])
 
 
 def endpoints_from_file(directory: Path) -> ServiceEndpoints:
@@ -50,7 +52,7 @@ def endpoints_from_file(directory: Path) -> ServiceEndpoints:
     try:
         data: dict[str, Any] = json.loads(path.read_text())
         names = ("api_url", "region", "endpoint_url", "queues", "dead_letter_queues", "supervisor")
-        return ServiceEndpoints(**{name: data[name] for name in names})
+        return ServiceEndpoints(**{name: data[name] for name in names}, log_groups=data.get("log_groups", []))
     except FileNotFoundError:
         raise SagaError("no local stack is running here; `sagas local up` starts one") from None
     except (ValueError, TypeError, KeyError) as error:
@@ -83,6 +85,7 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
         queues=found.queues,
         dead_letter_queues=found.dead_letter_queues,
         supervisor=found.supervisor,
+        log_groups=found.log_groups,
     )
 
 

@@ -1,6 +1,6 @@
 """The statuses of sagas and steps as a page of documentation, drawn from the automaton's own table.
 
-``python -m sagas.core.diagram > docs/states.md`` writes the page anew.
+``python -m sagas.core.diagram > docs/concepts/states.md`` writes the page anew.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _table(head: str, meanings: dict[SagaStatus, str] | dict[StepStatus, str]) -
 
 
 def page() -> str:
-    """Return ``docs/states.md``."""
+    """Return ``docs/concepts/states.md``."""
     sagas = _table("saga", _SAGA)
     over = ", ".join(f"`{status.value}`" for status in S if status in OVER)
     ends = f"Final: {over}. An operator can still have FAILED undone, and COMPENSATION_FAILED retried.\n"

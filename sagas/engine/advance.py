@@ -1,7 +1,7 @@
 """The one way a saga moves on: arrive, decide, claim, run, journal, commit, send.
 
 Workers, the supervisor, operators' calls and the in-process run all come through here. An arrival is decided by the
-automaton; what it decides is carried out in one order, which ``docs/protocol.md`` explains and numbers:
+automaton; what it decides is carried out in one order, which ``docs/concepts/protocol.md`` explains and numbers:
 
 1.  *claim*: one conditional update takes the lease (rules 1, 6);
 2.  *run*: the step's code, or its undo; only for a message whose claim held;

@@ -172,6 +172,15 @@ class AuditEntry(TypedDict):
     details: dict[str, Any]
 
 
+class CallbackView(TypedDict):
+    """The saga that took a value by a callback URL; nothing of it that the URL does not tell, but its status."""
+
+    name: str
+    saga_id: _Id
+    step: str
+    status: _SagaStatus
+
+
 class AuditPage(TypedDict):
     """Part of an audit trail; ``cursor`` asks for the next part, ``None`` ends it."""
 

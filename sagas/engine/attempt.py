@@ -47,6 +47,10 @@ _AFTER_LEASE = 5.0
 """Seconds after the end of a lease at which its message comes back, should its holder have died."""
 
 
+def _no_callbacks(saga: str, saga_id: str, step: str) -> str:
+    raise SagaError("ctx.callback_url: the environment lacks SAGAS_CALLBACK_URL and SAGAS_CALLBACK_SECRET")
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptServices:
     """What an attempt works with.
@@ -55,6 +59,7 @@ class AttemptServices:
         hide: has a message come back in so many seconds, should its worker die.
         connect: makes the clients of ``ctx.client``.
         goes_on: told of each further step that an invocation goes on with.
+        callback_url: makes the URL of a public wait, from saga, id and step.
     """
 
     control: ControlStore
@@ -67,6 +72,7 @@ class AttemptServices:
     hide: Callable[[Message, float], None] = lambda message, seconds: None
     connect: Callable[[str], Any] | None = None
     goes_on: Callable[[Message], None] = lambda message: None
+    callback_url: Callable[[str, str, str], str] = _no_callbacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +268,7 @@ class Attempt:
             known |= {seq: read[seq].payload for seq in missing}
         payloads = self._payloads = {name: known[seq] for name, seq in needed.items()}
 
+        code = self._type.step(message.step)
         context = self._context = StepContext(
             saga_id=message.saga_id,
             saga=message.saga,
@@ -276,6 +283,8 @@ class Attempt:
         )
         if services.connect is not None:
             context.connect = services.connect
+        if code.public:
+            context.callback = partial(services.callback_url, message.saga, message.saga_id, message.step)
         progress = ProgressReport(services.control, held, clock, context.tell_lost)
         context.report = progress.tell
         beat = Heartbeat(
@@ -289,7 +298,6 @@ class Attempt:
             needed_until,
         )
         with progress, beat:
-            code = self._type.step(message.step)
             payload = services.runner.run(definition, code, message.undo, payloads, context, self._code_began)
         if code.waits_for == "time" and not message.undo:
             self._until = moment(payload, clock.now())

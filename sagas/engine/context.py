@@ -11,7 +11,7 @@ from typing import Any
 
 from sagas.authoring.context import object_key
 from sagas.engine.clock import Clock
-from sagas.errors import Cancelled
+from sagas.errors import Cancelled, SagaError
 
 _CANCEL_CHECK = 4.0
 """Seconds for which the answer to "was it cancelled?" is good; the contract allows five."""
@@ -33,6 +33,7 @@ class StepContext:
 
     Args:
         deadline_at: epoch seconds at which its function must have ended; once its code begins, when that must have.
+        callback: makes the URL of a public wait; ``None`` where the step is none.
     """
 
     saga_id: str
@@ -48,6 +49,7 @@ class StepContext:
     report: Callable[[float, str], None] = lambda fraction, message: None
     connect: Callable[[str], Any] = _client
     trace: Callable[[], dict[str, str]] = dict
+    callback: Callable[[], str] | None = None
     _cancelled: bool = False
     _lost: bool = False
     _checked_at: float = field(default=0.0)
@@ -99,6 +101,18 @@ class StepContext:
     def signal_path(self) -> str:
         """Where a signal for this step is sent, below the API's URL."""
         return f"/sagas/{self.saga}/{self.saga_id}/signals/{self.step}"
+
+    @property
+    def callback_url(self) -> str:
+        """Where a signal for this step is sent without AWS credentials.
+
+        Raises:
+            SagaError: the step is no public wait.
+        """
+        if self.callback is None:
+            told = "is not public; say wait_for(..., public=True)"
+            raise SagaError(f"ctx.callback_url: step {self.step} of saga {self.saga} {told}")
+        return self.callback()
 
     @property
     def deadline(self) -> datetime:

@@ -14,6 +14,7 @@ from sagas.engine.auto_disable import AutoDisabler
 from sagas.engine.births import Births
 from sagas.engine.breaker import Breakers
 from sagas.engine.breaker_operations import BreakerOperations
+from sagas.engine.callbacks import Callbacks
 from sagas.engine.children import Children
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
@@ -40,6 +41,7 @@ from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
 from sagas.store.breakers import BreakerItems
+from sagas.store.callback_keys import CallbackKeys
 from sagas.store.control import ControlItems
 from sagas.store.definitions import Definitions
 from sagas.store.hand_outs import HandOuts
@@ -78,6 +80,7 @@ class Engine:
     lanes: LaneNotes
     breaker_operations: BreakerOperations
     children: Children
+    callbacks: Callbacks | None
     clock: Clock
     tables: Tables
 
@@ -100,6 +103,7 @@ def build_engine(
     chain: Chain = UNCHAINED,
     goes_on: Callable[[Message], None] | None = None,
     tracer: Tracer | None = None,
+    callbacks: Callbacks | None = None,
 ) -> Engine:
     """Return the parts for these tables and queues.
 
@@ -115,6 +119,7 @@ def build_engine(
         chain: the steps that this function goes on to in the same invocation.
         goes_on: told of each further step that an invocation goes on with.
         tracer: makes spans; none are made without.
+        callbacks: makes and reads the URLs of public waits.
     """
     clock, observer = clock or SystemClock(), observer or NullObserver()
     logger = logger or logging.getLogger("sagas")
@@ -137,6 +142,7 @@ def build_engine(
     committer = Committer(control, journal, clock, observers, inbox)
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
     services = services if goes_on is None else replace(services, goes_on=goes_on)
+    services = services if callbacks is None else replace(services, callback_url=callbacks.url)
     advancer = Advancer(services, registry, sender, attempt, carry, chain, queues)
     watermarks = Watermarks(tables)
     reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal))
@@ -167,6 +173,7 @@ def build_engine(
         lanes=LaneNotes(watermarks, clock, routes.lane),
         children=children,
         breaker_operations=BreakerOperations(breakers, control, listing, advancer, logger),
+        callbacks=callbacks,
         clock=clock,
         tables=tables,
     )
@@ -215,15 +222,20 @@ def from_environment(
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps)
     carry = environment.get("SAGAS_CARRY_INPUTS") != "0"
-    settings = settings_from(environment)
+    settings, clock, callbacks = settings_from(environment), SystemClock(), None
+    if url := environment.get("SAGAS_CALLBACK_URL"):
+        secret = environment["SAGAS_CALLBACK_SECRET"]
+        callbacks = Callbacks(url, CallbackKeys(secret, clock.now, settings.region, settings.endpoint_url))
     return build_engine(
         registry,
         settings,
         routes,
+        clock=clock,
         observer=observer,
         logger=logger,
         carry=carry,
         tracer=tracer,
         chain=Chain.parse(environment.get("SAGAS_CHAIN", "")),
         goes_on=goes_on,
+        callbacks=callbacks,
     )

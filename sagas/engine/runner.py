@@ -54,6 +54,12 @@ class Runner:
     def __init__(self) -> None:
         self._instances: dict[type[Any], Any] = {}
 
+    def instance(self, definition: SagaDefinition) -> Any:
+        """Return the saga's instance, which its ``create()`` makes on first use; what that raises is raised."""
+        if definition.saga_class not in self._instances:
+            self._instances[definition.saga_class] = definition.saga_class.create()
+        return self._instances[definition.saga_class]
+
     def run(
         self,
         definition: SagaDefinition,
@@ -98,10 +104,9 @@ class Runner:
                 whose = "the request" if producer is None else f"the result of step {producer.name!r}"
                 told = f"{whose} does not fit {type_name(produced)} any more: {listed(error.problems)}"
                 raise TypeChanged(told) from None
-        if definition.saga_class not in self._instances:
-            self._instances[definition.saga_class] = definition.saga_class.create()
+        instance = self.instance(definition)
         began()
-        result = _called(code, self._instances[definition.saga_class], arguments, context)
+        result = _called(code, instance, arguments, context)
         if undo:
             return None
         return _written(result, step)

@@ -13,6 +13,7 @@ from sagas.engine.engine import Engine, from_environment
 from sagas.errors import SagaError
 from sagas.handlers.answers import answer_error, answer_unexpected
 from sagas.handlers.breakers import add_breaker_routes
+from sagas.handlers.callbacks import add_callback_route
 from sagas.handlers.definitions import add_definition_routes
 from sagas.handlers.sagas import add_operation_routes, add_saga_routes
 from sagas.handlers.signals import add_signal_routes
@@ -53,6 +54,8 @@ def _app() -> APIGatewayRestResolver:
     add_saga_routes(app, engine)
     add_operation_routes(app, engine)
     add_signal_routes(app, engine)
+    if engine.callbacks is not None:
+        add_callback_route(app, engine, engine.callbacks)
     add_definition_routes(app, engine)
     add_breaker_routes(app, engine)
     return app

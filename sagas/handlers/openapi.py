@@ -161,6 +161,26 @@ def _signal_path(saga: SagaType, step: StepDefinition, where: list[Json]) -> Jso
     return {"parameters": where, "post": _with_body(operation | {"description": told}, schema)}
 
 
+def _callback_path(sagas: list[SagaType]) -> Json:
+    """The route of all public waits, which takes what any of them does; none where there are none."""
+    bodies = list[Json]()
+    for saga in sagas:
+        for step in (one for one in _signalled(saga) if one.public):
+            schema = _signal_schema(saga, step)
+            schema.pop("$defs", None)
+            bodies.append(schema)
+    if not bodies:
+        return {}
+    answers: dict[str, Json] = {"200": ref("Callback"), "202": ref("Callback")}
+    operation = _operation("call_back", "Send what a public wait is for", answers, f"{_WRITE} 409")
+    told = "As the signal of the step that the token is for, without AWS credentials: who has the URL may call it."
+    token = {"name": "token", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    open_to_all: Json = {"description": told, "security": list[Json]()}
+    return {
+        "/callbacks/{token}": {"parameters": [token], "post": _with_body(operation | open_to_all, {"anyOf": bodies})}
+    }
+
+
 def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
     """Return the OpenAPI 3.1 description of the API for these saga types.
 
@@ -196,6 +216,7 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
             "post": _operation("close_breaker", "Close a circuit breaker", {"200": ref("Breaker")}, _READ),
         },
         "/openapi.json": {"get": _operation("openapi", "This description", itself, "")},
+        **_callback_path(sagas),
     }
     schemas = answer_schemas()
     for saga in sagas:

@@ -21,6 +21,7 @@ _NAMED: dict[str, Any] = {
     "Verification": answers.VerificationView,
     "Definition": answers.DefinitionView,
     "Breaker": answers.BreakerView,
+    "Callback": answers.CallbackView,
     "Problem": answers.ProblemView,
     "Error": answers.ErrorAnswer,
     "Sagas": answers.Page,

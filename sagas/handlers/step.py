@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from sagas.authoring.policies import Exhausted
 from sagas.engine.attempt import RECORDING, Invocation
@@ -108,9 +108,21 @@ class _Records:
         return self._engine.clock.now() + needed + RECORDING <= self._invocation.deadline
 
 
+def _problems() -> list[str]:
+    """Tell of each saga type whose ``create()`` raises here, where configuration and permissions are the function's."""
+    problems: list[str] = []
+    for saga in _engine().registry:
+        try:
+            _engine().services.runner.instance(saga.definition)
+        except Exception as error:  # noqa: BLE001 - that is what is asked for
+            made = f"{saga.definition.name}: {saga.definition.saga_class.__name__}.create()"
+            problems.append(f"{made} raised {type(error).__name__}: {error} (at {', '.join(frames(error))})")
+    return problems
+
+
 @traced("pubsub")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Handle an SQS event.
+    """Handle an SQS event; or tell what ``create()`` raises, as ``sagas local up`` asks by ``{"check": "create"}``.
 
     Args:
         event: an SQS event with one or more records.
@@ -122,6 +134,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     Raises:
         InvalidRequest: it is no event of SQS, or a record has no id to report it by: then all of them are kept.
     """
+    if isinstance(cast("object", event), dict) and event.get("check") == "create":
+        return {"problems": _problems()}
     given = records_of(event)
     records = _Records(_engine(), context)
     failed = [record["messageId"] for record in given if not records.done(record)]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from sagas.local.assembly import Asset, Stack
+from sagas.topology import Topology
 
 _LAYER = "AWS::Lambda::LayerVersion"
+_RESOURCE_POLICIES = ("AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy")
+_NOT_BY_TLS = {"Bool": {"aws:SecureTransport": "false"}}
 _API_HANDLER = "sagas.handlers.api.handler"
 
 
@@ -62,6 +65,17 @@ def without_signatures(template: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
+def without_transport_rule(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template without statements that deny what does not come by TLS: the emulator has none."""
+    changed = copy.deepcopy(template)
+    for resource in changed["Resources"].values():
+        policy = resource.get("Properties", {}).get("PolicyDocument")
+        if resource["Type"] in _RESOURCE_POLICIES and isinstance(policy, dict):
+            rules = cast("dict[str, Any]", policy)
+            rules["Statement"] = [one for one in rules["Statement"] if one.get("Condition") != _NOT_BY_TLS]
+    return changed
+
+
 def with_local_paths(template: dict[str, Any]) -> dict[str, Any]:
     """Return the template with an API that knows under which path the emulator serves it, for the links it gives."""
     changed = copy.deepcopy(template)
@@ -69,6 +83,22 @@ def with_local_paths(template: dict[str, Any]) -> dict[str, Any]:
         if resource["Type"] == "AWS::Lambda::Function" and resource["Properties"].get("Handler") == _API_HANDLER:
             variables = resource["Properties"].setdefault("Environment", {}).setdefault("Variables", {})
             variables["SAGAS_BASE_PATH"] = "/_aws/execute-api/{apiId}/{stage}" + variables.get("SAGAS_MOUNT", "")
+    return changed
+
+
+def with_local_callbacks(template: dict[str, Any], endpoint_url: str) -> dict[str, Any]:
+    """Return the template with callback URLs that lead to this endpoint, and not to where the API will be on AWS."""
+    changed = copy.deepcopy(template)
+    resources: dict[str, Any] = changed["Resources"]
+    topology = Topology()
+    topology.add_stack(resources, {name: name for name in resources})
+    api = topology.api
+    if api is not None:
+        stage = ["", [f"{endpoint_url}/_aws/execute-api/", {"Ref": api.id}, f"/{api.stage}{api.path}"]]
+        for resource in resources.values():
+            variables = resource.get("Properties", {}).get("Environment", {}).get("Variables", {})
+            if resource["Type"] == "AWS::Lambda::Function" and "SAGAS_CALLBACK_URL" in variables:
+                variables["SAGAS_CALLBACK_URL"] = {"Fn::Join": stage}
     return changed
 
 

@@ -13,10 +13,12 @@ from sagas.local.adapt import (
     as_deployable,
     needed_assets,
     ttl_attributes,
+    with_local_callbacks,
     with_local_paths,
     without_gradual_deployment,
     without_layers,
     without_signatures,
+    without_transport_rule,
 )
 from sagas.local.assembly import Stack
 from sagas.local.clients import Clients
@@ -41,9 +43,11 @@ class Deployer:
     Args:
         clients: of the endpoint.
         embedded: the endpoint is our own emulator, which needs no layers.
+        enforce_iam: it decides on every call by the policies, those of resources included.
     """
 
-    def __init__(self, clients: Clients, *, embedded: bool) -> None:
+    def __init__(self, clients: Clients, *, embedded: bool, enforce_iam: bool = False) -> None:
+        self._enforce_iam = enforce_iam
         self._cloudformation = clients.client("cloudformation")
         self._s3 = clients.client("s3")
         self._sts = clients.client("sts")
@@ -57,9 +61,11 @@ class Deployer:
         Raises:
             LocalStackError: the endpoint refuses it, or does not finish in time.
         """
-        template = as_deployable(stack.template)
+        template = with_local_callbacks(as_deployable(stack.template), self._endpoint_url)
         if self._embedded:
             template = with_local_paths(without_signatures(without_gradual_deployment(without_layers(template))))
+        if self._enforce_iam:
+            template = without_transport_rule(template)
         try:
             for asset in needed_assets(stack, template):
                 self._upload(asset.bucket, asset.key, asset.content())

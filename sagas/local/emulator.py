@@ -8,8 +8,10 @@ functions are done, and only then stops: they need its tables and queues to fini
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
+import time
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -18,7 +20,9 @@ from typing import Any
 
 from hypercorn.config import Config
 
-from sagas.local.files import hold_lock
+from sagas.engine.clock import skipped
+from sagas.local.clock import CLOCK_READ_EVERY
+from sagas.local.files import hold_lock, still_running
 
 _POLL = 0.05
 _QUIET = 3
@@ -36,14 +40,15 @@ def main() -> int:
     config.graceful_timeout = 1.0
     config.loglevel = "WARNING"
     _take_nested_stacks_as_one()
+    _skip_time(os.environ.get("SAGAS_CLOCK", ""))
     ministack = _module("ministack.app")
-    trigger = partial(_until_stopped, float(patience), "--attached" in flags)
+    trigger = partial(_until_stopped, float(patience), "--attached" in flags, still_running(Path(lock)))
     asyncio.run(_module("hypercorn.asyncio").serve(ministack.app, config, shutdown_trigger=trigger))
     _module("ministack.core.lambda_runtime").reset()
     return 0
 
 
-async def _until_stopped(patience: float, attached: bool) -> None:
+async def _until_stopped(patience: float, attached: bool, waits_for: Path) -> None:
     """Return when it is time to stop serving."""
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -64,7 +69,16 @@ async def _until_stopped(patience: float, attached: bool) -> None:
             while quiet < _QUIET:
                 running = lambda_service._esm_inflight or runtime.workers_in_use()
                 quiet = 0 if running else quiet + 1
+                _note_functions_in_use(waits_for, runtime)
                 await asyncio.sleep(_POLL)
+
+
+def _note_functions_in_use(path: Path, runtime: Any) -> None:
+    """Write down the names of the functions that run now."""
+    # a pool's key is account:region:function:qualifier
+    with runtime._lock:
+        names = {key.split(":")[2] for key, pool in runtime._workers.items() if any(one.in_use for one in pool)}
+    path.write_text(" ".join(sorted(names)))
 
 
 def _take_nested_stacks_as_one() -> None:
@@ -79,6 +93,29 @@ def _take_nested_stacks_as_one() -> None:
         for *names, most in engine._SECTION_QUOTAS
         for section in names[:1]
     )
+
+
+class _SkippedTime:
+    """The module ``time``, but for ``time()``, which is as far ahead as the functions' clock is."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._ahead, self._read_at = 0.0, -1.0
+
+    def time(self) -> float:
+        now = time.monotonic()
+        if now - self._read_at > CLOCK_READ_EVERY:
+            self._ahead, self._read_at = skipped(self._file), now
+        return time.time() + self._ahead  # noqa: TID251 -- the emulator's own clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+def _skip_time(file: str) -> None:
+    """Have messages wait, and items expire, by the clock that the functions have."""
+    for service in ("sqs", "dynamodb"):
+        _module(f"ministack.services.{service}").time = _SkippedTime(file)
 
 
 def _module(name: str) -> Any:

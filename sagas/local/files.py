@@ -24,6 +24,7 @@ class Files:
         self.synth_log = self.root / "synth.log"
         self.assembly = self.root / "cdk.out"
         self.scratch = self.root / "tmp"
+        self.clock = self.root / "clock"
 
     def running_pid(self) -> int | None:
         """Return the process id of the emulator that runs for this project, or None.
@@ -34,6 +35,15 @@ class Files:
             if not _try_lock(file.fileno()):
                 return int(file.read().strip() or 0) or None
         return None
+
+
+def still_running(lock: Path) -> Path:
+    """Return the file in which an emulator that was asked to end names the functions it still waits for.
+
+    Args:
+        lock: the emulator's.
+    """
+    return lock.with_name("still-running")
 
 
 def hold_lock(path: Path) -> bool:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sagas.local.errors import LocalStackError
-from sagas.local.files import Files
+from sagas.local.files import Files, still_running
 
 REGION = "us-east-1"
 PATIENCE = 30.0
@@ -34,12 +34,21 @@ class Emulator:
         port: on 127.0.0.1.
         persist: where state is kept from one run to the next; nowhere by default.
         attached: end when this process ends.
+        enforce_iam: have every call allowed or denied by the caller's policies.
 
     Raises:
         LocalStackError: the port is taken, or the kept state belongs to another.
     """
 
-    def __init__(self, files: Files, port: int, *, persist: Path | None = None, attached: bool = True) -> None:
+    def __init__(
+        self,
+        files: Files,
+        port: int,
+        *,
+        persist: Path | None = None,
+        attached: bool = True,
+        enforce_iam: bool = False,
+    ) -> None:
         require_free_port(port)
         if persist is not None:
             # Kept queues are known by URLs that hold the port; under another one, nothing would find them.
@@ -49,8 +58,13 @@ class Emulator:
                 raise LocalStackError(f"the state in {persist} was kept under port {before}; add --port {before}")
             persist.mkdir(parents=True, exist_ok=True)
             note.write_text(f"{port}\n")
+        # What is kept was stamped by a clock that may have been ahead: it must not be behind afterwards.
+        self.clock = files.clock if persist is None else persist / "clock"
+        if persist is None:
+            self.clock.unlink(missing_ok=True)
         self._see_log = f"see {files.emulator_log}"
         self._port = port
+        self._still_running = still_running(files.lock)
         self.endpoint_url = f"http://127.0.0.1:{port}"
         files.scratch.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "sagas.local.emulator", str(port), str(files.lock), str(PATIENCE)]
@@ -60,7 +74,9 @@ class Emulator:
                 stdin=subprocess.PIPE if attached else subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(files, port, persist),
+                env=_environment(files, port, persist)
+                | {"SAGAS_CLOCK": str(self.clock)}
+                | ({"AUTH": "true"} if enforce_iam else {}),
                 cwd=files.scratch,
                 start_new_session=True,
             )
@@ -98,9 +114,37 @@ class Emulator:
         if self._process.poll() is not None:
             raise self._death()
 
-    def stop(self) -> None:
-        """Let running functions finish, end the emulator, and leave no process of its group behind."""
-        end_process(self.pid, lambda: self._process.poll() is not None)
+    def is_running(self) -> bool:
+        """Tell whether it runs; False after an orderly end.
+
+        Raises:
+            LocalStackError: it died.
+        """
+        if self._process.poll() is None:
+            return True
+        if self._process.returncode:
+            raise self._death()
+        return False
+
+    def stop(self, tell: Callable[[str], None] = lambda line: None) -> None:
+        """Let running functions finish, end the emulator, and leave no process of its group behind.
+
+        Args:
+            tell: told, whenever it changes, what is waited for.
+        """
+        told = ""
+
+        def has_ended() -> bool:
+            nonlocal told
+            with suppress(OSError):
+                names = self._still_running.read_text()
+                if names not in ("", told):
+                    told = names
+                    tell(names)
+            return self._process.poll() is not None
+
+        self._still_running.unlink(missing_ok=True)
+        end_process(self.pid, has_ended)
         self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()

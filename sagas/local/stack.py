@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import signal
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any, cast
 
-from sagas.local.assembly import read_assembly
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sagas.local.assembly import Stack, read_assembly
 from sagas.local.clients import Clients
-from sagas.local.deployment import Deployer
+from sagas.local.deployment import Deployed, Deployer
 from sagas.local.description import Description, describe
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
-from sagas.local.process import REGION, Emulator, end_process, require_free_port, runs_functions_itself
+from sagas.local.live_code import LiveCode, changes, seen
+from sagas.local.process import PATIENCE, REGION, Emulator, end_process, require_free_port, runs_functions_itself
 from sagas.local.synthesis import synthesize
 
 
@@ -32,50 +38,78 @@ class Settings:
         app: the command that synthesizes it.
         port: of the emulator, on 127.0.0.1.
         persist: where state is kept between runs.
+        watch: deploy the code anew when it changes; state stays.
+        enforce_iam: have every call allowed or denied by the caller's policies, as AWS does.
     """
 
     project: Path
     app: str = "python -m infra.app"
     port: int = 4566
     persist: Path | None = None
+    watch: bool = False
+    enforce_iam: bool = False
 
 
-def up(settings: Settings, ready: Callable[[Description], None], *, detach: bool = False) -> None:
+def _nothing(_line: str) -> None:
+    """Tell nobody."""
+
+
+def up(
+    settings: Settings,
+    ready: Callable[[Description], None],
+    *,
+    detach: bool = False,
+    tell: Callable[[str], None] = _nothing,
+) -> None:
     """Start the emulator, deploy the app to it, and stay until a signal; then let running functions finish.
 
     Args:
         settings: what to start.
         ready: called with the description once everything is deployed.
         detach: return when it is ready, and leave it running.
+        tell: told, a line each, what is waited for at the end, and what is deployed anew.
 
     Raises:
-        LocalStackError: it cannot be started, or the emulator died.
+        LocalStackError: it cannot be started, a ``create()`` raises, or the emulator died.
     """
     files = Files(settings.project)
     _require_none_running(files)
     require_free_port(settings.port)
     files.root.mkdir(parents=True, exist_ok=True)
     with _signals_as_exception():
-        emulator = Emulator(files, settings.port, persist=settings.persist, attached=not detach)
-        kept = False
+        emulator = Emulator(
+            files,
+            settings.port,
+            persist=settings.persist,
+            attached=not detach,
+            enforce_iam=settings.enforce_iam,
+        )
+        before = seen(settings.project) if settings.watch else {}
+        kept, clients, description = False, Clients(emulator.endpoint_url, REGION), None
         try:
             emulator.wait_until_healthy()
             try:
-                description = _deploy(Clients(emulator.endpoint_url, REGION), settings, files, pid=emulator.pid)
+                description, stacks = _deploy(clients, settings, files, pid=emulator.pid, clock=str(emulator.clock))
+                _require_creatable(clients, description, settings, tell)
+                description.write(files.description)
             except LocalStackError:
                 # If the emulator died on the way, that is the cause and the rest its consequence.
                 emulator.check_alive()
                 raise
             ready(description)
             kept = detach
-            if not detach:
+            if settings.watch:
+                live = LiveCode(clients, settings.project, files.root, stacks)
+                for changed in changes(settings.project, before, emulator.is_running):
+                    description, live = _renew(clients, settings, files, description, live, changed, tell)
+            elif not detach:
                 emulator.wait()
         except Stopped:
             kept = False
         finally:
             if not kept:
                 try:
-                    emulator.stop()
+                    emulator.stop(lambda names: tell(_waits_for(names, description)))
                 finally:
                     files.description.unlink(missing_ok=True)
 
@@ -90,7 +124,9 @@ def deploy_to_endpoint(settings: Settings, endpoint_url: str) -> Description:
     _require_none_running(files)
     files.root.mkdir(parents=True, exist_ok=True)
     with _signals_as_exception():
-        return _deploy(Clients(endpoint_url.rstrip("/"), REGION), settings, files, pid=None)
+        description, _ = _deploy(Clients(endpoint_url.rstrip("/"), REGION), settings, files, pid=None)
+        description.write(files.description)
+        return description
 
 
 def down(project: Path) -> str:
@@ -116,14 +152,73 @@ def down(project: Path) -> str:
     return f"The stacks at {description.endpoint_url} are being deleted."
 
 
-def _deploy(clients: Clients, settings: Settings, files: Files, *, pid: int | None) -> Description:
+def _deploy(
+    clients: Clients, settings: Settings, files: Files, *, pid: int | None, clock: str = ""
+) -> tuple[Description, list[tuple[Stack, Deployed]]]:
     directory = synthesize(settings.app, files)
-    deployer = Deployer(clients, embedded=pid is not None or runs_functions_itself(clients.endpoint_url))
+    embedded = pid is not None or runs_functions_itself(clients.endpoint_url)
+    deployer = Deployer(clients, embedded=embedded, enforce_iam=settings.enforce_iam)
     account = deployer.account()
-    stacks = [deployer.deploy(stack) for stack in read_assembly(directory, account, clients.region)]
-    description = describe(clients, stacks, pid)
-    description.write(files.description)
-    return description
+    stacks = [(stack, deployer.deploy(stack)) for stack in read_assembly(directory, account, clients.region)]
+    return describe(clients, (deployed for _, deployed in stacks), pid, clock), stacks
+
+
+def _require_creatable(
+    clients: Clients, description: Description, settings: Settings, tell: Callable[[str], None]
+) -> None:
+    """Have a function of each saga type make its instance, where configuration and permissions are the function's.
+
+    Raises:
+        LocalStackError: a ``create()`` raises; while code is watched that is told, since the next edit may mend it.
+    """
+    functions = clients.client("lambda")
+    for steps in description.functions.values():
+        try:
+            answer = functions.invoke(FunctionName=next(iter(steps.values())), Payload=b'{"check": "create"}')
+            found: object = json.loads(answer["Payload"].read())
+        except (BotoCoreError, ClientError, ValueError):
+            continue  # what is no function of ours is not asked
+        problems: list[str] = cast("dict[str, Any]", found).get("problems", []) if isinstance(found, dict) else []
+        for problem in problems:
+            if not settings.watch:
+                raise LocalStackError(problem)
+            tell(problem)
+
+
+def _renew(
+    clients: Clients,
+    settings: Settings,
+    files: Files,
+    description: Description,
+    live: LiveCode,
+    changed: Sequence[Path],
+    tell: Callable[[str], None],
+) -> tuple[Description, LiveCode]:
+    """Deploy what changed: the code of the functions at once, and the whole stack where that is not all of it."""
+    names = ", ".join(path.as_posix() for path in changed)
+    try:
+        began = time.monotonic()
+        functions, everything = live.renew(changed)
+        if functions:
+            tell(f"{names}: new code in {functions} functions after {time.monotonic() - began:.1f} s")
+            _require_creatable(clients, description, settings, tell)
+        if everything:
+            tell(f"{names}: deploying the stack anew")
+            description, stacks = _deploy(clients, settings, files, pid=description.pid, clock=description.clock)
+            description.write(files.description)
+            live = LiveCode(clients, settings.project, files.root, stacks)
+            tell(f"Deployed after {time.monotonic() - began:.1f} s.")
+    except (LocalStackError, BotoCoreError, ClientError) as error:
+        tell(f"{error}; what was deployed before goes on")
+    return description, live
+
+
+def _waits_for(names: str, description: Description | None) -> str:
+    """Say what is waited for, by saga and step where a function runs one."""
+    steps = description.functions if description is not None else {}
+    known = {name: f"{saga} {step}" for saga, by_step in steps.items() for step, name in by_step.items()}
+    told = ", ".join(known.get(name, name) for name in names.split())
+    return f"Waiting up to {PATIENCE:.0f} s for what runs: {told}"
 
 
 def _require_none_running(files: Files) -> None:

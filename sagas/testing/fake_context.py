@@ -16,6 +16,11 @@ _EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 _DEFAULT_ID = "00000000-0000-7000-8000-000000000000"
 
 
+def fake_callback_url(saga: str, saga_id: str, step: str) -> str:
+    """Return a callback URL that leads nowhere, and says what it is for instead of a token."""
+    return f"https://sagas.invalid/callbacks/{saga}.{saga_id}.{step}"
+
+
 class FakeContext:
     """What a step gets as ``ctx`` in a unit test. Everything may be given; the rest follows from what is.
 
@@ -38,6 +43,7 @@ class FakeContext:
         prefix: the S3 prefix; by default ``{saga}/``.
         progress: what to call on ``progress()``, besides keeping the call in ``progressed``.
         trace_headers: of the saga's trace; none by default.
+        callback_url: of a public wait; by default one that leads nowhere.
 
     Attributes:
         progressed: each ``(fraction, message)`` the step told.
@@ -64,12 +70,14 @@ class FakeContext:
         prefix: str | None = None,
         progress: Callable[[float, str], None] | None = None,
         trace_headers: Mapping[str, str] | None = None,
+        callback_url: str | None = None,
     ) -> None:
         self.saga_id = saga_id
         self.saga = saga
         self.step = step
         self.attempt = attempt
         self.signal_path = f"/sagas/{saga}/{saga_id}/signals/{step}"
+        self.callback_url = fake_callback_url(saga, saga_id, step) if callback_url is None else callback_url
         self.forward_key = f"{saga_id}:{step}" if forward_key is None else forward_key
         own_key = f"{self.forward_key}:undo" if undo else self.forward_key
         self.idempotency_key = own_key if idempotency_key is None else idempotency_key

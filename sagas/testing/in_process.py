@@ -31,10 +31,12 @@ from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.runner import Runner
 from sagas.engine.worker import Worker
+from sagas.errors import DefinitionError
 from sagas.messaging.message import Message
 from sagas.messaging.work import ChildrenToStart, SagasToLookAfter, Work, details_in
 from sagas.store.entries import Entry
 from sagas.store.sent import Signal
+from sagas.testing.fake_context import fake_callback_url
 from sagas.testing.memory import MemoryBreakers, MemoryControl, MemoryInbox, MemoryJoins, MemoryJournal
 
 Raised = BaseException | type[BaseException]
@@ -152,6 +154,12 @@ class InProcessRun:
         # A lease that outlasts every invocation needs no heartbeat, and sagas that are alone trip no breaker.
         registry = Registry.of(*(_alone(one) for one in (definition, *definition.family)))
         logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
+        runner = FailingRunner(fail, self.path)
+        try:
+            runner.instance(definition)
+        except Exception as error:
+            told = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {error}"
+            raise DefinitionError(told) from error
         breakers = Breakers(MemoryBreakers(), registry, self._clock, logger, quiet)
         joined = JoinObserver(self._control, joins, self, logger)
         committer = Committer(self._control, self._journal, self._clock, (joined,), inbox=self._inbox)
@@ -160,10 +168,11 @@ class InProcessRun:
             self._journal,
             committer,
             breakers,
-            FailingRunner(fail, self.path),
+            runner,
             self._clock,
             logger,
             connect=_connecting(clients),
+            callback_url=fake_callback_url,
         )
         self._advancer = Advancer(services, registry, self, Attempt, work=self)
         self._worker = Worker(self._advancer)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition import SagaDefinition
-from sagas.authoring.saga import Saga, definition_of
+from sagas.authoring.saga import ReqT, Saga, definition_of
+from sagas.authoring.steps import Member, Step
+from sagas.authoring.waits import Wait
 from sagas.engine.views import audit_view
 from sagas.errors import InvalidRequest
 from sagas.store.entries import RESULTS, Entry
@@ -19,6 +21,7 @@ from sagas.testing.in_process import Failing, InProcessRun
 
 _CHILD = re.compile(r"(\w+)\[(\d+)\]\.(.+)", re.ASCII)
 """A child of a step, and what of it is meant."""
+T = TypeVar("T")
 _SAGA_ID = "00000000-0000-7000-8000-000000000000"
 
 
@@ -32,13 +35,36 @@ class Record(dict[str, Any]):
             raise AttributeError(name) from None
 
 
+class Results(dict[str, Any]):
+    """What each step returned, by the name of its result; by the step itself (``results[Trip.book]``) also typed."""
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, key: Step[..., Coroutine[Any, Any, T]], /) -> T: ...
+        @overload
+        def __getitem__(self, key: Step[..., T] | Wait[T], /) -> T: ...
+        @overload
+        def __getitem__(self, key: str, /) -> Any: ...
+        def __getitem__(self, key: Any, /) -> Any: ...
+
+    else:
+
+        def __missing__(self, key):
+            if not isinstance(key, Member):
+                raise KeyError(key)
+            options = getattr(key, "options", None)
+            return self[getattr(options, "result", None) or key.name]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of the saga.
 
     Args:
         status: its last status, such as ``"COMPLETED"``.
-        results: what each step returned that completed, by result name, also if it was undone later.
+        results: what each step returned that completed, by result name, also if it was undone later. By the step itself
+            (``outcome.results[Trip.book]``) it has the type that the step declares.
         error: ``step``, ``type`` and ``message`` of what ended the forward way; ``None`` if nothing did.
         audit: the audit trail, oldest first: ``seq``, ``at``, ``action``, ``step``, ``attempt``, ``status``,
             ``details`` and the rest of what the API shows.
@@ -51,7 +77,7 @@ class Outcome:
     """
 
     status: str
-    results: dict[str, Any]
+    results: Results
     error: Record | None
     audit: list[Record]
     steps: dict[str, str]
@@ -78,8 +104,8 @@ class Outcome:
 
 
 def run(
-    saga_class: type[Saga[Any]],
-    request: object,
+    saga_class: type[Saga[ReqT]],
+    request: ReqT,
     *,
     fail: Mapping[str, Failing] | None = None,
     clients: Mapping[str, Any] | Callable[[str], Any] | None = None,
@@ -108,6 +134,7 @@ def run(
     Raises:
         InvalidRequest: the request is not of its type.
         ValueError: ``fail`` names no step or undo of this saga, ``signals`` or ``at`` no wait.
+        DefinitionError: ``create()`` raised, or it is no saga class.
         TypeError: what it says to raise is no exception, or a signal is not of its wait's type.
     """
     definition = definition_of(saga_class)
@@ -173,11 +200,11 @@ def _outcome(played: InProcessRun, definition: SagaDefinition, saga_id: str) -> 
     seqs = {step.name: step.result_seq for step in state.steps if step.result_seq}
     outcome = Outcome(
         status=state.status.value,
-        results={
-            step.result: decode(json.loads(entries[seqs[step.name]].payload or "null"), step.result_type)
+        results=Results(
+            (step.result, decode(json.loads(entries[seqs[step.name]].payload or "null"), step.result_type))
             for step in definition.steps
             if step.name in seqs
-        },
+        ),
         error=None if error is None else Record(step=error.step, **error.details["error"]),
         audit=[Record(audit_view(entry)) for entry in entries.values()],
         steps={step.name: step.status.value for step in state.steps},

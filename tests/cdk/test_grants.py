@@ -31,7 +31,7 @@ Grant = Callable[..., object]
 ID = "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17"
 OURS, OTHER = "checkout", "create-zip"
 LISTS = {"GET/sagas", "GET/attention", "GET/definitions", "GET/breakers", "GET/openapi.json"}
-EVERY = ("start", "read", "cancel", "operate", "purge")
+EVERY = ("start", "read", "signal", "cancel", "operate", "purge")
 
 
 class Payout(Saga[str], name="payout", cancellable=False):

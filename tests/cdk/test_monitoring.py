@@ -22,7 +22,7 @@ from sagas.cdk.counting import MOST_OF_ONE_STACK, counted
 Template = dict[str, Any]
 Find = Callable[[str], list[Template]]
 ALARM = "AWS::CloudWatch::Alarm"
-RUNBOOK = Path(__file__).resolve().parents[2] / "docs" / "runbook.md"
+RUNBOOK = Path(__file__).resolve().parents[2] / "docs" / "operations" / "runbook.md"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class TestAlarms:
     def test_name_a_section_of_the_runbook(self, of_type: Find) -> None:
         headings = re.findall(r"^## (.+)$", RUNBOOK.read_text(), re.MULTILINE)
         anchors = {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-        named = {alarm["AlarmDescription"].partition("docs/runbook.md#")[2] for alarm in of_type(ALARM)}
+        named = {alarm["AlarmDescription"].partition("docs/operations/runbook.md#")[2] for alarm in of_type(ALARM)}
         assert named
         assert named <= anchors
 
@@ -145,7 +145,7 @@ class TestDashboard:
 
 
 class TestIdleCosts:
-    """What docs/deploying.md says of the reference stack while nothing happens, against its template."""
+    """What docs/operations/deploying.md says of the reference stack while nothing happens, against its template."""
 
     def row(self, beginning: str) -> str:
         """The last cell of the row of the table that begins so."""

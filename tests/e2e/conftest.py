@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(_ACCOUNT_TIMEOUT), append=False)
 
 
-def _project(directory: Path) -> Path:
+def project_in(directory: Path) -> Path:
     """An empty project that shares the repository's cache, so that nothing is fetched twice."""
     cache = REPOSITORY / ".sagas" / "cache"
     cache.mkdir(parents=True, exist_ok=True)
@@ -49,19 +49,19 @@ def _project(directory: Path) -> Path:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """An empty project directory."""
-    return _project(tmp_path)
+    return project_in(tmp_path)
 
 
 @pytest.fixture(scope="session")
 def local_stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stack]:
     """The reference stack, there for the whole session."""
-    yield from _stack(_REFERENCE, _project(tmp_path_factory.mktemp("stack")))
+    yield from _stack(_REFERENCE, project_in(tmp_path_factory.mktemp("stack")))
 
 
 @pytest.fixture(scope="session")
 def trials(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stack]:
     """The sagas on trial, there for the whole session."""
-    yield from _stack(_TRIALS, _project(tmp_path_factory.mktemp("trials")))
+    yield from _stack(_TRIALS, project_in(tmp_path_factory.mktemp("trials")))
 
 
 def _stack(place: Place, project: Path) -> Generator[Stack]:
@@ -80,7 +80,7 @@ def _stack(place: Place, project: Path) -> Generator[Stack]:
 @pytest.fixture(scope="session")
 def hostile_stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
     """The reference stack once more, for requests that would leave it full of sagas which nobody expects."""
-    running = launch(_project(tmp_path_factory.mktemp("hostile")), _REFERENCE.app)
+    running = launch(project_in(tmp_path_factory.mktemp("hostile")), _REFERENCE.app)
     try:
         yield running
     finally:

@@ -58,7 +58,7 @@ class TestDescription:
         description = local_stack.description
         assert set(description) == {
             "endpoint_url", "region", "api_url", "tables", "queues", "dead_letter_queues", "functions", "supervisor",
-            "outputs", "pid", "work_queues", "work_dead_letter_queues",
+            "outputs", "pid", "work_queues", "work_dead_letter_queues", "log_groups",
         }  # fmt: skip
         assert set(description["tables"]) == {"sagas", "audit"}
         assert set(description["queues"]) == {"create-zip", "checkout"} == set(description["dead_letter_queues"])

@@ -2,8 +2,8 @@
 twice.
 
 Ten steps with undos and short names, a caller's correlation id of 128 bytes, retries, breakers, a lost attempt, stalls,
-a cancel, a purge. Two things are larger, and held to what ``docs/limits.md`` says: an operator's one write that resumes
-such a saga, and the last undos of ten.
+a cancel, a purge. Two things are larger, and held to what ``docs/reference/limits.md`` says: an operator's
+one write that resumes such a saga, and the last undos of ten.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What docs/deploying.md says of costs and loads, against what is counted when sagas run."""
+"""What docs/operations/deploying.md says of costs and loads, against what is counted when sagas run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.engine.metering import metered
 from tests.support.bench import Bench, deploy_functions
 from tests.support.sagas import Order
 
-PAGE = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "operations" / "deploying.md").read_text()
 
 GIGABYTES, STEP_SECONDS, API_GIGABYTES, API_SECONDS = 0.25, 0.05, 0.5, 0.1
 DAY = 86_400

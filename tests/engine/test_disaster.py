@@ -1,4 +1,4 @@
-"""docs/disaster.md, by restoring older copies of one table and of both, on DynamoDB Local."""
+"""docs/operations/backup-restore.md, by restoring older copies of one table and of both, on DynamoDB Local."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.bench import Bench
 from tests.support.databases import database
 from tests.support.sagas import LOG, Trip
 
-PAGE = (Path(__file__).parents[2] / "docs" / "disaster.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "operations" / "backup-restore.md").read_text()
 STEPS = ("book", "pay", "tell")
 COPIES = len(STEPS) + 1
 """Of the tables: after the start, and after each step."""
@@ -64,7 +64,7 @@ def trim(stack: HandmadeStack) -> int:
     """Run the page's program."""
     (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     names: dict[str, Any] = {"__name__": "program"}
-    exec(compile(program, "docs/disaster.md", "exec"), names)  # noqa: S102 -- it is the page's
+    exec(compile(program, "docs/operations/backup-restore.md", "exec"), names)  # noqa: S102 -- it is the page's
     removed: int = names["trim"](stack.sagas_table, stack.audit_table)
     return removed
 

@@ -1,4 +1,4 @@
-"""What docs/protocol.md says each operation takes, against what it takes."""
+"""What docs/concepts/protocol.md says each operation takes, against what it takes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.aws import LambdaContext
 from tests.support.bench import Bench
 from tests.support.sagas import FAIL, Trip
 
-PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "concepts" / "protocol.md").read_text()
 ROWS = re.findall(r"^\| ([a-z][^|]+) \| ((?:[A-Z]\w+(?:, )?)+) \| (\d+) \|$", PAGE, re.MULTILINE)
 
 

@@ -465,7 +465,7 @@ def test_cancel_sets_its_flag_while_it_can_matter(store: Store, status: SagaStat
     state = saga(status)
     store.control.create(state, STALE_AFTER)
     asked = replace(state, cancel_requested_at=NOW, cancel_requested_by="ann")
-    able = status in (SagaStatus.PENDING, SagaStatus.RUNNING, SagaStatus.DEAD_LETTERED)
+    able = status in (SagaStatus.PENDING, SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.DEAD_LETTERED)
     assert store.control.request_cancel(state, asked) is able
     assert store.control.get(state.saga_id) == (asked if able else state)
     again = replace(asked, cancel_requested_by="bob")

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, assert_type
 
-from sagas import CircuitBreaker, Context, Exhausted, NotYet, Saga, children, sleep, step, wait_for
+from sagas import CircuitBreaker, Context, Exhausted, NotYet, Retry, Saga, children, sleep, step, wait_for
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import definition_of
 from sagas.authoring.steps import Step
-from sagas.testing import FakeContext
+from sagas.testing import FakeContext, run
 
 T = TypeVar("T")
 
@@ -34,7 +34,9 @@ class Trip(Saga[Request], name="trip"):
     @flight.compensate
     def cancel_flight(self, flight: str, ctx: Context) -> None: ...
 
-    @step(timeout=5, circuit_breaker=CircuitBreaker(failure_threshold=3, open_for=60, when_open="fail"))
+    @step(
+        timeout=timedelta(seconds=5), circuit_breaker=CircuitBreaker(failure_threshold=3, open_for=60, when_open="fail")
+    )
     async def hotel(self, *, flight: str) -> int:
         return len(flight)
 
@@ -138,5 +140,10 @@ async def uses(trip: Trip, request: Request) -> None:
     assert_type(definition_of(Trip), SagaDefinition)
     assert_type(Trip.create(), Trip)
     assert_type(AuditedTrip().audit(request), str)
+    outcome = run(Trip, request)
+    assert_type(outcome.results[Trip.flight], str)
+    assert_type(outcome.results[Trip.hotel], int)
+    assert_type(outcome.results["flight"], Any)
+    Retry.constant(give_up_on=[KeyError], retry_on={OSError})
     sagas: list[type[Saga[Any]]] = [Trip, ShortTrip, AuditedTrip]
     del sagas

@@ -13,7 +13,7 @@ from aws_cdk import Stack
 
 from sagas import CircuitBreaker, Context, Retry, Saga, children, sleep, step, wait_for
 from sagas.cdk import SagaService
-from sagas.testing import FakeContext
+from sagas.testing import FakeContext, run
 
 
 @dataclass
@@ -99,6 +99,12 @@ def uses(trip: Trip, request: Request) -> None:
     trip.flight(request=3, ctx=FakeContext())  # pyright: ignore[reportArgumentType] -- no request
     number: int = trip.flight(request=request, ctx=FakeContext())  # pyright: ignore[reportAssignmentType] -- a str
     del number
+    run(Trip, {"city": "Ulm"})  # pyright: ignore[reportArgumentType] -- no Request
+    outcome = run(Trip, request)
+    seats: int = outcome.results[Trip.flight]  # pyright: ignore[reportAssignmentType] -- a str
+    del seats
+    Retry(max_retries=3)  # pyright: ignore[reportCallIssue] -- made by Retry.exponential and the others
+    Retry.constant(give_up_on=[3])  # pyright: ignore[reportArgumentType] -- exception types
     FakeContext(sagaid="x")  # pyright: ignore[reportCallIssue] -- an unknown attribute
 
 

@@ -30,6 +30,15 @@ RESOURCES: dict[str, Any] = {
     "Rest": resource("api", path="/shop"),
     "Stage": STAGE,
     "Other": {"Type": "AWS::SQS::Queue"},
+    "Logged": {
+        "Type": "AWS::Lambda::Function",
+        "Properties": {"Handler": "sagas.handlers.api.handler", "LoggingConfig": {"LogGroup": {"Ref": "Log"}}},
+    },
+    "Log": {"Type": "AWS::Logs::LogGroup"},
+    "Foreign": {
+        "Type": "AWS::Lambda::Function",
+        "Properties": {"Handler": "shop.handler", "LoggingConfig": {"LogGroup": {"Ref": "Other"}}},
+    },
     "Gone": resource("queue", saga="pay", step="old"),
 }
 PHYSICAL_IDS = {name: name.lower() for name in RESOURCES if name != "Gone"}
@@ -46,6 +55,7 @@ def test_every_part_is_found_where_it_is() -> None:
         supervisor="watch",
         work_queues={"bulk": "work"},
         work_dead_letter_queues={"bulk": "lost"},
+        log_groups=["log"],
         api=Api("rest", "v1", "/shop"),
     )
 

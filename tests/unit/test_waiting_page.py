@@ -1,4 +1,4 @@
-"""The code of ``docs/waiting.md`` runs."""
+"""The code of ``docs/how-to/waiting.md`` runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-_PAGE = Path(__file__).parents[2] / "docs" / "waiting.md"
+_PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "waiting.md"
 
 
 class Mail:

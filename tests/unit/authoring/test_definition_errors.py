@@ -115,6 +115,14 @@ BODIES: dict[str, tuple[str, list[str]]] = {
     "timeout of zero": ("@step(timeout=0)\ndef b(self) -> int: ...", ['step "b"', "timeout"]),
     "timeout no number": ("@step(timeout='9')\ndef b(self) -> int: ...", ['step "b"', "timeout"]),
     "timeout NaN": ("@step(timeout=float('nan'))\ndef b(self) -> int: ...", ['step "b"', "timeout"]),
+    "timeout over a timedelta": (
+        "@step(timeout=timedelta(minutes=15))\ndef b(self) -> int: ...",
+        ['step "b"', "timeout", "890 seconds"],
+    ),
+    "an __init__ without its arguments": (
+        GOOD + "def __init__(self, table: str, *, region: str, retries: int = 3) -> None: ...",
+        ["__init__ takes table, region,", "override the classmethod create()"],
+    ),
     "undo timeout of zero": (
         GOOD + "@book.compensate(timeout=0)\ndef u(self) -> None: ...",
         ['compensation "u"', "timeout"],
@@ -243,6 +251,8 @@ POLICIES = [
     "Retry.constant(jitter='some')",
     "Retry.constant(retry_on=ValueError)",
     "Retry.constant(give_up_on=(int,))",
+    "Retry.constant(give_up_on='KeyError')",
+    "Retry.constant(give_up_on=[KeyError, 'x'])",
     "Retry.constant(on_exhausted='FAIL')",
     "CircuitBreaker(failure_threshold=0)",
     "CircuitBreaker(open_for=0)",

@@ -8,11 +8,11 @@ from sagas.core.automaton import ROWS
 from sagas.core.diagram import mermaid, page
 from sagas.core.states import OVER, SagaStatus, StepStatus
 
-STATES = Path(__file__).parents[3] / "docs" / "states.md"
+STATES = Path(__file__).parents[3] / "docs" / "concepts" / "states.md"
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert STATES.read_text() == page(), "python -m sagas.core.diagram > docs/states.md"
+    assert STATES.read_text() == page(), "python -m sagas.core.diagram > docs/concepts/states.md"
 
 
 def test_the_page_explains_every_status() -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from sagas import Context, InvalidRequest, PermanentError, Rejected, Retry, Saga, TimedOut, step
+from sagas import Context, DefinitionError, InvalidRequest, PermanentError, Rejected, Retry, Saga, TimedOut, step
 from sagas.core.times import epoch
 from sagas.testing import run
 from tests.support.sagas import Fatal, Order, Seat, Stubborn, Trip
@@ -53,6 +53,14 @@ class Mistaken(Saga[Order]):
     def number(self, ctx: Context) -> int:
         wrong: Any = "seven"
         return wrong
+
+
+class Unset(Pricing):
+    """Its configuration is missing."""
+
+    @classmethod
+    def create(cls) -> Unset:
+        raise KeyError("SEATS_URL")
 
 
 class Forgetful(Saga[Order]):
@@ -190,8 +198,21 @@ def test_what_is_no_exception_cannot_be_raised() -> None:
 
 
 def test_a_request_of_another_type_is_refused() -> None:
+    wrong: Any = SimpleNamespace(item="x")
     with pytest.raises(InvalidRequest):
-        run(Trip, SimpleNamespace(item="x"))
+        run(Trip, wrong)
+
+
+def test_results_are_had_by_step_too() -> None:
+    outcome = run(Pricing, Order("x", 2), clients={"mail": []})
+    assert outcome.results[Pricing.quote] == outcome.results["price"] == Decimal("19.80")
+    with pytest.raises(KeyError):
+        outcome.results["quote"]
+
+
+def test_a_create_that_raises_is_told_and_not_played() -> None:
+    with pytest.raises(DefinitionError, match=r"Unset.create\(\) raised KeyError: 'SEATS_URL'"):
+        run(Unset, Order("x"))
 
 
 def test_a_late_attempt_can_be_played() -> None:

@@ -1,0 +1,256 @@
+"""What a service has where some wait is public, and where none is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack, Validations, assertions
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_cognito as cognito
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
+from cdk_nag import AwsSolutionsChecks, ServerlessChecks
+
+from sagas import Context, Saga, step, wait_for
+from sagas.cdk import SagaService
+from sagas.cdk.api import PUBLIC_ROUTES, ROUTES
+from sagas.cdk.grants import RIGHTS
+from sagas.cdk.options import PrivateEndpoint, Throttling
+from sagas.errors import DefinitionError
+from tests.cdk.test_permissions import as_list, shown
+from tests.cdk.test_template import path_of
+
+READ = "secretsmanager:GetSecretValue"
+
+
+class Loan(Saga[str], name="loan"):
+    """One step, one wait that asks by a URL, one that takes signals of IAM's only."""
+
+    @step
+    def score(self, request: str) -> int:
+        return len(request)
+
+    @wait_for(str, timeout=timedelta(days=3), public=True)
+    def approval(self, ctx: Context) -> None: ...
+
+    papers = wait_for(str, timeout=timedelta(days=3))
+
+    @step
+    def pay(self, approval: str) -> str:
+        return approval
+
+
+class Private(Saga[str], name="private"):
+    papers = wait_for(str, timeout=timedelta(days=3))
+
+    @step
+    def pay(self, papers: str) -> str:
+        return papers
+
+
+class Deployed:
+    """A service's template."""
+
+    def __init__(self, *sagas: type[Any], stack: Stack | None = None, **options: Any) -> None:
+        self.stack = stack or Stack(App(), "Test")
+        given: Any = {"sagas": sagas or (Loan, Private), "dashboard": False, **options}
+        self.service = SagaService(self.stack, "Bank", **given)
+        self.template: dict[str, Any] = dict(assertions.Template.from_stack(self.stack).to_json())
+
+    def of_type(self, kind: str) -> dict[str, dict[str, Any]]:
+        found = {name: one for name, one in self.template["Resources"].items() if one["Type"] == kind}
+        return {name: one.get("Properties", {}) for name, one in found.items()}
+
+    @property
+    def methods(self) -> dict[tuple[str, str], dict[str, Any]]:
+        found = self.of_type("AWS::ApiGateway::Method").values()
+        return {(path_of(self.template, one["ResourceId"]), one["HttpMethod"]): one for one in found}
+
+    @property
+    def knowing(self) -> dict[str, dict[str, Any]]:
+        """The variables of the functions that know of callbacks, by their handler and steps."""
+        found: dict[str, dict[str, Any]] = {}
+        for one in self.of_type("AWS::Lambda::Function").values():
+            variables: dict[str, Any] = one.get("Environment", {}).get("Variables", {})
+            if any("CALLBACK" in name for name in variables):
+                found[f"{one['Handler']} {one['Description']}"] = variables
+        return found
+
+    @property
+    def readers(self) -> dict[str, dict[str, Any]]:
+        """Statements that let a role read the secret, by the role."""
+        found: dict[str, dict[str, Any]] = {}
+        for policy in self.of_type("AWS::IAM::Policy").values():
+            for statement in policy["PolicyDocument"]["Statement"]:
+                if READ in as_list(statement["Action"]):
+                    found[policy["Roles"][0]["Ref"]] = statement
+        return found
+
+
+@pytest.fixture(scope="module")
+def deployed() -> Deployed:
+    return Deployed()
+
+
+def test_without_a_public_wait_there_is_neither_route_nor_secret() -> None:
+    private = Deployed(Private)
+    assert set(private.methods) == {(path, method) for path, methods in ROUTES.items() for method in methods}
+    assert not private.of_type("AWS::SecretsManager::Secret")
+    assert not private.knowing
+    assert not private.readers
+    (stage,) = private.of_type("AWS::ApiGateway::Stage").values()
+    assert len(stage["MethodSettings"]) == 1
+
+
+def test_the_route_alone_asks_for_no_authorization(deployed: Deployed) -> None:
+    expected = {(path, method) for routes in (ROUTES, PUBLIC_ROUTES) for path, of in routes.items() for method in of}
+    assert set(deployed.methods) == expected
+    open_to_all = {call for call, one in deployed.methods.items() if one["AuthorizationType"] != "AWS_IAM"}
+    assert open_to_all == {("callbacks/{token}", "POST")}
+    assert deployed.methods["callbacks/{token}", "POST"]["AuthorizationType"] == "NONE"
+
+
+def test_no_right_is_needed_for_it_and_none_includes_it() -> None:
+    assert not set(PUBLIC_ROUTES) & set(ROUTES)
+    patterns = [one for right in RIGHTS.values() for one in (*right.of_type, *right.of_all)]
+    assert not [one for one in patterns if "callbacks" in one]
+    assert all(one.partition("/")[2].split("/")[0] != "*" for one in patterns)
+
+
+def test_it_is_throttled_by_itself(deployed: Deployed) -> None:
+    (stage,) = deployed.of_type("AWS::ApiGateway::Stage").values()
+    settings = {one["ResourcePath"]: one for one in stage["MethodSettings"]}
+    assert set(settings) == {"/*", "/~1callbacks~1{token}"}
+    own = settings["/~1callbacks~1{token}"]
+    assert (own["HttpMethod"], own["ThrottlingRateLimit"], own["ThrottlingBurstLimit"]) == ("POST", 50, 100)
+    assert own["MetricsEnabled"] is True
+    other = Deployed(callback_throttling=Throttling(rate=5, burst=7)).of_type("AWS::ApiGateway::Stage").values()
+    (changed,) = (one for stage in other for one in stage["MethodSettings"] if one["ResourcePath"] != "/*")
+    assert (changed["ThrottlingRateLimit"], changed["ThrottlingBurstLimit"]) == (5, 7)
+
+
+def test_the_secret_is_made_and_known_to_those_who_need_it(deployed: Deployed) -> None:
+    ((name, secret),) = deployed.of_type("AWS::SecretsManager::Secret").items()
+    assert secret["GenerateSecretString"]["PasswordLength"] >= 43, "as many bits as the code has"
+    assert "SecretString" not in secret
+    assert {one.rpartition(" ")[0] if "Step" in one else one for one in deployed.knowing} == {
+        "sagas.handlers.api.handler Starts, shows and cancels sagas",
+        "sagas.handlers.step.handler Step approval of saga",
+    }
+    ((api, _),) = deployed.of_type("AWS::ApiGateway::RestApi").items()
+    for variables in deployed.knowing.values():
+        assert variables["SAGAS_CALLBACK_SECRET"] == {"Ref": name}
+        url = shown(variables["SAGAS_CALLBACK_URL"])
+        assert url == f"https://<{api}>.execute-api.<AWS::Region>.<AWS::URLSuffix>/v1"
+
+
+def test_only_they_may_read_it_and_those_who_sign_the_current_version_only(deployed: Deployed) -> None:
+    ((name, _),) = deployed.of_type("AWS::SecretsManager::Secret").items()
+    assert len(deployed.readers) == 2
+    for role, statement in deployed.readers.items():
+        assert statement["Action"] == READ
+        assert statement["Resource"] == {"Ref": name}
+        current = {"StringEquals": {"secretsmanager:VersionStage": "AWSCURRENT"}}
+        assert statement.get("Condition") == (None if "ApiFunction" in role else current)
+
+
+def test_all_steps_of_a_saga_that_share_a_function(deployed: Deployed) -> None:
+    assert len(Deployed(isolation="saga").readers) == len(deployed.readers)
+
+
+def test_a_wait_that_runs_no_code_makes_no_url() -> None:
+    class Bare(Saga[str], name="bare"):
+        papers = wait_for(str, timeout=timedelta(days=3), public=True)
+
+        @step
+        def pay(self, papers: str) -> str:
+            return papers
+
+    bare = Deployed(Bare)
+    assert ("callbacks/{token}", "POST") in bare.methods
+    assert [role for role in bare.readers if "ApiFunction" not in role] == []
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_in_nested_stacks(nested: bool) -> None:
+    """No circle of stacks: the URL names the API, and not its stage."""
+    deployed = Deployed(nested_stacks=nested)
+    assert len(deployed.of_type("AWS::SecretsManager::Secret")) == 1
+
+
+def test_below_a_mount() -> None:
+    stack = Stack(App(), "Test")
+    api = apigateway.RestApi(stack, "Mine")
+    deployed = Deployed(Loan, stack=stack, mount=api.root.add_resource("bank"))
+    assert deployed.methods["bank/callbacks/{token}", "POST"]["AuthorizationType"] == "NONE"
+    assert {shown(one["SAGAS_CALLBACK_URL"])[-10:] for one in deployed.knowing.values()} == {"/prod/bank"}
+
+
+def test_behind_an_authorizer_of_ones_own_the_route_has_none() -> None:
+    for mounted in (True, False):
+        stack = Stack(App(), "Test")
+        pool: Any = cognito.UserPool(stack, "Users")
+        users: Any = apigateway.CognitoUserPoolsAuthorizer(stack, "Pool", cognito_user_pools=[pool])
+        options: dict[str, Any] = {"authorizer": users}
+        if mounted:
+            defaults = apigateway.MethodOptions(authorizer=users)
+            options = {"mount": apigateway.RestApi(stack, "Mine", default_method_options=defaults).root}
+        methods = Deployed(Loan, stack=stack, **options).methods
+        assert methods["callbacks/{token}", "POST"]["AuthorizationType"] == "NONE"
+        assert "AuthorizerId" not in methods["callbacks/{token}", "POST"]
+        assert methods["sagas/{name}", "POST"]["AuthorizationType"] == "COGNITO_USER_POOLS"
+
+
+def test_an_api_without_a_stage_needs_to_be_told_where_it_is() -> None:
+    stack = Stack(App(), "Test")
+    api = apigateway.RestApi(stack, "Mine", deploy=False)
+    with pytest.raises(DefinitionError, match="no stage of its own: say callback_base_url"):
+        SagaService(stack, "Bank", sagas=[Loan], mount=api.root)
+    stack = Stack(App(), "Test")
+    api = apigateway.RestApi(stack, "Mine", deploy=False)
+    told = Deployed(Loan, stack=stack, mount=api.root, callback_base_url="https://hooks.example.com/bank")
+    assert {one["SAGAS_CALLBACK_URL"] for one in told.knowing.values()} == {"https://hooks.example.com/bank"}
+
+
+@pytest.mark.parametrize("url", ["http://example.com", "https://example.com/", "example.com", "https://a b", ""])
+def test_a_base_that_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(DefinitionError, match="callback_base_url must be a URL by https"):
+        Deployed(Loan, callback_base_url=url)
+
+
+def test_a_private_api_lets_callbacks_through_its_endpoints() -> None:
+    stack = Stack(App(), "Test")
+    endpoint: Any = ec2.InterfaceVpcEndpoint.from_interface_vpc_endpoint_attributes(
+        stack, "Endpoint", vpc_endpoint_id="vpce-1", port=443
+    )
+    deployed = Deployed(Loan, stack=stack, endpoint=PrivateEndpoint([endpoint]))
+    (api,) = deployed.of_type("AWS::ApiGateway::RestApi").values()
+    statements: list[Mapping[str, Any]] = api["Policy"]["Statement"]
+    anyone = [one for one in statements if one["Effect"] == "Allow" and one["Principal"] == {"AWS": "*"}]
+    assert [one["Resource"] for one in anyone] == ["execute-api:/*/POST/callbacks/*"]
+
+
+def test_a_web_acl_stands_before_the_stage() -> None:
+    arn = "arn:aws:wafv2:eu-central-1:123456789012:regional/webacl/mine/1"
+    ((_, found),) = Deployed(web_acl_arn=arn).of_type("AWS::WAFv2::WebACLAssociation").items()
+    assert found["WebACLArn"] == arn
+    assert "/stages/" in json.dumps(found["ResourceArn"])
+    for option in ({"web_acl_arn": arn}, {"callback_throttling": Throttling()}):
+        stack = Stack(App(), "Test")
+        with pytest.raises(DefinitionError, match="is that of the stage of the API you mount on"):
+            Deployed(Loan, stack=stack, mount=apigateway.RestApi(stack, "Mine").root, **option)
+
+
+def test_policy_checks_find_nothing(tmp_path: Path) -> None:
+    app = App(outdir=str(tmp_path))
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
+    SagaService(Stack(app, "Own"), "Bank", sagas=[Loan], dashboard=False)
+    encrypted = Stack(app, "Encrypted")
+    key = kms.Key(encrypted, "Key", enable_key_rotation=True)
+    SagaService(encrypted, "Bank", sagas=[Loan], encryption_key=key, dashboard=False)
+    app.synth()

@@ -1,0 +1,274 @@
+"""Callback URLs: what they take, what they refuse, and how their keys are replaced."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sagas import Context, Exhausted, Retry, Saga, SagaError, step, wait_for
+from sagas.engine.callbacks import Callbacks, Called
+from sagas.errors import NotFound
+from sagas.handlers import api as api_handler
+from sagas.handlers import step as step_handler
+from sagas.store.callback_keys import CallbackKey, CallbackKeys
+from tests.engine.test_waits import Approval
+from tests.handlers.conftest import Answer, Make, Site, request
+from tests.support.aws import REGION, LambdaContext, client
+from tests.support.bench import ManualClock
+from tests.support.sagas import Order
+
+URL = "https://hooks.example.com/v1"
+SECRET = "callbacks"
+SENT: list[str] = []
+
+
+class Public(Saga[Order], name="public"):
+    """Asks somebody outside."""
+
+    @wait_for(Approval, timeout=timedelta(days=3), public=True, retry=Retry.constant(max_retries=1, delay=0.0))
+    def approval(self, ctx: Context) -> None:
+        SENT.append(ctx.callback_url)
+        if len(SENT) == 1:
+            raise RuntimeError("the mail was not sent")
+
+    private = wait_for(Approval, timeout=timedelta(days=3), on_timeout=Exhausted.CONTINUE)
+
+    @step
+    def end(self, approval: Approval) -> str:
+        return approval.by
+
+
+@pytest.fixture
+def public(site: Make) -> Site:
+    SENT.clear()
+    client("secretsmanager").create_secret(Name=SECRET, SecretString="k" * 64)
+    return site(Public, SAGAS_CALLBACK_URL=URL, SAGAS_CALLBACK_SECRET=SECRET)
+
+
+def _asked(public: Site) -> tuple[str, str]:
+    """A saga that waits, and the path of its callback."""
+    saga = public.begin("public")
+    public.run()
+    assert public.call("GET", f"/sagas/public/{saga}").body["status"] == "WAITING"
+    assert SENT[-1].startswith(f"{URL}/callbacks/")
+    return saga, SENT[-1].removeprefix(URL)
+
+
+def _call_back(public: Site, path: str, body: Any) -> Answer:
+    """Call as those do whom nobody has asked who they are."""
+    event = request("POST", path, body)
+    event["requestContext"]["identity"] = {"sourceIp": "192.0.2.1"}
+    return public.send(event)
+
+
+def test_who_has_the_url_sends_the_signal(public: Site) -> None:
+    saga, path = _asked(public)
+    assert len(set(SENT)) == 1, "the same on every attempt"
+    assert len(SENT) == 2
+    taken = _call_back(public, path, {"by": "ada"})
+    assert taken.status == 202
+    assert taken.body == {"name": "public", "saga_id": saga, "step": "approval", "status": "WAITING"}
+    assert _call_back(public, path, {"by": "ada"}).status == 200
+    assert _call_back(public, path, {"by": "bob"}).status == 409
+    entries = public.call("GET", f"/sagas/public/{saga}/audit").body["entries"]
+    assert [entry["actor"] for entry in entries if entry["action"] == "SignalReceived"] == ["callback"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [('{"by": 5}', 422), ("", 400), ("{", 400), ('"' + "x" * 300_000 + '"', 413)],
+    ids=["another type", "nothing", "no JSON", "too large"],
+)
+def test_what_does_not_fit_is_told(public: Site, body: str, status: int) -> None:
+    saga, path = _asked(public)
+    assert _call_back(public, path, body).status == status
+    assert public.call("GET", f"/sagas/public/{saga}").body["status"] == "WAITING"
+
+
+def test_a_saga_that_is_over_takes_none(public: Site) -> None:
+    saga, path = _asked(public)
+    public.call("DELETE", f"/sagas/public/{saga}")
+    assert _call_back(public, path, {"by": "ada"}).status == 409
+
+
+def _forged(path: str) -> list[str]:
+    token = path.removeprefix("/callbacks/")
+    text, _, code = token.partition(".")
+    parts = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split("/")
+
+    def encoded(*changed: str) -> str:
+        return urlsafe_b64encode("/".join(changed).encode()).rstrip(b"=").decode()
+
+    name, saga_id, step_name, key = parts
+    other = "00000000-0000-7000-8000-000000000009"
+    return [
+        "x",
+        ".",
+        f"{text}.",
+        f".{code}",
+        text,
+        f"{text}.{code}x",
+        f"{text}.{code}.",
+        f"{text}=.{code}",
+        f"{text}!.{code}",
+        f"{text}.{code[:-1]}{'A' if code[-1] != 'A' else 'B'}",
+        f"{text}.{'A' * len(code)}",
+        f"{text}.é",
+        f"é.{code}",
+        f"{encoded(name, other, step_name, key)}.{code}",
+        f"{encoded(name, saga_id, 'private', key)}.{code}",
+        f"{encoded('nothing', saga_id, step_name, key)}.{code}",
+        f"{encoded(name, saga_id, step_name, 'aaaaaaaa')}.{code}",
+        f"{encoded(name, saga_id.upper(), step_name, key)}.{code}",
+        f"{encoded(name, saga_id, step_name)}.{code}",
+        "A" * 10_000,
+    ]
+
+
+def test_whatever_is_none_of_our_tokens_is_not_found(public: Site) -> None:
+    """And told nothing of why, whatever body comes with it."""
+    saga, path = _asked(public)
+    before = public.tables()
+    answers = [_call_back(public, f"/callbacks/{token}", "{") for token in _forged(path)]
+    assert {(one.status, one.code) for one in answers} == {(404, "not_found")}
+    assert len({one.body["error"]["message"] for one in answers}) == 1
+    assert public.tables() == before
+    assert _call_back(public, path, {"by": "ada"}).status == 202, saga
+
+
+def test_a_wait_that_is_no_longer_public_takes_no_callback(public: Site) -> None:
+    saga, _ = _asked(public)
+    callbacks = api_handler._engine().callbacks  # pyright: ignore[reportPrivateUsage]
+    assert callbacks is not None
+    path = callbacks.url("public", saga, "private").removeprefix(URL)
+    assert _call_back(public, path, {"by": "ada"}).status == 404
+
+
+def test_without_a_secret_there_is_no_route(site: Make) -> None:
+    s = site(Public)
+    assert s.send(request("POST", "/callbacks/x", "{}")).status == 404
+
+
+def test_a_step_that_is_no_public_wait_has_no_url(site: Make) -> None:
+    class Private(Saga[Order], name="private"):
+        @step
+        def begin(self, ctx: Context) -> str:
+            return ctx.callback_url
+
+    from sagas.testing import run
+
+    outcome = run(Private, Order("train"))
+    assert outcome.error is not None
+    assert (outcome.error.type, outcome.error.message) == (
+        "SagaError",
+        "ctx.callback_url: step begin of saga private is not public; say wait_for(..., public=True)",
+    )
+
+
+def test_with_each_new_key_the_one_before_stays_valid(public: Site) -> None:
+    secrets = client("secretsmanager")
+    _, first = _asked(public)
+    secrets.put_secret_value(SecretId=SECRET, SecretString="l" * 64)
+    step_handler.reset()
+    _, second = _asked(public)
+    assert _key_of(first) != _key_of(second)
+    secrets.put_secret_value(SecretId=SECRET, SecretString="m" * 64)
+    api_handler.reset()
+    assert _call_back(public, first, {"by": "ada"}).status == 404
+    assert _call_back(public, second, {"by": "ada"}).status == 202
+
+
+def _key_of(path: str) -> str:
+    text = path.removeprefix("/callbacks/").partition(".")[0]
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().rpartition("/")[2]
+
+
+class CountedKeys(CallbackKeys):
+    """Counts what is read."""
+
+    reads = 0
+
+    def _read(self, stage: Any) -> Any:
+        self.reads += 1
+        return super()._read(stage)
+
+
+def test_the_secret_is_read_once_and_again_when_it_is_old(site: Make) -> None:
+    _ = site
+    secrets, clock = client("secretsmanager"), ManualClock()
+    secrets.create_secret(Name=SECRET, SecretString="k" * 64)
+    keys = CountedKeys(SECRET, clock.now, REGION)
+    callbacks = Callbacks(URL, keys)
+    urls = {callbacks.url("public", "id", f"step{n}") for n in range(5)}
+    assert (len(urls), keys.reads) == (5, 1)
+    secrets.put_secret_value(SecretId=SECRET, SecretString="l" * 64)
+    clock.advance(290)
+    before = keys.signing()
+    clock.advance(20)
+    assert keys.signing() != before
+    assert keys.reads == 2
+    assert callbacks.read(urls.pop().rpartition("/")[2]).saga == "public"
+
+
+def test_forged_keys_have_the_secret_read_six_times_a_minute_at_most(site: Make) -> None:
+    _ = site
+    clock = ManualClock()
+    client("secretsmanager").create_secret(Name=SECRET, SecretString="k" * 64)
+    keys = CountedKeys(SECRET, clock.now, REGION)
+    for _second in range(60):
+        for _call in range(20):
+            assert keys.named("forged00") is None
+        clock.advance(1)
+    assert keys.reads <= 2 * 6
+
+
+def test_a_key_that_is_too_short_is_none(site: Make) -> None:
+    _ = site
+    client("secretsmanager").create_secret(Name=SECRET, SecretString="short")
+    keys = CallbackKeys(SECRET, ManualClock().now, REGION)
+    with pytest.raises(SagaError, match="fewer than 32 bytes"):
+        keys.signing()
+    assert keys.named("anything") is None
+
+
+class OneKey:
+    """A key that does not change."""
+
+    def signing(self) -> CallbackKey:
+        return CallbackKey("one", b"k" * 32)
+
+    def named(self, key_id: str) -> CallbackKey | None:
+        return self.signing() if key_id == "one" else None
+
+
+def test_a_token_reads_as_what_it_was_made_for() -> None:
+    callbacks = Callbacks(URL, OneKey())
+    for name in ("approval", "größe", "a" * 300):
+        token = callbacks.url("loan", "id", name).rpartition("/")[2]
+        assert callbacks.read(token) == Called("loan", "id", name)
+        assert token.isascii()
+        with pytest.raises(NotFound):
+            callbacks.read(token.swapcase())
+
+
+def test_the_description_has_the_route_and_what_it_takes(public: Site) -> None:
+    described: dict[str, Any] = public.call("GET", "/openapi.json").body
+    operation = described["paths"]["/callbacks/{token}"]["post"]
+    assert operation["security"] == []
+    [schema] = operation["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
+    name = schema["$ref"].removeprefix("#/components/schemas/")
+    assert set(described["components"]["schemas"][name]["properties"]) == {"by", "note"}
+    assert {"200", "202", "404", "409", "413", "422"} <= set(operation["responses"])
+
+
+def test_no_token_gets_into_the_log(public: Site, capfd: pytest.CaptureFixture[str]) -> None:
+    _, path = _asked(public)
+    for body in ('{"by": "ada"}', "{", '{"by": 5}'):
+        api_handler.handler(request("POST", path, body), LambdaContext())
+    token = path.rpartition("/")[2]
+    said = "".join(capfd.readouterr())
+    assert token not in said
+    assert "InvalidRequest" in said

@@ -1,0 +1,57 @@
+"""How much time is to be skipped, and whom it concerns."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from sagas.engine.clock import SystemClock
+from sagas.errors import InvalidRequest
+from sagas.local.clock import StackClock, length_of
+from sagas.local.description import Description
+from sagas.local.errors import LocalStackError
+
+DAY = 86_400.0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("3d", 3 * DAY), ("2h", 7_200.0), ("70m", 4_200.0), ("90s", 90.0), ("3660d", 3_660 * DAY)]
+)
+def test_a_length_is_a_number_and_a_unit(text: str, seconds: float) -> None:
+    assert length_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "3", "d", "0s", "-1d", "+1d", "1.5h", "3w", "3D", "3 d", "3d ", "٣d", "3661d"])
+def test_all_else_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        length_of(text)
+    [problem] = refused.value.problems
+    assert problem.path == "--advance"
+    assert "as in 3d, 2h, 70m or 90s" in problem.message
+
+
+def test_functions_on_an_emulator_have_the_clock_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "clock"
+    monkeypatch.setenv("SAGAS_CLOCK", str(file))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:4566")
+    clock = SystemClock()
+    assert abs(clock.now() - time.time()) < 60, "nothing was skipped yet"
+    file.write_text("172800.000\n")
+    assert abs(clock.now() - time.time() - 2 * DAY) < 60
+    file.write_text("nonsense")
+    assert abs(clock.now() - time.time()) < 60
+
+
+def test_on_aws_there_is_no_such_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "clock"
+    file.write_text("172800.000\n")
+    monkeypatch.setenv("SAGAS_CLOCK", str(file))
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    assert abs(SystemClock().now() - time.time()) < 60
+
+
+def test_a_stack_that_is_not_ours_has_none_to_move() -> None:
+    with pytest.raises(LocalStackError, match="nowhere else: this stack is at http://elsewhere"):
+        StackClock(Description("http://elsewhere", "us-east-1"))
