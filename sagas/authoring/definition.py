@@ -172,6 +172,11 @@ class SagaDefinition:
         current = [step for step in self.steps if not step.retired]
         return next((step for step in current if self.result in (step.result, step.name)), current[-1])
 
+    @property
+    def works_now(self) -> bool:
+        """Whether some of what its sagas do takes no code, but the service's own queue ``now``: they wait."""
+        return any(step.waits_for for step in self.steps)
+
     def step(self, name: str) -> StepDefinition:
         """Return the step of that name.
 

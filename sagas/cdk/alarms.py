@@ -235,14 +235,19 @@ class ServiceAlarms(Alarms):
         broken = _metric("AuditBroken", {"service": service}, _FEW_MINUTES)
         self.watch("AuditBroken", broken, "The audit trail of a saga is not what was written.", "audit-broken")
 
-    def add_work(self, id: str, dead_letters: sqs.Queue, function: lambda_.Function) -> None:
+    def add_work(
+        self, id: str, dead_letters: sqs.Queue, function: lambda_.Function, given_up: str, section: str, what: str
+    ) -> None:
         """Watch a work queue of the service.
 
         Args:
             id: what its alarms' ids begin with.
             dead_letters: its dead-letter queue.
             function: that works it off.
+            given_up: says what a dead letter means.
+            section: of the runbook, as its anchor.
+            what: the function does, as a subject.
         """
         letters = dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
-        self.watch(f"{id}DeadLetters", letters, "Recovery, purges or sweeps were given up.", "bulk-dead-letters")
-        self.watch_errors(f"{id}Errors", function, "The function that recovers, purges and sweeps")
+        self.watch(f"{id}DeadLetters", letters, given_up, section)
+        self.watch_errors(f"{id}Errors", function, what)

@@ -22,7 +22,7 @@ from sagas.cdk.existing import AnyResource
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.options import AnyAuthorizer, FunctionOptions, PrivateEndpoint, ServiceOptions, Throttling
 from sagas.cdk.parts import tag_part
-from sagas.cdk.permissions import allow_all_sagas, allow_sending
+from sagas.cdk.permissions import allow_all_sagas, allow_sending, allow_working
 from sagas.cdk.queues import SagaQueues
 
 ROUTES: Mapping[str, tuple[str, ...]] = {
@@ -108,6 +108,8 @@ class ApiFunction(SagaFunction):
         )
         allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, queues)
+        if shared.now is not None:
+            allow_working(self.role, shared.now, counting=False)
 
 
 @dataclass(frozen=True, slots=True)

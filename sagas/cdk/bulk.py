@@ -1,11 +1,12 @@
 """The service's own work queues: a queue, its dead letters, and the function that works it off.
 
-There is one, ``bulk``: of what may take its time.
+``bulk`` is of what may take its time, and ``now`` of what is to happen soon: a million sagas that are recovered hold up
+no wait that ends. A service has ``now`` only where one of its sagas waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -20,9 +21,10 @@ from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.nested_stacks import service_token
 from sagas.cdk.options import AnyKey, FunctionOptions
 from sagas.cdk.parts import tag_part
-from sagas.cdk.permissions import allow_all_sagas, allow_sending, allow_working
+from sagas.cdk.permissions import allow_all_sagas, allow_listing, allow_one_saga, allow_sending, allow_working
 from sagas.cdk.queues import SagaQueues, encrypted_queue
 from sagas.messaging.work import BULK as BULK_NAME
+from sagas.messaging.work import NOW as NOW_NAME
 
 _AFTER_FUNCTION = 2
 """Seconds a message stays hidden beyond its function's time."""
@@ -42,6 +44,8 @@ class WorkKind:
         timeout: seconds it may run.
         memory_size: megabytes.
         maximum_concurrency: invocations at a time, so that it never starves the steps.
+        batch_size: messages of one invocation.
+        lists: whether it may go over sagas by the indexes, and purge them; else it works on those that messages name.
     """
 
     name: str
@@ -50,6 +54,8 @@ class WorkKind:
     timeout: int
     memory_size: int
     maximum_concurrency: int
+    batch_size: int = 1
+    lists: bool = True
 
     def options(self, given: FunctionOptions | None) -> FunctionOptions:
         """Return the options of its function, those of this kind where none were given."""
@@ -68,6 +74,16 @@ BULK = WorkKind(
     timeout=300,
     memory_size=1024,
     maximum_concurrency=10,
+)
+NOW = WorkKind(
+    name=NOW_NAME,
+    handler="sagas.handlers.now.handler",
+    description="Ends waits of sagas, and does what else of them is due now and takes no code of theirs",
+    timeout=30,
+    memory_size=512,
+    maximum_concurrency=20,
+    batch_size=10,
+    lists=False,
 )
 
 
@@ -118,6 +134,8 @@ class WorkFunction(SagaFunction):
         work: the queue.
         queues: of the sagas.
         environment: its variables.
+        also: further work queues that it sends to.
+        listing: whether it lists the sagas of a type, to count failures in a row.
     """
 
     def __init__(
@@ -131,6 +149,8 @@ class WorkFunction(SagaFunction):
         work: WorkQueue,
         queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
+        also: Sequence[sqs.Queue] = (),
+        listing: bool = False,
     ) -> None:
         super().__init__(
             scope,
@@ -145,13 +165,19 @@ class WorkFunction(SagaFunction):
             recursive_loop=lambda_.RecursiveLoop.ALLOW,
         )
         tag_part(self.function, "work_function", name=kind.name)
-        allow_all_sagas(self.role, shared.tables)
+        if kind.lists:
+            allow_all_sagas(self.role, shared.tables)
+        else:
+            allow_one_saga(self.role, shared.tables)
+            if listing:
+                allow_listing(self.role, shared.tables)
         allow_sending(self.role, queues, counting=True)
-        allow_working(self.role, work.queue)
+        for to in (work.queue, *also):
+            allow_working(self.role, to, counting=kind.lists)
         self.work = work
         source = event_sources.SqsEventSource(
             work.queue,
-            batch_size=1,
+            batch_size=kind.batch_size,
             max_concurrency=options.maximum_concurrency,
             report_batch_item_failures=True,
         )

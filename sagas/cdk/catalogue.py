@@ -27,8 +27,9 @@ class Catalogue:
         options: of the service.
 
     Raises:
-        DefinitionError: no saga, two of one name, too many steps, options for a step of none of them or for a step
-            without a function of its own, steps that cannot share one, or too few executions for all functions.
+        DefinitionError: no saga, two of one name, children of a type that is not among them, too many steps, options for
+            a step of none of them or for a step without a function of its own, steps that cannot share one, or too few
+            executions for all functions.
     """
 
     def __init__(self, service: str, options: ServiceOptions) -> None:
@@ -44,6 +45,13 @@ class Catalogue:
                 classes = f"{_name(first[saga.name].saga_class)} and {_name(saga.saga_class)}"
                 raise DefinitionError(f"{service}: two sagas are called {saga.name}: {classes}")
             first[saga.name] = saga
+        for saga in self.sagas:
+            for child in saga.children:
+                if child.name not in first or first[child.name].saga_class is not child.saga_class:
+                    told = (
+                        f"saga {saga.name} starts children of {_name(child.saga_class)}, which is not among its sagas"
+                    )
+                    raise DefinitionError(f"{service}: {told}")
         self.shares: dict[str, int] = {}
         """Of the service's ``max_concurrency``, by saga and step; empty when there is none."""
         self._options: dict[tuple[str, str], FunctionOptions] = {}
@@ -69,6 +77,16 @@ class Catalogue:
         if options.max_concurrency is not None:
             lanes = {_lane(group): group.options for saga in self.sagas for group in self.groups(saga)}
             self.shares = divided(service, options.max_concurrency, lanes)
+
+    def _require_children(self, known: dict[str, SagaDefinition]) -> None:
+        """Children are started by the service itself: their types must be among its sagas."""
+        for saga in self.sagas:
+            for child in saga.children:
+                if child.name not in known or known[child.name].saga_class is not child.saga_class:
+                    told = (
+                        f"saga {saga.name} starts children of {_name(child.saga_class)}, which is not among its sagas"
+                    )
+                    raise DefinitionError(f"{self._service}: {told}")
 
     def _share(self, steps: tuple[Undoable, ...], options: FunctionOptions) -> None:
         """Have steps share a queue and a function."""
@@ -136,7 +154,18 @@ class Catalogue:
 
     def count(self, *, gradual: bool) -> tuple[int, int]:
         """Return the resources of the service, and those that stay in its stack when functions are in nested ones."""
-        return counted([len(self.groups(saga)) for saga in self.sagas], gradual=gradual)
+        return counted([len(self.groups(saga)) for saga in self.sagas], gradual=gradual, now=self.works_now)
+
+    @property
+    def works_now(self) -> bool:
+        """Whether the service has the work queue ``now``."""
+        return any(saga.works_now for saga in self.sagas)
+
+    @property
+    def families(self) -> frozenset[str]:
+        """The names of the sagas that have children, or are children."""
+        parents = [saga for saga in self.sagas if saga.children]
+        return frozenset(one.name for saga in parents for one in (saga, *saga.children))
 
     def group_of(self, step: Undoable) -> tuple[str, str]:
         """Return the saga's name and the id of the group a step goes through."""

@@ -13,6 +13,8 @@ MOST_AT_ONCE = 2_500
 """Resources of nested stacks that CloudFormation makes, changes or deletes in one operation."""
 OF_SERVICE = 102
 """What there is once: tables, bucket, layers, API, supervisor and work queue with alarms, and some for options."""
+OF_NOW = 14
+"""The work queue ``now`` with its dead letters, its function and their alarms, where some saga waits."""
 OF_SAGA = 9
 """The alarms of a saga type that has them all."""
 OF_QUEUE = 2
@@ -31,12 +33,13 @@ def of_function(groups: int, *, gradual: bool) -> int:
     return _OF_FUNCTION + (1 if gradual else 0) + max(0, math.ceil((groups - 40) / 20))
 
 
-def counted(groups: Sequence[int], *, gradual: bool) -> tuple[int, int]:
+def counted(groups: Sequence[int], *, gradual: bool, now: bool = False) -> tuple[int, int]:
     """Count the resources of a service.
 
     Args:
         groups: how many step groups each saga has.
         gradual: whether CodeDeploy moves aliases.
+        now: whether some saga waits.
 
     Returns:
         Those of the whole service, and those that are left in its stack when functions and their alarms are in nested
@@ -45,4 +48,5 @@ def counted(groups: Sequence[int], *, gradual: bool) -> tuple[int, int]:
     queues = OF_QUEUE * (sum(groups) + len(groups))
     functions = sum(of_function(count, gradual=gradual) * count for count in groups)
     stacks = sum(1 + count // 20 for count in groups)
-    return OF_SERVICE + queues + functions + OF_SAGA * len(groups), OF_SERVICE + queues + stacks
+    once = OF_SERVICE + (OF_NOW if now else 0)
+    return once + queues + functions + OF_SAGA * len(groups), once + queues + stacks

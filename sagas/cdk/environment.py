@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from aws_cdk import Stack
@@ -51,18 +52,22 @@ def service_environment(
         routes["queues"] = {saga: next(iter(own.values())) for saga, own in names.items()} if shared else names
     if work:
         routes["work"] = {name: queue.queue_name for name, queue in work.items()}
-    # Settings of the store that differ from the library's own.
+    # Settings of the store, and of who finds what is due, that differ from the library's own.
+    every = options.recover_every
     kept: dict[str, float | None] = {
         "SAGAS_RETENTION": None if options.retention is None else options.retention.total_seconds(),
         "SAGAS_KEY_RETENTION": None if options.key_retention is None else options.key_retention.total_seconds(),
         "SAGAS_PAYLOAD_LIMIT": options.payload_limit,
         "SAGAS_CARRY_INPUTS": None if options.carry_inputs else 0,
+        "SAGAS_RECOVER_EVERY": None if every == timedelta(minutes=1) or not work else every.total_seconds(),
     }
+    joins = any(saga.name in tables.families for saga in sagas)
     classes = [f"{saga.saga_class.__module__}:{saga.saga_class.__qualname__}" for saga in sagas]
     return {
         "SAGAS_TABLE": tables.sagas.table_name,
         "SAGAS_AUDIT_TABLE": tables.audit.table_name,
         "SAGAS_PAYLOAD_BUCKET": tables.payloads.bucket_name,
+        **({"SAGAS_JOINS_TABLE": tables.joins.table_name} if tables.joins is not None and joins else {}),
         "SAGAS_SHARDS": str(options.shards),
         "SAGAS_CLASSES": json.dumps(classes, separators=(",", ":")),
         "SAGAS_QUEUES": Stack.of(scope).to_json_string(routes),

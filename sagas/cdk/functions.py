@@ -13,8 +13,10 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from sagas.authoring.definition import SagaDefinition
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.code import CodeAssets
 from sagas.cdk.encryption import allow_key
@@ -22,11 +24,19 @@ from sagas.cdk.environment import check_size, service_environment
 from sagas.cdk.layer import Layers
 from sagas.cdk.options import FunctionOptions, Network, ServiceOptions
 from sagas.cdk.parts import tag_part
-from sagas.cdk.permissions import allow_listing, allow_network, allow_one_saga, allow_sending
+from sagas.cdk.permissions import (
+    allow_joining,
+    allow_listing,
+    allow_network,
+    allow_one_saga,
+    allow_sending,
+    allow_working,
+)
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.step_groups import StepGroup
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
+from sagas.messaging.work import NOW
 
 # Casts to an interface, here and elsewhere: jsii's classes name private parameters otherwise than their interfaces do.
 _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
@@ -52,6 +62,7 @@ class SharedAssets:
         layers: of dependencies.
         options: of the service.
         tables: of the service.
+        now: the service's work queue of that name; ``None`` where no saga waits.
     """
 
     service: Construct
@@ -59,6 +70,12 @@ class SharedAssets:
     layers: Layers
     options: ServiceOptions
     tables: Tables
+    now: sqs.Queue | None = None
+
+    def work_of(self, saga: SagaDefinition) -> dict[str, sqs.Queue]:
+        """Return the work queues that functions of a saga's steps send to, by name."""
+        wanted = saga.works_now or saga.name in self.tables.families
+        return {NOW: self.now} if self.now is not None and wanted else {}
 
     def group_of(self, network: Network) -> ec2.SecurityGroup:
         """Return the security group that the service's functions share in a VPC."""
@@ -186,7 +203,8 @@ class StepGroupFunction(SagaFunction):
         self, scope: Construct, id: str, *, shared: SharedAssets, group: StepGroup, queues: SagaQueues
     ) -> None:
         saga, tables = group.saga, shared.tables
-        environment = service_environment(scope, tables, shared.options, {saga.name: queues}, [saga])
+        work = shared.work_of(saga)
+        environment = service_environment(scope, tables, shared.options, {saga.name: queues}, [saga], work)
         what = "Step" if len(group.steps) == 1 else "Steps"
         super().__init__(
             scope,
@@ -208,9 +226,13 @@ class StepGroupFunction(SagaFunction):
         )
         tag_part(self.function, "function", saga=saga.name, step=group.names)
         allow_one_saga(self.role, tables)
+        if saga.name in tables.families:
+            allow_joining(self.role, tables)
         if saga.auto_disable is not None:
             allow_listing(self.role, tables)
         allow_sending(self.role, [queues])
+        for queue in work.values():
+            allow_working(self.role, queue, counting=False)
         source = event_sources.SqsEventSource(
             queues.seen_from(self, group.id),
             batch_size=group.options.batch_size,

@@ -227,6 +227,8 @@ class SagaServiceProps(TypedDict, total=False):
         supervisor_options: of the supervisor's; 256 MB and 300 seconds when absent.
         bulk_options: of the function that recovers and purges what the supervisor finds: 1,024 MB, 300 seconds and a
             ``maximum_concurrency`` of 10 when absent. It takes no batches.
+        now_options: of the function that ends waits, where some saga waits: 512 MB, 30 seconds and a
+            ``maximum_concurrency`` of 20 when absent. Its batches are its own.
         recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
         verify_sample: of how many sagas, taken at random, the supervisor verifies the audit trail each day; 0 for none.
         shards: over how many keys the indexes of the control table are spread. It may be raised, never lowered.
@@ -275,6 +277,7 @@ class SagaServiceProps(TypedDict, total=False):
     api_options: FunctionOptions | None
     supervisor_options: FunctionOptions | None
     bulk_options: FunctionOptions | None
+    now_options: FunctionOptions | None
     recover_every: timedelta
     verify_sample: int
     shards: int
@@ -331,6 +334,7 @@ class ServiceOptions:
     api_options: FunctionOptions | None = None
     supervisor_options: FunctionOptions | None = None
     bulk_options: FunctionOptions | None = None
+    now_options: FunctionOptions | None = None
     recover_every: timedelta = timedelta(minutes=1)
     verify_sample: int = 100
     shards: int = 8
@@ -368,6 +372,7 @@ class ServiceOptions:
             ("api_options", self.api_options, ("batch_size", "maximum_concurrency", "timeout", "weight")),
             ("supervisor_options", self.supervisor_options, ("batch_size", "maximum_concurrency", "weight")),
             ("bulk_options", self.bulk_options, ("batch_size", "weight")),
+            ("now_options", self.now_options, ("batch_size", "weight")),
         ):
             for name in refused:
                 if given is not None and getattr(given, name) != getattr(FunctionOptions(), name):

@@ -35,9 +35,25 @@ def allow_one_saga(role: iam.Role, tables: Tables) -> None:
     _allow_objects(role, ["s3:GetObject", "s3:PutObject"], payloads, "A large payload's key holds the id of its saga.")
 
 
+def allow_joining(role: iam.Role, tables: Tables, *, reading: bool = False) -> None:
+    """Let a function join children, where there are any: write what became of one, and count. Nothing of other sagas.
+
+    Args:
+        role: the function's.
+        tables: of the service.
+        reading: whether it may also read what became of each child, and delete that with their parent.
+    """
+    if tables.joins is None:
+        return
+    more = ["dynamodb:Query", "dynamodb:BatchWriteItem"] if reading else []
+    actions = ["dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", *more]
+    _allow(role, actions, [tables.joins.table_arn])
+
+
 def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
     """Let the API or the supervisor also list sagas, by the two indexes, and purge one."""
     allow_one_saga(role, tables)
+    allow_joining(role, tables, reading=True)
     _allow(role, ["dynamodb:DeleteItem"], [tables.sagas.table_arn])
     _allow(
         role,
@@ -80,9 +96,10 @@ def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: boo
         _allow(role, actions, arns[start : start + _STATEMENT])
 
 
-def allow_working(role: iam.Role, queue: sqs.IQueue) -> None:
-    """Let a function send to a work queue, and ask how many messages it holds."""
-    _allow(role, ["sqs:SendMessage", "sqs:GetQueueAttributes"], [queue.queue_arn])
+def allow_working(role: iam.Role, queue: sqs.IQueue, *, counting: bool = True) -> None:
+    """Let a function send to a work queue, and ask how many messages it holds if it is ``counting`` them."""
+    actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] if counting else ["sqs:SendMessage"]
+    _allow(role, actions, [queue.queue_arn])
 
 
 def allow_network(role: iam.Role) -> None:

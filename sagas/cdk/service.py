@@ -15,7 +15,7 @@ from constructs import Construct, IConstruct
 from sagas.authoring.steps import Undoable
 from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms
 from sagas.cdk.api import ApiFunction, Mount, SagaApi
-from sagas.cdk.bulk import BULK, WorkFunction, WorkQueue
+from sagas.cdk.bulk import BULK, NOW, WorkFunction, WorkQueue
 from sagas.cdk.callbacks import Callbacks, base_of, has_public_waits, makes_urls
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import CodeAssets, requirements_of
@@ -28,7 +28,7 @@ from sagas.cdk.functions import SagaFunction, SharedAssets, StepGroupFunction
 from sagas.cdk.grants import Grants
 from sagas.cdk.layer import Layers
 from sagas.cdk.nested_stacks import Layout, Placement, layout_of
-from sagas.cdk.options import SagaServiceProps, service_options
+from sagas.cdk.options import FunctionOptions, SagaServiceProps, service_options
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.releases import Releases
@@ -63,7 +63,7 @@ class SagaService(Grants):
         self._catalogue = Catalogue(id, options)
         sagas = self._catalogue.sagas
         let_logs_use(self, options.encryption_key)
-        self.tables = Tables(self, "Tables", options=options)
+        self.tables = Tables(self, "Tables", options=options, families=self._catalogue.families)
         mount = None
         if options.mount is not None:
             mount = Mount(mounted_api(options.service, self, options.mount), options.mount)
@@ -82,7 +82,12 @@ class SagaService(Grants):
             bundle_sdk=options.bundle_sdk,
             extras=needed_extras(options.environment or {}),
         )
-        shared = SharedAssets(self, code, layers, options, self.tables)
+        bulk_options, now_options = BULK.options(options.bulk_options), NOW.options(options.now_options)
+        work = WorkQueue(self, "BulkQueue", kind=BULK, options=bulk_options, encryption_key=options.encryption_key)
+        soon = None
+        if self._catalogue.works_now:
+            soon = WorkQueue(self, "NowQueue", kind=NOW, options=now_options, encryption_key=options.encryption_key)
+        shared = SharedAssets(self, code, layers, options, self.tables, soon and soon.queue)
         self._functions: dict[tuple[str, str], StepGroupFunction] = {}
         placements = [placement for layout in layouts for placement in layout.placements]
         for placement in placements:
@@ -90,16 +95,17 @@ class SagaService(Grants):
             for group in placement.groups:
                 made = StepGroupFunction(functions, group.id, shared=shared, group=group, queues=queues)
                 self._functions[group.saga.name, group.id] = made
-        queues, bulk_options = self._queues.values(), BULK.options(options.bulk_options)
-        work = WorkQueue(self, "BulkQueue", kind=BULK, options=bulk_options, encryption_key=options.encryption_key)
-        environment = service_environment(self, self.tables, options, self._queues, sagas)
-        working = service_environment(self, self.tables, options, self._queues, sagas, {work.name: work.queue})
+        queues = self._queues.values()
+        ending = {} if soon is None else {soon.name: soon.queue}
+        environment = service_environment(self, self.tables, options, self._queues, sagas, ending)
+        handing = {work.name: work.queue, **ending}
+        working = service_environment(self, self.tables, options, self._queues, sagas, handing)
         supervisor = Supervisor(
             self,
             "Supervisor",
             shared=shared,
             queues=queues,
-            bulk=work.queue,
+            work=handing,
             environment=working,
             recover_every=options.recover_every,
             verify_sample=options.verify_sample,
@@ -114,8 +120,24 @@ class SagaService(Grants):
             work=work,
             queues=queues,
             environment=working,
+            also=list(ending.values()),
         )
         self.bulk = bulk.function
+        now = None
+        if soon is not None:
+            now = WorkFunction(
+                self,
+                "Now",
+                shared=shared,
+                kind=NOW,
+                options=now_options,
+                work=soon,
+                queues=queues,
+                environment=environment,
+                listing=any(saga.auto_disable is not None for saga in sagas),
+            )
+        self.now = None if now is None else now.function
+        """The function that ends waits; ``None`` where no saga waits."""
         if mount is not None:
             environment |= mount.environment
         api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
@@ -123,8 +145,14 @@ class SagaService(Grants):
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount, callbacks=public).rest_api
         if public:
             self._add_callbacks(placements, api, mount.path if mount else "")
-        self._add_alarms(placements, supervisor, api, bulk)
-        lanes = [group.options for placement in placements for group in placement.groups]
+        self._add_alarms(placements, supervisor, api, bulk, now)
+        self._tell_limits([group.options for placement in placements for group in placement.groups])
+        if options.dashboard:
+            self._add_dashboard(mount.path if mount else "")
+
+    def _tell_limits(self, lanes: Sequence[FunctionOptions]) -> None:
+        """Say how the limit of all executions is divided, or that there is none."""
+        options = self._options
         if shares := self._catalogue.shares:
             told = ", ".join(f"{lane} {share}" for lane, share in shares.items())
             Annotations.of(self).add_info(
@@ -137,8 +165,6 @@ class SagaService(Grants):
                 "and supervisor_options"
             )
             Annotations.of(self).add_info(told)
-        if options.dashboard:
-            self._add_dashboard(mount.path if mount else "")
 
     def function(self, step: AnyStep) -> lambda_.Function:
         """Return the function that runs a step and its undo, to grant it what the step needs.
@@ -237,7 +263,12 @@ class SagaService(Grants):
                 callbacks.let_sign(self._functions[group.saga.name, group.id])
 
     def _add_alarms(
-        self, placements: Sequence[Placement], supervisor: SagaFunction, api: SagaFunction, bulk: WorkFunction
+        self,
+        placements: Sequence[Placement],
+        supervisor: SagaFunction,
+        api: SagaFunction,
+        bulk: WorkFunction,
+        now: WorkFunction | None,
     ) -> None:
         """Alarms, and what lets new code take over by and by as long as none of them is on."""
         service, topic = self._options.service, self._options.alarm_topic
@@ -253,10 +284,17 @@ class SagaService(Grants):
             Annotations.of(self).add_warning_v2("sagas:NoAlarmTopic", told)
         parts = {"supervisor": supervisor.function, "api": api.function}
         shared = ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, topic=topic)
-        shared.add_work("Bulk", bulk.work.dead_letters, bulk.function)
+        letters = "Recovery, purges or sweeps were given up.", "bulk-dead-letters"
+        shared.add_work(
+            "Bulk", bulk.work.dead_letters, bulk.function, *letters, "The function that recovers, purges and sweeps"
+        )
         release(supervisor, shared.node.find_child("SupervisorErrors"))
         release(api, shared.node.find_child("ApiErrors"), shared.node.find_child("ApiServerErrors"))
         release(bulk, shared.node.find_child("BulkErrors"))
+        if now is not None:
+            letters = "Ends of waits were given up, and are left to the supervisor.", "now-dead-letters"
+            shared.add_work("Now", now.work.dead_letters, now.function, *letters, "The function that ends waits")
+            release(now, shared.node.find_child("NowErrors"))
         saga_wide: dict[str, list[IConstruct]] = {}
         for placement in placements:
             saga, queues = placement.saga, self._queues[placement.saga.name]

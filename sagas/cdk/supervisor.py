@@ -40,7 +40,7 @@ class Supervisor(SagaFunction):
         *,
         shared: SharedAssets,
         queues: Iterable[SagaQueues],
-        bulk: sqs.Queue,
+        work: Mapping[str, sqs.Queue],
         environment: Mapping[str, str],
         recover_every: timedelta,
         verify_sample: int,
@@ -60,7 +60,8 @@ class Supervisor(SagaFunction):
         tag_part(self.alias, "supervisor")
         allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, queues, counting=True)
-        allow_working(self.role, bulk)
+        for queue in work.values():
+            allow_working(self.role, queue)
         every = Duration.minutes(recover_every // timedelta(minutes=1))
         # The next tick is the retry; a late one would only do the same work twice.
         self.alias.configure_async_invoke(retry_attempts=0, max_event_age=every)

@@ -69,6 +69,12 @@ def in_wait(state: SagaState) -> bool:
     return state.status is SagaStatus.WAITING and state.polling is None
 
 
+def waits_without_code(plan: Plan, state: SagaState, index: int) -> bool:
+    """Whether what comes next at a step takes no code: it waits, or is to wait and asks nobody."""
+    here = in_wait(state) and index == state.cursor
+    return here or (bool(state.steps[index].waits_for) and not plan.steps[index].asks)
+
+
 def knows_waits(state: SagaState) -> bool:
     """Whether only code that knows of waits and deadlines may go on with the saga."""
     waits = state.status is SagaStatus.WAITING or state.polling is not None or bool(state.deadline)

@@ -154,6 +154,7 @@ def first_message(
         return None
     message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, entry.correlation_id)
     message = replace(message, format=format_of(state))
+    message = replace(message, codeless=not saga_type.step(first).asks)
     if carry:
         message = replace(message, inputs=fitting((carried(entry),)))
     if traced:

@@ -19,10 +19,11 @@ from sagas.engine.children import Children
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
 from sagas.engine.course import UNCHAINED, Chain
-from sagas.engine.finding import Finder
+from sagas.engine.finding import Finder, look_ahead
 from sagas.engine.idempotency import IdempotentAttempt
 from sagas.engine.joining import JoinObserver
 from sagas.engine.lanes import LaneNotes
+from sagas.engine.looking import Looker
 from sagas.engine.operations import Operations
 from sagas.engine.ports import EngineObserver, NullObserver
 from sagas.engine.purge import Purger
@@ -71,6 +72,7 @@ class Engine:
     operations: Operations
     signals: Signals
     recovery: Recovery
+    looker: Looker
     purger: Purger
     verifier: Verifier
     finder: Finder
@@ -103,6 +105,7 @@ def build_engine(
     chain: Chain = UNCHAINED,
     goes_on: Callable[[Message], None] | None = None,
     tracer: Tracer | None = None,
+    every: float = 60.0,
     callbacks: Callbacks | None = None,
 ) -> Engine:
     """Return the parts for these tables and queues.
@@ -119,6 +122,7 @@ def build_engine(
         chain: the steps that this function goes on to in the same invocation.
         goes_on: told of each further step that an invocation goes on with.
         tracer: makes spans; none are made without.
+        every: seconds from one visit of the supervisor to the next.
         callbacks: makes and reads the URLs of public waits.
     """
     clock, observer = clock or SystemClock(), observer or NullObserver()
@@ -162,11 +166,12 @@ def build_engine(
         starter=starter,
         reader=reader,
         operations=Operations(reader, control, advancer),
-        signals=Signals(reader, inbox, advancer),
-        recovery=Recovery(advancer, control, listing, queues, watermarks, queues),
+        signals=Signals(reader, inbox, advancer, queues),
+        recovery=Recovery(advancer, control, listing, queues, watermarks, queues, look_ahead(every)),
+        looker=Looker(advancer, control),
         purger=purger,
         verifier=Verifier(control, journal, reader, clock, settings.shards),
-        finder=Finder(listing, HandOuts(tables), queues, clock),
+        finder=Finder(listing, HandOuts(tables), queues, clock, look_ahead(every)),
         definitions=definitions,
         auto_disabler=auto_disabler,
         breakers=breakers,
@@ -237,5 +242,6 @@ def from_environment(
         tracer=tracer,
         chain=Chain.parse(environment.get("SAGAS_CHAIN", "")),
         goes_on=goes_on,
+        every=float(environment.get("SAGAS_RECOVER_EVERY", 60)),
         callbacks=callbacks,
     )

@@ -1,11 +1,11 @@
 """Finding what is due, and handing it out: the supervisor's tick looks at no saga itself.
 
-Many ids go into each message of the queue ``bulk``, which is worked off in parallel. A saga stays in the index until it
-was looked after; so that it is not handed out each minute while its message waits, the tick notes how far it has gone
-over each shard. Such a round lasts a quarter of an hour, and its messages are void when it is over: then what is still
-due is handed out anew. That is so at once when the queue holds nothing: all that was handed out has been looked at, or
-was lost. So no saga gets lost with a message, none waits behind a message that was lost for longer than a round, and
-there is a write for each thousand sagas, none for each.
+Many ids go into each message of the queue ``bulk``, or of ``now`` where waits end, which are worked off in parallel. A
+saga stays in the index until it was looked after; so that it is not handed out each minute while its message waits, the
+tick notes how far it has gone over each shard. Such a round lasts a quarter of an hour, five minutes of waits, and its
+messages are void when it is over: then what is still due is handed out anew. That is so at once when the queue holds
+nothing: all that was handed out has been looked at, or was lost. So no saga gets lost with a message, none waits behind
+a message that was lost for longer than a round, and there is a write for each thousand sagas, none for each.
 """
 
 from __future__ import annotations
@@ -17,13 +17,18 @@ from typing import Literal
 from sagas.core.times import epoch, iso
 from sagas.engine.clock import Clock
 from sagas.engine.ports import WorkSender
-from sagas.messaging.work import BULK, DueSagas
+from sagas.messaging.limits import LONGEST_DELAY
+from sagas.messaging.work import BULK, NOW, DueSagas
 from sagas.store.hand_outs import HandOut, HandOuts
 from sagas.store.listing import IndexPosition, Listing
 
 LOOK_AHEAD = 150.0
 """Seconds before the end of a long wait from which on its message is sent, with the rest as its delay: two and a half
 of the supervisor's minutes."""
+_PERIODS = 2
+"""Of the supervisor's visits there are so many at least while it looks ahead."""
+_WAITS_ROUND = 300.0
+"""Seconds of a round over waits: the queue ``now`` mostly holds what is delayed, so that no round is cut short."""
 ROUND = 900.0
 """Seconds after which what was handed out and is still due is handed out again."""
 _AT_THE_END = 60.0
@@ -35,6 +40,15 @@ _TOGETHER = 25
 """Sagas in a message: some seconds of work, so that a few messages keep all that work at it busy to the end."""
 _AT_ONCE = 10
 """Messages that are sent with one request."""
+
+
+def look_ahead(every: float) -> float:
+    """Return how many seconds ahead of its end a long wait is looked at: SQS's longest delay at most.
+
+    Args:
+        every: seconds from one visit of the supervisor to the next.
+    """
+    return min(max(_PERIODS * every, LOOK_AHEAD), float(LONGEST_DELAY))
 
 
 @dataclass(slots=True)
@@ -59,9 +73,10 @@ class FindReport:
 
 @dataclass(slots=True)
 class _Stretch:
-    """What is to be handed out of a shard: what lies behind ``after``, and is due by ``horizon``."""
+    """What is to be handed out of a shard by a queue: what lies behind ``after``, and is due by ``horizon``."""
 
     shard: str
+    queue: str
     seen: HandOut
     after: IndexPosition | None
     until: float
@@ -74,8 +89,10 @@ class _Run:
 
     end: float
     report: FindReport = field(default_factory=FindReport)
-    held: dict[float, list[IndexPosition]] = field(default_factory=dict[float, list[IndexPosition]])
-    idle: bool | None = None
+    held: dict[tuple[str, float], list[IndexPosition]] = field(
+        default_factory=dict[tuple[str, float], list[IndexPosition]]
+    )
+    idle: dict[str, bool] = field(default_factory=dict[str, bool])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +113,17 @@ class Finder:
             budget: seconds the run may take; what is left is for the next.
 
         Raises:
-            NotFound: this function knows of no queue ``bulk``.
+            NotFound: this function knows of no queue ``bulk``; without a queue ``now`` that has the waits, too.
             Unavailable: the index or the queue is out of reach. What was handed out and not sent is found again.
         """
         now = self.clock.now()
         run = _Run(now + budget)
         run.report.stranded_shards = self.listing.shards.note() - self.listing.shards.deployed
         shards = self.listing.due_shards if task == "recover" else self.listing.purge_shards
-        horizons = dict.fromkeys(shards, now)
-        firsts = [*zip(shards, self.listing.first_due(shards, now), strict=True)]
+        stretches = self._stretches(shards, BULK, now, ROUND, run)
         if task == "recover":  # the message of a long wait is sent before its end
-            waits, ahead = self.listing.wait_shards, now + self.look_ahead
-            horizons |= dict.fromkeys(waits, ahead)
-            firsts += zip(waits, self.listing.first_due(waits, ahead), strict=True)
-        stretches = [
-            self._stretch(shard, first, horizons[shard], now, run) for shard, first in firsts if first is not None
-        ]
+            queue = NOW if self.queues.has_work(NOW) else BULK
+            stretches += self._stretches(self.listing.wait_shards, queue, now + self.look_ahead, _WAITS_ROUND, run)
         while stretches:
             left: list[_Stretch] = []
             for stretch in stretches:
@@ -120,7 +132,7 @@ class Finder:
                     break
                 found = self._page(stretch)
                 run.report.found += len(found)
-                run.held.setdefault(stretch.until, []).extend(found)
+                run.held.setdefault((stretch.queue, stretch.until), []).extend(found)
                 self._send(task, run, at_least=_TOGETHER * _AT_ONCE)
                 if len(found) == _PAGE:
                     left.append(stretch)
@@ -128,19 +140,25 @@ class Finder:
         self._send(task, run, at_least=1)
         return run.report
 
-    def _stretch(self, shard: str, first: IndexPosition, horizon: float, now: float, run: _Run) -> _Stretch:
-        """Where to go on with a shard of which something is due."""
-        run.report.overdue = max(run.report.overdue, now - epoch(first.sort))
-        seen = self.hand_outs.get(shard)
-        if seen.until - _AT_THE_END > now and not (seen.moved_at + _SETTLING <= now and self._idle(run)):
-            return _Stretch(shard, seen, seen.upto, seen.until, horizon)
-        return _Stretch(shard, seen, None, now + ROUND, horizon)
+    def _stretches(self, shards: Sequence[str], queue: str, horizon: float, length: float, run: _Run) -> list[_Stretch]:
+        """Where to go on with those shards of which something is due; a new round has that length."""
+        now, found = self.clock.now(), list[_Stretch]()
+        for shard, first in zip(shards, self.listing.first_due(shards, horizon), strict=True):
+            if first is None:
+                continue
+            run.report.overdue = max(run.report.overdue, now - epoch(first.sort))
+            seen = self.hand_outs.get(shard)
+            if seen.until - _AT_THE_END > now and not (seen.moved_at + _SETTLING <= now and self._idle(queue, run)):
+                found.append(_Stretch(shard, queue, seen, seen.upto, seen.until, horizon))
+            else:
+                found.append(_Stretch(shard, queue, seen, None, now + length, horizon))
+        return found
 
-    def _idle(self, run: _Run) -> bool:
+    def _idle(self, queue: str, run: _Run) -> bool:
         """Whether the queue holds nothing."""
-        if run.idle is None:
-            run.idle = self.queues.work_waiting(BULK) == 0
-        return run.idle
+        if queue not in run.idle:
+            run.idle[queue] = self.queues.work_waiting(queue) == 0
+        return run.idle[queue]
 
     def _page(self, stretch: _Stretch) -> Sequence[IndexPosition]:
         """Take the next page of a stretch; nothing when there is none, or another run took it."""
@@ -158,11 +176,11 @@ class Finder:
 
     def _send(self, task: str, run: _Run, at_least: int) -> None:
         """Send what is held, as soon as it is that much."""
-        for until, held in run.held.items():
+        for (queue, until), held in run.held.items():
             if len(held) < at_least:
                 continue
             parts = [held[start : start + _TOGETHER] for start in range(0, len(held), _TOGETHER)]
             work = [DueSagas([(one.sort, one.saga_id) for one in part], until).work(task) for part in parts]
             held.clear()
-            self.queues.send_work(BULK, work)
+            self.queues.send_work(queue, work)
             run.report.messages += len(work)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sagas.core import events as ev
-from sagas.core.automaton import decide
 from sagas.core.rules import in_wait
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import epoch, iso
@@ -15,6 +14,7 @@ from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.engine.finding import LOOK_AHEAD
 from sagas.engine.lanes import Lanes
+from sagas.engine.looking import in_time
 from sagas.engine.ports import LaneQueues, WorkSender
 from sagas.errors import NotFound, Unavailable
 from sagas.messaging.work import NOW, SagasToLookAfter
@@ -235,7 +235,7 @@ class Recovery:
             report.undeployed += 1
             report.failed.append(found.saga_id)
             return
-        ended = None if self._sent_ahead(state, found) else self._ended(state)
+        ended = None if self._sent_ahead(state, found) else in_time(self.advancer, self.control, state)
         if ended is None or self._children_looked_after(ended, found):
             report.untouched += 1
             return
@@ -247,7 +247,8 @@ class Recovery:
         if overdue > report.overdue_by_type.get(state.saga, 0.0):
             report.overdue_by_type[state.saga] = overdue
         patience = self.advancer.plan(state).stale_after
-        silent = state.lease is None and state.status is not SagaStatus.DEAD_LETTERED and not state.over
+        at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.over
+        silent = state.lease is None and not at_rest
         quiet_for = clock.now() - max(state.updated_at, state.not_before)
         if silent and quiet_for >= (patience if stale_after is None else stale_after):
             backlog = lanes.backlog(state)
@@ -278,23 +279,17 @@ class Recovery:
             self.work.send_work(NOW, [SagasToLookAfter([state.saga_id], thorough=True).work()])
         return True
 
-    def _ended(self, state: SagaState) -> SagaState | None:
-        """Cancel a saga whose own deadline has passed, and return it; ``None`` if it has changed meanwhile."""
-        now = self.advancer.services.clock.now()
-        if not state.ends_at or state.ends_at > now:
-            return state
-        asked = decide(self.advancer.plan(state), state, ev.CancelAsked(ev.DEADLINE), now)
-        return self.control.get(state.saga_id) if self.control.request_cancel(state, asked.state) else None
-
     def _sent_ahead(self, state: SagaState, found: IndexPosition) -> bool:
         """Send the message of a wait that ends soon, with the rest of it as its delay; whether that is all there is to
         do. First it is made due later, as seen: of two who look, one sends, and if that one dies, it is due again."""
-        rest = state.not_before - self.advancer.services.clock.now()
+        now = self.advancer.services.clock.now()
+        rest = state.not_before - now
         step = state.current
         if state.status is not SagaStatus.WAITING or step is None or rest > self.look_ahead:
             return False
         # The end of a wait is journaled here and now; only its own code can look again.
         ended = rest <= 0 and (in_wait(state) or found.sort > iso(state.not_before))
+        ended = ended or 0.0 < state.ends_at <= now
         if ended or state.lease or state.cancel_requested_at or (step.signalled and in_wait(state)):
             return False
         stale_after = self.advancer.plan(state).stale_after

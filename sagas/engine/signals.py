@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,10 @@ from sagas.core.rules import in_wait
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
+from sagas.engine.ports import WorkSender
 from sagas.engine.reader import Reader
-from sagas.errors import Conflict, NotFound, Unavailable
+from sagas.errors import Conflict, NotFound, SagaError, Unavailable
+from sagas.messaging.work import NOW, OneSaga
 from sagas.store.inbox import Inbox
 from sagas.store.outcomes import Fenced
 from sagas.store.sent import Signal
@@ -45,6 +48,7 @@ class Signals:
     reader: Reader
     inbox: Inbox
     advancer: Advancer
+    queues: WorkSender
 
     def step(self, name: str, step: str) -> StepDefinition:
         """Return the step that takes a signal.
@@ -97,9 +101,9 @@ class Signals:
         raise Unavailable("the saga changes too fast; try again", retry_after=1)
 
     def _look_after(self, state: SagaState) -> SagaState:
-        """Take the signal if the saga waits for it and nobody holds it; else its holder will."""
-        step = state.current
-        if not in_wait(state) or step is None or not step.signalled:
+        """Take the signal if the saga waits for it and nobody holds it; else its holder will. That one may die, and
+        the store be out of reach: then it is taken by way of the queue ``now``."""
+        if not _to_be_taken(state):
             return state
         try:
             stall = ev.StallNoticed(self.advancer.lease())
@@ -109,4 +113,14 @@ class Signals:
         except Unavailable:
             # It is accepted: the supervisor takes it, should nobody else.
             self.advancer.services.logger.warning("a signal waits to be taken", extra={"saga_id": state.saga_id})
-        return self.reader.state(state.saga, state.saga_id)
+        after = self.reader.state(state.saga, state.saga_id)
+        if _to_be_taken(after) and self.queues.has_work(NOW):
+            with suppress(SagaError):
+                self.queues.send_work(NOW, [OneSaga(state.saga_id).work()])
+        return after
+
+
+def _to_be_taken(state: SagaState) -> bool:
+    """Whether the saga waits for a signal that has come."""
+    step = state.current
+    return in_wait(state) and step is not None and step.signalled

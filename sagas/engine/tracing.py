@@ -24,6 +24,7 @@ from sagas.errors import SagaError
 from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
 from sagas.messaging.trace import Trace, trace_in, trace_of
+from sagas.messaging.work import NOW
 
 Attributes = Mapping[str, str | int | bool]
 
@@ -110,7 +111,8 @@ class TracedSender:
 
     def send(self, message: Message, delay: float = 0.0) -> None:
         """Send a message; see ``sagas.messaging.queues.Queues.send``."""
-        queue = self._routes.queue(message.saga, message.step).rsplit("/", 1)[-1]
+        now = self._routes.work.get(NOW) if message.codeless else None
+        queue = now or self._routes.queue(message.saga, message.step).rsplit("/", 1)[-1]
         attributes = {**_messaging("send", queue), **about(message)}
         with self._tracer.span(f"send {queue}", attributes, kind="producer"):
             headers = self._tracer.headers()

@@ -1,4 +1,4 @@
-"""Recovering and purging: what the supervisor's function is asked for by hand, and what comes by the queue ``bulk``."""
+"""Recovering and purging: what the supervisor's function is asked for by hand, and what comes by its queues."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryV
 
 
 def find(task: Literal["recover", "purge"], event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, Any]:
-    """Hand out what is due for a task, by the queue ``bulk``.
+    """Hand out what is due for a task, by the queue ``bulk``; by ``now``, where waits end soon.
 
     Args:
         task: which.

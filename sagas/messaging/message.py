@@ -65,6 +65,7 @@ class Message:
         format: what its reader must know of.
         chained: it was sent for another step or undo than it names, from which its saga has gone on since; never sent.
         trace: the saga's, where it is traced.
+        codeless: what it asks for takes no code of the saga's, as the end of a wait; never sent: it says where to.
     """
 
     saga_id: str
@@ -84,6 +85,7 @@ class Message:
     format: int = PLAIN
     chained: bool = False
     trace: Trace | None = None
+    codeless: bool = False
 
     @property
     def body(self) -> str:

@@ -13,7 +13,7 @@ from sagas.errors import Unavailable
 from sagas.messaging.limits import LONGEST_DELAY, LONGEST_HIDING
 from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
-from sagas.messaging.work import Work
+from sagas.messaging.work import NOW, OneSaga, Work
 
 _COUNTS = [f"ApproximateNumberOfMessages{which}" for which in ("", "NotVisible", "Delayed")]
 _BATCH = 10
@@ -47,7 +47,7 @@ class Queues:
         _ = self._client
 
     def send(self, message: Message, delay: float = 0.0) -> None:
-        """Send ``message`` to its step's queue.
+        """Send ``message`` to its step's queue; one that takes no code of its saga's to ``now``, where that is known.
 
         Args:
             message: what to send.
@@ -58,6 +58,9 @@ class Queues:
             Unavailable: SQS is out of reach.
             SagaError: it refuses the message; likewise below.
         """
+        if message.codeless and self.has_work(NOW):
+            self.send_work(NOW, [OneSaga(message.saga_id, message.dispatch).work()], delay)
+            return
         url = self._routes.queue(message.saga, message.step)
         attributes = _attributes_of(message)
         seconds = min(math.ceil(max(delay, 0.0)), LONGEST_DELAY)
@@ -74,6 +77,9 @@ class Queues:
         """
         by_queue = dict[str, list[Message]]()
         for message in messages:
+            if message.codeless and self.has_work(NOW):
+                self.send(message)
+                continue
             by_queue.setdefault(self._routes.queue(message.saga, message.step), []).append(message)
         for url, own in by_queue.items():
             for ten in _together(own):
@@ -122,12 +128,13 @@ class Queues:
         """
         return self._count(self._routes.queue(saga, step))
 
-    def send_work(self, queue: str, work: Sequence[Work]) -> None:
+    def send_work(self, queue: str, work: Sequence[Work], delay: float = 0.0) -> None:
         """Send messages to a work queue, ten in a request.
 
         Args:
             queue: its name.
             work: the messages; ten of them have room in one request of SQS's, which takes 256 KB.
+            delay: seconds before they may be delivered, at most SQS's 15 minutes.
 
         Raises:
             NotFound: this function knows of no such queue.
@@ -137,7 +144,8 @@ class Queues:
         url = self._routes.work_queue(queue)
         for start in range(0, len(work), _BATCH):
             ten = work[start : start + _BATCH]
-            entries = [{"Id": str(place), "MessageBody": one.body} for place, one in enumerate(ten)]
+            later = {"DelaySeconds": min(math.ceil(delay), LONGEST_DELAY)} if delay > 0 else {}
+            entries = [{"Id": str(place), "MessageBody": one.body, **later} for place, one in enumerate(ten)]
             with translated("SQS"):
                 answer = self._client.send_message_batch(QueueUrl=url, Entries=entries)
             if answer.get("Failed"):

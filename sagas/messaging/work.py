@@ -1,7 +1,8 @@
 """The messages of a service's own work queues, by which its functions hand work to each other.
 
-A message names a task and what the task needs: many sagas to look after or to purge, or a stretch to sweep. Losing one
-loses nothing: what is to be done stands in the tables, and is found again.
+A message names a task and what the task needs: many sagas to look after or to purge, a stretch to sweep, or one saga
+that has something to do which takes no code of its own. Losing one loses nothing: what is to be done stands in the
+tables, and is found again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ from sagas.formats import PLAIN, check_format
 BULK = "bulk"
 """The queue of what may take its time: recovery, purges and sweeps."""
 NOW = "now"
-"""The queue of what is to be done at once: looking after sagas that wait, and starting children."""
+"""The queue of what is to happen soon and takes little time: ends of waits. A service has it where some saga waits."""
+LOOK = "look"
+"""The task of the queue ``now`` that looks after one saga."""
+CHILDREN, START = "children", "start"
+"""Its tasks that look after parents and children, and that start children."""
 MOST_HOPS = 1_000
 """How often in a row a message may lead to another. What gets there is caught in a loop: at the five minutes that a
 message may take, so many are three days."""
@@ -45,6 +50,7 @@ class Work(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self).decode()
 
 
+Details = TypeVar("Details", bound=msgspec.Struct)
 _Time = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\Z")]
 _Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")]
 
@@ -71,14 +77,49 @@ class DueSagas(msgspec.Struct, frozen=True):
         Raises:
             InvalidRequest: its details are others.
         """
-        try:
-            return msgspec.convert(work.details, cls)
-        except msgspec.ValidationError as error:
-            raise InvalidRequest("the message's details do not fit", [Problem("$.details", str(error))]) from None
+        return details_of(work, cls)
+
+
+class OneSaga(msgspec.Struct, frozen=True):
+    """The details of the task ``look``: a saga that is to be looked after.
+
+    Args:
+        saga_id: which.
+        dispatch: the number of the saga's message that this one stands for, and with which it becomes stale; 0 where it
+            stands for none.
+    """
+
+    saga_id: _Uuid
+    dispatch: Annotated[int, Meta(ge=0, le=10**9)] = 0
+
+    def work(self) -> Work:
+        """Return the message that asks for this."""
+        return Work(LOOK, msgspec.to_builtins(self))
+
+    @classmethod
+    def of(cls, work: Work) -> OneSaga:
+        """Read them from a message; likewise."""
+        return details_of(work, cls)
+
+
+def details_of(work: Work, kind: type[Details]) -> Details:
+    """Return a message's details.
+
+    Args:
+        work: the message.
+        kind: what they should be.
+
+    Raises:
+        InvalidRequest: they are not.
+    """
+    try:
+        return msgspec.convert(work.details, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest("the message's details do not fit", [Problem("$.details", str(error))]) from None
 
 
 class SagasToLookAfter(msgspec.Struct, frozen=True):
-    """The details of the task ``look``.
+    """The details of the task ``children``: parents and children that are to be looked after.
 
     Args:
         sagas: their ids.
@@ -90,7 +131,12 @@ class SagasToLookAfter(msgspec.Struct, frozen=True):
 
     def work(self) -> Work:
         """Return the message that asks for this."""
-        return Work("look", msgspec.to_builtins(self))
+        return Work(CHILDREN, msgspec.to_builtins(self))
+
+    @classmethod
+    def of(cls, work: Work) -> SagasToLookAfter:
+        """Read them from a message; likewise."""
+        return details_of(work, cls)
 
 
 class ChildrenToStart(msgspec.Struct, frozen=True):
@@ -112,22 +158,12 @@ class ChildrenToStart(msgspec.Struct, frozen=True):
 
     def work(self) -> Work:
         """Return the message that asks for this."""
-        return Work("start", msgspec.to_builtins(self))
+        return Work(START, msgspec.to_builtins(self))
 
-
-Details = TypeVar("Details", SagasToLookAfter, ChildrenToStart)
-
-
-def details_in(work: Work, kind: type[Details]) -> Details:
-    """Return the details of a message.
-
-    Raises:
-        InvalidRequest: they are others.
-    """
-    try:
-        return msgspec.convert(work.details, kind)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest("the message's details do not fit", [Problem("$.details", str(error))]) from None
+    @classmethod
+    def of(cls, work: Work) -> ChildrenToStart:
+        """Read them from a message; likewise."""
+        return details_of(work, cls)
 
 
 class _Format(msgspec.Struct, frozen=True):

@@ -380,9 +380,9 @@ class ControlItems:
 
     def push_due(self, saga_id: str, seen: str, due: float) -> bool:
         """Have the supervisor look again at ``due``, if it still is to look at what it saw (rule 9); ``False`` if
-        not."""
+        not. That it is to look at ``due`` already may be this write's own doing, whose answer was lost (rule 10)."""
         model = self._tables.control
-        return self._changed(saga_id, [model.due.set(iso(due))], model.due == seen)
+        return self._changed(saga_id, [model.due.set(iso(due))], (model.due == seen) | (model.due == iso(due)))
 
     def delete(self, state: SagaState) -> bool:
         """Delete the item of a saga at the end of its purge; ``False`` if it is not, or no longer, as it was seen."""

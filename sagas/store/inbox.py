@@ -7,7 +7,7 @@ from sagas.core.states import SagaState, StepState, StepStatus
 from sagas.core.times import epoch, iso
 from sagas.formats import FORMAT, WAITS, check_format
 from sagas.store.expressions import update_of
-from sagas.store.mapping import Item, attributes_of, number_in, text_in
+from sagas.store.mapping import Item, attributes_of, number_in, shard_of, text_in
 from sagas.store.outcomes import Refused
 from sagas.store.payloads import Payloads
 from sagas.store.sent import Signal
@@ -73,12 +73,20 @@ class Inbox:
             f"attribute_not_exists({place}.#sig)",
             f"{place}.#round = :round" if step.round else f"attribute_not_exists({place}.#round)",
         ]
-        # Whoever sends may die before acting on it, and the wait's own end may be years away.
-        changes = f"SET {place}.#sig = :sig" + (", #due = :due" if here else "")
+        # Whoever sends may die before acting on it, and the wait's own end may be years away. The tick looks ahead only
+        # at what ends by itself: it may have passed this time there.
+        changes = f"SET {place}.#sig = :sig" + (", #due = :due, #open_shard = :open_shard" if here else "")
         values = attributes_of({f":{status}": status for status in (*_COMING, "WAITING", "DEAD_LETTERED")})
-        due = iso(signal.at + stale_after)
+        shard = str(shard_of(before.saga_id, self._settings.shards))
         values |= attributes_of(
-            {":known_format": FORMAT, ":name": step.name, ":round": step.round, ":sig": True, ":due": due}
+            {
+                ":known_format": FORMAT,
+                ":name": step.name,
+                ":round": step.round,
+                ":sig": True,
+                ":due": iso(signal.at + stale_after),
+                ":open_shard": shard,
+            }
         )
         key = {"saga_id": {"S": before.saga_id}}
         flag = update_of(table, key, " AND ".join(conditions), changes, values)

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sagas.core.rules import LONG_WAIT, format_of, patient_until
+from sagas.core.rules import LONG_WAIT, format_of, in_wait, patient_until
 from sagas.core.states import (
     DeadLetter,
     Lease,
@@ -55,19 +55,23 @@ def shard_of(saga_id: str, shards: int) -> int:
     return int.from_bytes(hashlib.sha256(saga_id.encode()).digest()[:4]) % shards
 
 
-def waits_long(state: SagaState) -> bool:
-    """Whether the saga waits, without a lease and without a message."""
-    return state.status is SagaStatus.WAITING and not state.lease and state.not_before - state.updated_at > LONG_WAIT
+def sent_ahead(state: SagaState) -> bool:
+    """Whether the saga waits without a lease and without a message, which the supervisor is to send before the end of
+    the wait. Where the saga's own deadline comes first, it is that which the supervisor is to look at, and not ahead of
+    it."""
+    waits_long = state.status is SagaStatus.WAITING and state.not_before - state.updated_at > LONG_WAIT
+    return waits_long and not state.lease and not 0.0 < state.ends_at < state.not_before
 
 
 def due_at(state: SagaState, stale_after: float) -> float:
     """When the supervisor should look at the saga.
 
     Rounded up to a multiple of ``stale_after``, so that a short saga writes the index at its start and its end only.
-    Never rounded are the end of a long wait, of which no message tells, and the saga's own deadline.
+    Never rounded are the end of a wait, and the saga's own deadline. A step that says that it is not yet time says so
+    often: the end of such a wait is rounded, unless no message tells of it.
     """
     lease = state.lease.expires_at if state.lease else 0.0
-    if waits_long(state):
+    if sent_ahead(state) or (in_wait(state) and not state.joins and not state.lease):
         due = state.not_before
     else:
         quiet = 0.0 if state.status is SagaStatus.WAITING and lease else patient_until(state, stale_after)
@@ -177,7 +181,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     elif state.attention and (state.over or waiting):
         item |= attributes_of({"open_shard": attention_shard(shard), "due": iso(state.attention)})
     elif not state.over:
-        key = wait_shard(shard) if waits_long(state) else str(shard)
+        key = wait_shard(shard) if sent_ahead(state) else str(shard)
         item |= attributes_of({"open_shard": key, "due": iso(due_at(state, stale_after))})
     return item
 

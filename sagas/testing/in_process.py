@@ -33,7 +33,7 @@ from sagas.engine.runner import Runner
 from sagas.engine.worker import Worker
 from sagas.errors import DefinitionError
 from sagas.messaging.message import Message
-from sagas.messaging.work import ChildrenToStart, SagasToLookAfter, Work, details_in
+from sagas.messaging.work import START, ChildrenToStart, SagasToLookAfter, Work
 from sagas.store.entries import Entry
 from sagas.store.sent import Signal
 from sagas.testing.fake_context import fake_callback_url
@@ -217,9 +217,13 @@ class InProcessRun:
         for message in messages:
             self.send(message)
 
-    def send_work(self, queue: str, work: Sequence[Work]) -> None:
+    def send_work(self, queue: str, work: Sequence[Work], delay: float = 0.0) -> None:
         """Keep work, which is done next."""
         self._work.extend(work)
+
+    def has_work(self, queue: str) -> bool:
+        """There is one queue for all of it."""
+        return True
 
     def work_waiting(self, queue: str) -> int:
         """How much there is to do."""
@@ -258,10 +262,10 @@ class InProcessRun:
 
     def _do(self, work: Work) -> None:
         """What the function of the queue ``now`` does."""
-        if work.task == "start":
-            self._children.start(details_in(work, ChildrenToStart))
+        if work.task == START:
+            self._children.start(ChildrenToStart.of(work))
             return
-        for saga_id in details_in(work, SagasToLookAfter).sagas:
+        for saga_id in SagasToLookAfter.of(work).sagas:
             self._children.look(saga_id)
 
     def _deliver(self, index: int) -> bool:

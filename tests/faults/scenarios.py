@@ -523,16 +523,6 @@ def _cancel_during_a_step_in_the_middle(world: CrashWorld) -> None:
     _life(world, "long")
 
 
-def _chained(scenario: Scenario) -> Scenario:
-    """The same life, its steps chained. What counts deliveries counts them past the end of a chain."""
-    faster = frozenset({"COMPLETED"}) if scenario.name in ("cancel_between",) else frozenset[str]()
-    return Scenario(f"{scenario.name}, chained", scenario.play, scenario.ends | faster, chained=True)
-
-
-CHAINED = {one.name: one for one in map(_chained, tuple(SCENARIOS.values()))}
-EVERY = SCENARIOS | CHAINED
-
-
 @_scenario("COMPLETED", "COMPENSATED")
 def _signalled(world: CrashWorld) -> None:
     """COMPENSATED where a process lingered until the wait was over."""
@@ -622,3 +612,13 @@ def _slept_and_looked_again(world: CrashWorld) -> None:
 @_scenario("COMPENSATED")
 def _over_its_deadline(world: CrashWorld) -> None:
     _life(world, "endless")
+
+
+def _chained(scenario: Scenario) -> Scenario:
+    """The same life, its steps chained. What counts deliveries counts them past the end of a chain."""
+    faster = frozenset({"COMPLETED"}) if scenario.name in ("cancel_between",) else frozenset[str]()
+    return Scenario(f"{scenario.name}, chained", scenario.play, scenario.ends | faster, chained=True)
+
+
+CHAINED = {one.name: one for one in map(_chained, tuple(SCENARIOS.values()))}
+EVERY = SCENARIOS | CHAINED

@@ -29,10 +29,11 @@ from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, SagaError
 from sagas.handlers import bulk as bulk_handler
+from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
 from sagas.handlers.telemetry import Telemetry
 from sagas.messaging.routes import Routes
-from sagas.messaging.work import BULK
+from sagas.messaging.work import BULK, NOW
 from sagas.store import listing
 from sagas.store.chain import look_through_tombstone
 from sagas.store.entries import Entry
@@ -55,6 +56,8 @@ RETENTION = 30 * 86_400.0
 """Seconds for which sagas are kept: longer than any scenario takes that does not wait for it."""
 _START = 1_790_000_000.0
 _BASE = "https://sqs.eu-central-1.amazonaws.com/123456789012"
+_WORKING = {BULK: bulk_handler, NOW: now_handler}
+"""The functions behind the service's own queues."""
 _MOST_RECEIVES = 10
 _MOST_EVENTS = 400
 _ENVIRONMENT = {
@@ -155,7 +158,7 @@ class CrashWorld:
             saga: {step: f"{saga}-{'steps' if self.chained else step}" for step in names}
             for saga, names in self._steps.items()
         }
-        return Routes(_BASE, queues, {BULK: BULK})
+        return Routes(_BASE, queues, {name: name for name in _WORKING})
 
     def reset(self, *, chained: bool = False) -> None:
         """Begin anew, on empty tables."""
@@ -211,7 +214,7 @@ class CrashWorld:
         invocation, letter, deadline = self._handling[-1]
         undo = ctx.idempotency_key.endswith(":undo")
         mine = json.loads(letter.body)["dispatch"]
-        known = [json.loads(other.body) for other in [letter, *self.mailbox.letters] if other.queue != BULK]
+        known = [json.loads(other.body) for other in [letter, *self.mailbox.letters] if other.queue not in _WORKING]
         sent = max(body["dispatch"] for body in known if body["saga_id"] == ctx.saga_id)
         now, key = self.clock.now(), ctx.idempotency_key
         self.events.append(
@@ -255,7 +258,7 @@ class CrashWorld:
     def deliver(self, letter: Letter) -> None:
         """Lambda: invoke the handler, and delete the message unless it is reported failed."""
         deadline = self.clock.now() + LIFETIME
-        function = bulk_handler if letter.queue == BULK else step_handler
+        function: Any = _WORKING.get(letter.queue, step_handler)
 
         def handle() -> None:
             answer = function.handler({"Records": [letter.record]}, LambdaContext(LIFETIME))

@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from sagas.core.times import epoch
-from sagas.messaging.work import BULK
 from tests.faults.mailbox import Letter
 from tests.interleavings.processes import Processes
-from tests.interleavings.replay import LIFETIME, LOST, Answer, Process, Replay, Request
+from tests.interleavings.replay import LIFETIME, LOST, WORKING, Answer, Process, Replay, Request
 from tests.interleavings.snapshot import Actor, Execution, Mail, Shelf, Snapshot
 from tests.interleavings.watch import Violation, wrong_start, wrong_write
 
@@ -158,7 +157,7 @@ class Moves:
             number, answer = self.shelf.answer(request, at.tables)
             if number != at.tables:
                 letter = self.process(actor).letter if actor else None
-                letter = None if letter is not None and letter.queue == BULK else letter
+                letter = None if letter is not None and letter.queue in WORKING else letter
                 before, after = self.shelf[at.tables], self.shelf[number]
                 wrong_write(self.replay.settings, self.replay.patience, before, after, letter)
             return at._replace(tables=number), answer

@@ -25,9 +25,10 @@ from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import Rejected, SagaError
 from sagas.handlers import bulk as bulk_handler
+from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
 from sagas.messaging.routes import Routes
-from sagas.messaging.work import BULK
+from sagas.messaging.work import BULK, NOW
 from sagas.store.settings import StoreSettings
 from tests.faults.mailbox import Letter
 from tests.faults.sagas import STAGE
@@ -35,6 +36,8 @@ from tests.faults.tables import MemoryTables
 from tests.interleavings.texts import text_of, value_of
 from tests.support.aws import REGION, LambdaContext
 
+WORKING = {BULK: bulk_handler, NOW: now_handler}
+"""The functions behind the service's own queues."""
 LIFETIME = 40.0
 """Seconds a function may act."""
 _BASE = "https://sqs.eu-central-1.amazonaws.com/123456789012"
@@ -67,8 +70,8 @@ class Process:
         if self.letter is None:
             return self.kind
         body = json.loads(self.letter.body)
-        if self.letter.queue == BULK:
-            return f"bulk {self.letter.message_id}/{self.letter.receives} ({body['task']})"
+        if self.letter.queue in WORKING:
+            return f"{self.letter.queue} {self.letter.message_id}/{self.letter.receives} ({body['task']})"
         undo = "undo of " if body["undo"] else ""
         return f"worker {self.letter.message_id}/{self.letter.receives} ({undo}{body['step']}, {body['dispatch']})"
 
@@ -204,6 +207,7 @@ class Replay:
             patch.object(client, "_make_api_call", listening),
             patch.object(step_handler, "_engine", lambda: self.engine),
             patch.object(bulk_handler, "_engine", lambda: self.engine),
+            patch.object(now_handler, "_engine", lambda: self.engine),
         ):
             yield
 
@@ -225,7 +229,8 @@ class Replay:
         registry = self._versions[version]
         steps = [step.name for step in registry.get(self.name).definition.steps]
         queue = "steps" if self.chained else ""
-        routes = Routes(_BASE, {self.name: {step: f"{self.name}-{queue or step}" for step in steps}}, {BULK: BULK})
+        lanes = {self.name: {step: f"{self.name}-{queue or step}" for step in steps}}
+        routes = Routes(_BASE, lanes, {name: name for name in WORKING})
         chain = Chain.of("*" if self.chained else "")
         return build_engine(registry, self.settings, routes, clock=self._clock, logger=self._logger, chain=chain)
 
@@ -253,7 +258,7 @@ class Replay:
     def _work(self, process: Process) -> None:
         """Lambda: invoke the handler, and delete the message unless it is reported failed."""
         letter = cast("Letter", process.letter)
-        function = bulk_handler if letter.queue == BULK else step_handler
+        function: Any = WORKING.get(letter.queue, step_handler)
         answer = function.handler({"Records": [letter.record]}, LambdaContext(LIFETIME))
         if not answer["batchItemFailures"]:
             with suppress(BotoCoreError):

@@ -80,7 +80,9 @@ class HandmadeStack:
         self.max_receives: dict[str, int] = {}
         for saga_class in classes:
             self._deploy(saga_class, prefix)
-        self.work = self.sqs.create_queue(QueueName=f"{prefix}-bulk")["QueueUrl"]
+        self.work, self.now = (
+            self.sqs.create_queue(QueueName=f"{prefix}-{name}")["QueueUrl"] for name in ("bulk", "now")
+        )
 
     def _deploy(self, saga_class: type[Any], prefix: str) -> None:
         definition = definition_of(saga_class)
@@ -104,7 +106,7 @@ class HandmadeStack:
         names = {
             saga: {step: url.rsplit("/", 1)[1] for step, url in steps.items()} for saga, steps in self.queues.items()
         }
-        work = {"bulk": self.work.rsplit("/", 1)[1]}
+        work = {"bulk": self.work.rsplit("/", 1)[1], "now": self.now.rsplit("/", 1)[1]}
         routes = {"base": first.rsplit("/", 1)[0], "queues": names, "work": work}
         return {
             "SAGAS_TABLE": self.sagas_table,

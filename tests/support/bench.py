@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import pytest
 
@@ -16,11 +17,13 @@ from sagas.engine.clock import uuid7
 from sagas.engine.engine import Engine, build_engine, from_environment, settings_from
 from sagas.engine.outcome import Done, Later, Outcome
 from sagas.engine.registry import Registry
+from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
 from sagas.messaging.limits import LONGEST_DELAY
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
+from sagas.messaging.work import Work
 from tests.support.aws import HandmadeStack, LambdaContext
 
 
@@ -156,12 +159,25 @@ class Bench:
         context: Any = LambdaContext(self.lifetime)
         return Invocation(self.clock.now() + self.lifetime, lambda_context=context)
 
+    def end_waits(self) -> bool:
+        """Have the function behind the queue ``now`` do what there is for it; whether there was anything."""
+        records = self.stack.receive_from(self.stack.now, 10)
+        if not records:
+            return False
+        with patch.object(now_handler, "_engine", lambda: self.engine):
+            answer = now_handler.handler({"Records": records}, LambdaContext(self.lifetime))
+        for record in records:
+            if {"itemIdentifier": record["messageId"]} not in answer["batchItemFailures"]:
+                self.stack.sqs.delete_message(QueueUrl=self.stack.now, ReceiptHandle=record["receiptHandle"])
+        return True
+
     def _deliver_all(self) -> bool:
+        ended = self.end_waits()
         outcomes = [self.deliver(saga, step) for saga, step in self.stack.steps()]
         waits = [outcome.until for outcome in outcomes if isinstance(outcome, Later)]
         if waits and not any(isinstance(outcome, Done) for outcome in outcomes):
             self.clock.advance(max(0.0, min(waits) - self.clock.now()) + 0.001)
-        return any(outcomes)
+        return any(outcomes) or ended
 
     # Handed to the step function
 
@@ -175,7 +191,7 @@ class Bench:
 
     def _invoke_all(self) -> bool:
         hidden, delayed = len(self.hidden), len(self.delayed)
-        count = sum(self.invoke(saga, step) for saga, step in self.stack.steps())
+        count = sum(self.invoke(saga, step) for saga, step in self.stack.steps()) + self.end_waits()
         asked = [*self.hidden[hidden:], *(seconds for seconds, _ in self.delayed[delayed:])]
         self.clock.advance(max(asked, default=0))
         return count > 0
@@ -191,9 +207,8 @@ class Bench:
 
     def lose_messages(self) -> None:
         """SQS forgets everything."""
-        for saga, step in self.stack.steps():
-            url = self.stack.queues[saga][step]
-            for record in self.stack.receive(saga, step, most=10):
+        for url in (self.stack.now, *(self.stack.queues[saga][step] for saga, step in self.stack.steps())):
+            for record in self.stack.receive_from(url, 10):
                 self.stack.sqs.delete_message(QueueUrl=url, ReceiptHandle=record["receiptHandle"])
 
     def dead_letters(self, name: str) -> int:
@@ -252,7 +267,7 @@ def deploy_functions(monkeypatch: pytest.MonkeyPatch, stack: HandmadeStack, kind
     monkeypatch.setattr("sagas.engine.engine.SystemClock", lambda: clock)
     step_handler.reset()
     bench = kind(stack=stack, clock=clock, engine=from_environment(variables))
-    hide, send = Queues.delay, Queues.send
+    hide, send, send_work = Queues.delay, Queues.send, Queues.send_work
 
     def hide_noting(queues: Queues, message: Message, seconds: float) -> None:
         bench.hidden.append(math.ceil(max(seconds, 0.0)))
@@ -263,6 +278,11 @@ def deploy_functions(monkeypatch: pytest.MonkeyPatch, stack: HandmadeStack, kind
             bench.delayed.append((min(math.ceil(delay), LONGEST_DELAY), message.hops))
         send(queues, message)
 
+    def send_work_noting(queues: Queues, queue: str, work: Sequence[Work], delay: float = 0.0) -> None:
+        bench.delayed += [(math.ceil(delay), one.hops) for one in work if delay > 0]
+        send_work(queues, queue, work)
+
+    monkeypatch.setattr(Queues, "send_work", send_work_noting)
     monkeypatch.setattr(Queues, "delay", hide_noting)
     monkeypatch.setattr(Queues, "send", send_noting)
     return bench

@@ -1,0 +1,90 @@
+"""Looking after one saga: what it owes and takes no code of its own is done here and now.
+
+The end of a wait is such. It comes by the queue ``now``; when that message is lost, the supervisor finds the saga.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sagas.core import events as ev
+from sagas.core.automaton import decide
+from sagas.core.commands import Postpone
+from sagas.core.states import SagaState
+from sagas.engine.advance import Advancer
+from sagas.engine.committer import EntryContext
+from sagas.store.control import ControlItems
+
+_RACE = 1.0
+"""Seconds after which to look again at a saga that changed meanwhile."""
+
+
+def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> SagaState | None:
+    """Return a saga as it is; cancelled, where its own deadline has passed.
+
+    Args:
+        advancer: knows its plan, and the time.
+        control: the control items.
+        state: the saga, by a consistent read.
+
+    Returns:
+        The saga; ``None`` if it has changed meanwhile.
+
+    Raises:
+        NotFound: its type is not deployed.
+        Unavailable: the table is out of reach.
+    """
+    now = advancer.services.clock.now()
+    if not state.ends_at or state.ends_at > now:
+        return state
+    asked = decide(advancer.plan(state), state, ev.CancelAsked(ev.DEADLINE), now)
+    control.request_cancel(state, asked.state)
+    found = control.get(state.saga_id)
+    # If it was refused: by its own first success, whose answer was lost, or for another cancel, which does as well.
+    return found if found is not None and found.cancel_requested_at else None
+
+
+@dataclass(frozen=True, slots=True)
+class Looker:
+    """Looks after single sagas. Two at once do no harm."""
+
+    advancer: Advancer
+    control: ControlItems
+
+    def look(self, saga_id: str, dispatch: int = 0) -> float:
+        """Journal what a saga owes, and send what follows.
+
+        Args:
+            saga_id: which.
+            dispatch: the number of the saga's message that this look stands for. If that is not the current one, it
+                is seen to that the current one was sent. 0 where it stands for none: then nothing is sent anew.
+
+        Returns:
+            When to look again, in epoch seconds; 0 for never: it is over or gone, somebody else's turn, or waits for
+            so long that the supervisor will tell.
+
+        Raises:
+            Fenced: another took over meanwhile.
+            NotFound: the type of the saga is not deployed.
+            Unavailable: the store or a queue is out of reach.
+        """
+        clock = self.advancer.services.clock
+        found = self.control.get(saga_id)
+        if found is None or found.over:
+            return 0.0
+        if found.lease is not None and found.lease.expires_at > clock.now():
+            return found.lease.expires_at  # its holder may be dead
+        state = in_time(self.advancer, self.control, found)
+        if state is None:
+            return clock.now() + _RACE
+        lease = self.advancer.lease()
+        arrival = (
+            ev.MessageArrived(state.cursor, state.undoing, dispatch, 0, "", lease)
+            if dispatch
+            else ev.StallNoticed(lease, math.inf)
+        )
+        advanced = self.advancer.advance(state, arrival, EntryContext())
+        if advanced.beaten:
+            return clock.now() + _RACE
+        return advanced.then.until if isinstance(advanced.then, Postpone) else 0.0

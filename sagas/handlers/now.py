@@ -1,0 +1,71 @@
+"""The function behind the work queue ``now``: what sagas do soon, and without code of their own, as waits that end."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Any
+
+from sagas.engine.engine import Engine, from_environment
+from sagas.handlers.recovering import look_after
+from sagas.handlers.telemetry import telemetry
+from sagas.handlers.tracing import traced, tracer
+from sagas.handlers.warming import warm
+from sagas.handlers.working import worked_off
+from sagas.messaging.work import CHILDREN, LOOK, NOW, START, ChildrenToStart, OneSaga, SagasToLookAfter, Work
+
+_SPARE = 10.0
+"""Seconds of its function's time in which no further saga is begun with."""
+
+
+@lru_cache(maxsize=1)
+def _engine() -> Engine:
+    seen = telemetry()
+    return from_environment(os.environ, seen, seen.plain_logger, tracer())
+
+
+@traced("pubsub", "now")
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Handle the messages of an SQS event; see :func:`sagas.handlers.working.worked_off`.
+
+    Args:
+        event: its records hold messages of the queue ``now``; see :mod:`sagas.messaging.work`.
+        context: Lambda's context.
+    """
+    return worked_off(
+        event, context, _engine(), {LOOK: _look, "recover": look_after, CHILDREN: _children, START: _start}
+    )
+
+
+def _look(work: Work, context: Any, engine: Engine) -> None:
+    """Look after one saga; later again, by a message of its own, if it is not yet time."""
+    saga = OneSaga.of(work)
+    until = engine.looker.look(saga.saga_id, saga.dispatch)
+    if until:
+        rest = max(until - engine.clock.now(), 1.0)
+        engine.queues.send_work(NOW, [Work(work.task, work.details, work.hops + 1)], rest)
+
+
+def _children(work: Work, context: Any, engine: Engine) -> None:
+    """Look after parents and children; those for which there is no time by a message of their own."""
+    asked = SagasToLookAfter.of(work)
+    for position, saga_id in enumerate(asked.sagas):
+        if position and context.get_remaining_time_in_millis() / 1000 < _SPARE:
+            left = {"sagas": asked.sagas[position:], "thorough": asked.thorough}
+            engine.queues.send_work(NOW, [Work(work.task, left, work.hops + 1)])
+            return
+        engine.children.look(saga_id, thorough=asked.thorough)
+
+
+def _start(work: Work, context: Any, engine: Engine) -> None:
+    """Start children of one step."""
+    engine.children.start(ChildrenToStart.of(work))
+
+
+def reset() -> None:
+    """Forget the engine, so that the next invocation reads the environment anew."""
+    _engine.cache_clear()
+    tracer.cache_clear()
+
+
+warm(lambda: _engine().connect())

@@ -1,0 +1,73 @@
+"""Working off the records of a work queue: what is done with each is the queue's own, what becomes of it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from sagas.engine.engine import Engine
+from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
+from sagas.formats import NewerFormat
+from sagas.handlers.records import records_of
+from sagas.handlers.telemetry import frames, telemetry
+from sagas.messaging.postponing import backoff
+from sagas.messaging.work import Work, parse_work
+
+Task = Callable[[Work, Any, Engine], None]
+"""What is done for a message, given Lambda's context and the parts at work."""
+_SPARE = 2.0
+"""Seconds of its function's time in which no record is begun."""
+
+
+def worked_off(event: Any, context: Any, engine: Engine, tasks: Mapping[str, Task]) -> dict[str, Any]:
+    """Handle the messages of an SQS event.
+
+    Args:
+        event: its records hold messages of a work queue; see :mod:`sagas.messaging.work`.
+        context: Lambda's context.
+        engine: the parts at work.
+        tasks: what the messages of that queue may ask for, by name.
+
+    Returns:
+        ``{"batchItemFailures": [...]}``: the records that must come back, or die. One that is of no use any more is
+        deleted: whatever is to be done is found again.
+
+    Raises:
+        InvalidRequest: it is no event of SQS, or a record has no id to report it by: then all of them are kept.
+    """
+    failed = [one["messageId"] for one in records_of(event) if not _done(one, context, engine, tasks)]
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
+
+
+def _done(record: dict[str, Any], context: Any, engine: Engine, tasks: Mapping[str, Task]) -> bool:
+    """Handle one record; return whether it may be deleted."""
+    known = {"message_id": record["messageId"]}
+    try:
+        if context.get_remaining_time_in_millis() / 1000 < _SPARE:
+            engine.queues.delay_record(record, 0)
+            return False
+        try:
+            work = parse_work(record)
+            if work.task not in tasks:
+                # Code that knows the task may be deployed again: then it can be redriven.
+                told = f"must be one of {', '.join(tasks)}"
+                raise InvalidRequest(f"there is no task {work.task!r} here", [Problem("$.task", told)])
+            tasks[work.task](work, context, engine)
+        except NewerFormat as newer:
+            # Each receive would bring it closer to the dead-letter queue: a copy waits in its stead.
+            telemetry().newer_format(newer, record["messageId"])
+            engine.queues.send_copy(record, newer.retry_after)
+    except (InvalidRequest, NotFound) as error:
+        # It will never succeed: the queue's redrive policy moves it to the dead-letter queue.
+        telemetry().logger.error("message refused", reason=str(error), **known)
+        with suppress(SagaError, KeyError):
+            engine.queues.delay_record(record, 0)
+        return False
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with one record must not harm those beside it
+        telemetry().logger.error("record failed", error=type(error).__name__, at=frames(error), **known)
+        with suppress(SagaError, KeyError, ValueError):  # where SQS is away, too, it comes back by itself
+            receives = int(record.get("attributes", {}).get("ApproximateReceiveCount", 1))
+            engine.queues.delay_record(record, backoff(receives, engine.clock.chance()))
+        return False
+    return True

@@ -1,0 +1,182 @@
+"""Services whose sagas wait: the queue ``now``, its function, and steps that have no queue."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack, Validations, assertions
+from cdk_nag import AwsSolutionsChecks, ServerlessChecks
+
+from functions.checkout import Checkout
+from sagas import AutoDisable, Context, Saga, sleep, step, wait_for
+from sagas.cdk import FunctionOptions, SagaService
+from sagas.cdk.counting import counted
+from sagas.errors import DefinitionError
+from tests.cdk.test_permissions import pairs
+from tests.support.sagas import Order
+
+Template = dict[str, Any]
+
+
+class Loan(Saga[Order], name="loan"):
+    """Asks, waits without asking, and sleeps."""
+
+    @wait_for(str, timeout=timedelta(days=3))
+    def approval(self, request: Order, ctx: Context) -> None: ...
+
+    documents = wait_for(str, timeout=timedelta(days=7))
+    cooling_off = sleep(timedelta(days=14))
+    refunded = wait_for(int, timeout=timedelta(days=1))
+
+    @refunded.compensate
+    def refund(self, refunded: int, ctx: Context) -> None: ...
+
+    @step
+    def pay(self, documents: str, ctx: Context) -> str:
+        return documents
+
+
+def synthesized(*sagas: type[Any], **options: Any) -> tuple[SagaService, Template]:
+    app = App()
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
+    service = SagaService(Stack(app, "Waiting"), "Sagas", sagas=sagas, **options)
+    return service, dict(assertions.Template.from_stack(Stack.of(service)).to_json())
+
+
+@pytest.fixture(scope="module")
+def waiting() -> Template:
+    return synthesized(Loan, Checkout, auto_disable=AutoDisable(threshold=5))[1]
+
+
+def part(template: Template, **tag: str) -> Template:
+    (found,) = (
+        one for one in template["Resources"].values() if tag.items() <= one.get("Metadata", {}).get("sagas", {}).items()
+    )
+    return found["Properties"]
+
+
+def granted(template: Template, function: Template) -> set[tuple[str, str]]:
+    role = function["Role"]["Fn::GetAtt"][0]
+    return {
+        pair
+        for policy in template["Resources"].values()
+        if policy["Type"] == "AWS::IAM::Policy" and {"Ref": role} in policy["Properties"]["Roles"]
+        for pair in pairs(policy["Properties"]["PolicyDocument"])
+    }
+
+
+def routes(function: Template) -> str:
+    return json.dumps(function["Environment"]["Variables"]["SAGAS_QUEUES"]).replace("\\", "")
+
+
+def test_a_wait_has_a_queue_and_a_function_only_where_it_has_code(waiting: Template) -> None:
+    tags = [one.get("Metadata", {}).get("sagas", {}) for one in waiting["Resources"].values()]
+    for kind in ("queue", "function"):
+        mine = [tag["step"] for tag in tags if tag.get("part") == kind and tag.get("saga") == "loan"]
+        assert sorted(mine) == ["approval", "pay", "refunded"]
+
+
+def test_steps_that_share_a_function_wait_in_it_too() -> None:
+    _, template = synthesized(Loan, isolation="saga")
+    assert part(template, part="queue", saga="loan")["VisibilityTimeout"] > 0
+    assert part(template, part="work_queue", name="now")
+
+
+def test_options_of_a_wait_without_code_are_refused() -> None:
+    with pytest.raises(DefinitionError, match="documents only waits: it has no queue and no function"):
+        synthesized(Loan, functions={Loan.documents: FunctionOptions()})
+
+
+def test_the_queue_now_and_its_function(waiting: Template) -> None:
+    queue, letters = (
+        part(waiting, part="work_queue", name="now"),
+        part(waiting, part="work_dead_letter_queue", name="now"),
+    )
+    function = part(waiting, part="work_function", name="now")
+    assert (function["Handler"], function["Timeout"]) == ("sagas.handlers.now.handler", 30)
+    assert queue["VisibilityTimeout"] == 32
+    assert queue["RedrivePolicy"]["maxReceiveCount"] == 10
+    assert letters["RedriveAllowPolicy"]["redrivePermission"] == "byQueue"
+    assert function["RecursiveLoop"] == "Allow"
+    mappings = [
+        one["Properties"]
+        for one in waiting["Resources"].values()
+        if one["Type"] == "AWS::Lambda::EventSourceMapping" and "NowQueue" in json.dumps(one)
+    ]
+    (source,) = mappings
+    assert (source["BatchSize"], source["ScalingConfig"]) == (10, {"MaximumConcurrency": 20})
+    assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+
+
+def test_it_works_on_the_sagas_it_is_told_of_and_lists_and_purges_none(waiting: Template) -> None:
+    may = granted(waiting, part(waiting, part="work_function", name="now"))
+    actions = {action for action, _ in may}
+    assert not {"dynamodb:DeleteItem", "dynamodb:BatchWriteItem", "s3:ListBucket", "s3:DeleteObject"} & actions
+    # A type that disables itself is listed to count its failures in a row.
+    assert not [resource for action, resource in may if action == "dynamodb:Query" and "index/open" in resource]
+    sending = [resource for action, resource in may if action == "sqs:SendMessage"]
+    assert [resource for resource in sending if "NowQueue" in resource]
+    assert [resource for resource in sending if "loan-pay" in resource]
+    assert not [resource for resource in sending if "BulkQueue" in resource or "dead-letters" in resource]
+
+
+def test_who_sends_to_it(waiting: Template) -> None:
+    knowing = {
+        "work_function now": part(waiting, part="work_function", name="now"),
+        "work_function bulk": part(waiting, part="work_function", name="bulk"),
+        "pay": part(waiting, part="function", saga="loan", step="pay"),
+    }
+    for function in knowing.values():
+        assert '"now":"' in routes(function)
+        assert [one for one in granted(waiting, function) if one[0] == "sqs:SendMessage" and "NowQueue" in one[1]]
+    other = part(waiting, part="function", saga="checkout", step="reserve")
+    assert '"now":"' not in routes(other)
+    assert not [one for one in granted(waiting, other) if "NowQueue" in one[1]]
+    api = next(
+        one["Properties"]
+        for one in waiting["Resources"].values()
+        if one["Type"] == "AWS::Lambda::Function" and one["Properties"]["Handler"] == "sagas.handlers.api.handler"
+    )
+    assert '"now":"' in routes(api)
+    assert [one for one in granted(waiting, api) if one[0] == "sqs:SendMessage" and "NowQueue" in one[1]]
+
+
+def test_alarms_of_its_own(waiting: Template) -> None:
+    told = [
+        one["Properties"]["AlarmDescription"]
+        for name, one in waiting["Resources"].items()
+        if one["Type"] == "AWS::CloudWatch::Alarm" and "AlarmsNow" in name
+    ]
+    assert len(told) == 2
+    assert any("docs/runbook.md#now-dead-letters" in text for text in told)
+
+
+def test_no_saga_waits_no_queue() -> None:
+    service, template = synthesized(Checkout)
+    assert service.now is None
+    assert "NowQueue" not in json.dumps(template)
+
+
+def test_it_is_counted(waiting: Template) -> None:
+    assert len(waiting["Resources"]) <= counted([3, 4], gradual=False, now=True)[0]
+    _, without = synthesized(Checkout)
+    _, alone = synthesized(Checkout, Loan)
+    own = len(alone["Resources"]) - len(without["Resources"])
+    more = counted([3, 4], gradual=False, now=True)[0] - counted([4], gradual=False)[0]
+    assert own <= more
+
+
+def test_in_nested_stacks_too() -> None:
+    service, template = synthesized(Loan, nested_stacks=True)
+    assert service.now is not None
+    assert part(template, part="work_queue", name="now")
+
+
+def test_its_options(waiting: Template) -> None:
+    _, template = synthesized(Loan, now_options=FunctionOptions(memory_size=1024, maximum_concurrency=50))
+    assert part(template, part="work_function", name="now")["MemorySize"] == 1024
+    with pytest.raises(DefinitionError, match="now_options takes no batch_size"):
+        synthesized(Loan, now_options=FunctionOptions(batch_size=2))

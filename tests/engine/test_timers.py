@@ -1,0 +1,240 @@
+"""When sagas that sleep wake: short waits by their message, long ones by the supervisor that sends it in time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sagas import Context, NotYet, Saga, sleep, step, wait_for
+from sagas.core.times import epoch
+from sagas.engine.finding import LOOK_AHEAD, look_ahead
+from sagas.handlers.recovering import look_after
+from sagas.messaging.queues import Queues
+from sagas.messaging.work import BULK, Work, parse_work
+from tests.support.aws import LambdaContext
+from tests.support.bench import Bench, Death, once
+from tests.support.sagas import LOG, Order, act
+
+Make = Callable[..., Bench]
+_LENGTHS = {"short": 600.0, "long": 5_000.5}
+
+
+class Short(Saga[Order], name="short"):
+    """Sleeps for ten minutes."""
+
+    rest = sleep(timedelta(seconds=_LENGTHS["short"]))
+
+    @step
+    def end(self, ctx: Context) -> str:
+        act("end", ctx)
+        return "awake"
+
+
+class Long(Saga[Order], name="long"):
+    """Sleeps for longer than a message is kept."""
+
+    rest = sleep(timedelta(seconds=_LENGTHS["long"]))
+
+    @step
+    def end(self, ctx: Context) -> str:
+        act("end", ctx)
+        return "awake"
+
+
+class Deadlined(Saga[Order], name="deadlined", timeout=timedelta(seconds=4_950)):
+    """Its own deadline comes 50 seconds before its wait ends."""
+
+    answer = wait_for(str, timeout=timedelta(seconds=5_000))
+
+    @step
+    def end(self, answer: str, ctx: Context) -> str:
+        return answer
+
+
+class Asked(Saga[Order], name="asked"):
+    """Waits for a day."""
+
+    answer = wait_for(str, timeout=timedelta(days=1))
+
+    @step
+    def end(self, answer: str, ctx: Context) -> str:
+        return answer
+
+
+class Looking(Saga[Order], name="looking", stale_after=timedelta(seconds=60)):
+    """Looks again after an hour."""
+
+    @step(patience=timedelta(days=1))
+    def settle(self, ctx: Context) -> int:
+        act("settle", ctx)
+        if ctx.attempt == 1:
+            raise NotYet(after=3_600)
+        return ctx.attempt
+
+
+class Service:
+    """A deployment whose messages arrive when they are due, and whose supervisor comes once in ``every`` seconds."""
+
+    def __init__(self, b: Bench, monkeypatch: pytest.MonkeyPatch, every: float = 60.0) -> None:
+        self.b, self.every = b, every
+        monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Sagas")
+        self.late: list[tuple[float, Callable[[], None]]] = []
+        self.queues: list[str] = []
+        object.__setattr__(b.engine.finder, "look_ahead", look_ahead(every))
+        object.__setattr__(b.engine.recovery, "look_ahead", look_ahead(every))
+        send, send_work = Queues.send, Queues.send_work
+
+        def sending(queues: Queues, message: Any, delay: float = 0.0) -> None:
+            if message.codeless:
+                return send(queues, message, delay)  # by way of the queue ``now``
+            return self._later(delay, lambda: send(queues, message))
+
+        def working(queues: Queues, queue: str, work: list[Work], delay: float = 0.0) -> None:
+            self.queues.append(queue)
+            self._later(delay, lambda: send_work(queues, queue, work))
+
+        monkeypatch.setattr(Queues, "send", sending)
+        monkeypatch.setattr(Queues, "send_work", working)
+        monkeypatch.setattr(Queues, "work_waiting", self._waiting)
+
+    def _waiting(self, name: str) -> int:
+        return len(self.late)
+
+    def _later(self, delay: float, arrive: Callable[[], None]) -> None:
+        assert delay <= 900.0
+        if delay <= 0:
+            arrive()
+        else:
+            self.late.append((self.b.clock.now() + math.ceil(delay), arrive))
+
+    def run(self, until: float, saga_id: str, phase: float = 0.0) -> float:
+        """Let time pass until the saga is over; how long after ``until`` it was."""
+        clock, tick = self.b.clock, self.b.clock.now() + phase
+        while clock.now() < until + 600:
+            self._arrive()
+            self.b.run()
+            if self.b.state(saga_id).over:
+                return round(clock.now() - until, 3)
+            upcoming = min([tick, *(at for at, _ in self.late)])
+            clock.advance(max(upcoming - clock.now(), 0.0))
+            if clock.now() >= tick:
+                tick += self.every
+                self.b.engine.finder.run("recover", 60.0)
+                self._bulk()
+        raise AssertionError("it sleeps on")
+
+    def _arrive(self) -> None:
+        arrived = [one for one in self.late if one[0] <= self.b.clock.now()]
+        for one in arrived:
+            self.late.remove(one)
+            one[1]()
+
+    def _bulk(self) -> None:
+        for record in self.b.stack.receive_from(self.b.stack.work, 10):
+            look_after(parse_work(record), LambdaContext(), self.b.engine)
+            self.b.stack.sqs.delete_message(QueueUrl=self.b.stack.work, ReceiptHandle=record["receiptHandle"])
+
+
+@pytest.mark.parametrize(("visits", "ahead"), [(60.0, 150.0), (120.0, 240.0), (300.0, 600.0), (900.0, 900.0)])
+def test_the_supervisor_looks_ahead_two_of_its_visits(visits: float, ahead: float) -> None:
+    assert look_ahead(visits) == ahead
+    assert look_ahead(60.0) == LOOK_AHEAD
+
+
+@pytest.mark.parametrize("name", ["short", "long"])
+@pytest.mark.parametrize("every", [60.0, 300.0])
+@pytest.mark.parametrize("phase", [0.0, 17.0, 59.0])
+def test_a_sleeping_saga_wakes_within_two_seconds(
+    bench: Make, monkeypatch: pytest.MonkeyPatch, name: str, every: float, phase: float
+) -> None:
+    b = bench(Short, Long)
+    service = Service(b, monkeypatch, every)
+    saga_id = b.start(name)
+    until = b.clock.now() + _LENGTHS[name]
+    assert 0.0 <= service.run(until, saga_id, phase) <= 2.0
+    assert LOG == ["end:1"]
+    assert b.actions(saga_id).count("WaitEnded") == 1
+    if name == "long":
+        assert BULK not in service.queues  # what is recovered in a mass holds up no wait
+
+
+def test_a_short_sleep_whose_message_was_lost_ends_with_the_next_visit(
+    bench: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = bench(Short)
+    service = Service(b, monkeypatch)
+    saga_id = b.start("short")
+    b.run()
+    until = b.clock.now() + 600.0
+    service.late.clear()
+    assert 0.0 <= service.run(until, saga_id, 1.0) <= 65.0
+
+
+def test_a_long_sleep_whose_message_was_lost_ends_soon_after_it(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Long)
+    service = Service(b, monkeypatch)
+    saga_id = b.start("long")
+    b.run()
+    until = b.clock.now() + _LENGTHS["long"]
+    b.clock.advance(_LENGTHS["long"] - 100)
+    b.engine.finder.run("recover", 60.0)
+    b.run()
+    assert service.late
+    service.late.clear()
+    assert service.run(until, saga_id) <= LOOK_AHEAD + 65.0
+
+
+def test_a_wait_is_due_exactly_when_it_ends(bench: Make) -> None:
+    b = bench(Short, Long, Looking)
+    for name, length in _LENGTHS.items():
+        saga_id = b.start(name)
+        began = b.clock.now()
+        b.end_waits()
+        item = b.stack.control(saga_id)
+        assert epoch(item["due"]["S"]) == began + length
+        assert item["open_shard"]["S"].startswith("wait#") is (name == "long")
+    looking = b.start("looking")
+    b.deliver("looking", "settle")
+    assert epoch(b.stack.control(looking)["due"]["S"]) == b.clock.now() + 3_600
+
+
+def test_a_deadline_before_the_end_of_a_wait_is_kept(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Deadlined)
+    service = Service(b, monkeypatch)
+    saga_id = b.start("deadlined")
+    until = b.clock.now() + 4_950
+    assert 0.0 <= service.run(until, saga_id, 13.0) <= 65.0
+    assert b.show(saga_id)["error"]["type"] == "SagaTimedOut"
+
+
+def test_a_signal_whose_sender_died_is_due_where_nothing_is_looked_at_ahead(
+    bench: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = bench(Asked)
+    saga_id = b.start("asked")
+    b.end_waits()
+    assert b.stack.control(saga_id)["open_shard"]["S"].startswith("wait#")
+    once(monkeypatch, type(b.engine.signals), "_look_after")
+    with pytest.raises(Death):
+        b.engine.signals.send("asked", saga_id, "answer", "yes", "ada")
+    assert not b.stack.control(saga_id)["open_shard"]["S"].startswith("wait#")
+    assert epoch(b.stack.control(saga_id)["due"]["S"]) == b.clock.now() + 120
+    b.clock.advance(121)
+    b.recover()
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+
+
+def test_what_waits_is_handed_to_the_queue_now(bench: Make) -> None:
+    b = bench(Long)
+    saga_id = b.start("long")
+    b.end_waits()
+    b.clock.advance(_LENGTHS["long"] - 100)
+    assert b.engine.finder.run("recover", 60.0).found == 1
+    assert not b.stack.receive_from(b.stack.work)
+    assert b.stack.receive_from(b.stack.now)
+    assert b.status(saga_id) == "WAITING"
