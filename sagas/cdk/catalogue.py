@@ -27,9 +27,9 @@ class Catalogue:
         options: of the service.
 
     Raises:
-        DefinitionError: no saga, two of one name, children of a type that is not among them, too many steps, options for
-            a step of none of them or for a step without a function of its own, steps that cannot share one, or too few
-            executions for all functions.
+        DefinitionError: no saga, two of one name, children of a type that is not among them, too many steps, options
+            for a step of none of them or for a step without a function of its own, steps that cannot share one, or too
+            few executions for all functions.
     """
 
     def __init__(self, service: str, options: ServiceOptions) -> None:
@@ -57,6 +57,15 @@ class Catalogue:
         self._options: dict[tuple[str, str], FunctionOptions] = {}
         self._shared: dict[tuple[str, str], tuple[str, ...]] = {}
         """The names of the steps that share a function, by saga and step."""
+        self._read_options(options)
+        if self._isolation == "step":
+            self._require_short_sagas()
+        if options.max_concurrency is not None:
+            lanes = {_lane(group): group.options for saga in self.sagas for group in self.groups(saga)}
+            self.shares = divided(service, options.max_concurrency, lanes)
+
+    def _read_options(self, options: ServiceOptions) -> None:
+        """Find which step each of the options is for."""
         for step, one in (options.functions or {}).items():
             if isinstance(step, tuple):
                 self._share(cast("tuple[Undoable, ...]", step), one)
@@ -68,15 +77,10 @@ class Catalogue:
             if self._isolation == "saga":
                 whole = _name(saga.saga_class)
                 raise DefinitionError(
-                    f'{service}: with isolation="saga" step {name} has no function of its own; '
+                    f'{self._service}: with isolation="saga" step {name} has no function of its own; '
                     f"give the options of {whole} instead of {whole}.{name}"
                 )
             self._options[saga.name, name] = one
-        if self._isolation == "step":
-            self._require_short_sagas()
-        if options.max_concurrency is not None:
-            lanes = {_lane(group): group.options for saga in self.sagas for group in self.groups(saga)}
-            self.shares = divided(service, options.max_concurrency, lanes)
 
     def _require_children(self, known: dict[str, SagaDefinition]) -> None:
         """Children are started by the service itself: their types must be among its sagas."""

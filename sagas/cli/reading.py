@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from sagas.cli.families import family_of, trail_of, tree_of
 from sagas.cli.output import display, emit, fail, say
 from sagas.cli.tables import audit_table, definition_table, list_table, verification_notes
 from sagas.cli.target import Target, on_target
@@ -79,11 +80,24 @@ def rerun(
 
 
 @on_target
-def show(target: Target, name: Name, saga_id: SagaId, watching: Watch = False, timeout: Timeout = None) -> None:
+def show(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    watching: Watch = False,
+    timeout: Timeout = None,
+    tree: Annotated[bool, typer.Option("--tree", help="Show also its children, and theirs.")] = False,
+) -> None:
     """Show a saga: its steps, its errors, what comes next."""
     client = target.client()
     saga = client.show(name, saga_id)
-    if watching:
+    if tree:
+        family = family_of(client, saga)
+        if target.as_json:
+            emit(family)
+        else:
+            display(tree_of(family))
+    elif watching:
         watch(client, saga, timeout, as_json=target.as_json)
     else:
         report(saga, as_json=target.as_json)
@@ -113,13 +127,16 @@ def list_sagas(
     name: _OneName = None,
     status: Annotated[SagaStatus | None, typer.Option(help="Only sagas of this status.")] = None,
     waiting: Annotated[bool, typer.Option("--waiting", help="Only sagas that wait.")] = False,
+    parent: Annotated[str | None, typer.Option("--parent", help="Only children of the saga with this id.")] = None,
     limit: _Limit = 20,
     cursor: _Cursor = None,
 ) -> None:
     """List sagas, newest first."""
     client = target.client()
     status = SagaStatus.WAITING if waiting else status
-    page = _full(lambda most, at: client.list(name, status, limit=most, cursor=at), limit, cursor)
+    if parent is not None and (name is not None or status is not None):
+        fail("--parent goes with neither --name nor --status")
+    page = _full(lambda most, at: client.list(name, status, parent=parent, limit=most, cursor=at), limit, cursor)
     _print_page(target, page, "There are no such sagas.")
 
 
@@ -162,8 +179,17 @@ def audit(
     verify: Annotated[
         bool, typer.Option("--verify", help="Tell whether it is what was written; exit with 1 if it is not.")
     ] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Of its children too, in one time line.")] = False,
 ) -> None:
     """Show the audit trail of a saga: every change, by whom, oldest first."""
+    if tree:
+        client = target.client()
+        told = list(trail_of(client, family_of(client, client.show(name, saga_id))))
+        if target.as_json:
+            emit({"entries": told})
+        else:
+            display(audit_table(told, whose=True))
+        return
     if verify:
         _print_verification(target, target.client().verify(name, saga_id))
         return

@@ -87,15 +87,18 @@ def list_table(sagas: Sequence[Summary]) -> Table:
     return table
 
 
-def audit_table(entries: Iterable[AuditEntry]) -> Table:
-    """Return an audit trail as a table. Stack traces are left to JSON."""
-    table = _table("#", "time (UTC)", "action", "step", "attempt", "saga is", "by", "")
+def audit_table(entries: Iterable[AuditEntry], *, whose: bool = False) -> Table:
+    """Return an audit trail as a table, or that of several sagas (``whose``). Stack traces are left to JSON."""
+    table = _table(
+        *(["saga", "id"] if whose else []), "#", "time (UTC)", "action", "step", "attempt", "saga is", "by", ""
+    )
     for entry in entries:
         details = entry["details"]
         error: dict[str, str] | None = details.get("error")
         said = [f"{error.get('type')}: {error.get('message')}"] if error else []
         said += [f"{name.replace('_', ' ')}: {details[name]}" for name in _TELLING if details.get(name)]
         table.add_row(
+            *([entry["saga"], entry["saga_id"]] if whose else []),
             str(entry["seq"]),
             f"{entry['at'][:10]} {clock_time(entry['at'])}",
             entry["action"],

@@ -207,13 +207,20 @@ class SagaClient(OperatorCalls, LogCalls):
         return self._transport.call("GET", path_of("sagas", name, saga_id))
 
     def list(
-        self, name: str | None = None, status: str | None = None, *, limit: int = 20, cursor: str | None = None
+        self,
+        name: str | None = None,
+        status: str | None = None,
+        *,
+        parent: str | None = None,
+        limit: int = 20,
+        cursor: str | None = None,
     ) -> Page:
-        """Return summaries of sagas, newest first.
+        """Return summaries of sagas, newest first; or of one saga's children, by their positions.
 
         Args:
             name: of the type; ``None`` lists all types.
             status: only sagas of this status. The page is short then, even empty, although ``cursor`` leads on.
+            parent: only children of the saga with this id; with neither ``name`` nor ``status``.
             limit: how many to look at, 1 to 100.
             cursor: that of the page before.
 
@@ -221,7 +228,7 @@ class SagaClient(OperatorCalls, LogCalls):
             NotFound: there is no such type.
             InvalidRequest: an argument does not fit.
         """
-        query = {"name": name, "status": status, "limit": limit, "cursor": cursor}
+        query = {"name": name, "status": status, "parent": parent, "limit": limit, "cursor": cursor}
         return self._transport.call("GET", "/sagas", query=query)
 
     def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page:

@@ -5,6 +5,19 @@ from __future__ import annotations
 import hashlib
 import uuid
 
+from sagas.core.states import SagaState
+
+
+def children_ids(parent: SagaState) -> list[str]:
+    """Return the ids of all children that a saga may have started, by step, position and round."""
+    return [
+        child_id(parent.saga_id, step.name, position, round_)
+        for step in parent.steps
+        for position in range(step.children)
+        for round_ in range(step.round + 1)
+        if step.waits_for == "children" and (round_ < step.round or position < step.handed_out)
+    ]
+
 
 def child_id(parent_id: str, step: str, position: int, round_: int = 0) -> str:
     """Return the id of a child: a UUID of version 8 from SHA-256 (RFC 9562, section 5.8).

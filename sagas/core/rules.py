@@ -256,5 +256,8 @@ def has_failed(state: SagaState) -> bool:
 def needs_attention(state: SagaState) -> bool:
     """Whether the saga belongs on the list of those that need a person."""
     stuck = (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED)
+    # Where a child is FAILED, its parent has failed, or tolerates it.
+    if state.parent is not None and state.status is SagaStatus.FAILED:
+        stuck = ()
     needed = state.status in stuck or state.recovery_exhausted or (state.over and bool(state.in_doubt))
     return needed and not state.resolution_seq

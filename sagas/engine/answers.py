@@ -38,10 +38,44 @@ class SagaErrorView(ErrorView):
     step: str | None
 
 
+class ChildErrorView(TypedDict):
+    """A child that failed, and why, if that is known."""
+
+    position: _Count
+    saga_id: _Id
+    status: _SagaStatus
+    error: ErrorView | None
+
+
+class ChildrenView(TypedDict):
+    """The children of a step: how many there are to be, were started, are COMPLETED, and ended otherwise.
+
+    ``finished`` is the share of them that is over, from 0 to 1; ``failures`` are the first ten that failed; ``href``
+    lists them.
+    """
+
+    total: _Count
+    started: _Count
+    completed: _Count
+    failed: _Count
+    finished: Annotated[float, Meta(ge=0, le=1)]
+    failures: list[ChildErrorView]
+    href: str
+
+
+class ParentView(TypedDict):
+    """The saga whose child this is, its step, and which child of the step, from 0."""
+
+    name: str
+    saga_id: _Id
+    step: str
+    position: _Count
+
+
 class StepView(TypedDict):
     """One step of a saga. ``next_attempt_at`` is known while it waits between two attempts. While it waits,
     ``waiting_for`` says for what (a retry: it said itself that it is not yet time, and ``message`` why), and
-    ``waits_until`` until when at most.
+    ``waits_until`` until when at most. ``children`` is there where the step has some.
     """
 
     name: str
@@ -53,9 +87,10 @@ class StepView(TypedDict):
     result: Any
     error: ErrorView | None
     next_attempt_at: _Time | None
-    waiting_for: Annotated[str, Meta(extra_json_schema={"enum": ["signal", "time", "retry"]})] | None
+    waiting_for: Annotated[str, Meta(extra_json_schema={"enum": ["signal", "time", "children", "retry"]})] | None
     waits_until: _Time | None
     message: str | None
+    children: NotRequired[ChildrenView]
 
 
 class ProgressView(TypedDict):
@@ -108,7 +143,7 @@ class LeftOutView(TypedDict):
 
 
 class Summary(TypedDict):
-    """What lists show of a saga. ``why`` is there while the saga needs a person."""
+    """What lists show of a saga. ``why`` is there while the saga needs a person, ``parent`` where it has one."""
 
     saga_id: _Id
     name: str
@@ -121,6 +156,7 @@ class Summary(TypedDict):
     updated_at: _Time
     links: LinksView
     why: NotRequired[str]
+    parent: NotRequired[ParentView]
 
 
 class SagaView(Summary):

@@ -149,10 +149,9 @@ def build_engine(
     services = services if callbacks is None else replace(services, callback_url=callbacks.url)
     advancer = Advancer(services, registry, sender, attempt, carry, chain, queues)
     watermarks = Watermarks(tables)
-    reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal))
-    purger = Purger(
-        control, journal, Tombstones(tables, settings, payloads), inbox, listing, reader, settings, clock, logger
-    )
+    reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal), joins)
+    tombstones = Tombstones(tables, settings, payloads)
+    purger = Purger(control, journal, tombstones, inbox, joins, listing, reader, settings, clock, logger)
     starter = Starter(registry, control, journal, sender, clock, definitions, carry=carry, headers=headers)
     births = Births(registry, control, journal, clock, carry, headers)
     children = Children(advancer, control, joins, births, sender, queues)

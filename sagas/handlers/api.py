@@ -15,7 +15,7 @@ from sagas.handlers.answers import answer_error, answer_unexpected
 from sagas.handlers.breakers import add_breaker_routes
 from sagas.handlers.callbacks import add_callback_route
 from sagas.handlers.definitions import add_definition_routes
-from sagas.handlers.sagas import add_operation_routes, add_saga_routes
+from sagas.handlers.sagas import add_list_routes, add_operation_routes, add_saga_routes
 from sagas.handlers.signals import add_signal_routes
 from sagas.handlers.telemetry import frames, telemetry
 from sagas.handlers.tracing import serving, traced, tracer
@@ -52,6 +52,7 @@ def _app() -> APIGatewayRestResolver:
     app.exception_handler(SagaError)(known)
     app.exception_handler([NotFoundError, Exception])(unexpected)
     add_saga_routes(app, engine)
+    add_list_routes(app, engine)
     add_operation_routes(app, engine)
     add_signal_routes(app, engine)
     if engine.callbacks is not None:

@@ -109,7 +109,8 @@ def purge_at(state: SagaState, settings: StoreSettings) -> float:
     Retention counts from the end of a saga. One that needs a person is kept until it is settled, and then counts from
     there.
     """
-    kept = state.saga in settings.never_expiring or not settings.retention
+    # A child is kept as long as its parent, and purged with it.
+    kept = state.saga in settings.never_expiring or not settings.retention or state.parent is not None
     due = 0.0 if kept or state.attention or not state.over else state.updated_at + settings.retention
     return min(due or state.purge.at, state.purge.at) if state.purge else due
 
