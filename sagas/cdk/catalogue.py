@@ -45,13 +45,7 @@ class Catalogue:
                 classes = f"{_name(first[saga.name].saga_class)} and {_name(saga.saga_class)}"
                 raise DefinitionError(f"{service}: two sagas are called {saga.name}: {classes}")
             first[saga.name] = saga
-        for saga in self.sagas:
-            for child in saga.children:
-                if child.name not in first or first[child.name].saga_class is not child.saga_class:
-                    told = (
-                        f"saga {saga.name} starts children of {_name(child.saga_class)}, which is not among its sagas"
-                    )
-                    raise DefinitionError(f"{service}: {told}")
+        self._require_children(first)
         self.shares: dict[str, int] = {}
         """Of the service's ``max_concurrency``, by saga and step; empty when there is none."""
         self._options: dict[tuple[str, str], FunctionOptions] = {}
@@ -87,10 +81,8 @@ class Catalogue:
         for saga in self.sagas:
             for child in saga.children:
                 if child.name not in known or known[child.name].saga_class is not child.saga_class:
-                    told = (
-                        f"saga {saga.name} starts children of {_name(child.saga_class)}, which is not among its sagas"
-                    )
-                    raise DefinitionError(f"{self._service}: {told}")
+                    told = f"saga {saga.name} has children of type {_name(child.saga_class)}"
+                    raise DefinitionError(f"{self._service}: {told}, which is not among its sagas")
 
     def _share(self, steps: tuple[Undoable, ...], options: FunctionOptions) -> None:
         """Have steps share a queue and a function."""

@@ -41,13 +41,15 @@ def allow_joining(role: iam.Role, tables: Tables, *, reading: bool = False) -> N
     Args:
         role: the function's.
         tables: of the service.
-        reading: whether it may also read what became of each child, and delete that with their parent.
+        reading: whether it may also start children, read what became of each, and delete that with their parent.
     """
     if tables.joins is None:
         return
     more = ["dynamodb:Query", "dynamodb:BatchWriteItem"] if reading else []
     actions = ["dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", *more]
     _allow(role, actions, [tables.joins.table_arn])
+    if reading:  # to start a child that another began to start, on condition that it was not purged since
+        _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
 
 
 def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
