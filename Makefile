@@ -37,12 +37,12 @@ setup: $(READY)  ## make the virtual environment
 demo: $(READY)  ## run the reference sagas on real files, here, and check what they did
 	@$(BIN)/python -m demo
 
-run: $(READY)  ## run the stack here until Ctrl-C
-	@$(BIN)/sagas local up
+run: $(READY)  ## run the stack here until Ctrl-C, with stock and files for the tour; ARGS="--watch" and others
+	@$(BIN)/sagas local up --seed "python -m demo.seed" $(ARGS)
 
 test: unit model aws e2e  ## the tests, by tier
 
-check: lint types imports test synth  ## the whole gate
+check: lint types imports docs test synth  ## the whole gate
 
 lint: $(READY)
 	@$(BIN)/ruff check .
@@ -56,7 +56,7 @@ imports: $(READY)
 
 # Without a plugin that they do not need and that every process would load.
 unit: $(READY)  ## tests that need nothing, in seconds
-	@$(PYTEST) -p no:schemathesis tests/unit tests/typing $(MODEL:%=--ignore=%)
+	@$(PYTEST) -p no:schemathesis tests/unit tests/typing docs $(MODEL:%=--ignore=%)
 
 model: $(READY)  ## the automaton explored, generated inputs, hostile events, both ways to run
 	@$(PYTEST) $(MODEL)
@@ -85,8 +85,9 @@ format: $(READY)  ## format the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## make the generated pages anew
-	@$(BIN)/python -m sagas.core.diagram > docs/concepts/states.md
+docs: $(READY)  ## write the generated pages anew, and build the site into build/site
+	@PYTHONPATH=. $(BIN)/python docs/_ext/generated.py
+	@$(BIN)/python -m sphinx -b html -n -W --keep-going -q docs build/site
 
 deploy: $(CDK_READY)  ## deploy the reference stack to the account of your credentials
 	$(CDK) deploy $(ARGS)

@@ -10,6 +10,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from functions.approval import Approval
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas.cdk import FunctionOptions, SagaService
@@ -22,25 +23,27 @@ _KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 
 
 class ReferenceStack(Stack):
-    """Two sagas, create-zip and checkout, with everything they touch."""
+    """Three sagas, create-zip, checkout and approval, with everything they touch."""
 
     def __init__(self, scope: Construct, id: str) -> None:
-        super().__init__(scope, id, description="lambda-sagas: the reference sagas create-zip and checkout")
+        super().__init__(scope, id, description="lambda-sagas: the reference sagas create-zip, checkout and approval")
         self.zips = _zips_bucket(self)
         self.announcements = _announcements(self)
         self.stock = _table(self, "Stock", "sku")
         self.ledger = _table(self, "Ledger", "payment_key")
         self.shipments = _table(self, "Shipments", "shipment_key")
+        self.orders = _table(self, "Orders", "order_key")
         self.service = self._service()
         self._grant_create_zip()
         self._grant_checkout()
+        self._grant_approval()
         self._show_outputs()
 
     def _service(self) -> SagaService:
         service = SagaService(
             self,
             "Sagas",
-            sagas=[CreateZip, Checkout],
+            sagas=[CreateZip, Checkout, Approval],
             functions={CreateZip.upload: FunctionOptions(memory_size=1024)},
             # cdk deploy -c access_log=account, where API Gateway has a role for logs.
             access_log=self.node.try_get_context("access_log") or "off",
@@ -50,6 +53,7 @@ class ReferenceStack(Stack):
                 "STOCK_TABLE": self.stock.table_name,
                 "LEDGER_TABLE": self.ledger.table_name,
                 "SHIPMENTS_TABLE": self.shipments.table_name,
+                "ORDERS_TABLE": self.orders.table_name,
             },
         )
         service.allow_sweep(CreateZip, self.zips)
@@ -74,12 +78,19 @@ class ReferenceStack(Stack):
         _allow(self.service.function(Checkout.capture), write[:2], self.ledger.table_arn)
         _allow(self.service.function(Checkout.ship), write, self.shipments.table_arn)
 
+    def _grant_approval(self) -> None:
+        for step in (Approval.enter, Approval.place):
+            _allow(self.service.function(step), ["dynamodb:UpdateItem"], self.orders.table_arn)
+        for wait in (Approval.decision, Approval.late_decision):
+            _allow(self.service.function(wait), ["sns:Publish"], self.announcements.topic_arn)
+
     def _show_outputs(self) -> None:
         CfnOutput(self, "ZipsBucket", value=self.zips.bucket_name)
         CfnOutput(self, "AnnounceTopicArn", value=self.announcements.topic_arn)
         CfnOutput(self, "StockTable", value=self.stock.table_name)
         CfnOutput(self, "LedgerTable", value=self.ledger.table_name)
         CfnOutput(self, "ShipmentsTable", value=self.shipments.table_name)
+        CfnOutput(self, "OrdersTable", value=self.orders.table_name)
         CfnOutput(self, "ApiUrl", value=self.service.api.url)
 
 

@@ -26,6 +26,9 @@ Part = Literal[
     "work_queue",
     "work_dead_letter_queue",
     "work_function",
+    "command_queue",
+    "command_dead_letter_queue",
+    "command_function",
     "api",
 ]
 ByStep = dict[str, dict[str, str]]
@@ -75,6 +78,7 @@ class Topology:
         work_queues: the service's own, by name.
         work_dead_letter_queues: likewise.
         log_groups: names of those that the service's functions write to, in the order of the template.
+        command_queue: empty if the service has none; likewise its dead letters.
         api: ``None`` if there is none.
     """
 
@@ -86,6 +90,8 @@ class Topology:
     work_queues: dict[str, str] = field(default_factory=dict[str, str])
     work_dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
     log_groups: list[str] = field(default_factory=list[str])
+    command_queue: str = ""
+    command_dead_letter_queue: str = ""
     api: Api | None = None
 
     def add_stack(self, resources: Mapping[str, Any], physical_ids: Mapping[str, str]) -> None:
@@ -118,8 +124,8 @@ class Topology:
                 case "work_queue" | "work_dead_letter_queue" as part:
                     found = self.work_queues if part == "work_queue" else self.work_dead_letter_queues
                     found[names["name"]] = physical_id
-                case "supervisor":
-                    self.supervisor = physical_id
+                case "supervisor" | "command_queue" | "command_dead_letter_queue" as part:
+                    setattr(self, part, physical_id)
                 case "api":
                     self.api = Api(physical_id, _stage_of(resources, logical_id), names.get("path", ""))
                 case _:

@@ -19,6 +19,7 @@ from sagas.authoring.definition import (
     StepDefinition,
     UndoDefinition,
 )
+from sagas.authoring.find_by import find_by_of
 from sagas.authoring.members import AnyStep, Members
 from sagas.authoring.options import LONGEST_WAIT, SagaOptions
 from sagas.authoring.policies import DEFAULT_RETRY, CircuitBreaker, Exhausted, Retry
@@ -344,6 +345,7 @@ def build(
         known = ", ".join(step.result for step in current)
         raise DefinitionError(f'{where}: the class keyword result names no step: "{options.result}"; known are {known}')
     types = {REQUEST: request_type} | {step.name: step.result_type for step in builder.made}
+    redaction = redaction_of(where, types, options.redact)
     return SagaDefinition(
         name=options.name,
         version=options.version,
@@ -359,5 +361,6 @@ def build(
         timeout=options.timeout,
         result=options.result,
         cancellable=options.cancellable,
-        redaction=redaction_of(where, types, options.redact),
+        redaction=redaction,
+        find_by=find_by_of(where, request_type, redaction, options.find_by),
     )

@@ -120,6 +120,14 @@ class Context(Protocol):
         """Raise ``Cancelled`` once a cancel was accepted, or the deadline has passed."""
         ...
 
+    def signal(self, value: object) -> None:
+        """Answer the wait that this code asks for, as if ``value`` had been sent: then nothing is waited for.
+
+        For what needs nobody, or is known already. The first signal wins, as always: one that was accepted before
+        stays. Only in the code that asks; elsewhere it raises a ``SagaError``.
+        """
+        ...
+
     def client(self, service: str) -> Any:
         """Return a boto3 client, one a service and environment."""
         ...

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, cast
 
@@ -28,6 +28,7 @@ class SagaOptions:
     result: str | None = None
     cancellable: bool = True
     redact: Sequence[str] = ()
+    find_by: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         for keyword, valid, what in _RULES:
@@ -38,7 +39,7 @@ class SagaOptions:
                 )
 
 
-OPTION_NAMES = tuple(field for field in SagaOptions.__dataclass_fields__ if field != "saga_class")
+OPTION_NAMES = tuple(name for name in SagaOptions.__dataclass_fields__ if name != "saga_class")
 
 
 LONGEST_WAIT = timedelta(days=366)
@@ -52,6 +53,13 @@ def _is_positive(value: object) -> bool:
 def _is_paths(value: object) -> bool:
     paths = cast("list[object]", value) if isinstance(value, list | tuple) else [None]
     return all(isinstance(path, str) for path in paths)
+
+
+def _is_find_by(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    named = cast("dict[object, object]", value)
+    return all(isinstance(text, str) for text in (*named, *named.values()))
 
 
 _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
@@ -82,6 +90,7 @@ _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("orphans", lambda it: isinstance(it, OrphanSweep | None), "an OrphanSweep or None"),
     ("cancellable", lambda it: isinstance(it, bool), "True or False"),
     ("redact", _is_paths, "a list of paths like request.card.number"),
+    ("find_by", _is_find_by, 'a dict of names and paths like {"customer": "$.customer.id"}'),
 )
 """Of each keyword: when a value of it is right, and what is right."""
 

@@ -135,6 +135,8 @@ class Saga(Generic[ReqT], metaclass=_Meta):
             waits for a person.
         redact: what is shown as ``***``, besides what is typed ``Secret``: paths into the request or a step's result,
             like ``request.card.number`` or ``book.seats[*].code``.
+        find_by: what sagas are found by, besides their ids: at most four values of the request by name, like
+            ``{"customer": "$.customer.id"}``; texts, whole numbers or booleans.
     """
 
     if TYPE_CHECKING:
@@ -153,6 +155,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
             result: str | None = None,
             cancellable: bool = True,
             redact: Sequence[str] = (),
+            find_by: Mapping[str, str] = {},
         ) -> None: ...
 
     else:

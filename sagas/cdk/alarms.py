@@ -26,6 +26,8 @@ _FEW_MINUTES = Duration.minutes(5)
 _MOST_AGE = 14 * 24 * 3600
 _SPARE_AGE = 900
 """Seconds a message may wait beyond what its step's own policies explain."""
+_ARCHIVED_BY = 3600
+"""Seconds within which an audit entry is archived, a day before the stream drops it."""
 _TOO_MUCH = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
 _SILENT = cloudwatch.ComparisonOperator.LESS_THAN_OR_EQUAL_TO_THRESHOLD
 _QUIET = cloudwatch.TreatMissingData.NOT_BREACHING
@@ -251,3 +253,27 @@ class ServiceAlarms(Alarms):
         letters = dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
         self.watch(f"{id}DeadLetters", letters, given_up, section)
         self.watch_errors(f"{id}Errors", function, what)
+
+    def add_commands(self, dead_letters: sqs.Queue, function: lambda_.Function) -> None:
+        """Watch the command queue.
+
+        Args:
+            dead_letters: its dead-letter queue.
+            function: that works it off.
+        """
+        letters = dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
+        what = "Commands or events were refused, or could not be delivered."
+        self.watch("CommandDeadLetters", letters, what, "command-dead-letters")
+        self.watch_errors("CommandErrors", function, "The function of the command queue")
+
+    def add_archive(self, lag: cloudwatch.Metric, missed: sqs.Queue) -> None:
+        """Watch the archive of the audit trail.
+
+        Args:
+            lag: the age of the oldest entry that is not archived, in milliseconds.
+            missed: where batches are named that could not be written.
+        """
+        late = "The audit trail is not archived; what is older than a day will be missing."
+        self.watch("ArchiveLate", lag, late, "archive", above=_ARCHIVED_BY * 1000, periods=3)
+        lost = missed.metric_approximate_number_of_messages_visible(period=_FEW_MINUTES, statistic="Maximum")
+        self.watch("ArchiveMissed", lost, "Audit entries are missing in the archive.", "archive")

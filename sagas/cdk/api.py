@@ -107,7 +107,7 @@ class ApiFunction(SagaFunction):
             description="Starts, shows and cancels sagas",
         )
         allow_all_sagas(self.role, shared.tables)
-        allow_sending(self.role, queues)
+        allow_sending(self.role, queues, counting=True)
         if shared.now is not None:
             allow_working(self.role, shared.now, counting=False)
 

@@ -85,9 +85,14 @@ class Grants(Construct):
     _options: ServiceOptions
     _catalogue: Catalogue
     _queues: Mapping[str, SagaQueues]
+    _senders: list[Grantee]
+    """Those who may send commands, also should the command queue be made later."""
 
     def grant_start(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
         """Let a principal start sagas, and neither read nor change them; a start is answered with the saga.
+
+        Where all types are meant it may also send to the command queue, if the service has one or is given one later.
+        IAM sees a queue, not what a command says: whoever may send there may signal and cancel, too.
 
         Args:
             grantee: a role, user, group or managed policy.
@@ -96,7 +101,11 @@ class Grants(Construct):
         Raises:
             DefinitionError: a class is not one of the service, or its API is authorized by other means than IAM.
         """
-        return self._grant("start", grantee, saga_classes)
+        granted = self._grant("start", grantee, saga_classes)
+        if not saga_classes or len(set(saga_classes)) == len(self._catalogue.sagas):
+            self._senders.append(grantee)
+            self._let_send(grantee)
+        return granted
 
     def grant_read(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
         """Let a principal read sagas and their audit trails, requests and results included.
@@ -109,10 +118,13 @@ class Grants(Construct):
         return self._grant("read", grantee, saga_classes)
 
     def grant_signal(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal send signals to steps that wait. A signal is answered with the saga, without payloads.
+        """Let a principal send signals to steps that wait for them; a signal is answered with the saga.
 
-        Args, raises: as :meth:`grant_start`.
+        Args, raises: as :meth:`grant_start`; also when a class has no step that takes one.
         """
+        for saga in self._named(saga_classes):
+            if not any(step.waits_for == "signal" for step in saga.steps):
+                raise DefinitionError(f"{self.node.id}: saga {saga.name} has no step that takes a signal to grant")
         return self._grant("signal", grantee, saga_classes)
 
     def grant_cancel(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
@@ -156,6 +168,10 @@ class Grants(Construct):
         Args, raises: as :meth:`grant_start`.
         """
         return self._grant("purge", grantee, saga_classes)
+
+    def _let_send(self, grantee: Grantee) -> None:
+        """Let a principal send commands, if there is a queue for them."""
+        raise NotImplementedError
 
     def _grant(self, right: str, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
         named, mount = self._named(saga_classes), self._options.mount

@@ -18,6 +18,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 
 from sagas.authoring.policies import AutoDisable
+from sagas.cdk.archive import Archive
 from sagas.cdk.checks import fits, one_of, within
 from sagas.cdk.existing import AnyResource, AnyTable
 from sagas.cdk.releases import Deployment
@@ -229,8 +230,11 @@ class SagaServiceProps(TypedDict, total=False):
             ``maximum_concurrency`` of 10 when absent. It takes no batches.
         now_options: of the function that ends waits, where some saga waits: 512 MB, 30 seconds and a
             ``maximum_concurrency`` of 20 when absent. Its batches are its own.
+        command_options: of the function behind the command queue, where there is one: 512 MB and a
+            ``maximum_concurrency`` of 10 when absent. It has a time of its own, and takes no ``batch_size``.
         recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
         verify_sample: of how many sagas, taken at random, the supervisor verifies the audit trail each day; 0 for none.
+        archive: of the audit trail, in S3; none when absent.
         shards: over how many keys the indexes of the control table are spread. It may be raised, never lowered.
     """
 
@@ -278,8 +282,10 @@ class SagaServiceProps(TypedDict, total=False):
     supervisor_options: FunctionOptions | None
     bulk_options: FunctionOptions | None
     now_options: FunctionOptions | None
+    command_options: FunctionOptions | None
     recover_every: timedelta
     verify_sample: int
+    archive: Archive | None
     shards: int
 
 
@@ -335,8 +341,10 @@ class ServiceOptions:
     supervisor_options: FunctionOptions | None = None
     bulk_options: FunctionOptions | None = None
     now_options: FunctionOptions | None = None
+    command_options: FunctionOptions | None = None
     recover_every: timedelta = timedelta(minutes=1)
     verify_sample: int = 100
+    archive: Archive | None = None
     shards: int = 8
 
     def __post_init__(self) -> None:
@@ -363,6 +371,9 @@ class ServiceOptions:
         if not isinstance(usual, AutoDisable | None):
             raise DefinitionError(f"{self.service}: auto_disable must be an AutoDisable or None, not {usual!r}")
         self._check_functions()
+        archive = cast("object", self.archive)
+        if not isinstance(archive, Archive | None):
+            raise DefinitionError(f"{self.service}: archive must be an Archive or None, not {archive!r}")
         if self.sagas_table is not None and self.sagas_table is self.audit_table:
             raise DefinitionError(f"{self.service}: sagas_table and audit_table must be two tables")
 
@@ -373,6 +384,7 @@ class ServiceOptions:
             ("supervisor_options", self.supervisor_options, ("batch_size", "maximum_concurrency", "weight")),
             ("bulk_options", self.bulk_options, ("batch_size", "weight")),
             ("now_options", self.now_options, ("batch_size", "weight")),
+            ("command_options", self.command_options, ("batch_size", "timeout", "weight")),
         ):
             for name in refused:
                 if given is not None and getattr(given, name) != getattr(FunctionOptions(), name):

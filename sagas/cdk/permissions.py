@@ -10,11 +10,14 @@ from aws_cdk import aws_sqs as sqs
 
 from sagas.cdk.acknowledge import acknowledge_objects
 from sagas.cdk.encryption import allow_key
+from sagas.cdk.existing import AnyTable
 from sagas.cdk.queues import DEAD_LETTERS, SagaQueues
-from sagas.cdk.tables import BY_NAME_INDEX, OPEN_INDEX, Tables
+from sagas.cdk.tables import BY_NAME_INDEX, ENDED_INDEX, OPEN_INDEX, Tables
 
 ARCHIVE = "archive/"
 """Where the sweep archives; the same as in ``sagas.engine.sweep_pages``, which needs more than a deployment has."""
+AUDIT_ARCHIVE = "audit"
+"""What the keys of archived audit entries begin with; the same as in ``sagas.handlers.archiving``."""
 _SWEPT = "A sweep covers the saga's prefix, whose keys are not known beforehand."
 _ARCHIVED = "What is archived keeps its key, which is not known beforehand."
 _MOST_NAMED = 150
@@ -52,8 +55,16 @@ def allow_joining(role: iam.Role, tables: Tables, *, reading: bool = False) -> N
         _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
 
 
+def allow_commands(role: iam.Role, tables: Tables) -> None:
+    """Let the function behind the command queue start, signal and cancel: a step's rights, and the check of whether a
+    saga that is started again was purged."""
+    allow_one_saga(role, tables)
+    allow_listing(role, tables)
+    _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
+
+
 def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
-    """Let the API or the supervisor also list sagas, by the two indexes, and purge one."""
+    """Let the API or the supervisor also list sagas, by the indexes, and purge one."""
     allow_one_saga(role, tables)
     allow_joining(role, tables, reading=True)
     _allow(role, ["dynamodb:DeleteItem"], [tables.sagas.table_arn])
@@ -68,7 +79,8 @@ def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
     )
     payloads = tables.payloads.arn_for_objects("payloads/*")
     _allow_objects(role, ["s3:DeleteObject"], payloads, "A large payload's key holds the id of its saga.")
-    _allow(role, ["dynamodb:Query"], [tables.index_arn(OPEN_INDEX), tables.index_arn(BY_NAME_INDEX)])
+    indexes = (OPEN_INDEX, BY_NAME_INDEX, ENDED_INDEX)
+    _allow(role, ["dynamodb:Query"], [tables.index_arn(index) for index in indexes])
 
 
 def allow_listing(role: iam.Role, tables: Tables) -> None:
@@ -102,6 +114,36 @@ def allow_working(role: iam.Role, queue: sqs.IQueue, *, counting: bool = True) -
     """Let a function send to a work queue, and ask how many messages it holds if it is ``counting`` them."""
     actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] if counting else ["sqs:SendMessage"]
     _allow(role, actions, [queue.queue_arn])
+
+
+def allow_telling(role: iam.Role, queue: sqs.IQueue) -> None:
+    """Let Lambda name in a queue what a function could not process."""
+    _allow(role, ["sqs:SendMessage"], [queue.queue_arn])
+
+
+def allow_streaming(role: iam.Role, tables: Tables, table: AnyTable, stream: str) -> None:
+    """Let Lambda read a table's stream for a function.
+
+    Args:
+        role: the function's.
+        tables: of the service.
+        table: one of them.
+        stream: the ARN of its stream.
+    """
+    for key in tables.keys:
+        allow_key(role, key)
+    _allow(role, [f"dynamodb:{name}" for name in ("DescribeStream", "GetRecords", "GetShardIterator")], [stream])
+    streams = f"{table.table_arn}/stream/*"
+    _allow(role, ["dynamodb:ListStreams"], [streams])
+    acknowledge_objects(role, streams, "Lambda asks which streams the table has, before it reads the one.")
+
+
+def allow_archiving(role: iam.Role, bucket: s3.IBucket) -> None:
+    """Let a function add to the archive of the audit trail; it may neither read nor delete there."""
+    archived = bucket.arn_for_objects(f"{AUDIT_ARCHIVE}/*")
+    _allow_objects(role, ["s3:PutObject"], archived, "An archived object is named by its time.")
+    if bucket.encryption_key is not None:
+        allow_key(role, bucket.encryption_key)
 
 
 def allow_network(role: iam.Role) -> None:

@@ -15,6 +15,7 @@ from constructs import Construct, IConstruct
 from sagas.authoring.steps import Undoable
 from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms
 from sagas.cdk.api import ApiFunction, Mount, SagaApi
+from sagas.cdk.audit_archive import AuditArchive
 from sagas.cdk.bulk import BULK, NOW, WorkFunction, WorkQueue
 from sagas.cdk.callbacks import Callbacks, base_of, has_public_waits, makes_urls
 from sagas.cdk.catalogue import Catalogue
@@ -25,10 +26,10 @@ from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment
 from sagas.cdk.existing import AnyTable, mounted_api
 from sagas.cdk.functions import SagaFunction, SharedAssets, StepGroupFunction
-from sagas.cdk.grants import Grants
+from sagas.cdk.inout import InOut
 from sagas.cdk.layer import Layers
 from sagas.cdk.nested_stacks import Layout, Placement, layout_of
-from sagas.cdk.options import FunctionOptions, SagaServiceProps, service_options
+from sagas.cdk.options import SagaServiceProps, service_options
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.releases import Releases
@@ -43,7 +44,7 @@ _UNDOING = ("RecordFailed", "CompensationFailed", "NeedsAttention")
 """Alarms of a saga type that undo a deployment which is under way."""
 
 
-class SagaService(Grants):
+class SagaService(InOut):
     """Functions, queues, tables, API and supervisor for a set of sagas.
 
     Args:
@@ -61,6 +62,7 @@ class SagaService(Grants):
         super().__init__(scope, id)
         options = self._options = service_options(default_name(self), props)
         self._catalogue = Catalogue(id, options)
+        self._senders = []
         sagas = self._catalogue.sagas
         let_logs_use(self, options.encryption_key)
         self.tables = Tables(self, "Tables", options=options, families=self._catalogue.families)
@@ -87,7 +89,7 @@ class SagaService(Grants):
         soon = None
         if self._catalogue.works_now:
             soon = WorkQueue(self, "NowQueue", kind=NOW, options=now_options, encryption_key=options.encryption_key)
-        shared = SharedAssets(self, code, layers, options, self.tables, soon and soon.queue)
+        shared = self._shared = SharedAssets(self, code, layers, options, self.tables, soon and soon.queue)
         self._functions: dict[tuple[str, str], StepGroupFunction] = {}
         placements = [placement for layout in layouts for placement in layout.placements]
         for placement in placements:
@@ -97,7 +99,7 @@ class SagaService(Grants):
                 self._functions[group.saga.name, group.id] = made
         queues = self._queues.values()
         ending = {} if soon is None else {soon.name: soon.queue}
-        environment = service_environment(self, self.tables, options, self._queues, sagas, ending)
+        environment = self._environment = service_environment(self, self.tables, options, self._queues, sagas, ending)
         handing = {work.name: work.queue, **ending}
         working = service_environment(self, self.tables, options, self._queues, sagas, handing)
         supervisor = Supervisor(
@@ -139,32 +141,19 @@ class SagaService(Grants):
         self.now = None if now is None else now.function
         """The function that ends waits; ``None`` where no saga waits."""
         if mount is not None:
-            environment |= mount.environment
+            environment = {**environment, **mount.environment}
         api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
         public = has_public_waits(sagas)
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount, callbacks=public).rest_api
         if public:
             self._add_callbacks(placements, api, mount.path if mount else "")
+        self._archive = None
+        if options.archive is not None:
+            self._archive = AuditArchive(self, "Archive", shared=shared, archive=options.archive)
         self._add_alarms(placements, supervisor, api, bulk, now)
-        self._tell_limits([group.options for placement in placements for group in placement.groups])
+        self._tell_concurrency(placements)
         if options.dashboard:
             self._add_dashboard(mount.path if mount else "")
-
-    def _tell_limits(self, lanes: Sequence[FunctionOptions]) -> None:
-        """Say how the limit of all executions is divided, or that there is none."""
-        options = self._options
-        if shares := self._catalogue.shares:
-            told = ", ".join(f"{lane} {share}" for lane, share in shares.items())
-            Annotations.of(self).add_info(
-                f"{options.service}: max_concurrency={options.max_concurrency} is divided: {told}"
-            )
-        if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
-            told = (
-                f"{options.service}: nothing limits its functions, so a burst may take all executions of the account, "
-                "those of the API and the supervisor too; set maximum_concurrency, or reserve theirs by api_options "
-                "and supervisor_options"
-            )
-            Annotations.of(self).add_info(told)
 
     def function(self, step: AnyStep) -> lambda_.Function:
         """Return the function that runs a step and its undo, to grant it what the step needs.
@@ -219,6 +208,11 @@ class SagaService(Grants):
             allow_sweeping(function, bucket, definition.prefix, definition.orphans.action, archive_to or bucket)
 
     @property
+    def archive_bucket(self) -> s3.IBucket | None:
+        """Where the audit trail is archived; ``None`` where it is not."""
+        return None if self._archive is None else self._archive.bucket
+
+    @property
     def sagas_table(self) -> AnyTable:
         """The control table."""
         return self.tables.sagas
@@ -262,6 +256,23 @@ class SagaService(Grants):
             if makes_urls(group.steps):
                 callbacks.let_sign(self._functions[group.saga.name, group.id])
 
+    def _tell_concurrency(self, placements: Sequence[Placement]) -> None:
+        """Tell how ``max_concurrency`` is divided, or that nothing limits the functions of steps."""
+        options = self._options
+        lanes = [group.options for placement in placements for group in placement.groups]
+        if shares := self._catalogue.shares:
+            told = ", ".join(f"{lane} {share}" for lane, share in shares.items())
+            Annotations.of(self).add_info(
+                f"{options.service}: max_concurrency={options.max_concurrency} is divided: {told}"
+            )
+        if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
+            told = (
+                f"{options.service}: nothing limits its functions, so a burst may take all executions of the account, "
+                "those of the API and the supervisor too; set maximum_concurrency, or reserve theirs by api_options "
+                "and supervisor_options"
+            )
+            Annotations.of(self).add_info(told)
+
     def _add_alarms(
         self,
         placements: Sequence[Placement],
@@ -284,10 +295,13 @@ class SagaService(Grants):
             Annotations.of(self).add_warning_v2("sagas:NoAlarmTopic", told)
         parts = {"supervisor": supervisor.function, "api": api.function}
         shared = ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, topic=topic)
+        self._alarms, self._release = shared, release
         letters = "Recovery, purges or sweeps were given up.", "bulk-dead-letters"
         shared.add_work(
             "Bulk", bulk.work.dead_letters, bulk.function, *letters, "The function that recovers, purges and sweeps"
         )
+        if self._archive is not None:
+            shared.add_archive(self._archive.lag(), self._archive.missed)
         release(supervisor, shared.node.find_child("SupervisorErrors"))
         release(api, shared.node.find_child("ApiErrors"), shared.node.find_child("ApiServerErrors"))
         release(bulk, shared.node.find_child("BulkErrors"))

@@ -18,10 +18,15 @@ from sagas.topology import Part
 
 OPEN_INDEX = "open"
 BY_NAME_INDEX = "by_name"
+ENDED_INDEX = "ended"
 
 CONTROL = TableForm(
     {"saga_id": "S"},
-    {OPEN_INDEX: {"open_shard": "S", "due": "S"}, BY_NAME_INDEX: {"name_shard": "S", "created_at": "S"}},
+    {
+        OPEN_INDEX: {"open_shard": "S", "due": "S"},
+        BY_NAME_INDEX: {"name_shard": "S", "created_at": "S"},
+        ENDED_INDEX: {"ended": "S", "updated_at": "S"},
+    },
 )
 AUDIT = TableForm({"saga_id": "S", "seq": "N"})
 JOINS = TableForm({"join": "S", "part": "S"})
@@ -53,7 +58,7 @@ class Tables(Construct):
                 expires = form is AUDIT and options.retention is not None
                 check_table(f"{options.service}: {name}", table, form, expires=expires)
         self.sagas: AnyTable = sagas or _table(self, "Sagas", CONTROL, options)
-        self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options)
+        self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options, streamed=options.archive is not None)
         self.families = families
         self.joins = _table(self, "Joins", JOINS, options) if families else None
         self.keys = [table.encryption_key for table in (sagas, audit) if table is not None and table.encryption_key]
@@ -89,7 +94,9 @@ class Tables(Construct):
         return f"{self.sagas.table_arn}/index/{index}"
 
 
-def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) -> dynamodb.Table:
+def _table(
+    scope: Construct, id: str, form: TableForm, options: ServiceOptions, *, streamed: bool = False
+) -> dynamodb.Table:
     protected = options.deletion_protection
     if protected is None:
         protected = options.removal_policy is RemovalPolicy.RETAIN
@@ -107,6 +114,7 @@ def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) 
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=True
         ),
+        stream=dynamodb.StreamViewType.NEW_IMAGE if streamed else None,
         deletion_protection=protected,
         removal_policy=options.removal_policy,
     )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sagas.cli.output import display, emit, fail, plain, say
+from sagas.cli.output import display, emit, fail, plain, plain_line, pretty, say
 from sagas.cli.reading import Name
 from sagas.cli.tables import dead_letter_table
 from sagas.cli.target import Target, on_target
-from sagas.client import DeadLetter
+from sagas.cli.times import moment
+
+if TYPE_CHECKING:
+    from sagas.client.dead_letters import DeadLetter
 
 _TELL_EVERY = 1_000
+_LISTED = ("saga", "saga_id", "step", "message_id", "receives", "sent_at", "number", "reason")
 _PAGE = 10
 """Messages after which a walk tells how far it is."""
 
@@ -29,11 +33,71 @@ def list_dead_letters(
     """List dead-lettered messages. They stay where they are."""
     letters = target.client().dead_letters(name, limit)
     if target.as_json:
-        emit({"dead_letters": [asdict(letter) for letter in letters]})
+        emit({"dead_letters": [{name: getattr(letter, name) for name in _LISTED} for letter in letters]})
     elif letters:
         display(dead_letter_table(letters))
     else:
         say(f"The dead-letter queue of {name} is empty.")
+
+
+@on_target
+def show(
+    target: Target,
+    name: Name,
+    message_id: Annotated[
+        str | None, typer.Argument(metavar="[MESSAGE]", help="Only this message, by its id or how that begins.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to look at.")] = 100,
+) -> None:
+    """Show dead-lettered messages whole: body, attributes, where from, and why no function could read them."""
+    letters = [one for one in target.client().dead_letters(name, limit) if one.message_id.startswith(message_id or "")]
+    if message_id and not letters:
+        fail(f"the dead-letter queue of {name} holds no message {message_id}")
+    if target.as_json:
+        emit({"dead_letters": [asdict(letter) for letter in letters]})
+        return
+    for letter in letters:
+        say(plain(f"message {letter.message_id}: {_what(letter)}"))
+        say(plain(f"  sent {moment(letter.sent_at)}, received {letter.receives} times"))
+        if letter.source:
+            say(plain(f"  from {letter.source}"))
+        if letter.reason:
+            say(plain(f"  not readable: {letter.reason}"))
+        for attribute, value in letter.attributes.items():
+            say(plain(f"  {attribute}: {value}"))
+        say("  body:")
+        for line in pretty(letter.body).splitlines():
+            say(f"    {plain_line(line)}")
+    if not letters:
+        say(f"The dead-letter queue of {name} is empty.")
+
+
+@on_target
+def delete(
+    target: Target,
+    name: Name,
+    message_id: Annotated[str, typer.Argument(metavar="MESSAGE", help="The message's id.", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if a saga may need it.")] = False,
+) -> None:
+    """Delete one dead-lettered message that no saga needs: one that no function could read, say."""
+    from sagas.client.dead_letters import why_needed
+
+    client = target.client()
+    found = [one for one in client.dead_letters(name, 1000) if one.message_id.startswith(message_id)]
+    if len(found) != 1:
+        fail(f"{len(found) or 'no'} messages in the dead-letter queue of {name} begin with {message_id}")
+    letter = found[0]
+    why = why_needed(client, letter) if not letter.reason and not force else ""
+    if why:
+        fail(f"message {letter.message_id} stays, {why}; --force deletes it all the same")
+    if not yes and not typer.confirm(f"Delete {_what(letter)}, which begins {plain(letter.body[:80])!r}?", err=True):
+        raise typer.Exit(1)
+    gone = client.delete_letter(name, letter.message_id)
+    if target.as_json:
+        emit(asdict(gone))
+    else:
+        say(f"Message {gone.message_id} is deleted.")
 
 
 @on_target
@@ -91,6 +155,14 @@ def _who(letter: DeadLetter) -> str:
     return f"{letter.saga} {letter.saga_id}, step {letter.step}"
 
 
+def _what(letter: DeadLetter) -> str:
+    if letter.reason or not letter.saga_id:
+        return "no message of a saga"
+    return f"{letter.saga} {letter.saga_id}, step {letter.step}"
+
+
 app.command("list")(list_dead_letters)
+app.command("show")(show)
+app.command("delete")(delete)
 app.command("redrive")(redrive)
 app.command("prune")(prune)

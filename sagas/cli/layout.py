@@ -8,10 +8,6 @@ from typing import Annotated
 import typer
 
 from sagas.cli.output import fail, say
-from sagas.local.errors import LocalStackError
-from sagas.local.files import Files
-from sagas.local.layout import compare, record
-from sagas.local.synthesis import synthesize
 
 
 def layout(
@@ -21,6 +17,12 @@ def layout(
     write: Annotated[bool, typer.Option("--write", help="Record it in cdk.context.json, once it is deployed.")] = False,
 ) -> None:
     """Tell which queues, tables and buckets a deployment would replace or drop, by what was recorded."""
+    # The CDK takes its time, and no help text needs it.
+    from sagas.local.errors import LocalStackError
+    from sagas.local.files import Files
+    from sagas.local.layout import compare, record
+    from sagas.local.synthesis import synthesize
+
     project = Path.cwd()
     try:
         files = Files(project)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from sagas.cli.console import PORT, made
 from sagas.cli.output import fail, say
 from sagas.cli.supervising import StaleAfter, show_recovery
+from sagas.cli.target import Target
 from sagas.cli.times import moment, span
-from sagas.client import RecoveryView, SagaClient
 from sagas.core.times import iso
 from sagas.errors import InvalidRequest, SagaError
-from sagas.local.clock import StackClock, length_of
-from sagas.local.description import Description
-from sagas.local.errors import LocalStackError
-from sagas.local.files import Files
-from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
-from sagas.local.stack import down as end_stack
-from sagas.local.stack import up as start_stack
+
+if TYPE_CHECKING:
+    from sagas.client import RecoveryView
+    from sagas.local.description import Description
 
 app = typer.Typer(help="The stack on this machine, in an embedded emulator of AWS.", no_args_is_help=True)
 
@@ -43,25 +48,42 @@ def up(
         bool,
         typer.Option("--enforce-iam", help="Have IAM decide on every call, so that a missing grant is found here."),
     ] = False,
+    seed: Annotated[
+        str | None, typer.Option("--seed", help="A command to run once it is ready, which fills tables, say.")
+    ] = None,
     endpoint: Annotated[
         str | None, typer.Option(help="Deploy to this LocalStack-compatible endpoint instead of starting an emulator.")
     ] = None,
+    no_console: Annotated[bool, typer.Option("--no-console", help="Without the console in the browser.")] = False,
 ) -> None:
     """Synthesize the CDK app of this directory and run it here until Ctrl-C."""
     if watch and (detach or endpoint is not None):
         raise typer.BadParameter("stays in the foreground, with an emulator of its own", param_hint="--watch")
     if enforce_iam and endpoint is not None:
         raise typer.BadParameter("is the embedded emulator's", param_hint="--enforce-iam")
+    # The CDK and boto3 take their time, and no help text needs them.
+    from sagas.local.errors import LocalStackError
+    from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
+    from sagas.local.stack import up as start_stack
+
     settings = Settings(
         Path.cwd(), app_command, port, persist.resolve() if persist else None, watch=watch, enforce_iam=enforce_iam
     )
     try:
         if endpoint is not None:
             _show(deploy_to_endpoint(settings, endpoint))
+            _run_seed(seed)
             return
-        start_stack(
-            settings, lambda description: _show(description, detach=detach, watch=watch), detach=detach, tell=say
-        )
+        with ExitStack() as ending:
+
+            def ready(description: Description) -> None:
+                _run_seed(seed)
+                # An app without sagas has nothing to show.
+                wanted = description.api_url and not (detach or no_console)
+                url = ending.enter_context(_console()) if wanted else None
+                _show(description, detach=detach, watch=watch, console=url)
+
+            start_stack(settings, ready, detach=detach, tell=say)
     except LocalStackError as error:
         fail(str(error))
     except Stopped:
@@ -71,6 +93,9 @@ def up(
 @app.command()
 def down() -> None:
     """End the local stack of this directory, letting running functions finish."""
+    from sagas.local.errors import LocalStackError
+    from sagas.local.stack import down as end_stack
+
     try:
         say(end_stack(Path.cwd()))
     except LocalStackError as error:
@@ -85,6 +110,11 @@ def tick(
     ] = None,
 ) -> None:
     """Have the supervisor recover once, now; or let time pass, with all that becomes due in it."""
+    from sagas.client import SagaClient
+    from sagas.local.clock import StackClock, length_of
+    from sagas.local.errors import LocalStackError
+    from sagas.local.files import Files
+
     if advance is not None and stale_after is not None:
         raise typer.BadParameter("goes without --advance", param_hint="--stale-after")
     try:
@@ -92,7 +122,7 @@ def tick(
             show_recovery(SagaClient.local().recover(stale_after))
             return
         length = length_of(advance)
-        clock = StackClock(Description.read(Files(Path.cwd()).description))
+        clock = StackClock(Files(Path.cwd()))
         did = clock.advance(length)
         say(f"It is {moment(iso(clock.now()))} here: {span(clock.ahead)} ahead.")
         show_recovery(cast("RecoveryView", did))
@@ -102,7 +132,44 @@ def tick(
         fail(str(error))
 
 
-def _show(description: Description, *, detach: bool = True, watch: bool = False) -> None:
+def _run_seed(command: str | None) -> None:
+    """Run it; that it failed is told, and the stack stays."""
+    if command is None:
+        return
+    words = shlex.split(command)
+    words[0] = sys.executable if words[0] in ("python", "python3") else words[0]
+    if subprocess.run(words, check=False).returncode:  # noqa: S603 - the user's own command
+        say(f"`{command}` failed; the stack is ready all the same.")
+
+
+@contextmanager
+def _console() -> Generator[str | None]:
+    """Serve the console meanwhile; yield its URL, ``None`` where its packages are not there."""
+    if any(find_spec(package) is None for package in ("jinja2", "starlette", "uvicorn")):  # an extra
+        yield None
+        return
+    target = Target(None, None, None, as_json=False)
+    try:
+        serving = made(target, PORT if _is_free(PORT) else 0)  # the console of another directory's stack may have it
+    except SagaError as error:
+        say(f"No console: {error}")
+        yield None
+        return
+    with serving.in_background():
+        yield serving.url
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _show(description: Description, *, detach: bool = True, watch: bool = False, console: str | None = None) -> None:
     say(f"API      {description.api_url}")
     say(f"Emulator {description.endpoint_url} ({description.region}, any credentials)")
     for saga, steps in description.functions.items():
@@ -112,4 +179,6 @@ def _show(description: Description, *, detach: bool = True, watch: bool = False)
     say("All else is in .sagas/local.json.")
     if watch:
         say("Code is deployed anew as soon as you save it.")
+    if console:
+        say(f"Console  {console}")
     say("`sagas local down` ends it." if detach else "Ready. Ctrl-C ends it.")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sagas.cli.output import emit, plain, say
 from sagas.cli.reading import SagaId
 from sagas.cli.target import Target, on_target
-from sagas.client.logs import LogLine
-from sagas.engine.clock import SystemClock
+
+if TYPE_CHECKING:
+    from sagas.client.logs import LogLine
 
 _POLL = 1.0
 """Seconds between two looks; CloudWatch Logs takes five a second from an account."""
@@ -36,6 +37,9 @@ def logs(
 ) -> None:
     """Show what the functions logged about a saga: the library's lines, and those of ctx.logger."""
     client = target.client()
+    # It takes its time to load, and no help text needs it.
+    from sagas.engine.clock import SystemClock
+
     begin = None if since is None else SystemClock().now() - since
     lines = client.logs(saga_id, begin)
     if target.as_json and not follow:

@@ -2,32 +2,69 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
-from sagas.cli import breakers, check, dead_letters, init, layout, local, logs, operating, reading, supervising
+from sagas.cli import (
+    breakers,
+    check,
+    console,
+    dead_letters,
+    events,
+    init,
+    layout,
+    local,
+    logs,
+    operating,
+    reading,
+    statistics,
+    supervising,
+)
+from sagas.cli.output import say
 
 app = typer.Typer(
     name="sagas",
     help="Sagas on AWS serverless.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 reading.add_to(app)
 operating.add_to(app)
 supervising.add_to(app)
+statistics.add_to(app)
+app.command("console")(console.console)
+app.command("open")(console.open_saga)
 app.command()(init.init)
 app.command()(check.check)
 app.command()(layout.layout)
 app.command()(logs.logs)
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(dead_letters.app, name="dlq")
+app.add_typer(events.commands_app, name="commands")
 app.add_typer(local.app, name="local")
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"lambda-sagas {version('lambda-sagas')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:  # pyright: ignore[reportUnusedFunction] - registered by the decorator
+def _root(  # pyright: ignore[reportUnusedFunction] - registered by the decorator
+    context: typer.Context,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, and nothing else, whatever the command.")
+    ] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and end.")
+    ] = False,
+) -> None:
     """Sagas on AWS serverless."""
+    context.obj = {"json": as_json}
 
 
 def main() -> None:

@@ -1,22 +1,26 @@
-"""``sagas cancel | retry | compensate | resolve | purge | enable | disable``: what an operator does about sagas."""
+"""``sagas cancel | retry | compensate | resolve | purge | ...``: what an operator does about sagas and their types."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sagas.cli.bulk import FOR_MANY, SETTINGS, or_all
 from sagas.cli.output import emit, fail, say
-from sagas.cli.reading import Name, SagaId, Timeout, Watch
+from sagas.cli.reading import Name, SagaId, Timeout, Watch, print_started
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
-from sagas.client import DefinitionView
+
+if TYPE_CHECKING:
+    from sagas.client import DefinitionView
 
 _Note = Annotated[str, typer.Option(help="Why; kept in the audit trail.")]
 
 
 @on_target
+@or_all("cancel")
 def cancel(
     target: Target,
     name: Name,
@@ -50,6 +54,7 @@ def signal(
 
 
 @on_target
+@or_all("retry")
 def retry(
     target: Target, name: Name, saga_id: SagaId, note: _Note = "", watching: Watch = False, timeout: Timeout = None
 ) -> None:
@@ -63,6 +68,19 @@ def retry(
 
 
 @on_target
+@or_all("rerun")
+def rerun(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    key: Annotated[str | None, typer.Option(help="Idempotency key of the new saga.")] = None,
+) -> None:
+    """Run a saga again: start a new one with the request of this one."""
+    print_started(target, target.client().rerun(name, saga_id, key))
+
+
+@on_target
+@or_all("compensate")
 def compensate(
     target: Target,
     name: Name,
@@ -75,6 +93,7 @@ def compensate(
 
 
 @on_target
+@or_all("resolve")
 def resolve(
     target: Target,
     name: Name,
@@ -116,6 +135,34 @@ def disable(
     _print(target, target.client().disable(name, reason))
 
 
+@on_target
+def pause(
+    target: Target,
+    name: Name,
+    starts: Annotated[bool, typer.Option("--starts", help="Accept new sagas meanwhile; they wait, too.")] = False,
+    undos: Annotated[bool, typer.Option("--undos", help="Have undos wait, too.")] = False,
+    reason: Annotated[str, typer.Option(help="Why; shown to operators.")] = "",
+) -> None:
+    """Have the sagas of a type stop before their next step; steps that run go on to their end."""
+    definition = target.client().pause(name, reason, starts=starts, undos=undos)
+    if target.as_json:
+        emit(definition)
+        return
+    told = "accepted, and wait" if starts else "refused"
+    say(f"{name} is paused: its sagas stop before their next step; new ones are {told}.")
+    say(f"`sagas resume {name}` lets them go on.")
+
+
+@on_target
+def resume(target: Target, name: Name, reason: Annotated[str, typer.Option(help="Why.")] = "") -> None:
+    """Let the sagas of a paused type go on, spread over time."""
+    definition = target.client().resume(name, reason)
+    if target.as_json:
+        emit(definition)
+    else:
+        say(f"{name} is not paused any more: its sagas go on.")
+
+
 def _print(target: Target, definition: DefinitionView) -> None:
     if target.as_json:
         emit(definition)
@@ -130,9 +177,13 @@ def add_to(app: typer.Typer) -> None:
         ("signal", signal),
         ("retry", retry),
         ("compensate", compensate),
+        ("rerun", rerun),
         ("resolve", resolve),
         ("purge", purge),
         ("enable", enable),
         ("disable", disable),
+        ("pause", pause),
+        ("resume", resume),
     ):
-        app.command(name)(command)
+        many = name in FOR_MANY
+        app.command(name, context_settings=SETTINGS if many else {})(command)

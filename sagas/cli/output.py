@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 import typer
 from rich.console import Console, RenderableType
 
+from sagas.core.wording import plain as plain
+
 _PIPE_WIDTH = 400
 """Columns where nobody reads along: no line is broken for them."""
 
@@ -28,10 +30,23 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(1)
 
 
-def plain(text: str) -> str:
-    """Return ``text`` as one line that does nothing to a terminal but show."""
-    shown = "".join(character if character.isprintable() else " " for character in text)
-    return " ".join(shown.split())
+def plain_line(text: str) -> str:
+    """Return a line that does nothing to a terminal but show, with its spaces."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def pretty(value: Any) -> str:
+    """Return JSON indented; a text that is no JSON as it is.
+
+    Args:
+        value: JSON builtins, or a text that may be JSON.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def display(page: RenderableType) -> None:

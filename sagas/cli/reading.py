@@ -1,21 +1,35 @@
-"""``sagas start | rerun | show | list | audit | attention | definitions``."""
+"""``sagas start | show | list | audit | attention | definitions``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Annotated
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sagas.cli.families import family_of, trail_of, tree_of
-from sagas.cli.output import display, emit, fail, say
-from sagas.cli.tables import audit_table, definition_table, list_table, verification_notes
+from sagas.cli.output import display, emit, fail, say, screen
+from sagas.cli.tables import (
+    audit_table,
+    definition_table,
+    family_trail,
+    list_table,
+    payloads,
+    stack_trace,
+    verification_notes,
+)
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
-from sagas.client import Page, SagaView, VerificationView
 from sagas.core.states import SagaStatus
+from sagas.core.times import iso
+from sagas.engine.clock import SystemClock
+
+if TYPE_CHECKING:
+    from sagas.client import Page, SagaClient, SagaView, VerificationView
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the saga type.", show_default=False)]
 SagaId = Annotated[str, typer.Argument(metavar="ID", help="Id of the saga.", show_default=False)]
@@ -24,8 +38,47 @@ Timeout = Annotated[float | None, typer.Option(min=0, help="Seconds to watch; wi
 _OneName = Annotated[str | None, typer.Option("--name", help="Only sagas of this type.")]
 _Limit = Annotated[int, typer.Option(min=1, max=100, help="How many to show.")]
 _Cursor = Annotated[str | None, typer.Option(help="Go on where an earlier list ended.")]
+_MaybeName = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Name of the saga type; not needed with an id.")
+]
+_MaybeId = Annotated[str | None, typer.Argument(metavar="ID", help="Id of the saga, or how it begins.")]
+_Last = Annotated[bool, typer.Option("--last", help="The newest saga, of the type if one is named.")]
+_WHOLE_ID = 36
+Since = Annotated[
+    str | None,
+    typer.Option(
+        help="Only sagas started since, or ended since where --status is an end: ISO 8601, or 30m, 2h, 3d ago."
+    ),
+]
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _MOST_PAGES = 20
 """A filter may leave pages empty; so many are asked for before the list is shown as it is."""
+
+
+def which(client: SagaClient, name: str | None, saga_id: str | None, *, last: bool) -> tuple[str, str]:
+    """Return the type and the id of the saga that is meant: named by both, by its id or how that begins, or the newest.
+
+    Args:
+        client: of the service.
+        name: of the type; the id, where that alone is given.
+        saga_id: its id, or how it begins.
+        last: the newest one is meant.
+    """
+    if last:
+        if saga_id is not None:
+            raise typer.BadParameter("goes without an id", param_hint="--last")
+        newest = _full(lambda most, at: client.list(name, limit=most, cursor=at), 1, None)["sagas"]
+        if not newest:
+            fail("there is no saga yet" if name is None else f"there is no {name} saga yet")
+        return newest[0]["name"], newest[0]["saga_id"]
+    if name is None:
+        raise typer.BadParameter("give the id of a saga, or --last", param_hint="ID")
+    if saga_id is not None and len(saga_id) >= _WHOLE_ID:
+        return name, saga_id
+    found = client.look_up(name if saga_id is None else saga_id)
+    if saga_id is not None and found["name"] != name:
+        fail(f"the saga whose id begins with {saga_id!r} is a {found['name']}")
+    return found["name"], found["saga_id"]
 
 
 @on_target
@@ -33,9 +86,10 @@ def start(
     target: Target,
     name: Name,
     file: Annotated[
-        typer.FileText,
+        typer.FileText | None,
         typer.Option("--file", "-f", encoding="utf-8", help="The request, as JSON; - reads it from standard input."),
-    ],
+    ] = None,
+    data: Annotated[str | None, typer.Option("--data", "-d", help="The request, as JSON.")] = None,
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: the same key and request start one saga only.")
     ] = None,
@@ -46,10 +100,12 @@ def start(
     timeout: Timeout = None,
 ) -> None:
     """Start a saga."""
+    if (file is None) == (data is None):
+        raise typer.BadParameter("give one of the two", param_hint="--file/--data")
     try:
-        request = json.loads(file.read())
+        request = json.loads(file.read() if file is not None else data or "")
     except (ValueError, RecursionError) as error:
-        fail(f"{file.name} is not JSON: {error}")
+        fail(f"{file.name if file is not None else 'the request'} is not JSON: {error}")
     client = target.client()
     saga = client.start(name, request, key=key, correlation_id=correlation_id)
     if watching:
@@ -57,10 +113,10 @@ def start(
             say(f"Started {saga['name']} {saga['saga_id']}")
         watch(client, saga, timeout, as_json=target.as_json)
     else:
-        _print_started(target, saga)
+        print_started(target, saga)
 
 
-def _print_started(target: Target, saga: SagaView) -> None:
+def print_started(target: Target, saga: SagaView) -> None:
     if target.as_json:
         emit(saga)
     else:
@@ -69,38 +125,38 @@ def _print_started(target: Target, saga: SagaView) -> None:
 
 
 @on_target
-def rerun(
-    target: Target,
-    name: Name,
-    saga_id: SagaId,
-    key: Annotated[str | None, typer.Option(help="Idempotency key of the new saga.")] = None,
-) -> None:
-    """Run a saga again: start a new one with the request of this one."""
-    _print_started(target, target.client().rerun(name, saga_id, key))
-
-
-@on_target
 def show(
     target: Target,
-    name: Name,
-    saga_id: SagaId,
+    name: _MaybeName = None,
+    saga_id: _MaybeId = None,
+    last: _Last = False,
     watching: Watch = False,
     timeout: Timeout = None,
     tree: Annotated[bool, typer.Option("--tree", help="Show also its children, and theirs.")] = False,
 ) -> None:
-    """Show a saga: its steps, its errors, what comes next."""
+    """Show a saga: its steps, request and results, its errors, what comes next."""
     client = target.client()
-    saga = client.show(name, saga_id)
+    if saga_id is None and name is not None and not last:
+        saga = client.look_up(name)
+    else:
+        saga = client.show(*which(client, name, saga_id, last=last))
     if tree:
         family = family_of(client, saga)
         if target.as_json:
             emit(family)
         else:
             display(tree_of(family))
-    elif watching:
+        return
+    if watching:
         watch(client, saga, timeout, as_json=target.as_json)
-    else:
-        report(saga, as_json=target.as_json)
+        return
+    report(saga, as_json=target.as_json)
+    if not target.as_json:
+        display(payloads(saga))
+        if saga["error"] or any(step["error"] for step in saga["steps"]):
+            trace = stack_trace(client.audit(saga["name"], saga["saga_id"]))
+            if trace is not None:
+                display(trace)
 
 
 @on_target
@@ -124,20 +180,75 @@ def result(
 @on_target
 def list_sagas(
     target: Target,
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME] [FIELD=VALUE]...", help="The saga type, and values its sagas are found by."),
+    ] = None,
     name: _OneName = None,
-    status: Annotated[SagaStatus | None, typer.Option(help="Only sagas of this status.")] = None,
+    status: Annotated[SagaStatus | None, typer.Option(case_sensitive=False, help="Only sagas of this status.")] = None,
     waiting: Annotated[bool, typer.Option("--waiting", help="Only sagas that wait.")] = False,
+    since: Since = None,
+    until: Annotated[str | None, typer.Option(help="Only sagas started, or ended, before; as --since.")] = None,
+    key: Annotated[str | None, typer.Option("--idempotency-key", help="Only what this key started.")] = None,
     parent: Annotated[str | None, typer.Option("--parent", help="Only children of the saga with this id.")] = None,
     limit: _Limit = 20,
     cursor: _Cursor = None,
 ) -> None:
-    """List sagas, newest first."""
+    """List sagas, newest first: all, of a type, of a time, or with a value in their requests."""
     client = target.client()
+    name, find = filters(what or (), name)
     status = SagaStatus.WAITING if waiting else status
-    if parent is not None and (name is not None or status is not None):
-        fail("--parent goes with neither --name nor --status")
-    page = _full(lambda most, at: client.list(name, status, parent=parent, limit=most, cursor=at), limit, cursor)
+    if parent is not None:
+        if name is not None or status is not None or find:
+            fail("--parent goes with no other filter")
+        page = _full(lambda most, at: client.list(parent=parent, limit=most, cursor=at), limit, cursor)
+    elif key is not None:
+        page = client.list(name, status, idempotency_key=key, find=find)
+    else:
+        span = {"since": moment_of(since, "--since"), "until": moment_of(until, "--until")}
+        page = _full(
+            lambda most, at: client.list(name, status, limit=most, cursor=at, find=find, **span), limit, cursor
+        )
     _print_page(target, page, "There are no such sagas.")
+
+
+def filters(words: Sequence[str], name: str | None) -> tuple[str | None, dict[str, str]]:
+    """Return the saga type and the values that are asked for.
+
+    Args:
+        words: of the command line: at most one name, and any number of ``field=value``.
+        name: of the type, if it was given as an option.
+
+    Raises:
+        BadParameter: there are two names, or one field twice.
+    """
+    find = dict[str, str]()
+    for word in words:
+        field, is_value, value = word.partition("=")
+        if is_value and field not in find:
+            find[field] = value
+        elif is_value:
+            raise typer.BadParameter(f"{field} is given twice", param_hint="FIELD=VALUE")
+        elif name is None:
+            name = word
+        else:
+            raise typer.BadParameter(f"one saga type at a time, not {name} and {word}", param_hint="NAME")
+    return name, find
+
+
+def moment_of(text: str | None, option: str) -> str | None:
+    """Return a time as the API takes it: as it is, or so long ago (``90s``, ``30m``, ``2h``, ``3d``).
+
+    Raises:
+        BadParameter: it is neither.
+    """
+    ago = re.fullmatch(r"(\d{1,6})([smhd])", text or "")
+    if ago is not None:
+        return iso(SystemClock().now() - int(ago[1]) * _UNITS[ago[2]])
+    try:
+        return text and datetime.fromisoformat(text).isoformat()
+    except ValueError:
+        raise typer.BadParameter("a time like 2026-11-22T10:00Z, or 2h ago", param_hint=option) from None
 
 
 @on_target
@@ -155,7 +266,8 @@ def _full(ask: Callable[[int, str | None], Page], limit: int, cursor: str | None
         if len(page["sagas"]) >= limit or page["cursor"] is None:
             break
         further = ask(limit - len(page["sagas"]), page["cursor"])
-        page = Page(sagas=page["sagas"] + further["sagas"], cursor=further["cursor"])
+        page["sagas"] += further["sagas"]
+        page["cursor"] = further["cursor"]
     return page
 
 
@@ -164,7 +276,7 @@ def _print_page(target: Target, page: Page, nothing: str) -> None:
         emit(page)
         return
     if page["sagas"]:
-        display(list_table(page["sagas"]))
+        display(list_table(page["sagas"], SystemClock().now(), screen().width))
     elif page["cursor"] is None:
         say(nothing)
     if page["cursor"] is not None:
@@ -174,30 +286,36 @@ def _print_page(target: Target, page: Page, nothing: str) -> None:
 @on_target
 def audit(
     target: Target,
-    name: Name,
-    saga_id: SagaId,
+    name: _MaybeName = None,
+    saga_id: _MaybeId = None,
+    last: _Last = False,
+    traces: Annotated[bool, typer.Option("--trace", help="With the last stack trace and its trace id.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Tell whether it is what was written; exit with 1 if it is not.")
     ] = False,
     tree: Annotated[bool, typer.Option("--tree", help="Of its children too, in one time line.")] = False,
 ) -> None:
     """Show the audit trail of a saga: every change, by whom, oldest first."""
+    client = target.client()
+    name, saga_id = which(client, name, saga_id, last=last)
     if tree:
-        client = target.client()
         told = list(trail_of(client, family_of(client, client.show(name, saga_id))))
         if target.as_json:
             emit({"entries": told})
         else:
-            display(audit_table(told, whose=True))
+            display(family_trail(told))
         return
     if verify:
-        _print_verification(target, target.client().verify(name, saga_id))
+        _print_verification(target, client.verify(name, saga_id))
         return
-    entries = list(target.client().audit(name, saga_id))
+    entries = list(client.audit(name, saga_id))
     if target.as_json:
         emit({"entries": entries})
-    else:
-        display(audit_table(entries))
+        return
+    display(audit_table(entries, screen().width))
+    trace = stack_trace(entries) if traces else None
+    if trace is not None:
+        display(trace)
 
 
 def _print_verification(target: Target, found: VerificationView) -> None:
@@ -225,7 +343,6 @@ def add_to(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
     for name, command in (
         ("start", start),
-        ("rerun", rerun),
         ("show", show),
         ("result", result),
         ("list", list_sagas),

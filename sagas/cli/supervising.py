@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sagas.cli.output import emit, fail, plain, say
 from sagas.cli.reading import Name, SagaId
 from sagas.cli.target import Target, on_target
-from sagas.client import RecoveryView, SweepView
+
+if TYPE_CHECKING:
+    from sagas.client import RecoveryView, SweepView
 
 StaleAfter = Annotated[
     float | None, typer.Option(min=0, help="Seconds of silence that count as a stall; each saga's own by default.")

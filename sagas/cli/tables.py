@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sagas.cli.advice import advice
-from sagas.cli.output import plain
-from sagas.cli.times import between, clock_time, moment
-from sagas.client import (
-    AuditEntry,
-    BreakerView,
-    DeadLetter,
-    DefinitionView,
-    SagaView,
-    Summary,
-    VerificationView,
-)
+from sagas.cli.output import plain, plain_line, pretty
+from sagas.cli.times import ago, between, clock_time, moment, span
+from sagas.core.states import OVER, SagaStatus
+
+if TYPE_CHECKING:
+    from sagas.client.dead_letters import DeadLetter
+    from sagas.engine.answers import (
+        AuditEntry,
+        BreakerView,
+        DefinitionView,
+        QueueStats,
+        SagaView,
+        StepView,
+        Summary,
+        TypeStats,
+        VerificationView,
+    )
 
 _STYLES = {
     "COMPLETED": "green",
@@ -35,7 +41,12 @@ _STYLES = {
     "RUNNING": "cyan",
     "WAITING": "cyan",
 }
+_ORDER = tuple(SagaStatus)
 _BAR = 30
+_WIDE = 140
+"""Columns from which on a list has room for whole times, and why a saga needs a person, beside it."""
+_LONGEST_JSON = 20
+"""Lines of a request or result that are shown."""
 _TELLING = ("note", "action", "cause", "reason", "fraction", "next_attempt_at")
 """Details of audit entries that a table has room for."""
 
@@ -52,8 +63,16 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
         saga: as the API shows it.
         now: epoch seconds.
     """
+    from sagas.client.advice import advice
+
     title = Text.assemble((saga["name"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
-    when = f"started {moment(saga['created_at'])}, last changed {between(saga['created_at'], saga['updated_at'])} later"
+    over = saga["status"] in OVER
+    when = f"started {moment(saga['created_at'])}, " + (
+        f"took {between(saga['created_at'], saga['updated_at'])}" if over else f"{ago(saga['created_at'], now)}"
+    )
+    when += f", last changed {ago(saga['updated_at'], now)}"
+    if saga.get("paused"):
+        title.append(" paused", "red")
     if saga["cancel_requested_at"]:
         when += f", cancel asked for at {moment(saga['cancel_requested_at'])}"
     steps = _table("step", "status", "attempts", "undo attempts", "took", "error")
@@ -63,8 +82,8 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
             coloured(step["status"]),
             _count(step["attempts"]),
             _count(step["undo_attempts"]),
-            between(step["started_at"], step["ended_at"]),
-            plain(step["error"]["type"]) if step["error"] else "",
+            _took(step),
+            plain(step["error"]["type"]) if step["error"] and step["status"] != "RUNNING" else "",
         )
     parts: list[RenderableType] = [title, Text(when, style="dim"), steps]
     told = saga["progress"]
@@ -76,29 +95,99 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
     return Group(*parts, *(Text(line) for line in advice(saga, now)))
 
 
-def list_table(sagas: Sequence[Summary]) -> Table:
-    """Return summaries as a table; why they need a person, if any does."""
+def payloads(saga: SagaView) -> RenderableType:
+    """Return request and results of a saga; long ones are cut."""
+    found = [("request", saga["request"])]
+    found += [(f"result of {step['name']}", step["result"]) for step in saga["steps"]]
+    return Group(*(line for name, value in found if value is not None for line in _json(name, value)))
+
+
+def stack_trace(entries: Iterable[AuditEntry]) -> RenderableType | None:
+    """Return the last stack trace of an audit trail with its attempt and trace id; ``None`` if there is none."""
+    last = None
+    for entry in entries:
+        last = entry if entry["details"].get("stack_trace") else last
+    if last is None:
+        return None
+    trace_id = last["trace_id"] or last["details"].get("trace_id")
+    head = f"stack trace of {last['step']}, attempt {last['attempt']}" + (f", trace id {trace_id}" if trace_id else "")
+    lines = [Text(f"  {plain_line(line)}") for line in str(last["details"]["stack_trace"]).splitlines()]
+    return Group(Text(plain(head), style="dim"), *lines)
+
+
+def _json(name: str, value: Any) -> list[Text]:
+    lines = [plain_line(line) for line in pretty([value] if isinstance(value, str) else value).splitlines()]
+    if isinstance(value, str):
+        lines = [line.strip() for line in lines[1:-1]]
+    if len(lines) > _LONGEST_JSON:
+        more = f"... {len(lines) - _LONGEST_JSON} more lines: --json has all"
+        lines = [*lines[:_LONGEST_JSON], more]
+    if len(lines) == 1:
+        return [Text.assemble((f"{name} ", "dim"), lines[0])]
+    return [Text(name, style="dim"), *(Text(f"  {line}") for line in lines)]
+
+
+def _took(step: StepView) -> str:
+    """How long the last attempt of a step ran; an older service tells only from its begin to its end."""
+    took = step.get("took")
+    if took is not None:
+        return span(took)
+    whole = step["undo_attempts"] or step["status"] in ("FAILED", "RETRYING")
+    return "" if whole and "took" in step else between(step["started_at"], step["ended_at"])
+
+
+def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableType:
+    """Return summaries, one line a saga with its whole id; why they need a person, if any does.
+
+    Args:
+        sagas: as the API lists them.
+        now: epoch seconds.
+        width: columns that there are.
+    """
     why = any("why" in saga for saga in sagas)
-    table = _table("saga", "id", "status", "started", "last changed", *(["why it needs you"] if why else []))
+    if width < _WIDE:
+        return Group(*_narrow_list(sagas, now, width))
+    faults = any(saga.get("fault") for saga in sagas)
+    more = [*(["error"] if faults else []), *(["why it needs you"] if why else [])]
+    table = _table("saga", "id", "status", "started", "last changed", *more)
     for saga in sagas:
-        reason = [plain(saga.get("why", ""))] if why else []
+        fault = saga.get("fault")
+        reason = [plain(f"{fault['step']}: {fault['type']}" if fault else "")] if faults else []
+        reason += [plain(saga.get("why", ""))] if why else []
+        status = coloured(saga["status"])
+        if saga.get("paused"):
+            status = Text.assemble(status, (" paused", "red"))
         times = moment(saga["created_at"]), moment(saga["updated_at"])
-        table.add_row(saga["name"], saga["saga_id"], coloured(saga["status"]), *times, *reason)
+        table.add_row(saga["name"], saga["saga_id"], status, *times, *reason)
     return table
 
 
-def audit_table(entries: Iterable[AuditEntry], *, whose: bool = False) -> Table:
-    """Return an audit trail as a table, or that of several sagas (``whose``). Stack traces are left to JSON."""
-    table = _table(
-        *(["saga", "id"] if whose else []), "#", "time (UTC)", "action", "step", "attempt", "saga is", "by", ""
-    )
+def _narrow_list(sagas: Sequence[Summary], now: float, width: int) -> Iterable[Text]:
+    status = max(len(saga["status"]) for saga in sagas)
+    times = [ago(saga["updated_at"], now) for saga in sagas]
+    longest = max(map(len, times))
+    for saga, time in zip(sagas, times, strict=True):
+        line = Text.assemble(f"{saga['saga_id']} ", coloured(saga["status"]), " " * (status - len(saga["status"]) + 1))
+        line.append(f"{time:>{longest}} ", style="dim")
+        # What does not fit is cut: an id stays whole, and a saga in its line.
+        line.append(saga["name"][: max(width - len(line) - 1, 8)])
+        yield line
+        if "why" in saga:
+            yield Text(f"  {plain(saga['why'])}", style="dim")
+
+
+def audit_table(entries: Sequence[AuditEntry], width: int) -> RenderableType:
+    """Return an audit trail as a table. Stack traces are left to :func:`stack_trace` and to JSON.
+
+    Args:
+        entries: of the trail, oldest first.
+        width: columns that there are.
+    """
+    if width < _WIDE:
+        return Group(*(line for entry in entries for line in _narrow_entry(entry)))
+    table = _table("#", "time (UTC)", "action", "step", "attempt", "saga is", "by", "")
     for entry in entries:
-        details = entry["details"]
-        error: dict[str, str] | None = details.get("error")
-        said = [f"{error.get('type')}: {error.get('message')}"] if error else []
-        said += [f"{name.replace('_', ' ')}: {details[name]}" for name in _TELLING if details.get(name)]
         table.add_row(
-            *([entry["saga"], entry["saga_id"]] if whose else []),
             str(entry["seq"]),
             f"{entry['at'][:10]} {clock_time(entry['at'])}",
             entry["action"],
@@ -106,8 +195,36 @@ def audit_table(entries: Iterable[AuditEntry], *, whose: bool = False) -> Table:
             _count(entry["attempt"] or 0),
             coloured(entry["status"]),
             plain(entry["actor"]),
-            plain(", ".join(said)),
+            plain(", ".join(_told(entry))),
         )
+    return table
+
+
+def _narrow_entry(entry: AuditEntry) -> Iterable[Text]:
+    number = f"attempt {entry['attempt']}" if entry["attempt"] else ""
+    what = " ".join(part for part in (entry["action"], entry["step"], number) if part)
+    yield Text.assemble(f"{entry['seq']:>4} ", (f"{entry['at'][:10]} {clock_time(entry['at'])} ", "dim"), what)
+    by = [] if entry["actor"] == "worker" else [f"by {entry['actor']}"]
+    said = plain(", ".join([*_told(entry), *by]))
+    if said:
+        yield Text(f"     {said}", style="dim")
+
+
+def _told(entry: AuditEntry) -> list[str]:
+    """What a table tells of an entry's details."""
+    details = entry["details"]
+    error: dict[str, str] | None = details.get("error")
+    said = [f"{error.get('type')}: {error.get('message')}"] if error else []
+    return said + [f"{name.replace('_', ' ')}: {details[name]}" for name in _TELLING if details.get(name)]
+
+
+def family_trail(entries: Iterable[AuditEntry]) -> Table:
+    """Return the audit trails of several sagas in one table, in the order given."""
+    table = _table("time (UTC)", "saga", "id", "action", "step", "saga is", "by")
+    for entry in entries:
+        time, actor = f"{entry['at'][:10]} {clock_time(entry['at'])}", plain(entry["actor"])
+        who = entry["saga"], entry["saga_id"], entry["action"], entry["step"] or ""
+        table.add_row(time, *who, coloured(entry["status"]), actor)
     return table
 
 
@@ -118,18 +235,26 @@ def dead_letter_table(letters: Iterable[DeadLetter]) -> Table:
         sent = moment(letter.sent_at)
         who = letter.saga or "?", letter.saga_id or "?", letter.step or "?"
         table.add_row(*map(plain, who), f"{letter.receives} times", sent, letter.message_id)
+        if letter.reason:
+            table.add_row("", "", "", "", "", plain(letter.reason))
     return table
 
 
 def definition_table(definitions: Iterable[DefinitionView]) -> Table:
     """Return saga types as a table."""
-    table = _table("saga", "version", "starts", "steps", "")
+    table = _table("saga", "version", "starts", "steps", "", no_wrap=1)
     for saga in definitions:
         starts = Text("enabled", style="green") if saga["active"] else Text("disabled", style="red")
         steps = " -> ".join(step["name"] for step in saga["steps"])
         # An API of an earlier version does not say whether callers may cancel: there, they may.
         notes = [] if saga.get("cancellable", True) else ["callers may not cancel it"]
         notes += [saga["reason"]] if saga["reason"] else []
+        # An API of an earlier version tells neither until when nor how many failed.
+        until = saga.get("disabled_until")
+        notes += [f"until {moment(until)}"] if until else []
+        notes += [f"{saga['failures']} failed in a row"] if saga.get("failures") else []
+        if saga.get("paused"):
+            starts = Text("paused", style="red") if not saga["starts"] else Text("enabled, paused", style="yellow")
         table.add_row(saga["name"], saga["version"], starts, steps, plain("; ".join(notes)))
     return table
 
@@ -145,12 +270,46 @@ def breaker_table(breakers: Iterable[BreakerView]) -> Table:
     return table
 
 
+def stats_table(types: Iterable[TypeStats]) -> Table:
+    """Return counts as a table: a row for each type, a column for each status that there is; ``+`` is at least."""
+    listed = list(types)
+    statuses = [status for status in _ORDER if any(one["statuses"].get(status) for one in listed)]
+    table = _table("saga", *statuses, "need you", "started/min", "ended/min", "oldest in flight")
+    for one in listed:
+
+        def told(figure: float, name: str, short: set[str] = set(one["at_least"])) -> str:  # noqa: B006 - read only
+            return f"{figure:g}{'+' if name in short else ''}"
+
+        name = Text.assemble(one["name"], (" paused", "red")) if one["paused"] else Text(one["name"])
+        counts = [told(one["statuses"].get(status, 0), status) for status in statuses]
+        rates = [
+            told(one["started_per_minute"], "started_per_minute"),
+            told(one["ended_per_minute"], "ended_per_minute"),
+        ]
+        oldest = moment(one["oldest_in_flight"]) if one["oldest_in_flight"] else ""
+        table.add_row(name, *counts, told(one["attention"], "attention"), *rates, oldest)
+    return table
+
+
+def queue_table(queues: Iterable[QueueStats]) -> Table:
+    """Return how many messages queues hold, those that hold any."""
+    table = _table("saga", "queue of", "messages, about")
+    for queue in queues:
+        if queue["messages"] != 0:
+            messages = "unknown" if queue["messages"] is None else str(queue["messages"])
+            table.add_row(queue["saga"], ", ".join(queue["steps"]), messages)
+    return table
+
+
 def _count(number: int) -> str:
     return str(number) if number else ""
 
 
-def _table(*columns: str) -> Table:
-    return Table(*columns, box=None, header_style="dim", pad_edge=False)
+def _table(*columns: str, no_wrap: int = 0) -> Table:
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for number, column in enumerate(columns):
+        table.add_column(column, no_wrap=number < no_wrap)
+    return table
 
 
 def verification_notes(found: VerificationView) -> list[str]:

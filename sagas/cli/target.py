@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, Concatenate, ParamSpec
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
 from sagas.cli.output import fail
-from sagas.client import SagaClient
-from sagas.errors import Ambiguous, InvalidRequest, SagaError, Unavailable
+from sagas.errors import Ambiguous, InvalidRequest, NotFound, SagaError, Unavailable
+
+if TYPE_CHECKING:
+    from sagas.client import SagaClient
 
 P = ParamSpec("P")
 
@@ -50,11 +54,26 @@ class Target:
 
     def client(self) -> SagaClient:
         """Return a client of the service."""
+        from sagas.client import SagaClient
+
         if self.stack is not None:
             return SagaClient.from_stack(self.stack, self.region, self.profile)
         if self.region is not None or self.profile is not None:
             raise typer.BadParameter("goes with --stack", param_hint="--region/--profile")
         return SagaClient.local()
+
+
+def _meant(target: Target, message: str) -> str:
+    """What an unknown name of a saga type may have been meant for; nothing if the error is another."""
+    unknown = re.match(r"there is no saga (?:type )?(?:named )?'([^']*)'", message)
+    if unknown is None:
+        return ""
+    try:
+        names = [one["name"] for one in target.client().definitions()]
+    except (SagaError, KeyError):
+        return ""
+    close = difflib.get_close_matches(unknown[1], names, 1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names)}" if names else ""
 
 
 def on_target(function: Callable[Concatenate[Target, P], None]) -> Callable[..., None]:
@@ -64,12 +83,23 @@ def on_target(function: Callable[Concatenate[Target, P], None]) -> Callable[...,
         function: a command whose first parameter is the target.
     """
 
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    own_names = {parameter.name for parameter in own}
+    # Typer passes its context once: by the name that the command has for it, or by ours.
+    context_name = next((one.name for one in own if one.annotation is typer.Context), "_context")
+
     @functools.wraps(function)
     def run(**arguments: Any) -> None:
         target = Target(**{name: arguments.pop(name) for name in _COMMON})
+        context = arguments[context_name] if context_name in own_names else arguments.pop(context_name)
+        root = context.find_root().obj
+        if root and root["json"]:
+            target = replace(target, as_json=True)
         try:
             # Typer passes by name what the signature below declares.
             function(target, **arguments)  # pyright: ignore[reportCallIssue]
+        except NotFound as error:
+            fail(f"{error}{_meant(target, str(error))}")
         except InvalidRequest as error:
             fail("; ".join([str(error), *(f"{problem.path}: {problem.message}" for problem in error.problems)]))
         except Ambiguous as error:
@@ -79,12 +109,13 @@ def on_target(function: Callable[Concatenate[Target, P], None]) -> Callable[...,
         except SagaError as error:
             fail(str(error))
 
-    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
     common = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
         for name, (annotation, default) in _COMMON.items()
     ]
+    if context_name not in own_names:
+        common.append(inspect.Parameter(context_name, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
     run.__dict__["__signature__"] = inspect.Signature([*named, *common])
     run.__annotations__ = {}
     return run

@@ -1,32 +1,9 @@
-"""Times and spans as people read them."""
+"""Times and spans as people read them: those that the console has too."""
 
 from __future__ import annotations
 
-from sagas.core.times import epoch
-
-
-def moment(text: str) -> str:
-    """Return ``2026-11-21 08:44:42 UTC`` for an ISO 8601 time in UTC."""
-    return f"{text[:10]} {text[11:19]} UTC"
-
-
-def clock_time(text: str) -> str:
-    """Return ``08:44:42.123`` for an ISO 8601 time in UTC with milliseconds."""
-    return text[11:23]
-
-
-def span(seconds: float) -> str:
-    """Return a span with one or two units: ``0.12 s``, ``12.3 s``, ``2 min 5 s``, ``3 h 20 min``, ``2 d 4 h``."""
-    seconds = max(seconds, 0.0)
-    if seconds < 60:
-        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
-    for size, unit, smaller, part in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if seconds >= size:
-            rest = int(seconds % size // smaller)
-            return f"{int(seconds // size)} {unit}" + (f" {rest} {part}" if rest else "")
-    raise AssertionError("unreachable")
-
-
-def between(begin: str | None, end: str | None) -> str:
-    """Return the span between two ISO 8601 times; nothing if one is not known."""
-    return span(epoch(end) - epoch(begin)) if begin and end else ""
+from sagas.core.wording import ago as ago
+from sagas.core.wording import between as between
+from sagas.core.wording import clock_time as clock_time
+from sagas.core.wording import moment as moment
+from sagas.core.wording import span as span

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -12,9 +12,11 @@ from rich.live import Live
 from sagas.cli.output import display, emit, plain, say, screen
 from sagas.cli.tables import saga_page
 from sagas.cli.times import clock_time
-from sagas.client import SagaClient, SagaView
 from sagas.core.states import SagaStatus
 from sagas.engine.clock import SystemClock
+
+if TYPE_CHECKING:
+    from sagas.client import SagaClient, SagaView
 
 _NOT_COMPLETED, _STILL_UNDER_WAY, _INTERRUPTED = 3, 4, 130
 """Exit codes."""
@@ -82,7 +84,7 @@ class _Lines:
             undo = step["undo_attempts"] and step["status"].startswith("COMPENSAT")
             number = step["undo_attempts"] if undo else step["attempts"]
             told = [step["status"], f"attempt {number}" if number > 1 else ""]
-            if step["error"] and step["status"] != "COMPENSATED":
+            if step["error"] and step["status"] not in ("COMPENSATED", "RUNNING"):
                 told.append(f"{step['error']['type']}: {plain(step['error']['message'])}")
             if step["next_attempt_at"]:
                 told.append(f"again at {clock_time(step['next_attempt_at'])}")

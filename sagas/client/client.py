@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, overload
@@ -206,6 +207,20 @@ class SagaClient(OperatorCalls, LogCalls):
         """
         return self._transport.call("GET", path_of("sagas", name, saga_id))
 
+    def look_up(self, saga_id: str) -> SagaView:
+        """Return a saga by its id alone.
+
+        Args:
+            saga_id: or how it begins, four characters at least: among the newest five hundred sagas, and those of the
+                time that the beginning of most ids tells.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: several sagas' ids begin so.
+            InvalidRequest: it is too short.
+        """
+        return self._transport.call("GET", path_of("sagas", saga_id))
+
     def list(
         self,
         name: str | None = None,
@@ -214,22 +229,37 @@ class SagaClient(OperatorCalls, LogCalls):
         parent: str | None = None,
         limit: int = 20,
         cursor: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        idempotency_key: str | None = None,
+        find: Mapping[str, object] | None = None,
     ) -> Page:
-        """Return summaries of sagas, newest first; or of one saga's children, by their positions.
+        """Return summaries of sagas, newest first; or of one saga's children, by their positions. A page may be short,
+        even empty, although ``cursor`` leads on.
 
         Args:
             name: of the type; ``None`` lists all types.
-            status: only sagas of this status. The page is short then, even empty, although ``cursor`` leads on.
-            parent: only children of the saga with this id; with neither ``name`` nor ``status``.
+            parent: only children of the saga with this id; goes with no other filter.
+            status: only sagas of this status. Of those that are over, the last to end comes first.
             limit: how many to look at, 1 to 100.
             cursor: that of the page before.
+            since: only sagas that were started at this time or later; that ended then, where ``status`` is an end and
+                nothing is in ``find``. Text is ISO 8601, in UTC without an offset.
+            until: likewise, before this time.
+            idempotency_key: only those that it started, one of each type at most; goes with ``name`` alone.
+            find: only sagas with these values in their requests, by names of what the type is found by
+                (``find_by`` of its class).
 
         Raises:
             NotFound: there is no such type.
-            InvalidRequest: an argument does not fit.
+            InvalidRequest: an argument does not fit, or the type is not found by one of the values.
         """
-        query = {"name": name, "status": status, "parent": parent, "limit": limit, "cursor": cursor}
-        return self._transport.call("GET", "/sagas", query=query)
+        times = {"since": _text_of_time(since), "until": _text_of_time(until)}
+        paging = {"limit": limit, "cursor": cursor} if idempotency_key is None else {}
+        query = {"name": name, "status": status, "parent": parent, **times, **paging}
+        query["idempotency_key"] = idempotency_key
+        values = {one: _text_of_value(value) for one, value in (find or {}).items()}
+        return self._transport.call("GET", "/sagas", query={**values, **query})
 
     def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page:
         """Return summaries of the sagas that need a person, the longest waiting first; each says ``why``.
@@ -331,6 +361,36 @@ class SagaClient(OperatorCalls, LogCalls):
             SagaError: this client does not know the queues.
         """
         return self._dead_letter_queue(name).peek(limit)
+
+    def count_letters(self, name: str) -> int:
+        """Return about how many messages are in the dead-letter queue of a type. Unlike looking, it hides none.
+
+        Raises:
+            NotFound: there is no such type.
+            SagaError: this client does not know the queues, or may not read their attributes.
+        """
+        return self._dead_letter_queue(name).count()
+
+    def delete_letter(self, name: str, message_id: str) -> DeadLetter:
+        """Delete one message from the dead-letter queue of a type: one that no saga can need.
+
+        The queue is gone through until it is found; what was looked at is hidden from others for that moment.
+
+        Args:
+            name: of the type.
+            message_id: SQS's id of the message.
+
+        Returns:
+            The message that was deleted.
+
+        Raises:
+            NotFound: there is no such type, or no such message, or another reader has it just now.
+            SagaError: this client does not know the queues, or may not read or delete.
+        """
+        letter = self._dead_letter_queue(name).take(message_id)
+        if letter is None:
+            raise NotFound(f"the dead-letter queue of {name} holds no message {message_id}, or hides it for a moment")
+        return letter
 
     def redrive(
         self, name: str, saga_id: str | None = None, on_progress: Callable[[int], None] | None = None
@@ -445,3 +505,11 @@ class SagaClient(OperatorCalls, LogCalls):
             raise NotFound(f"there is no saga named {name!r} here")
         sqs = connect("sqs", CALLER, region=self.region, endpoint_url=endpoints.endpoint_url, session=self._session)
         return DeadLetterQueue(sqs, endpoints.dead_letter_queues[name], endpoints.queues.get(name, {}))
+
+
+def _text_of_time(moment: datetime | str | None) -> str | None:
+    return moment.isoformat() if isinstance(moment, datetime) else moment
+
+
+def _text_of_value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from botocore.exceptions import ClientError
@@ -14,7 +14,8 @@ from sagas.client.queue_walk import OnProgress, QueueWalk
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.answers import AuditEntry, SagaView
-from sagas.errors import NotFound, SagaError
+from sagas.errors import InvalidRequest, NotFound, SagaError
+from sagas.messaging.message import parse_record
 
 _NO_SUCH_ACTION = ("InvalidAction", "UnknownOperationException", "UnsupportedOperation", "NotImplemented")
 
@@ -31,6 +32,10 @@ class DeadLetter:
         receives: how often it was received, by its step and by operators who looked at it since.
         sent_at: when it was sent, ISO 8601 in UTC.
         number: of the message within its saga, and how often it was copied to wait; ``None`` if it is none of ours.
+        body: as it was sent.
+        attributes: of the message, by name, as text.
+        source: the queue it came from, by its ARN; empty where SQS does not say.
+        reason: why no function could read it; empty if it is a message of ours, whose step failed.
     """
 
     saga: str
@@ -40,6 +45,10 @@ class DeadLetter:
     receives: int
     sent_at: str
     number: tuple[int, int] | None = None
+    body: str = field(default="", compare=False)
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
+    source: str = field(default="", compare=False)
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +159,22 @@ class DeadLetterQueue:
         with QueueWalk(self._sqs, self._url) as walk:
             return [_read(message) for message in walk.messages(limit)]
 
+    def count(self) -> int:
+        """Return about how many messages there are, those hidden included; nothing is hidden by asking."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        with translated("SQS", quoted=True):
+            found = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=names)["Attributes"]
+        return sum(int(found.get(name, 0)) for name in names)
+
+    def take(self, message_id: str) -> DeadLetter | None:
+        """Find a message and delete it; ``None`` if it is not there, or not to be had just now."""
+        with QueueWalk(self._sqs, self._url) as walk:
+            for message in walk.messages():
+                if message["MessageId"] == message_id:
+                    walk.delete(message)
+                    return _read(message)
+        return None
+
     def redrive(self, on_progress: OnProgress | None = None) -> Redrive:
         """Have SQS move all messages back; do so by hand where the endpoint cannot."""
         try:
@@ -248,4 +273,18 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
         receives=int(system.get("ApproximateReceiveCount", 1)),
         sent_at=iso(int(system.get("SentTimestamp", 0)) / 1000),
         number=(dispatch, hops) if type(dispatch) is int and type(hops) is int else None,
+        body=message["Body"],
+        attributes={name: str(value.get("StringValue", "")) for name, value in given.items()},
+        source=str(system.get("DeadLetterQueueSourceArn", "")),
+        reason=_unreadable(message["Body"]),
     )
+
+
+def _unreadable(body: str) -> str:
+    """Why no function could read a message; empty if one could."""
+    try:
+        parse_record({"body": body})
+    except SagaError as error:
+        problems = error.problems if isinstance(error, InvalidRequest) else ()
+        return "; ".join([str(error), *(f"{one.path}: {one.message}" for one in problems)])
+    return ""

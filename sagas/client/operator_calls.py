@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from sagas.client.transport import Transport, path_of
-from sagas.engine.answers import BreakerView, DefinitionView, SagaView
+from sagas.engine.answers import BreakerView, DefinitionView, SagaView, StatsView
 
 
 class OperatorCalls:
@@ -128,9 +129,55 @@ class OperatorCalls:
         """
         return self._change(name, reason, active=False)
 
+    def pause(self, name: str, reason: str = "", *, starts: bool = False, undos: bool = False) -> DefinitionView:
+        """Have the sagas of a type stop before their next step, until :meth:`resume`; within five seconds all do.
+
+        Steps that run go on to their end, waits end and signals are taken. No attempt is used.
+
+        Args:
+            name: of the type.
+            reason: why; shown to operators.
+            starts: accept new sagas, which wait before their first step; refused otherwise.
+            undos: have undos wait, too.
+
+        Raises:
+            NotFound: there is no such type.
+        """
+        body = {"paused": True, "starts": starts, "undos": undos, "reason": reason}
+        return self._transport.call("PUT", path_of("definitions", name), body=body)
+
+    def resume(self, name: str, reason: str = "") -> DefinitionView:
+        """Have the sagas of a paused type go on, spread over time. One that is not paused stays as it is.
+
+        Args:
+            name: of the type.
+            reason: why.
+
+        Raises:
+            NotFound: there is no such type.
+        """
+        return self._transport.call("PUT", path_of("definitions", name), body={"paused": False, "reason": reason})
+
     def breakers(self) -> list[BreakerView]:
         """Return the circuit breakers of all steps that declare one: their state, and how many sagas wait."""
         return self._transport.call("GET", "/breakers")["breakers"]
+
+    def stats(self, name: str | None = None, *, since: datetime | str | None = None) -> StatsView:
+        """Return how many sagas there are, by type and status, how many start and end a minute, and what waits.
+
+        Counted in indexes, to a thousand in each of their parts: ``at_least`` and ``approximate`` tell which figures
+        are not exact. The service keeps an answer for half a minute.
+
+        Args:
+            name: of one type; ``None`` counts all.
+            since: from when on those that ended are counted; a day ago by default. Text is ISO 8601.
+
+        Raises:
+            NotFound: there is no such type.
+            InvalidRequest: the time does not fit.
+        """
+        text = since.isoformat() if isinstance(since, datetime) else since
+        return self._transport.call("GET", "/stats", query={"name": name, "since": text})
 
     def close_breaker(self, saga: str, step: str) -> BreakerView:
         """Close a step's circuit breaker. Sagas that wait behind it are sent anew, spread over time.

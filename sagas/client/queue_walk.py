@@ -19,6 +19,7 @@ _WAIT = 1
 """Seconds a receive waits: from one on, SQS asks all its servers."""
 _BATCH = 10
 """What SQS gives at once."""
+_SYSTEM = ("ApproximateReceiveCount", "SentTimestamp", "DeadLetterQueueSourceArn")
 MOST_HELD = 20_000
 """Messages kept out of sight for the walk: SQS allows 120,000 to be in flight, of which others need theirs."""
 
@@ -113,7 +114,7 @@ class QueueWalk:
                 VisibilityTimeout=hold,
                 WaitTimeSeconds=_WAIT,
                 MessageAttributeNames=["All"],
-                MessageSystemAttributeNames=["ApproximateReceiveCount", "SentTimestamp"],
+                MessageSystemAttributeNames=[*_SYSTEM],
             )
         return answer.get("Messages", [])
 

@@ -239,6 +239,7 @@ class SagaState:
         deadline: when the saga is to be cancelled, if it is not over by then.
         parent: the saga that started it.
         order: its parent's, to undo what is over.
+        parked: it waits, without a message, until its type is no longer paused.
     """
 
     saga_id: str
@@ -277,6 +278,7 @@ class SagaState:
     deadline: float = 0.0
     parent: Parent | None = None
     order: Order | None = None
+    parked: bool = False
 
     @property
     def over(self) -> bool:

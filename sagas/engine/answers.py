@@ -72,10 +72,20 @@ class ParentView(TypedDict):
     position: _Count
 
 
+class FaultView(ErrorView):
+    """What went wrong with a saga, and at which step: of its undo where ``undo`` is true. At most 200 characters of the
+    message."""
+
+    step: str | None
+    undo: bool
+
+
 class StepView(TypedDict):
     """One step of a saga. ``next_attempt_at`` is known while it waits between two attempts. While it waits,
     ``waiting_for`` says for what (a retry: it said itself that it is not yet time, and ``message`` why), and
-    ``waits_until`` until when at most. ``children`` is there where the step has some.
+    ``waits_until`` until when at most. ``took`` is how many seconds the last attempt of the step itself ran, without
+    waits before it and without its undo. ``children`` is there
+    where the step has some.
     """
 
     name: str
@@ -91,6 +101,7 @@ class StepView(TypedDict):
     waits_until: _Time | None
     message: str | None
     children: NotRequired[ChildrenView]
+    took: NotRequired[Annotated[float, Meta(ge=0)] | None]
 
 
 class ProgressView(TypedDict):
@@ -121,6 +132,16 @@ class WaitingBehindView(TypedDict):
     open_until: _Time
 
 
+class LeaseView(TypedDict):
+    """Who is at work on a saga: since when, until when without another heartbeat, and when the last one was, if there
+    are any.
+    """
+
+    claimed_at: _Time | None
+    expires_at: _Time
+    heartbeat_at: _Time | None
+
+
 class LinksView(TypedDict):
     """Paths on the API's host, the stage included."""
 
@@ -143,7 +164,9 @@ class LeftOutView(TypedDict):
 
 
 class Summary(TypedDict):
-    """What lists show of a saga. ``why`` is there while the saga needs a person, ``parent`` where it has one."""
+    """What lists show of a saga. ``paused``: its type is, so that it waits before its next step, or will. ``fault``:
+    the error that ended the forward way, or of the undo that failed for good. ``why`` is there while the saga needs a
+    person, ``lease`` while a worker has it, ``parent`` where it has one."""
 
     saga_id: _Id
     name: str
@@ -152,11 +175,14 @@ class Summary(TypedDict):
     in_doubt: list[str]
     recovery_attempts: _Count
     cancel_requested_at: _Time | None
+    paused: bool
+    fault: FaultView | None
     created_at: _Time
     updated_at: _Time
     links: LinksView
     why: NotRequired[str]
     parent: NotRequired[ParentView]
+    lease: NotRequired[LeaseView]
 
 
 class SagaView(Summary):
@@ -252,7 +278,10 @@ class VerificationView(TypedDict):
 
 
 class DefinitionStepView(TypedDict):
-    """A step of a saga type: ``timeout`` in seconds; new sagas do not take one that is ``retired``."""
+    """A step of a saga type: ``timeout`` in seconds; new sagas do not take one that is ``retired``.
+
+    ``signal`` is there if it waits for one: the JSON Schema of the value.
+    """
 
     name: str
     undo: str | None
@@ -260,13 +289,16 @@ class DefinitionStepView(TypedDict):
     on_exhausted: _Policy
     timeout: Annotated[float, Meta(gt=0)]
     retired: bool
+    signal: NotRequired[dict[str, Any]]
 
 
 class DefinitionView(TypedDict):
     """A saga type: its steps, the JSON Schema of its request, and whether sagas of it may be started.
 
     ``cancellable`` tells whether callers may cancel its sagas. ``failures`` counts its failed sagas in a row, where
-    that is counted; ``disabled_until`` is there while too many of them have it disabled.
+    that is counted; ``disabled_until`` is there while too many of them have it disabled. While it is ``paused`` its
+    sagas stop before their next step, undos too if ``undos_paused``; ``starts`` tells whether new ones are accepted
+    meanwhile, and ``paused_at``, ``paused_by`` and ``pause_reason`` since when, by whom and why.
     """
 
     name: str
@@ -278,6 +310,12 @@ class DefinitionView(TypedDict):
     changed_at: _Time | None
     failures: _Count
     disabled_until: _Time | None
+    paused: bool
+    starts: bool
+    undos_paused: bool
+    paused_at: _Time | None
+    paused_by: str | None
+    pause_reason: str | None
     cancellable: bool
     request: dict[str, Any]
     steps: list[DefinitionStepView]
@@ -310,6 +348,44 @@ class BreakerList(TypedDict):
     """The circuit breakers of all steps that declare one."""
 
     breakers: list[BreakerView]
+
+
+class TypeStats(TypedDict):
+    """How many sagas of a type there are by ``statuses``: those in flight now, and those that ended since.
+
+    ``at_least`` names the figures that are more than was counted: statuses, and fields of this object. A minute's
+    starts and ends are averages of the last five.
+    """
+
+    name: str
+    paused: bool
+    statuses: dict[str, _Count]
+    in_flight: _Count
+    attention: _Count
+    started_per_minute: Annotated[float, Meta(ge=0)]
+    ended_per_minute: Annotated[float, Meta(ge=0)]
+    oldest_in_flight: _Time | None
+    at_least: list[str]
+
+
+class QueueStats(TypedDict):
+    """About how many messages the queue of some steps holds; ``None`` where that cannot be told."""
+
+    saga: str
+    steps: list[str]
+    messages: _Count | None
+
+
+class StatsView(TypedDict):
+    """How many sagas there were ``at`` a time; those that are over count if they ended ``since``. ``approximate`` says
+    which figures are, and why."""
+
+    at: _Time
+    since: _Time
+    types: list[TypeStats]
+    queues: list[QueueStats]
+    breakers: list[BreakerView]
+    approximate: list[str]
 
 
 class ProblemView(TypedDict):

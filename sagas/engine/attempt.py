@@ -6,11 +6,12 @@ import json
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from sagas.authoring.children import MOST_CHILDREN
+from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
@@ -23,7 +24,7 @@ from sagas.engine.context import StepContext
 from sagas.engine.course import Course
 from sagas.engine.failures import postponement, step_failure, undo_failure
 from sagas.engine.heartbeat import Heartbeat
-from sagas.engine.ports import ControlStore, JournalStore
+from sagas.engine.ports import ControlStore, JournalStore, NeverPaused, PauseKeeper
 from sagas.engine.progress import ProgressReport
 from sagas.engine.redacting import secrets_in
 from sagas.engine.registry import SagaType, plan_for
@@ -32,6 +33,7 @@ from sagas.errors import NotYet, SagaError, Unavailable, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
 from sagas.store.entries import details_of
+from sagas.store.sent import Signal
 
 T = TypeVar("T")
 
@@ -60,6 +62,8 @@ class AttemptServices:
         connect: makes the clients of ``ctx.client``.
         goes_on: told of each further step that an invocation goes on with.
         callback_url: makes the URL of a public wait, from saga, id and step.
+        accept: puts a signal into the inbox, as ``sagas.store.inbox.Inbox`` does.
+        pauses: tells which saga types are paused.
     """
 
     control: ControlStore
@@ -73,6 +77,8 @@ class AttemptServices:
     connect: Callable[[str], Any] | None = None
     goes_on: Callable[[Message], None] = lambda message: None
     callback_url: Callable[[str, str, str], str] = _no_callbacks
+    accept: Callable[[SagaState, int, Signal, float], bool] = lambda state, index, signal, stale_after: False
+    pauses: PauseKeeper = field(default_factory=NeverPaused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +176,11 @@ class Attempt:
 
     def claim(self) -> SagaState | None:
         """Lock the saga and count the attempt, without reading first, if the last commit has not done so. Not while the
-        step's circuit breaker is open."""
+        saga type is paused, or the step's circuit breaker open."""
         course = self._course
         if course is not None and course.held is not None:
             held, course.held = course.held, None
-        elif self._services.breakers.passes(self._message):
+        elif not self._paused(undo=self._message.undo) and self._services.breakers.passes(self._message):
             held = self._take()
         else:
             return None
@@ -226,12 +232,16 @@ class Attempt:
         if clock.now() + timeout + RECORDING > self._invocation.deadline:
             return None
         try:
-            if not self._services.breakers.passes(replace(self._message, step=step, undo=send.undo)):
+            following = replace(self._message, step=step, undo=send.undo)
+            if self._paused(undo=send.undo) or not self._services.breakers.passes(following):
                 return None
         except Unavailable:
             return None
         self._next = self._lease(timeout)
         return self._next
+
+    def _paused(self, *, undo: bool) -> bool:
+        return self._services.pauses.holds(self._message.saga, undo=undo)
 
     def _hide_until_after(self, lease_end: float) -> None:
         """Have the message come back soon after the lease, which ends before the queue's visibility timeout would."""
@@ -285,6 +295,8 @@ class Attempt:
             context.connect = services.connect
         if code.public:
             context.callback = partial(services.callback_url, message.saga, message.saga_id, message.step)
+        if code.waits_for == "signal" and not message.undo:
+            context.answer = partial(self._answer, held, code.signal_type)
         progress = ProgressReport(services.control, held, clock, context.tell_lost)
         context.report = progress.tell
         beat = Heartbeat(
@@ -315,6 +327,14 @@ class Attempt:
         except Unavailable:
             return False
         return state is not None and bool(state.cancel_requested_at)
+
+    def _answer(self, held: SagaState, type_: Any, value: object) -> None:
+        """Send a signal to the very step that runs: the commit of its wait is then refused, and the signal taken."""
+        data, index = encode(value, type_), self._message.index
+        payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+        signal = Signal(payload, content_hash(data), EntryContext().actor, self._services.clock.now())
+        # Refused, another signal or a cancel came first, or the lease is lost: the commit finds out.
+        self._services.accept(held, index, signal, self._type.definition.stale_after.total_seconds())
 
     def complete(self, held: SagaState, payload: str | None) -> Committed:
         """Journal and commit the success; ``payload``: the result as JSON text."""

@@ -34,6 +34,7 @@ class StepContext:
     Args:
         deadline_at: epoch seconds at which its function must have ended; once its code begins, when that must have.
         callback: makes the URL of a public wait; ``None`` where the step is none.
+        answer: sends a signal to the step itself; ``None`` where it waits for none.
     """
 
     saga_id: str
@@ -50,6 +51,7 @@ class StepContext:
     connect: Callable[[str], Any] = _client
     trace: Callable[[], dict[str, str]] = dict
     callback: Callable[[], str] | None = None
+    answer: Callable[[object], None] | None = None
     _cancelled: bool = False
     _lost: bool = False
     _checked_at: float = field(default=0.0)
@@ -113,6 +115,18 @@ class StepContext:
             told = "is not public; say wait_for(..., public=True)"
             raise SagaError(f"ctx.callback_url: step {self.step} of saga {self.saga} {told}")
         return self.callback()
+
+    def signal(self, value: object) -> None:
+        """Answer the wait that this code asks for, as if somebody had sent ``value``: then nothing is waited for.
+
+        Raises:
+            SagaError: the step waits for no signal.
+            InvalidRequest: the value is not of the signal's type.
+            Unavailable: the store is out of reach.
+        """
+        if self.answer is None:
+            raise SagaError(f"ctx.signal: step {self.step} of saga {self.saga} waits for no signal")
+        self.answer(value)
 
     @property
     def deadline(self) -> datetime:

@@ -25,6 +25,7 @@ from sagas.engine.joining import JoinObserver
 from sagas.engine.lanes import LaneNotes
 from sagas.engine.looking import Looker
 from sagas.engine.operations import Operations
+from sagas.engine.pausing import Parking, Pausing
 from sagas.engine.ports import EngineObserver, NullObserver
 from sagas.engine.purge import Purger
 from sagas.engine.reader import Reader
@@ -34,6 +35,7 @@ from sagas.engine.remains import Remains
 from sagas.engine.runner import Runner
 from sagas.engine.signals import Signals
 from sagas.engine.starter import Starter
+from sagas.engine.statistics import Statistics
 from sagas.engine.tracing import TracedSender, Tracer, traced_attempts
 from sagas.engine.verify import Verifier
 from sagas.engine.worker import Worker
@@ -45,12 +47,14 @@ from sagas.store.breakers import BreakerItems
 from sagas.store.callback_keys import CallbackKeys
 from sagas.store.control import ControlItems
 from sagas.store.definitions import Definitions
+from sagas.store.findings import Findings
 from sagas.store.hand_outs import HandOuts
 from sagas.store.inbox import Inbox
 from sagas.store.joins import Joins
 from sagas.store.journal import Journal
 from sagas.store.lanes import Watermarks
 from sagas.store.listing import Listing
+from sagas.store.pauses import Pauses
 from sagas.store.payloads import Payloads
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables, tables_for
@@ -77,12 +81,16 @@ class Engine:
     verifier: Verifier
     finder: Finder
     definitions: Definitions
+    pauses: Pauses
+    findings: Findings
+    pausing: Pausing
     auto_disabler: AutoDisabler
     breakers: Breakers
     lanes: LaneNotes
     breaker_operations: BreakerOperations
     children: Children
     callbacks: Callbacks | None
+    statistics: Statistics
     clock: Clock
     tables: Tables
 
@@ -140,19 +148,35 @@ def build_engine(
     definitions = Definitions(tables, clock.now)
     auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, observer)
     breakers = Breakers(BreakerItems(tables, settings), registry, clock, logger, observer)
-    inbox = Inbox(tables, settings, payloads)
+    inbox, findings = Inbox(tables, settings, payloads), Findings(tables, settings)
     joins = Joins(tables, settings)
     observers = (breakers, observer, auto_disabler, JoinObserver(control, joins, queues, logger))
     committer = Committer(control, journal, clock, observers, inbox)
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
+    pauses = Pauses(tables, settings.sagas_table, clock.now)
+    services = replace(services, pauses=Parking(pauses, control), accept=inbox.accept)
     services = services if goes_on is None else replace(services, goes_on=goes_on)
     services = services if callbacks is None else replace(services, callback_url=callbacks.url)
     advancer = Advancer(services, registry, sender, attempt, carry, chain, queues)
+    kept = definitions, pauses, findings
+    names = tuple(saga.definition.name for saga in registry)
+    breaker_operations = BreakerOperations(breakers, control, listing, advancer, logger)
+    pausing = Pausing(pauses, registry, control, listing, advancer, logger)
     watermarks = Watermarks(tables)
-    reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal), joins)
-    tombstones = Tombstones(tables, settings, payloads)
-    purger = Purger(control, journal, tombstones, inbox, joins, listing, reader, settings, clock, logger)
-    starter = Starter(registry, control, journal, sender, clock, definitions, carry=carry, headers=headers)
+    reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal), pauses, findings, joins)
+    purger = Purger(
+        control,
+        journal,
+        Tombstones(tables, settings, payloads),
+        inbox,
+        findings,
+        joins,
+        listing,
+        reader,
+        settings,
+        clock,
+        logger,
+    )
     births = Births(registry, control, journal, clock, carry, headers)
     children = Children(advancer, control, joins, births, sender, queues)
     return Engine(
@@ -162,21 +186,25 @@ def build_engine(
         queues=queues,
         services=services,
         worker=Worker(advancer),
-        starter=starter,
+        starter=Starter(registry, control, journal, sender, clock, *kept, carry=carry, headers=headers),
         reader=reader,
         operations=Operations(reader, control, advancer),
         signals=Signals(reader, inbox, advancer, queues),
-        recovery=Recovery(advancer, control, listing, queues, watermarks, queues, look_ahead(every)),
+        recovery=Recovery(advancer, control, listing, queues, watermarks, queues, pausing, look_ahead(every)),
         looker=Looker(advancer, control),
         purger=purger,
         verifier=Verifier(control, journal, reader, clock, settings.shards),
-        finder=Finder(listing, HandOuts(tables), queues, clock, look_ahead(every)),
+        finder=Finder(listing, HandOuts(tables), queues, clock, pausing.shards, names, look_ahead(every)),
         definitions=definitions,
+        pauses=pauses,
+        findings=findings,
+        pausing=pausing,
         auto_disabler=auto_disabler,
         breakers=breakers,
         lanes=LaneNotes(watermarks, clock, routes.lane),
         children=children,
-        breaker_operations=BreakerOperations(breakers, control, listing, advancer, logger),
+        breaker_operations=breaker_operations,
+        statistics=Statistics(registry, control, listing, queues, pauses, breaker_operations, clock),
         callbacks=callbacks,
         clock=clock,
         tables=tables,

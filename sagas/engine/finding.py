@@ -10,7 +10,7 @@ a message that was lost for longer than a round, and there is a write for each t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -97,12 +97,18 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Hands out what is due. Two runs at once do no harm: of each page, one of them hands it out."""
+    """Hands out what is due. Two runs at once do no harm: of each page, one of them hands it out.
+
+    ``parked`` tells where in the index sagas of paused types are, and by when they are to be looked at; ``names`` are
+    the saga types.
+    """
 
     listing: Listing
     hand_outs: HandOuts
     queues: WorkSender
     clock: Clock
+    parked: Callable[[float], dict[str, float]] = lambda now: {}
+    names: Sequence[str] = ()
     look_ahead: float = LOOK_AHEAD
 
     def run(self, task: Literal["recover", "purge"], budget: float) -> FindReport:
@@ -119,11 +125,14 @@ class Finder:
         now = self.clock.now()
         run = _Run(now + budget)
         run.report.stranded_shards = self.listing.shards.note() - self.listing.shards.deployed
+        self.listing.ended_since.note(now, lambda: self.listing.ended_earlier(self.names))
         shards = self.listing.due_shards if task == "recover" else self.listing.purge_shards
         stretches = self._stretches(shards, BULK, now, ROUND, run)
         if task == "recover":  # the message of a long wait is sent before its end
             queue = NOW if self.queues.has_work(NOW) else BULK
             stretches += self._stretches(self.listing.wait_shards, queue, now + self.look_ahead, _WAITS_ROUND, run)
+            for shard, horizon in self.parked(now).items():
+                stretches += self._stretches([shard], BULK, horizon, ROUND, run)
         while stretches:
             left: list[_Stretch] = []
             for stretch in stretches:

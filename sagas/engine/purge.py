@@ -26,6 +26,7 @@ from sagas.engine.remains import Left
 from sagas.errors import Conflict, Unavailable
 from sagas.store.control import ControlItems
 from sagas.store.entries import NEVER_STARTED, Entry, Tombstone, action_of
+from sagas.store.findings import Findings
 from sagas.store.inbox import Inbox
 from sagas.store.joins import Joins
 from sagas.store.journal import Journal
@@ -71,6 +72,7 @@ class Purger:
     journal: Journal
     tombstones: Tombstones
     inbox: Inbox
+    findings: Findings
     joins: Joins
     listing: Listing
     reader: Reader
@@ -215,6 +217,8 @@ class Purger:
         if first is not None and first.tombstone is not None:
             aside = first.tombstone.aside
         elif first is not None:
+            # Before the tombstone, which does not tell what there was.
+            self.findings.delete(state.saga_id, first.details.get("found_by", ()))
             self.tombstones.put(state.saga_id, _tombstone(state, purge, entries, aside=aside))
         self.inbox.delete(state)
         self.tombstones.clear(state.saga_id, [entry.seq for entry in entries if entry.seq > 1], aside=aside)

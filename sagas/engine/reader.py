@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sagas.core.families import child_id, children_ids
-from sagas.core.rules import forward
-from sagas.core.states import SagaState, StepState
+from sagas.core.rules import forward, needs_attention
+from sagas.core.states import OVER, SagaState, SagaStatus, StepState
 from sagas.core.times import iso
 from sagas.engine.answers import AuditEntry, ChildErrorView, ChildrenView, LeftOutView, Page, SagaView, Summary
 from sagas.engine.breaker import Breakers
+from sagas.engine.clock import claimed_at
 from sagas.engine.redacting import redacted
 from sagas.engine.registry import Registry
 from sagas.engine.remains import Left, Remains, told
-from sagas.engine.views import audit_view, error_view, left_view, saga_view, summary_view
+from sagas.engine.starter import id_for_key
+from sagas.engine.views import audit_view, error_view, fault_view, faults_in, left_view, saga_view, summary_view
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
 from sagas.formats import NewerFormat
 from sagas.store.control import ControlItems
+from sagas.store.ended import MARGIN
 from sagas.store.entries import Entry
+from sagas.store.findings import Findings, find_key
 from sagas.store.joined import CARRIED, COMPLETED, FORWARD, NEVER
 from sagas.store.joins import Joins
 from sagas.store.journal import Journal
-from sagas.store.listing import IndexPosition, Listing
+from sagas.store.listing import ALWAYS, IndexPosition, Listing, Span
+from sagas.store.pauses import Pauses
 
 _ROOM = 5_000_000
 """Bytes that the payloads of one answer may take on their way: Lambda's limit is 6 MB, and errors of steps have to fit
@@ -33,6 +38,14 @@ in, too."""
 
 _MOST_FAILURES = 10
 """Failed children that are shown with their parent."""
+_MOST_IN_FLIGHT = 1_000
+"""Sagas in flight that are all looked at for those of one status."""
+_MOST_BY_PREFIX = 500
+_LATEST = 4_102_444_800.0
+"""The year 2100: no id was made later."""
+_WALK = "all-"
+"""What cursors begin with that lead on through all sagas, and no others do."""
+
 _LARGE_PAGE, _MOST_PAGES = 100, 20
 """How many sagas are looked at a time for those of one type, and how many times."""
 
@@ -72,6 +85,8 @@ class Reader:
     listing: Listing
     breakers: Breakers
     remains: Remains
+    pauses: Pauses
+    findings: Findings
     joins: Joins
 
     def stored(self, name: str, saga_id: str) -> SagaState | None:
@@ -130,15 +145,21 @@ class Reader:
             left = self.left(name, saga_id)
             entries, left_out = self._loaded(left.state, left.entries, payloads)
             return self._shown(left_view(left.state, entries, left.purge), left_out)
+
         result = self.registry.get(name).definition.result_step.name
         entries, left_out = self._loaded(state, self.journal.history(saga_id, up_to=state.seq), payloads)
-        view, step = self._shown(self._with_children(saga_view(state, entries, result), state), left_out), state.current
+        view = self._with_children(saga_view(state, entries, result, paused=self.paused(state)), state)
+        view, step = self._shown(view, left_out), state.current
         if step is not None and forward(state) and state.lease is None:
             # An open circuit breaker puts the next attempt off.
             breaker = self.breakers.waits_behind(state.saga, step.name)
             if breaker is not None:
                 view["breaker"] = {"step": step.name, "open_until": iso(breaker.open_until)}
                 view["steps"][state.cursor]["next_attempt_at"] = iso(max(breaker.open_until, state.not_before))
+        if state.lease is not None and "lease" in view and state.lease.expires_at < state.lease.act_until:
+            # A lease that lasts as long as its function can act is never extended.
+            length = self.registry.get(name).definition.lock_expiry.total_seconds()
+            view["lease"]["heartbeat_at"] = iso(max(state.lease.expires_at - length, claimed_at(state.lease.owner)))
         return view
 
     def _with_children(self, view: SagaView, state: SagaState) -> SagaView:
@@ -207,7 +228,30 @@ class Reader:
         ids = [] if parent is None else children_ids(parent)
         found = readable(self.control, ids[after : after + limit])
         more = IndexPosition("child", str(after + limit)).cursor if len(ids) > after + limit else None
-        return {"sagas": [summary_view(state) for state in found], "cursor": more}
+        return {"sagas": self._summaries(found), "cursor": more}
+
+    def paused(self, state: SagaState) -> bool:
+        """Whether the saga waits before its next step, or its next undo, until its type is no longer paused.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        if state.over or state.status is SagaStatus.DEAD_LETTERED:
+            return False
+        pause = self.pauses.get(state.saga)
+        return pause.on and (pause.undos or not state.undoing)
+
+    def _summaries(self, states: Sequence[SagaState]) -> builtins.list[Summary]:
+        """What a list shows of sagas. Only of those with which something went wrong the journal is asked."""
+        places = [(state.saga_id, seq) for state in states for seq in faults_in(state)]
+        entries = self.journal.entries_of(dict.fromkeys(places)) if places else {}
+        return [
+            {
+                **summary_view(state, paused=self.paused(state)),
+                "fault": fault_view(state, entries.get(state.saga_id, {})),
+            }
+            for state in states
+        ]
 
     def _shown(self, view: SagaView, left_out: builtins.list[LeftOutView]) -> SagaView:
         return redacted(_listing(view, left_out), self.registry.get(view["name"]).definition)
@@ -251,12 +295,158 @@ class Reader:
         more = bool(entries) and entries[-1].seq < last
         return [audit_view(entry) for entry in entries], entries[-1].seq if more else None
 
-    def list(self, names: Iterable[str], status: str | None, limit: int, cursor: str | None) -> Page:
-        """Return summaries, newest first. A page may be short when ``status`` filters it."""
-        page = self.listing.by_name(names, limit, cursor)
+    def list(
+        self,
+        names: Sequence[str],
+        status: str | None,
+        limit: int,
+        cursor: str | None,
+        within: Span = ALWAYS,
+        values: Mapping[str, str] | None = None,
+    ) -> Page:
+        """Return summaries, newest first. A page may be short, although the cursor leads on.
+
+        Args:
+            names: of the types.
+            status: only sagas of that status. Those that are over come from an index of their own, the last to end
+                first; those in flight from what the supervisor has, as long as that is no more than a thousand.
+            limit: how many to look at.
+            cursor: of the page before.
+            within: only sagas that were started then; that ended then, where ``status`` is an end and there are no
+                ``values``.
+            values: only sagas that have these, by names of what their types are found by.
+
+        Raises:
+            InvalidRequest: the cursor is none, or no type is found by one of the values.
+            Unavailable: the store is out of reach.
+        """
+        if values:
+            states, cursor = self._having(names, values, limit, cursor, within)
+        elif status in OVER:
+            states, cursor = self._ended(names, str(status), limit, cursor, within)
+        else:
+            states, cursor = self._going(names, status, limit, cursor, within)
+        shown = self._summaries([state for state in states if status in (None, state.status.value)])
+        return {"sagas": shown, "cursor": cursor}
+
+    def _having(
+        self, names: Sequence[str], values: Mapping[str, str], limit: int, cursor: str | None, within: Span
+    ) -> tuple[builtins.list[SagaState], str | None]:
+        """Sagas by what is in their requests: by one index, and of what it has those with the other values."""
+        known = {name: {one.name for one in self.registry.get(name).definition.find_by} for name in names}
+        unknown = [value for value in values if all(value not in declared for declared in known.values())]
+        if unknown:
+            problems = [Problem(f"query.{value}", "no saga type here is found by it") for value in unknown]
+            raise InvalidRequest("unknown query parameters", problems)
+        fitting = [name for name in names if known[name] >= values.keys()]
+        (first, value), *others = values.items()
+        page = self.listing.by_name([find_key(name, first, value) for name in fitting], limit, cursor, within)
+        states = readable(self.control, page.saga_ids)
+        for other, text in others:
+            kept = set[str]()
+            for name in fitting:
+                ids = [state.saga_id for state in states if state.saga == name]
+                kept |= self.findings.having(name, ids, other, text) if ids else set()
+            states = [state for state in states if state.saga_id in kept]
+        return states, page.cursor
+
+    def _ended(
+        self, names: Sequence[str], status: str, limit: int, cursor: str | None, within: Span
+    ) -> tuple[builtins.list[SagaState], str | None]:
+        """Sagas that ended so; behind them those that ended before there was an index of it, which takes going over all
+        that were started until then."""
+        if cursor is None or not cursor.startswith(_WALK):
+            page = self.listing.by_end(names, status, limit, cursor, within)
+            since = self.listing.ended_since.get() if page.cursor is None else 0.0
+            older = since and (not within.since or within.since < since + MARGIN)
+            return readable(self.control, page.saga_ids), page.cursor or (_WALK if older else None)
+        until = Span(0.0, self.listing.ended_since.get() + MARGIN)
+        page = self.listing.by_name(names, limit, cursor[len(_WALK) :] or None, until)
+        first, last = within.bounds()
         found = readable(self.control, page.saga_ids)
-        shown = [summary_view(state) for state in found if status in (None, state.status.value)]
-        return {"sagas": shown, "cursor": page.cursor}
+        found = [one for one in found if one.status == status and first <= iso(one.updated_at) <= last]
+        missing = self.listing.unlisted([one.saga_id for one in found]) if found else set[str]()
+        further = None if page.cursor is None else _WALK + page.cursor
+        return [one for one in found if one.saga_id in missing], further
+
+    def _going(
+        self, names: Sequence[str], status: str | None, limit: int, cursor: str | None, within: Span
+    ) -> tuple[builtins.list[SagaState], str | None]:
+        """Sagas of a status that is no end, or of any."""
+        ids = [] if status is None else self.listing.in_flight(status, names, _MOST_IN_FLIGHT)
+        if status is None or len(ids) >= _MOST_IN_FLIGHT:
+            page = self.listing.by_name(names, limit, cursor, within)
+            return readable(self.control, page.saga_ids), page.cursor
+        start, (first, last) = IndexPosition.parse(cursor) if cursor is not None else None, within.bounds()
+        found = list[tuple[IndexPosition, SagaState]]()
+        for state in readable(self.control, builtins.list(dict.fromkeys(ids))):
+            position = IndexPosition(iso(state.created_at), state.saga_id)
+            fits = state.saga in names and state.status == status and first <= position.sort <= last
+            if fits and (start is None or position < start):
+                found.append((position, state))
+        found.sort(key=lambda one: one[0], reverse=True)
+        shown = found[:limit]
+        return [state for _, state in shown], shown[-1][0].cursor if len(found) > limit else None
+
+    def by_keys(self, names: Iterable[str], key: str) -> Page:
+        """Return the sagas that an idempotency key started, at most one of each type; also what is left of one.
+
+        Args:
+            names: of the types.
+            key: the key.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        shown = builtins.list[Summary]()
+        for name in names:
+            saga_id = id_for_key(name, key)
+            state = self.control.get(saga_id)
+            left = self.remains.of(saga_id) if state is None else None
+            shown += self._summaries([one for one in (state, left and left.state) if one is not None])
+        return {"sagas": shown, "cursor": None}
+
+    def name_of(self, saga_id: str) -> str:
+        """Return the type of a saga that is known by its id alone, whatever is left of it.
+
+        Raises:
+            NotFound: there is none.
+            Unavailable: the store is out of reach.
+        """
+        state = self.control.get(saga_id)
+        left = self.remains.of(saga_id) if state is None else None
+        if state is None and left is None:
+            raise NotFound(f"there is no saga {saga_id}")
+        name = state.saga if state is not None else left.state.saga if left is not None else ""
+        return self.registry.get(name).definition.name
+
+    def beginning_with(self, prefix: str) -> str:
+        """Return the id of the one saga whose id begins so.
+
+        Ids that no idempotency key decided begin with the time: those of that time are looked through, five hundred at
+        most, and the five hundred that were started last.
+
+        Args:
+            prefix: of an id: four characters at least, in small letters.
+
+        Raises:
+            NotFound: there is none among these.
+            Conflict: there are several.
+            Unavailable: the store is out of reach.
+        """
+        names = [saga.definition.name for saga in self.registry]
+        digits = prefix.replace("-", "")[:12]
+        first, last = int(digits.ljust(12, "0"), 16) / 1000, int(digits.ljust(12, "f"), 16) / 1000
+        looked_at = [self.listing.by_name(names, _MOST_BY_PREFIX, None)]
+        if first < _LATEST:
+            span = Span(first, min(last, _LATEST) + 1)
+            looked_at.append(self.listing.by_name(names, _MOST_BY_PREFIX, None, span))
+        found = sorted({one for page in looked_at for one in page.saga_ids if one.startswith(prefix)})
+        if not found:
+            raise NotFound(f"no saga's id begins with {prefix}, as far as was looked")
+        if len(found) > 1:
+            raise Conflict(f"several sagas' ids begin with {prefix}: {', '.join(found[:5])}")
+        return found[0]
 
     def attention(self, name: str | None, limit: int, cursor: str | None) -> Page:
         """Return summaries of sagas that need a person, longest waiting first.
@@ -264,18 +454,18 @@ class Reader:
         The index knows no types: with a ``name`` up to two thousand sagas are looked at for a page, which may be short
         after that many, although the cursor leads on.
         """
-        shown, usual = list[Summary](), limit if name is None else _LARGE_PAGE
+        shown, usual = builtins.list[SagaState](), limit if name is None else _LARGE_PAGE
         size = usual
         for _ in range(_MOST_PAGES):
             page = self.listing.attention(size, cursor)
             states = [one for one in readable(self.control, page.saga_ids) if name in (None, one.saga)]
-            found = [saga for saga in map(summary_view, states) if "why" in saga]
+            found = [state for state in states if needs_attention(state)]
             room = limit - len(shown)
             if len(found) > room:
                 # Once more, but no further than what is shown: a cursor is known only of the end of a page.
-                size = page.saga_ids.index(found[room - 1]["saga_id"]) + 1
+                size = page.saga_ids.index(found[room - 1].saga_id) + 1
                 continue
             shown, cursor, size = shown + found, page.cursor, usual
             if cursor is None or len(shown) == limit:
                 break
-        return {"sagas": shown, "cursor": cursor}
+        return {"sagas": self._summaries(shown), "cursor": cursor}

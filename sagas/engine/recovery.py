@@ -15,6 +15,7 @@ from sagas.engine.committer import EntryContext
 from sagas.engine.finding import LOOK_AHEAD
 from sagas.engine.lanes import Lanes
 from sagas.engine.looking import in_time
+from sagas.engine.pausing import Pausing
 from sagas.engine.ports import LaneQueues, WorkSender
 from sagas.errors import NotFound, Unavailable
 from sagas.messaging.work import NOW, SagasToLookAfter
@@ -92,6 +93,7 @@ class Recovery:
     queues: LaneQueues
     watermarks: Watermarks
     work: WorkSender
+    pausing: Pausing
     look_ahead: float = LOOK_AHEAD
 
     def get_sagas_for_recovery(
@@ -235,8 +237,9 @@ class Recovery:
             report.undeployed += 1
             report.failed.append(found.saga_id)
             return
-        ended = None if self._sent_ahead(state, found) else in_time(self.advancer, self.control, state)
-        if ended is None or self._children_looked_after(ended, found):
+        sent = not state.parked and self._sent_ahead(state, found)
+        ended = None if sent else in_time(self.advancer, self.control, state)
+        if ended is None or self._left(state, ended, found):
             report.untouched += 1
             return
         state = ended
@@ -264,6 +267,11 @@ class Recovery:
             due = max(due, clock.now() + min(max(patience, quiet_for), _LONGEST_PAUSE))
         if found.sort <= iso(clock.now()) and due > clock.now() and not state.over:
             self.control.push_due(found.saga_id, found.sort, due)  # on condition that it still is what was seen
+
+    def _left(self, state: SagaState, current: SagaState, found: IndexPosition) -> bool:
+        """Whether there is nothing to do but to wait: for the end of a pause, or for children that are looked after."""
+        paused = current is state and self.pausing.seen(state)
+        return paused or self._children_looked_after(current, found)
 
     def _children_looked_after(self, state: SagaState, found: IndexPosition) -> bool:
         """Have a saga looked after that waits for its children, in case a message was lost: ever less often. Whether it

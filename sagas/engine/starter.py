@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sagas.authoring.codec import decode
+from sagas.authoring.codec import decode, encode
 from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
 from sagas.core.states import SagaState
 from sagas.engine.births import first_entry, first_message, new_state, trace_details
@@ -22,7 +23,9 @@ from sagas.errors import InvalidRequest, Problem, Unavailable
 from sagas.store.control import ControlItems
 from sagas.store.definitions import FOREVER, Definitions
 from sagas.store.entries import Entry
+from sagas.store.findings import Findings
 from sagas.store.journal import Journal
+from sagas.store.pauses import Pauses
 
 _SURELY_SENT = 4.0
 """Seconds after which an unclaimed saga may lack its first message. A second one does no harm."""
@@ -70,6 +73,8 @@ class Starter:
         sender: MessageSender,
         clock: Clock,
         definitions: Definitions,
+        pauses: Pauses,
+        findings: Findings,
         *,
         carry: bool = True,
         headers: Callable[[], dict[str, str]] | None = None,
@@ -80,6 +85,8 @@ class Starter:
         self._sender = sender
         self._clock = clock
         self._definitions = definitions
+        self._pauses = pauses
+        self._findings = findings
         self._remains = Remains(registry, journal)
         self._carry = carry
         self._headers = headers
@@ -136,6 +143,9 @@ class Starter:
         activity = self._definitions.get(name)
         if not activity.active:
             return Disabled(f"starting {name} is disabled", retry_after=60)
+        pause = self._pauses.get(name)
+        if pause.on and not pause.starts:
+            return Disabled(f"{name} is paused", retry_after=60)
         rest = activity.disabled_until - self._clock.now()
         if rest <= 0:
             return None
@@ -143,12 +153,14 @@ class Starter:
         return Disabled(f"starting {name} is disabled: too many of its sagas failed", retry_after=wait)
 
     def _first_entry(self, saga_type: SagaType, saga_id: str, request: Any, actor: str) -> Entry:
-        return first_entry(saga_type, saga_id, request, actor, self._clock, trace_details(self._headers))
+        more = _named(_values(saga_type, request)) | trace_details(self._headers)
+        return first_entry(saga_type, saga_id, request, actor, self._clock, more)
 
     def _created(self, saga_type: SagaType, entry: Entry) -> Started:
         """Create the control item for the first entry, which this call wrote, and send the first message."""
         created = new_state(saga_type, entry)
         state = created
+        self._findings.put(created, _found_by(saga_type, entry))
         if not self._control.create(created, saga_type.definition.stale_after.total_seconds()):
             # The item may be its own, written by a request that its client repeated.
             state = self._control.get(entry.saga_id) or created
@@ -179,7 +191,8 @@ class Starter:
         if state is None:
             state = new_state(saga_type, entry)
             stale_after = saga_type.definition.stale_after.total_seconds()
-            created = self._control.create_again(state, stale_after, self._journal)
+            found_by = self._findings.items(state, _found_by(saga_type, entry))
+            created = self._control.create_again(state, stale_after, self._journal, found_by)
             if not created:
                 found = self._journal.entries(saga_id, [1]).get(1, entry)
                 if found.tombstone is not None:
@@ -195,3 +208,30 @@ class Starter:
         message = first_message(saga_type, state, entry, carry=self._carry, traced=self._headers is not None)
         if message is not None:
             self._sender.send(message)
+
+
+def _values(saga_type: SagaType, request: Any) -> dict[str, str]:
+    """What a new saga is found by, by name: values of its request, written as its type writes them."""
+    definition = saga_type.definition
+    if not definition.find_by:
+        return {}
+    written = encode(decode(request, definition.request_type), definition.request_type)
+    found = {one.name: one.value(written) for one in definition.find_by}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _named(values: Mapping[str, str]) -> dict[str, Any]:
+    """What the first entry tells of them: their names, by which a purge finds their items."""
+    return {"found_by": sorted(values)} if values else {}
+
+
+def _found_by(saga_type: SagaType, entry: Entry) -> dict[str, str]:
+    """What a saga is found by, from its first entry. Of a value that is not known any more there is none."""
+    names = entry.details.get("found_by", ())
+    if not names or entry.payload is None:
+        return {}
+    try:
+        values = _values(saga_type, json.loads(entry.payload))
+    except InvalidRequest:  # the type takes no such request any more: then nothing of it can be run either
+        return {}
+    return {name: value for name, value in values.items() if name in names}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sagas.core.rules import needs_attention
+from sagas.core.rules import forward, needs_attention
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
-from sagas.core.times import iso
-from sagas.engine.answers import AuditEntry, ErrorView, SagaView, StepView, Summary, VerificationView
+from sagas.core.times import epoch, iso
+from sagas.engine.answers import AuditEntry, ErrorView, FaultView, SagaView, StepView, Summary, VerificationView
 from sagas.engine.clock import claimed_at
 from sagas.store.chain import Verified, Wrong
 from sagas.store.entries import RESULTS, Entry
@@ -22,12 +22,43 @@ _BEGINNINGS = ("WaitStarted", "StepPostponed", "ChildrenStarted")
 _ENDS = (*_FAILURES, *RESULTS, "StepCompensated")
 
 
+_SHORT = 200
+"""Characters of an error's message in lists."""
+
+
 def _when(seconds: float) -> str | None:
     return iso(seconds) if seconds else None
 
 
-def summary_view(state: SagaState) -> Summary:
-    """Return what a list shows of a saga."""
+def faults_in(state: SagaState) -> tuple[int, ...]:
+    """Return which entries tell what went wrong with a saga; the first of them that does is :func:`fault_view`'s."""
+    last = (state.seq,) if state.status is SagaStatus.COMPENSATION_FAILED else ()
+    return (*last, state.error_seq) if state.error_seq else last
+
+
+def fault_view(state: SagaState, entries: Mapping[int, Entry]) -> FaultView | None:
+    """Return what went wrong with a saga; ``None`` if nothing did, or it was purged.
+
+    Args:
+        state: its control item.
+        entries: those of :func:`faults_in`, or more, by number.
+    """
+    for seq in faults_in(state):
+        entry = entries.get(seq)
+        undo = entry is not None and entry.action == "CompensationFailed"
+        error = error_view(entry) if undo or seq == state.error_seq else None
+        if entry is not None and error is not None:
+            return {"step": entry.step, "undo": undo, "type": error["type"], "message": error["message"][:_SHORT]}
+    return None
+
+
+def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
+    """Return what a list shows of a saga.
+
+    Args:
+        state: its control item.
+        paused: whether its type is paused, as far as it concerns this saga.
+    """
     summary: Summary = {
         "saga_id": state.saga_id,
         "name": state.saga,
@@ -36,6 +67,8 @@ def summary_view(state: SagaState) -> Summary:
         "in_doubt": list(state.in_doubt),
         "recovery_attempts": state.recovery_attempts,
         "cancel_requested_at": _when(state.cancel_requested_at),
+        "paused": paused,
+        "fault": None,
         "created_at": iso(state.created_at),
         "updated_at": iso(state.updated_at),
         "links": {"self": f"/sagas/{state.saga}/{state.saga_id}"},
@@ -50,6 +83,9 @@ def summary_view(state: SagaState) -> Summary:
         }
     if needs_attention(state):
         summary["why"] = _why(state)
+    if state.lease is not None:
+        claimed, expires = _when(claimed_at(state.lease.owner)), iso(state.lease.expires_at)
+        summary["lease"] = {"claimed_at": claimed, "expires_at": expires, "heartbeat_at": None}
     return summary
 
 
@@ -138,11 +174,13 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     undoing = state.undoing and state.cursor == index and step.undo_attempts > step.undo_attempts_at_grant
     on_its_way = (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
     ended = bool(past) and step.status not in on_its_way
+    # It failed, and is not tried again: the saga turned round, or is over.
+    status = StepStatus.FAILED if step.status is StepStatus.RETRYING and not forward(state) else step.status
     waiting_for = state.waiting_for if state.cursor == index else ""
     waits = state.cursor == index and not state.over and state.lease is None
     return {
         "name": step.name,
-        "status": (StepStatus.COMPENSATING if undoing else step.status).value,
+        "status": (StepStatus.COMPENSATING if undoing else status).value,
         "attempts": step.attempts,
         "undo_attempts": step.undo_attempts,
         "started_at": started,
@@ -153,23 +191,36 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "waiting_for": waiting_for or None,
         "waits_until": _when(state.not_before) if waiting_for else None,
         "message": state.polling.message if waiting_for and state.polling else None,
+        "took": _took(past),
     }
 
 
-def saga_view(state: SagaState, entries: Sequence[Entry], result: str | None = None) -> SagaView:
+def _took(past: Sequence[Entry]) -> float | None:
+    """Seconds that the last attempt of a step itself ran; ``None`` where its entry does not tell."""
+    for entry in reversed(past):
+        if entry.action in ("StepFailed", "StepLost", *RESULTS) and "started_at" in entry.details:
+            return round(max(entry.at - epoch(str(entry.details["started_at"])), 0.0), 3)
+    return None
+
+
+def saga_view(
+    state: SagaState, entries: Sequence[Entry], result: str | None = None, *, paused: bool = False
+) -> SagaView:
     """Return a saga with its steps.
 
     Args:
         state: its control item.
         entries: its journal up to the last committed entry, payloads loaded.
         result: the name of the step whose result is the saga's; the last by default.
+        paused: whether its type is paused, as far as it concerns this saga.
     """
     result = result or state.steps[-1].name
     by_seq = {entry.seq: entry for entry in entries}
     cause, settled = by_seq.get(state.error_seq), by_seq.get(state.resolution_seq)
     error, progress, step = error_view(cause), state.progress, state.current
     view: SagaView = {
-        **summary_view(state),
+        **summary_view(state, paused=paused),
+        "fault": fault_view(state, by_seq),
         "request": _payload(by_seq.get(1)),
         "steps": [_step_view(state, index, entries) for index in range(len(state.steps))],
         "error": None,

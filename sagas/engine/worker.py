@@ -92,21 +92,14 @@ class Worker:
         self, advanced: Advanced, message: Message, invocation: Invocation, course: Course | None
     ) -> Outcome | None:
         """What becomes of the message; ``None`` to look at it again."""
-        services, registry = self.advancer.services, self.advancer.registry
+        services = self.advancer.services
         match advanced.then:
             case Postpone(until, itself):
                 return Later(until, itself)
             case Die():
                 return self._let_die(message)
             case Run():
-                # The claim was refused and would hold now: the saga has changed, or a circuit breaker was in the way.
-                lease = lease_for(registry.get(message.saga), services.clock, invocation.deadline)
-                until = services.breakers.admit(message, lease.act_until)
-                if not until or not services.breakers.fails_fast(message):
-                    return Later(until) if until else None
-                error = BreakerOpen(f"the circuit breaker of step {message.step!r} is open")
-                refused = self.advancer.refuse(message, invocation, error, course)
-                return None if refused is None else self._outcome(refused, message, invocation, course)
+                return self._held_back(advanced, message, invocation, course)
             case Discard(reason):
                 services.logger.info("message dropped", extra={"saga_id": message.saga_id, "reason": reason})
                 return Done()
@@ -122,6 +115,22 @@ class Worker:
         if dead is None or dead.message_id != message.message_id:
             return None
         return self._let_die(message)
+
+    def _held_back(
+        self, advanced: Advanced, message: Message, invocation: Invocation, course: Course | None
+    ) -> Outcome | None:
+        """What becomes of a message whose claim was refused and would hold now: the saga has changed, or a pause or a
+        circuit breaker was in the way."""
+        services = self.advancer.services
+        if services.pauses.holds(message.saga, undo=message.undo):
+            return Done() if services.pauses.parked(advanced.state) else None
+        lease = lease_for(self.advancer.registry.get(message.saga), services.clock, invocation.deadline)
+        until = services.breakers.admit(message, lease.act_until)
+        if not until or not services.breakers.fails_fast(message):
+            return Later(until) if until else None
+        error = BreakerOpen(f"the circuit breaker of step {message.step!r} is open")
+        refused = self.advancer.refuse(message, invocation, error, course)
+        return None if refused is None else self._outcome(refused, message, invocation, course)
 
     def _let_die(self, message: Message) -> Failed:
         if len(self._dying) >= _MOST_DYING:

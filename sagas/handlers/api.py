@@ -17,6 +17,7 @@ from sagas.handlers.callbacks import add_callback_route
 from sagas.handlers.definitions import add_definition_routes
 from sagas.handlers.sagas import add_list_routes, add_operation_routes, add_saga_routes
 from sagas.handlers.signals import add_signal_routes
+from sagas.handlers.statistics import add_statistics_route
 from sagas.handlers.telemetry import frames, telemetry
 from sagas.handlers.tracing import serving, traced, tracer
 from sagas.handlers.warming import warm
@@ -59,6 +60,7 @@ def _app() -> APIGatewayRestResolver:
         add_callback_route(app, engine, engine.callbacks)
     add_definition_routes(app, engine)
     add_breaker_routes(app, engine)
+    add_statistics_route(app, engine)
     return app
 
 

@@ -54,10 +54,16 @@ class Attempts:
 
 @dataclass(frozen=True)
 class Change:
-    """Whether a saga type takes new sagas, and why."""
+    """What changes of a saga type, and why. At least one of ``active`` (whether it takes new sagas) and ``paused``.
 
-    active: bool
+    ``starts`` and ``undos`` go with ``paused``: whether new sagas are accepted meanwhile, and whether undos wait, too.
+    """
+
+    active: bool | None = None
     reason: str = ""
+    paused: bool | None = None
+    starts: bool = False
+    undos: bool = False
 
 
 def read_body(request: Request, type_: type[T]) -> T:
@@ -82,9 +88,19 @@ def read_body(request: Request, type_: type[T]) -> T:
         problems.append(Problem("$.note", "says nothing"))
     if isinstance(body, Attempts) and not 0 <= body.attempts <= MOST_RECOVERY_ATTEMPTS:
         problems.append(Problem("$.attempts", f"must be 0 to {MOST_RECOVERY_ATTEMPTS}"))
+    if isinstance(body, Change):
+        problems += _contradictions(body)
     if problems:
         raise InvalidRequest("the body does not fit", problems)
     return body
+
+
+def _contradictions(change: Change) -> list[Problem]:
+    """What of a change says nothing, or nothing that can be done."""
+    if change.active is None and change.paused is None:
+        return [Problem("$.active", "is missing, and so is paused: one of them must be given")]
+    alone = [name for name in ("starts", "undos") if getattr(change, name) and not change.paused]
+    return [Problem(f"$.{name}", "goes with paused") for name in alone]
 
 
 def describe_body(type_: type[Any]) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.authoring.codec import json_schema
+from sagas.authoring.definition import StepDefinition
 from sagas.core.times import iso
-from sagas.engine.answers import DefinitionList, DefinitionView
+from sagas.engine.answers import DefinitionList, DefinitionStepView, DefinitionView
 from sagas.engine.engine import Engine
 from sagas.handlers.answers import answer
 from sagas.handlers.bodies import Change, read_body
@@ -24,31 +25,28 @@ def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         now = engine.clock.now()
         failures = engine.auto_disabler.failures_in_a_row(name, activity, now)
         failing = activity.disabled_until > now
-        for_good = activity.disabled_until == FOREVER
+        for_good, pause = activity.disabled_until == FOREVER, engine.pauses.get(name, fresh=True)
+        paused_because = pause.reason if pause.on and activity.active else ""
         automatic = f"{failures} sagas in a row failed" if failing else ""
         return {
             "name": definition.name,
             "version": definition.version,
             "description": definition.description,
             "active": activity.active and not failing,
-            "reason": automatic or activity.reason or None,
+            "reason": automatic or paused_because or activity.reason or None,
             "changed_by": activity.changed_by or None,
             "changed_at": iso(activity.changed_at) if activity.changed_at else None,
             "failures": failures,
             "disabled_until": iso(activity.disabled_until) if failing and not for_good else None,
+            "paused": pause.on,
+            "starts": activity.active and not failing and (pause.starts or not pause.on),
+            "undos_paused": pause.on and pause.undos,
+            "paused_at": iso(pause.at) if pause.on else None,
+            "paused_by": (pause.by or None) if pause.on else None,
+            "pause_reason": (pause.reason or None) if pause.on else None,
             "cancellable": definition.cancellable,
             "request": json_schema(definition.request_type),
-            "steps": [
-                {
-                    "name": step.name,
-                    "undo": step.undo.name if step.undo else None,
-                    "max_retries": step.retry.max_retries,
-                    "on_exhausted": step.retry.on_exhausted.value,
-                    "timeout": step.timeout,
-                    "retired": step.retired,
-                }
-                for step in definition.steps
-            ],
+            "steps": [_step(step) for step in definition.steps],
         }
 
     @app.get("/definitions")
@@ -65,7 +63,13 @@ def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         registry.get(name)
         request = Request(app.current_event.raw_event)
         change, now = read_body(request, Change), engine.clock.now()
-        definitions.put(name, Activity(change.active, change.reason, request.actor, now))
+        if change.active is not None:
+            definitions.put(name, Activity(change.active, change.reason, request.actor, now))
+        if change.paused:
+            starts, undos = change.starts, change.undos
+            engine.pausing.pause(name, request.actor, change.reason, starts=starts, undos=undos)
+        elif change.paused is not None:
+            engine.pausing.resume(name, request.actor)
         return answer(200, shown(name))
 
     @app.get("/openapi.json")
@@ -74,3 +78,17 @@ def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         return answer(200, describe(list(registry), base))
 
     _ = list_definitions, show_definition, change_definition, openapi
+
+
+def _step(step: StepDefinition) -> DefinitionStepView:
+    view: DefinitionStepView = {
+        "name": step.name,
+        "undo": step.undo.name if step.undo else None,
+        "max_retries": step.retry.max_retries,
+        "on_exhausted": step.retry.on_exhausted.value,
+        "timeout": step.timeout,
+        "retired": step.retired,
+    }
+    if step.waits_for == "signal":
+        view["signal"] = json_schema(step.signal_type)
+    return view

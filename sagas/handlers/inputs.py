@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from sagas.authoring.shapes.base import Path
@@ -15,9 +16,15 @@ from sagas.core.states import SagaStatus
 from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge
 from sagas.handlers.actors import actor_of
 from sagas.handlers.answers import MalformedBody
+from sagas.store.listing import Span
 
 LARGEST_BODY = 256 * 1024
 """Bytes a body may have."""
+
+WHOLE_ID = 36
+"""Characters of a saga's id."""
+_SHORTEST_BEGINNING = 4
+_ANY_ID = "00000000-0000-0000-0000-000000000000"
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _TRACE_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
@@ -125,6 +132,31 @@ class Request:
         """Return a query parameter; ``None`` if it is missing."""
         return self._query.get(name)
 
+    def moment(self, name: str) -> float:
+        """Return a query parameter that is a time, UTC without an offset, in epoch seconds; 0 if it is missing."""
+        text = self.text(name)
+        if text is None:
+            return 0.0
+        try:
+            # A + in a URL is a space.
+            moment = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
+            return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp(), 3)
+        except (ValueError, OverflowError):
+            problem = Problem(f"query.{name}", "must be a time like 2026-11-22T10:00:00Z")
+            raise InvalidRequest("the time does not fit", [problem]) from None
+
+    def span(self) -> Span:
+        """Return the span of ``since`` and ``until``, its beginning inclusive."""
+        span = Span(self.moment("since"), self.moment("until"))
+        if span.until and span.until <= span.since:
+            problem = Problem("query.until", "must be later than since")
+            raise InvalidRequest("the times do not fit", [problem])
+        return span
+
+    def others(self, *names: str) -> dict[str, str]:
+        """Return the query parameters but these."""
+        return {name: value for name, value in self._query.items() if name not in names}
+
     def limit(self) -> int:
         """Return the page size, 1 to 100; 20 if none was asked for."""
         text = self.text("limit")
@@ -171,3 +203,20 @@ def checked_id(saga_id: str) -> str:
     if not _UUID.fullmatch(saga_id):
         raise NotFound("the id is not a UUID: there is no such saga")
     return saga_id.lower()
+
+
+def checked_beginning(text: str) -> str:
+    """Return a saga's id, or how one begins, in its canonical form.
+
+    Raises:
+        NotFound: no saga has an id that begins so.
+        InvalidRequest: it is too short.
+    """
+    known = text.lower()
+    # Hyphens where a UUID has them, and hexadecimal digits elsewhere.
+    if len(known) > WHOLE_ID or not _UUID.fullmatch(known + _ANY_ID[len(known) :]):
+        raise NotFound("the id is not a UUID, nor how one begins: there is no such saga")
+    if len(known) < _SHORTEST_BEGINNING:
+        problem = Problem("path.saga_id", f"must have {_SHORTEST_BEGINNING} characters at least")
+        raise InvalidRequest("the id is too short", [problem])
+    return known

@@ -41,6 +41,12 @@ _NOT_CANCELLABLE = (
     "Sagas of this type cannot be cancelled: the answer is 409, but for one whose cancel was accepted before the type "
     "was declared so."
 )
+_LIST = (
+    "Newest first. since (inclusive) and until (exclusive) are of the start; where status is an end and no value is "
+    "asked for, of the end, and the last to end comes first. A page may be short although the cursor leads on."
+)
+_BY_KEY = "Only what this Idempotency-Key started; goes with name alone."
+_FOUND_BY = "Only sagas with this value in their requests, of types that are found by it."
 _LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
 
 
@@ -67,6 +73,10 @@ def _with_body(operation: Json, schema: Json, *, required: bool = True) -> Json:
 
 def _query(name: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "required": False, "schema": schema}
+
+
+def _moment(name: str) -> Json:
+    return _query(name, {"type": "string"}) | {"description": "ISO 8601; UTC without an offset."}
 
 
 def _paging() -> list[Json]:
@@ -196,12 +206,21 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
     name = one_of(saga.definition.name for saga in sagas)
     parent = _query("parent", _SAGA_ID) | {"description": "Only children of this saga; with neither name nor status."}
     one, list_of_sagas = {"200": ref("Definition")}, {"200": ref("Sagas")}
-    change = _operation("change_definition", "Enable or disable starts", one, _WRITE)
+    change = _operation("change_definition", "Enable or disable starts, pause or resume sagas", one, _WRITE)
     itself = {"200": {"type": "object", "required": ["openapi", "info", "paths"]}}
+    found_by = sorted({one.name for saga in sagas for one in saga.definition.find_by})
+    listed_by = [parent, _query("name", name), _query("status", one_of(SagaStatus)), *map(_moment, ("since", "until"))]
+    listed_by += [_query("idempotency_key", {"type": "string"}) | {"description": _BY_KEY}, *_paging()]
+    listed_by += [_query(one, {"type": "string"}) | {"description": _FOUND_BY} for one in found_by]
     paths: Json = {
         "/sagas": {
-            "parameters": [_query("name", name), _query("status", one_of(SagaStatus)), parent, *_paging()],
-            "get": _operation("list_sagas", "List sagas", list_of_sagas, "404 422"),
+            "parameters": listed_by,
+            "get": _operation("list_sagas", "List sagas", list_of_sagas, "404 422") | {"description": _LIST},
+        },
+        "/sagas/{saga_id}": {
+            "parameters": [{"name": "saga_id", "in": "path", "required": True, "schema": {"type": "string"}}],
+            "get": _operation("look_up", "Show a saga by its id alone", {"200": ref("Saga")}, "404 409 422")
+            | {"description": "Also by how its id begins, if that is enough to tell it from others: 409 if not."},
         },
         "/attention": {
             "parameters": [_query("name", name), *_paging()],
@@ -212,6 +231,10 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": name}],
             "get": _operation("show_definition", "One saga type", one, _READ),
             "put": _with_body(change, describe_body(Change)),
+        },
+        "/stats": {
+            "parameters": [_query("name", name), _moment("since")],
+            "get": _operation("stats", "Counts by type and status", {"200": ref("Stats")}, "404 422"),
         },
         "/breakers": {"get": _operation("list_breakers", "The circuit breakers", {"200": ref("Breakers")}, "")},
         "/breakers/{saga}/{step}/close": {

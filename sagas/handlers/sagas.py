@@ -16,10 +16,12 @@ from sagas.engine.views import left_view, saga_view, verification_view
 from sagas.errors import Conflict, InvalidRequest, Problem
 from sagas.handlers.answers import answer
 from sagas.handlers.bodies import Attempts, Compensation, Note, Resolution, read_body
-from sagas.handlers.inputs import Request, checked_id
+from sagas.handlers.inputs import WHOLE_ID, Request, checked_beginning, checked_id
 from sagas.handlers.telemetry import telemetry
 from sagas.store.listing import IndexPosition
 
+_LISTED_BY = ("name", "status", "since", "until", "idempotency_key", "limit", "cursor")
+"""What lists are asked by, besides what saga types are found by."""
 _SEQ = re.compile(r"[0-9]{1,9}")
 
 SagaT = TypeVar("SagaT", bound=Summary)
@@ -61,7 +63,7 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         started = engine.starter.start(name, body, key=key, actor=actor, correlation_id=correlation_id)
         # As it was created, from what was just written; one that had been started before, as it is now.
         state, entry = started.state, started.entry
-        created = redacted(saga_view(state, [entry]), registry.get(name).definition)
+        created = redacted(saga_view(state, [entry], paused=reader.paused(state)), registry.get(name).definition)
         saga = created if started.created else reader.show(name, state.saga_id)
         headers = {"Location": _linked(request, saga)["links"]["self"]}
         return answer(202 if started.created else 200, saga, headers)
@@ -96,18 +98,32 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
 
 
 def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
-    """Add the routes that list sagas to ``app``."""
+    """Add the routes that find and list sagas to ``app``."""
     reader, registry = engine.reader, engine.registry
+
+    @app.get("/sagas/<saga_id>")
+    def look_up(saga_id: str) -> Response[str]:
+        begun = checked_beginning(saga_id)
+        found = begun if len(begun) == WHOLE_ID else reader.beginning_with(begun)
+        return answer(200, _linked(_request(app), reader.show(reader.name_of(found), found)))
 
     @app.get("/sagas")
     def list_sagas() -> Response[str]:
         request = _request(app)
-        request.only("name", "status", "parent", "limit", "cursor")
         if request.text("parent") is not None:
             return _children(reader, request)
         name = request.text("name")
-        names = [saga.definition.name for saga in registry] if name is None else [registry.get(name).definition.name]
-        page = reader.list(names, request.status(), request.limit(), request.text("cursor"))
+        types = [*registry] if name is None else [registry.get(name)]
+        names = [saga.definition.name for saga in types]
+        found_by = sorted({one.name for saga in types for one in saga.definition.find_by})
+        request.only(*_LISTED_BY, *found_by)
+        key = request.text("idempotency_key")
+        if key is not None:
+            request.only("name", "idempotency_key")
+            page = reader.by_keys(names, key)
+        else:
+            values, cursor = request.others(*_LISTED_BY), request.text("cursor")
+            page = reader.list(names, request.status(), request.limit(), cursor, request.span(), values)
         return answer(200, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
 
     @app.get("/attention")
@@ -119,7 +135,7 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         page = reader.attention(name, request.limit(), request.text("cursor"))
         return answer(200, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
 
-    _ = list_sagas, attention
+    _ = look_up, list_sagas, attention
 
 
 def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:

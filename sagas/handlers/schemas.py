@@ -28,6 +28,7 @@ _NAMED: dict[str, Any] = {
     "Entries": answers.AuditPage,
     "Definitions": answers.DefinitionList,
     "Breakers": answers.BreakerList,
+    "Stats": answers.StatsView,
 }
 """The schemas that others refer to. All other types stand where they are used."""
 

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -18,6 +17,7 @@ from sagas.errors import InvalidRequest, Problem
 from sagas.local.clients import Clients
 from sagas.local.description import Description
 from sagas.local.errors import LocalStackError
+from sagas.local.files import Files
 
 CLOCK_READ_EVERY = 0.02
 """Seconds for which the emulator goes by what it has read of the clock."""
@@ -53,17 +53,18 @@ class StackClock:
     """The clock of the local stack of a project.
 
     Args:
-        description: of the stack.
+        files: of the project.
 
     Raises:
-        LocalStackError: it has none that can be moved: the stack is at an endpoint that was there before it.
+        LocalStackError: there is no stack, or its clock cannot be moved: it is at an endpoint that was there before it.
     """
 
-    def __init__(self, description: Description) -> None:
-        if not description.clock or description.pid is None:
+    def __init__(self, files: Files) -> None:
+        description = Description.read(files.description)
+        if description.pid is None:
             told = "time can be skipped in the emulator that `sagas local up` starts itself, and nowhere else"
             raise LocalStackError(f"{told}: this stack is at {description.endpoint_url}")
-        self._description, self._file = description, Path(description.clock)
+        self._description, self._file = description, files.clock.resolve()
         clients = Clients(description.endpoint_url, description.region)
         self._dynamodb, self._sqs = clients.client("dynamodb"), clients.client("sqs")
         self._lambda = clients.client("lambda")

@@ -15,10 +15,7 @@ from sagas.topology import ByStep, Topology
 
 @dataclass(slots=True)
 class Description:
-    """The local stack. Field names are those of the file; ``clock`` names the one that says how much time was skipped.
-
-    At an endpoint that is not ours ``pid`` is None, and ``clock`` empty.
-    """
+    """The local stack. Field names are those of the file; ``pid`` is None at an endpoint that is not ours."""
 
     endpoint_url: str
     region: str
@@ -31,9 +28,10 @@ class Description:
     work_queues: dict[str, str] = field(default_factory=dict[str, str])
     work_dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
     log_groups: list[str] = field(default_factory=list[str])
+    command_queue: str = ""
+    command_dead_letter_queue: str = ""
     outputs: dict[str, str] = field(default_factory=dict[str, str])
     pid: int | None = None
-    clock: str = ""
 
     def write(self, path: Path) -> None:
         """Write the file in one piece: a reader that waits for it never finds half of it."""
@@ -56,14 +54,13 @@ class Description:
             raise LocalStackError(f"{path} cannot be read: {error}") from error
 
 
-def describe(clients: Clients, stacks: Iterable[Deployed], pid: int | None, clock: str = "") -> Description:
+def describe(clients: Clients, stacks: Iterable[Deployed], pid: int | None) -> Description:
     """Collect what the deployed stacks hold.
 
     Args:
         clients: of the endpoint.
         stacks: all that were deployed.
         pid: of our emulator, if it is ours.
-        clock: the file that says how much time was skipped there.
     """
     found = Topology()
     root, path, outputs = "", "", dict[str, str]()
@@ -85,7 +82,8 @@ def describe(clients: Clients, stacks: Iterable[Deployed], pid: int | None, cloc
         work_queues=found.work_queues,
         work_dead_letter_queues=found.work_dead_letter_queues,
         log_groups=found.log_groups,
+        command_queue=found.command_queue,
+        command_dead_letter_queue=found.command_dead_letter_queue,
         outputs=outputs,
         pid=pid,
-        clock=clock,
     )

@@ -12,7 +12,9 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -41,6 +43,7 @@ def main() -> int:
     config.loglevel = "WARNING"
     _take_nested_stacks_as_one()
     _skip_time(os.environ.get("SAGAS_CLOCK", ""))
+    _fill_in_schedules()
     ministack = _module("ministack.app")
     trigger = partial(_until_stopped, float(patience), "--attached" in flags, still_running(Path(lock)))
     asyncio.run(_module("hypercorn.asyncio").serve(ministack.app, config, shutdown_trigger=trigger))
@@ -63,6 +66,7 @@ async def _until_stopped(patience: float, attached: bool, waits_for: Path) -> No
     lambda_service, runtime = _module("ministack.services.lambda_svc"), _module("ministack.core.lambda_runtime")
     lambda_service._poll_sqs = lambda: False
     _module("ministack.services.eventbridge")._tick_scheduled_rules = lambda: None
+    _module("ministack.services.scheduler")._tick_schedules = lambda: None
     quiet = 0
     with suppress(TimeoutError):
         async with asyncio.timeout(patience):
@@ -116,6 +120,29 @@ def _skip_time(file: str) -> None:
     """Have messages wait, and items expire, by the clock that the functions have."""
     for service in ("sqs", "dynamodb"):
         _module(f"ministack.services.{service}").time = _SkippedTime(file)
+
+
+def _fill_in_schedules() -> None:
+    """Have Scheduler fill in what stands for an execution in a target's input; ministack leaves it there."""
+    eventbridge = _module("ministack.services.eventbridge")
+    invoke: Callable[..., None] = eventbridge._invoke_target
+
+    def invoke_filled(target: dict[str, Any], event: dict[str, Any], rule: dict[str, Any], view: Any = None) -> None:
+        if event.get("Source") == "aws.scheduler" and "Input" in target:
+            at = datetime.fromtimestamp(float(event["Time"]), UTC)
+            known = {
+                "execution-id": str(event["EventId"]),
+                "scheduled-time": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "schedule-arn": str(rule.get("Arn", "")),
+                "attempt-number": "1",
+            }
+            text = str(target["Input"])
+            for name, value in known.items():
+                text = text.replace(f"<aws.scheduler.{name}>", value)
+            target = {**target, "Input": text}
+        invoke(target, event, rule, view)
+
+    eventbridge._invoke_target = invoke_filled
 
 
 def _module(name: str) -> Any:

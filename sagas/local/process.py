@@ -58,15 +58,15 @@ class Emulator:
                 raise LocalStackError(f"the state in {persist} was kept under port {before}; add --port {before}")
             persist.mkdir(parents=True, exist_ok=True)
             note.write_text(f"{port}\n")
-        # What is kept was stamped by a clock that may have been ahead: it must not be behind afterwards.
-        self.clock = files.clock if persist is None else persist / "clock"
-        if persist is None:
-            self.clock.unlink(missing_ok=True)
         self._see_log = f"see {files.emulator_log}"
         self._port = port
         self._still_running = still_running(files.lock)
         self.endpoint_url = f"http://127.0.0.1:{port}"
         files.scratch.mkdir(parents=True, exist_ok=True)
+        files.clock.unlink(missing_ok=True)
+        if persist is not None:
+            # What is kept was stamped by a clock that may have been ahead: it must not be behind afterwards.
+            files.clock.symlink_to(persist.resolve() / "clock")
         command = [sys.executable, "-m", "sagas.local.emulator", str(port), str(files.lock), str(PATIENCE)]
         with files.emulator_log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - own argv
@@ -75,7 +75,7 @@ class Emulator:
                 stdout=log,
                 stderr=log,
                 env=_environment(files, port, persist)
-                | {"SAGAS_CLOCK": str(self.clock)}
+                | {"SAGAS_CLOCK": str(files.clock)}
                 | ({"AUTH": "true"} if enforce_iam else {}),
                 cwd=files.scratch,
                 start_new_session=True,

@@ -89,7 +89,7 @@ def up(
         try:
             emulator.wait_until_healthy()
             try:
-                description, stacks = _deploy(clients, settings, files, pid=emulator.pid, clock=str(emulator.clock))
+                description, stacks = _deploy(clients, settings, files, pid=emulator.pid)
                 _require_creatable(clients, description, settings, tell)
                 description.write(files.description)
             except LocalStackError:
@@ -153,14 +153,14 @@ def down(project: Path) -> str:
 
 
 def _deploy(
-    clients: Clients, settings: Settings, files: Files, *, pid: int | None, clock: str = ""
+    clients: Clients, settings: Settings, files: Files, *, pid: int | None
 ) -> tuple[Description, list[tuple[Stack, Deployed]]]:
     directory = synthesize(settings.app, files)
     embedded = pid is not None or runs_functions_itself(clients.endpoint_url)
     deployer = Deployer(clients, embedded=embedded, enforce_iam=settings.enforce_iam)
     account = deployer.account()
     stacks = [(stack, deployer.deploy(stack)) for stack in read_assembly(directory, account, clients.region)]
-    return describe(clients, (deployed for _, deployed in stacks), pid, clock), stacks
+    return describe(clients, (deployed for _, deployed in stacks), pid), stacks
 
 
 def _require_creatable(
@@ -204,7 +204,7 @@ def _renew(
             _require_creatable(clients, description, settings, tell)
         if everything:
             tell(f"{names}: deploying the stack anew")
-            description, stacks = _deploy(clients, settings, files, pid=description.pid, clock=description.clock)
+            description, stacks = _deploy(clients, settings, files, pid=description.pid)
             description.write(files.description)
             live = LiveCode(clients, settings.project, files.root, stacks)
             tell(f"Deployed after {time.monotonic() - began:.1f} s.")

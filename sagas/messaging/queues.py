@@ -112,6 +112,23 @@ class Queues:
                 DelaySeconds=min(math.ceil(delay), LONGEST_DELAY),
             )
 
+    def send_text(self, url: str, text: str, attributes: Mapping[str, str], delay: float = 0.0) -> None:
+        """Send a text to a queue that is none of a saga's.
+
+        Args:
+            url: of the queue.
+            text: the message's body.
+            attributes: of the message; those that are empty are left out, which SQS would refuse.
+            delay: seconds before it may be delivered, at most SQS's 15 minutes.
+
+        Raises:
+            Unavailable: SQS is out of reach.
+        """
+        named = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items() if value}
+        seconds = min(math.ceil(max(delay, 0.0)), LONGEST_DELAY)
+        with translated("SQS"):
+            self._client.send_message(QueueUrl=url, MessageBody=text, MessageAttributes=named, DelaySeconds=seconds)
+
     def delay(self, message: Message, seconds: float) -> None:
         """Have this same message come back in ``seconds``, at the earliest.
 

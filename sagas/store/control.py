@@ -14,7 +14,19 @@ from sagas.store.entries import Entry
 from sagas.store.expressions import placeholders, update_of
 from sagas.store.joins import join_writes
 from sagas.store.journal import Journal
-from sagas.store.mapping import Item, attributes_of, due_at, item_of, number_in, progress_of, shard_of, state_of
+from sagas.store.mapping import (
+    PARKED,
+    Item,
+    attributes_of,
+    due_at,
+    item_of,
+    number_in,
+    parked_shard,
+    parked_until,
+    progress_of,
+    shard_of,
+    state_of,
+)
 from sagas.store.outcomes import CancelWon, Fenced, Refused, SignalWon
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
@@ -68,17 +80,21 @@ class ControlItems:
             return False
         return True
 
-    def create_again(self, state: SagaState, stale_after: float, journal: Journal) -> bool:
+    def create_again(
+        self, state: SagaState, stale_after: float, journal: Journal, found_by: Sequence[Item] = ()
+    ) -> bool:
         """Create the item for a start that another began; ``False`` if it exists, or if the saga was purged.
 
-        The first entry must be none that a purge has marked: the item may be gone since the caller looked (rule 13).
+        The first entry must be none that a purge has marked: the item may be gone since the caller looked (rule 13). So
+        what the saga is ``found_by`` is written in the same transaction.
         """
         put = {
             "TableName": self._settings.sagas_table,
             "Item": item_of(state, self._settings, stale_after),
             "ConditionExpression": "attribute_not_exists(saga_id)",
         }
-        writes = [{"Put": put}, {"ConditionCheck": journal.started_request(state.saga_id)}]
+        writes: list[dict[str, Any]] = [{"Put": put}, {"ConditionCheck": journal.started_request(state.saga_id)}]
+        writes += [{"Put": {"TableName": self._settings.sagas_table, "Item": item}} for item in found_by]
         try:
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})
         except Refused:
@@ -321,7 +337,7 @@ class ControlItems:
             model.cancel_requested_at.set(iso(after.cancel_requested_at)),
             model.cancel_requested_by.set(after.cancel_requested_by or "unknown"),
         ]
-        if waiting:
+        if waiting or before.parked:
             shard = shard_of(before.saga_id, self._settings.shards)
             flag += [model.open_shard.set(str(shard)), model.due.set(iso(after.cancel_requested_at))]
         return self._changed(
@@ -355,6 +371,22 @@ class ControlItems:
             return False
         return True
 
+    def park(self, state: SagaState) -> bool:
+        """Have the saga wait, without a message, until its type is no longer paused; ``False`` when it has changed
+        since it was read, or a worker holds it."""
+        shard = shard_of(state.saga_id, self._settings.shards)
+        values = attributes_of({":open_shard": parked_shard(state.saga, shard), ":due": iso(parked_until(state))})
+        condition = f"{_READABLE} AND #token = :seen_token AND #seq = :seen_seq AND attribute_not_exists(#lease_owner)"
+        if not state.undoing:  # a cancel that was accepted meanwhile needs the message at hand
+            condition += " AND attribute_not_exists(#cancel_requested_at)"
+        update = "SET #open_shard = :open_shard, #due = :due"
+        try:
+            request = self._update(state.saga_id, condition, update, values | _seen(state))
+            self._tables.connection.dispatch("UpdateItem", request)
+        except Refused:
+            return False
+        return True
+
     def order(self, state: SagaState, number: int, now: float) -> bool:
         """Set the parent's order to undo a saga that is over; ``False`` if it is not as it was read.
 
@@ -377,6 +409,13 @@ class ControlItems:
         except Refused:
             return False
         return True
+
+    def unpark(self, state: SagaState, due: float) -> bool:
+        """Have the supervisor look at a parked saga again, at ``due``: its message is to be sent; ``False`` when it is
+        parked no more."""
+        model, shard = self._tables.control, shard_of(state.saga_id, self._settings.shards)
+        back = [model.open_shard.set(str(shard)), model.due.set(iso(due))]
+        return self._changed(state.saga_id, back, model.open_shard.startswith(PARKED))
 
     def push_due(self, saga_id: str, seen: str, due: float) -> bool:
         """Have the supervisor look again at ``due``, if it still is to look at what it saw (rule 9); ``False`` if
@@ -445,8 +484,10 @@ class ControlItems:
         ``due`` is always among it: claims leave it as it was, so what is stored need not be what ``before`` entails.
         Writing the value that is there costs nothing in an index. But where another entry follows under the same lease,
         in the same shard, it is left alone until then: to move it there and back would cost four writes. A progress is
-        of the execution that has ended. Where a commit ``claims`` what is next, ``due`` is as after a commit.
+        of the execution that has ended. Where a commit ``claims`` what is next, ``due`` is as after a commit. What
+        moves is parked no more.
         """
+        after = replace(after, parked=False)
         old, new = (item_of(state, self._settings, stale_after) for state in (before, after))
         if claims:
             new["due"] = attributes_of({"due": iso(due_at(replace(after, lease=None), stale_after))})["due"]

@@ -6,16 +6,19 @@ import base64
 import heapq
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
 from sagas.errors import InvalidRequest, Problem
-from sagas.store.mapping import attention_shards, purge_shard, wait_shard
+from sagas.store.ended import EndedSince
+from sagas.store.findings import saga_of
+from sagas.store.mapping import NEVER_DUE, attention_shards, ended_shard, parked_shard, purge_shard, wait_shard
 from sagas.store.settings import StoreSettings
 from sagas.store.shards import Shards
 from sagas.store.tables import Tables
@@ -25,6 +28,9 @@ AT_ONCE = 16
 _FULL_SHARE = 4
 """How many times its even share of a page a shard is asked for at first. Sagas are spread by a hash: so many more are
 in one shard by no chance worth a thought, and if they are it is asked again."""
+_LAST = "9999"
+"""After every time, as they are stored."""
+_OLDEST = 5
 _LONGEST_PART = 64
 """Characters of a sort key or an id, which a cursor made by hand may exceed: DynamoDB refuses keys over 1,024 bytes."""
 
@@ -60,6 +66,27 @@ class IndexPosition:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """A span of time, in epoch seconds.
+
+    Args:
+        since: its first moment; 0 for the beginning of all times.
+        until: the moment after its last; 0 for no end.
+    """
+
+    since: float = 0.0
+    until: float = 0.0
+
+    def bounds(self, before: str | None = None) -> tuple[str, str]:
+        """Return the first and the last moment as they are stored, the latter no later than ``before``."""
+        last = iso(self.until - 0.001) if self.until > 0.001 else _LAST
+        return iso(self.since), last if before is None else min(last, before)
+
+
+ALWAYS = Span()
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """Ids of sagas in order, and the cursor of the next page; ``None`` on the last."""
 
@@ -74,23 +101,136 @@ class Listing:
         self._tables = tables
         self._settings = settings
         self.shards = Shards(tables, settings)
+        self.ended_since = EndedSince(tables, settings.sagas_table)
 
-    def by_name(self, names: Iterable[str], limit: int, cursor: str | None) -> Page:
-        """Return sagas of these types, newest first."""
+    def by_name(self, names: Iterable[str], limit: int, cursor: str | None, within: Span = ALWAYS) -> Page:
+        """Return sagas of these types, newest first.
+
+        Args:
+            names: of the types; or what sagas are found by, from :func:`sagas.store.findings.find_key`.
+            limit: how many at most.
+            cursor: of the page before.
+            within: only those that were started then.
+        """
+        model, shards = self._tables.control, self.shards.number()
+        keys = [f"{name}#{shard}" for name in names for shard in range(shards)]
+        return self._newest(model.by_name, "created_at", keys, limit, cursor, within)
+
+    def by_end(self, names: Sequence[str], status: str, limit: int, cursor: str | None, within: Span = ALWAYS) -> Page:
+        """Return sagas of these types that ended so, the last to end first.
+
+        Args:
+            names: of the types.
+            status: of sagas that are over.
+            limit: how many at most.
+            cursor: of the page before.
+            within: only those that ended then.
+        """
+        model, shards = self._tables.control, self.shards.number()
+        keys = [ended_shard(name, status, shard) for name in names for shard in range(shards)]
+        return self._newest(model.by_end, "updated_at", keys, limit, cursor, within)
+
+    def _newest(self, index: Any, sort: str, keys: Sequence[str], limit: int, cursor: str | None, within: Span) -> Page:
         start = IndexPosition.parse(cursor) if cursor is not None else None
-        shards = self.shards.number()
-        size = min(limit + 1, _FULL_SHARE * math.ceil((limit + 1) / shards))
-        streams = [self._shard(f"{name}#{shard}", size, start) for name in names for shard in range(shards)]
+        size = min(limit + 1, _FULL_SHARE * math.ceil((limit + 1) / max(1, self.shards.number())))
+        streams = [self._shard(index, sort, key, size, start, within) for key in keys]
         return _page(heapq.merge(*self._begun(streams), reverse=True), limit)
 
-    def _shard(self, key: str, size: int, start: IndexPosition | None) -> Iterator[IndexPosition]:
-        model = self._tables.control
-        within = model.created_at <= start.sort if start else None
+    def _shard(
+        self, index: Any, sort: str, key: str, size: int, start: IndexPosition | None, within: Span
+    ) -> Iterator[IndexPosition]:
+        first, last = within.bounds(start.sort if start else None)
+        if first > last:
+            return
+        attribute = getattr(self._tables.control, sort)
+        condition = None if within == ALWAYS and start is None else attribute.between(first, last)
         options: dict[str, Any] = {"scan_index_forward": False, "page_size": size}
-        items = model.by_name.query(key, within, **options)
-        for position in _ordered((IndexPosition(item.created_at, item.saga_id) for item in items), reverse=True):
+        found = (
+            IndexPosition(getattr(item, sort), saga_of(item.saga_id)) for item in index.query(key, condition, **options)
+        )
+        for position in _ordered(found, reverse=True):
             if start is None or position < start:
                 yield position
+
+    def in_flight(self, status: str, names: Iterable[str], limit: int) -> list[str]:
+        """Return ids of sagas in flight that may have a status, of these types among others.
+
+        Args:
+            status: of sagas that are not over.
+            names: of the types.
+            limit: how many at most.
+        """
+        keys = [*self.due_shards, *self.wait_shards]
+        keys += [key for name in names for key in self.parked_shards(name)]
+        keys += attention_shards(self.shards.number()) if status == SagaStatus.DEAD_LETTERED else []
+        return [position.saga_id for position in self._due(keys, NEVER_DUE, limit)]
+
+    def unlisted(self, saga_ids: Iterable[str]) -> set[str]:
+        """Return which of some sagas that are over the index ``ended`` does not have: an older version ended them.
+
+        Raises:
+            Unavailable: the table is out of reach.
+        """
+        keys: list[dict[str, Any]] = [{"saga_id": {"S": saga_id}} for saga_id in saga_ids]
+        asked = ("saga_id", "ended")
+        items = self._tables.connection.get_many(self._settings.sagas_table, keys, attributes=asked)
+        return {item["saga_id"]["S"] for item in items if "ended" not in item}
+
+    def ended_earlier(self, names: Iterable[str]) -> bool:
+        """Whether an earlier version ended sagas of these types, as far as their oldest ones tell.
+
+        Raises:
+            Unavailable: the table is out of reach.
+        """
+        model, shards = self._tables.control, range(self.shards.number())
+        oldest = [
+            saga_of(item.saga_id)
+            for name in names
+            for shard in shards
+            for item in model.by_name.query(f"{name}#{shard}", limit=_OLDEST)
+        ]
+        keys: list[dict[str, Any]] = [{"saga_id": {"S": saga_id}} for saga_id in oldest]
+        asked = ("ended", "status")
+        items = self._tables.connection.get_many(self._settings.sagas_table, keys, attributes=asked)
+        return any("ended" not in item and item["status"]["S"] in OVER for item in items)
+
+    def counted(self, index: str, key: str, attribute: str, within: Span, most: int) -> int:
+        """Return how many sagas an index has under a key, ``most`` at most; they are counted, not read.
+
+        Args:
+            index: its name.
+            key: of its partition; ``attribute`` is that of its sort key.
+            attribute: see there.
+            within: only those of that span.
+            most: to count no further.
+
+        Raises:
+            Unavailable: the index is out of reach.
+        """
+        first, last = within.bounds()
+        partition = {"open": "open_shard", "by_name": "name_shard", "ended": "ended"}[index]
+        request: dict[str, Any] = {
+            "TableName": self._settings.sagas_table,
+            "IndexName": index,
+            "Select": "COUNT",
+            "KeyConditionExpression": "#partition = :key AND #sort BETWEEN :first AND :last",
+            "ExpressionAttributeNames": {"#partition": partition, "#sort": attribute},
+            "ExpressionAttributeValues": {":key": {"S": key}, ":first": {"S": first}, ":last": {"S": last}},
+        }
+        count = 0
+        while count < most:
+            answer = self._tables.connection.dispatch("Query", request | {"Limit": most - count})
+            count += answer["Count"]
+            if "LastEvaluatedKey" not in answer:
+                break
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        return count
+
+    def together(self, calls: Sequence[Callable[[], int]]) -> list[int]:
+        """Return what some calls return, several of them under way at a time."""
+        _ = self._tables.connection.client  # made once, by this thread
+        with ThreadPoolExecutor(min(AT_ONCE, max(1, len(calls))), "counting") as pool:
+            return [under_way.result() for under_way in [pool.submit(call) for call in calls]]
 
     def near(self, name: str, shard: int, at: float) -> str | None:
         """Return the id of the saga of a type that was started last before a time, else first after it.
@@ -147,6 +287,15 @@ class Listing:
         """
         return self._due(self.purge_shards, until, limit)
 
+    def parked(self, name: str, limit: int) -> list[IndexPosition]:
+        """Return sagas of a type that wait until it is no longer paused.
+
+        Args:
+            name: of the type.
+            limit: how many at most.
+        """
+        return self._due(self.parked_shards(name), NEVER_DUE, limit)
+
     def first_due(self, shards: Sequence[str], until: float) -> list[IndexPosition | None]:
         """Return what has been due longest in each shard; ``None`` where nothing is due.
 
@@ -197,6 +346,10 @@ class Listing:
     def wait_shards(self) -> list[str]:
         """The index's keys of long waits."""
         return [wait_shard(shard) for shard in range(self.shards.number())]
+
+    def parked_shards(self, name: str) -> list[str]:
+        """Return the index's keys of the parked sagas of a type."""
+        return [parked_shard(name, shard) for shard in range(self.shards.number())]
 
     @property
     def purge_shards(self) -> list[str]:

@@ -39,6 +39,11 @@ Item = dict[str, Any]
 _ATTENTION = "attention"
 """The key of the index ``open`` under which version 0.1 put all sagas that need a person."""
 
+PARKED = "parked#"
+"""What the keys begin with under which the index ``open`` has parked sagas."""
+NEVER_DUE = 253_370_764_800.0
+"""Epoch seconds that never come, in the year 9999."""
+
 _LONGEST_HERE = 36
 """Characters of a correlation id that is kept in the control item; of a longer one the first journal entry tells."""
 _HEAD = 32
@@ -79,6 +84,11 @@ def due_at(state: SagaState, stale_after: float) -> float:
     return min(due, state.ends_at or due)
 
 
+def parked_until(state: SagaState) -> float:
+    """When the supervisor should look at a parked saga: at its own deadline only."""
+    return state.ends_at or NEVER_DUE
+
+
 def attention_shard(shard: int) -> str:
     """The shard of the index ``open`` where sagas of a shard are that need a person.
 
@@ -96,6 +106,17 @@ def wait_shard(shard: int) -> str:
     """Return the key under which the index ``open`` has the sagas of a shard that wait for long: they are looked at
     before they are due."""
     return f"wait#{shard}"
+
+
+def parked_shard(saga: str, shard: int) -> str:
+    """Return the key under which the index ``open`` has the sagas of a shard that wait until their type is no longer
+    paused. No saga type's name has a ``#``."""
+    return f"{PARKED}{saga}#{shard}"
+
+
+def ended_shard(saga: str, status: str, shard: int) -> str:
+    """Return the key under which the index ``ended`` has the sagas of a type and shard that ended so."""
+    return f"{saga}#{status}#{shard}"
 
 
 def purge_shard(shard: int) -> str:
@@ -168,12 +189,9 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     if state.polling:
         told = {"message": state.polling.message, "after": state.polling.after}
         item["polling"] = packed({"since": iso(state.polling.since), "looks": state.polling.looks, **told})
-    if state.parent:
-        parent = state.parent
-        told = {"id": parent.saga_id, "saga": parent.saga, "step": parent.step, "n": parent.position}
-        item["parent"] = packed(told | ({"round": parent.round} if parent.round else {}))
-    if state.order:
-        item["order"] = {"N": str(state.order.number if state.order.open else -state.order.number)}
+    item |= _family_item(state)
+    if state.over:
+        item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
     if state.over and state.order and state.order.open:
         item |= attributes_of({"open_shard": str(shard), "due": iso(due_at(state, stale_after))})
@@ -181,9 +199,22 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
         item |= attributes_of({"open_shard": purge_shard(shard), "due": iso(to_purge)})
     elif state.attention and (state.over or waiting):
         item |= attributes_of({"open_shard": attention_shard(shard), "due": iso(state.attention)})
+    elif state.parked and not state.over:
+        item |= attributes_of({"open_shard": parked_shard(state.saga, shard), "due": iso(parked_until(state))})
     elif not state.over:
         key = wait_shard(shard) if sent_ahead(state) else str(shard)
         item |= attributes_of({"open_shard": key, "due": iso(due_at(state, stale_after))})
+    return item
+
+
+def _family_item(state: SagaState) -> Item:
+    """What is stored of a child: whose it is, and what its parent ordered."""
+    item, parent, order = Item(), state.parent, state.order
+    if parent:
+        told = {"id": parent.saga_id, "saga": parent.saga, "step": parent.step, "n": parent.position}
+        item["parent"] = packed(told | ({"round": parent.round} if parent.round else {}))
+    if order:
+        item["order"] = {"N": str(order.number if order.open else -order.number)}
     return item
 
 
@@ -345,6 +376,7 @@ def state_of(item: Item) -> SagaState:
         deadline=time_of(text_in(item, "deadline")),
         parent=_parent_in(item["parent"]) if "parent" in item else None,
         order=Order(abs(order), order > 0) if (order := number_in(item, "order")) else None,
+        parked=text_in(item, "open_shard").startswith(PARKED),
     )
 
 

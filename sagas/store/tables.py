@@ -101,6 +101,14 @@ def _control(settings: StoreSettings) -> type[Model]:
         name_shard = UnicodeAttribute(hash_key=True)
         created_at = UnicodeAttribute(range_key=True)
 
+    class EndedIndex(GlobalSecondaryIndex[Any]):
+        class Meta:
+            index_name = "ended"
+            projection = KeysOnlyProjection()
+
+        ended = UnicodeAttribute(hash_key=True)
+        updated_at = UnicodeAttribute(range_key=True)
+
     class Control(Model):
         """One saga."""
 
@@ -146,8 +154,10 @@ def _control(settings: StoreSettings) -> type[Model]:
         open_shard = UnicodeAttribute(null=True)
         due = UnicodeAttribute(null=True)
         name_shard = UnicodeAttribute()
+        ended = UnicodeAttribute(null=True)
         open = OpenIndex()
         by_name = NameIndex()
+        by_end = EndedIndex()
 
     return Control
 

@@ -29,7 +29,7 @@ _SEAL = 16
 """Bytes of an entry's seal."""
 _OF_THE_ENTRY = {"saga_id": "saga_id", "saga": "saga", "created_at": "at"}
 """What the entry itself tells of its saga, and under which name."""
-_LEFT_OUT = frozenset({"open_shard", "due", "name_shard", *_OF_THE_ENTRY})
+_LEFT_OUT = frozenset({"open_shard", "due", "name_shard", "ended", *_OF_THE_ENTRY})
 _WRITTEN = ("purge", "expires_at", "details")
 _REMOVED = ("payload", "payload_ref", "payload_hash", "salt", "trace_id")
 _NOT_OPEN = 1.0

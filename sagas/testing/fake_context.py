@@ -47,6 +47,7 @@ class FakeContext:
 
     Attributes:
         progressed: each ``(fraction, message)`` the step told.
+        signalled: each value by which it answered its own wait.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class FakeContext:
         self._cancelled = cancelled
         self.logger = logging.getLogger("sagas.testing") if logger is None else logger
         self.progressed: list[tuple[float, str]] = []
+        self.signalled: list[object] = []
         self._remaining_time = remaining_time
         self.deadline = _EPOCH + timedelta(seconds=self.remaining_time()) if deadline is None else deadline
         self._raise_if_cancelled = raise_if_cancelled
@@ -116,6 +118,10 @@ class FakeContext:
             raise Cancelled(f"saga {self.saga_id} was cancelled")
         elif self.cancelled:
             raise Cancelled(f"the time of step {self.step} is over")
+
+    def signal(self, value: object) -> None:
+        """Keep the value in ``signalled``."""
+        self.signalled.append(value)
 
     def client(self, service: str) -> Any:
         """Return the client that was given for a service.

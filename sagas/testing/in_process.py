@@ -147,7 +147,8 @@ class InProcessRun:
         self.saga_id = saga_id
         self._clock = SkippingClock(saga_id)
         joins = MemoryJoins()
-        self._control, self._journal, self._inbox = MemoryControl(joins), MemoryJournal(), MemoryInbox()
+        self._control, self._journal = MemoryControl(joins), MemoryJournal()
+        self._inbox = MemoryInbox(self._control)
         self._signals, self._at = dict(signals or {}), dict(at or {})
         self._sent: list[tuple[float, Message]] = []
         self._work: list[Work] = []
@@ -173,6 +174,7 @@ class InProcessRun:
             logger,
             connect=_connecting(clients),
             callback_url=fake_callback_url,
+            accept=self._inbox.accept,
         )
         self._advancer = Advancer(services, registry, self, Attempt, work=self)
         self._worker = Worker(self._advancer)

@@ -11,7 +11,7 @@ from sagas.core.rules import forward
 from sagas.core.states import Lease, Order, Progress, SagaState, SagaStatus, StepState, StepStatus
 from sagas.store.entries import Entry
 from sagas.store.joined import Outcome, Tally, outcome_of
-from sagas.store.outcomes import CancelWon, Fenced, Refused
+from sagas.store.outcomes import CancelWon, Fenced, Refused, SignalWon
 from sagas.store.sent import Signal
 
 
@@ -166,6 +166,7 @@ class MemoryControl:
 
         Raises:
             CancelWon: a cancel was accepted meanwhile and the new state does not take it into account.
+            SignalWon: likewise a signal.
             Fenced: the lease was taken over.
         """
         found = self.items[before.saga_id]
@@ -174,6 +175,8 @@ class MemoryControl:
         minds = forward(before) and not before.cancel_requested_at and not after.undoing
         if minds and found.cancel_requested_at:
             raise CancelWon(found)
+        if any(now.signalled and not was.signalled for was, now in zip(before.steps, found.steps, strict=True)):
+            raise SignalWon(found)
         self._joins.join(before, after)
         self.items[before.saga_id] = after
 
@@ -210,8 +213,19 @@ class MemoryControl:
 class MemoryInbox:
     """Signals by saga, step and round; see ``sagas.store.inbox.Inbox``."""
 
-    def __init__(self) -> None:
+    def __init__(self, control: MemoryControl) -> None:
         self.stored: dict[tuple[str, str, int], Signal] = {}
+        self._control = control
+
+    def accept(self, before: SagaState, index: int, signal: Signal, stale_after: float) -> bool:
+        """Put a value and mark its step as signalled; ``False`` if one was there."""
+        found = self._control.items[before.saga_id]
+        step = found.steps[index]
+        if step.signalled or found.cancel_requested_at:
+            return False
+        self.stored[before.saga_id, step.name, step.round] = signal
+        self._control.items[before.saga_id] = found.with_step(index, replace(step, signalled=True))
+        return True
 
     def get(self, saga_id: str, step: StepState) -> Signal | None:
         """Return what was sent to a step in its current round."""

@@ -151,7 +151,7 @@ def test_alarms_of_its_own(waiting: Template) -> None:
         if one["Type"] == "AWS::CloudWatch::Alarm" and "AlarmsNow" in name
     ]
     assert len(told) == 2
-    assert any("docs/runbook.md#now-dead-letters" in text for text in told)
+    assert any("runbook.md#now-dead-letters" in text for text in told)
 
 
 def test_no_saga_waits_no_queue() -> None:

@@ -237,7 +237,11 @@ class TestReading:
         assert f"create-zip {saga_id} COMPLETED" in desk.sagas("show", "create-zip", saga_id).stdout
 
     def test_definitions(self, desk: Desk) -> None:
-        assert {saga["name"] for saga in desk.json("definitions")["definitions"]} == {"create-zip", "checkout"}
+        assert {saga["name"] for saga in desk.json("definitions")["definitions"]} == {
+            "create-zip",
+            "checkout",
+            "approval",
+        }
 
     def test_what_is_not_there_is_not_found(self, desk: Desk) -> None:
         with pytest.raises(NotFound):
@@ -283,7 +287,7 @@ class TestSupervising:
 
 def test_a_stack_that_is_named_is_found_with_api_and_queues(desk: Desk, named: list[str]) -> None:
     names = {saga["name"] for saga in desk.json("definitions", *named)["definitions"]}
-    assert names == {"create-zip", "checkout"}
+    assert names == {"create-zip", "checkout", "approval"}
     assert desk.json("dlq", "list", "checkout", *named) == {"dead_letters": []}
 
 

@@ -58,10 +58,15 @@ class TestDescription:
         description = local_stack.description
         assert set(description) == {
             "endpoint_url", "region", "api_url", "tables", "queues", "dead_letter_queues", "functions", "supervisor",
-            "outputs", "pid", "work_queues", "work_dead_letter_queues", "log_groups",
+            "outputs", "pid", "work_queues", "work_dead_letter_queues", "log_groups", "command_queue",
+            "command_dead_letter_queue",
         }  # fmt: skip
         assert set(description["tables"]) == {"sagas", "audit"}
-        assert set(description["queues"]) == {"create-zip", "checkout"} == set(description["dead_letter_queues"])
+        assert (
+            set(description["queues"])
+            == {"create-zip", "checkout", "approval"}
+            == set(description["dead_letter_queues"])
+        )
         assert description["functions"].keys() == description["queues"].keys()
         assert {"ZipsBucket", "StockTable", "LedgerTable", "ShipmentsTable", "AnnounceTopicArn"} <= set(
             description["outputs"]

@@ -110,7 +110,7 @@ def test_what_is_no_length_is_refused(waiting: Running, length: str) -> None:
 
 
 def test_time_is_skipped_where_the_emulator_is_ours_only(waiting: Running, tmp_path: Path) -> None:
-    elsewhere = waiting.description | {"pid": None, "clock": ""}
+    elsewhere = waiting.description | {"pid": None}
     (tmp_path / ".sagas").mkdir()
     (tmp_path / ".sagas" / "local.json").write_text(json.dumps(elsewhere))
     ticked = Running(tmp_path, waiting.process).sagas("local", "tick", "--advance", "1d")

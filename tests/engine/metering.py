@@ -11,7 +11,7 @@ from botocore.client import BaseClient
 from benchmarks.units import index_units, item_size, write_units
 from tests.support.bench import Bench
 
-_INDEXES = (("open_shard", "due"), ("name_shard", "created_at"))
+_INDEXES = (("open_shard", "due"), ("name_shard", "created_at"), ("ended", "updated_at"))
 
 
 @dataclass

@@ -307,13 +307,13 @@ def test_a_start_that_is_overtaken_by_a_purge_creates_nothing(keeping: Make, mon
     control = bench.engine.control
     again = control.create_again
 
-    def overtaken(state: SagaState, stale_after: float, journal: Any) -> bool:
+    def overtaken(state: SagaState, stale_after: float, journal: Any, found_by: Any) -> bool:
         monkeypatch.undo()
         assert _start(bench).state.saga_id == saga_id
         bench.run()
         bench.clock.advance(DAY)
         assert bench.engine.purger.run(60.0).purged == [saga_id]
-        return again(state, stale_after, journal)
+        return again(state, stale_after, journal, found_by)
 
     monkeypatch.setattr(control, "create_again", overtaken)
     answer = _start(bench)

@@ -253,6 +253,92 @@ def test_waits_without_code_and_sleeps(bench: Make) -> None:
     assert LOG == ["end:1"]
 
 
+class Lenient(Saga[Order], name="lenient"):
+    """Asks for large orders only."""
+
+    @wait_for(Approval, timeout=timedelta(days=3), retry=Retry.constant(max_retries=1, delay=0))
+    def approval(self, request: Order, ctx: Context) -> None:
+        if request.count < 5:
+            ctx.signal(Approval("the limit"))
+        act("ask", ctx)
+
+    @step
+    def pay(self, approval: Approval, ctx: Context) -> str:
+        return approval.by
+
+
+def test_code_that_asks_may_answer_itself(bench: Make) -> None:
+    b = bench(Lenient)
+    saga_id = b.start("lenient", {"item": "x", "count": 1})
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+    assert b.show(saga_id)["result"] == "the limit"
+    assert b.actions(saga_id)[1:3] == ["WaitStarted", "SignalReceived"]
+    assert b.entry(saga_id, "SignalReceived")["actor"] == "worker"
+    other = b.start("lenient", {"item": "x", "count": 9})
+    b.run()
+    assert b.status(other) == "WAITING"
+
+
+def test_what_was_sent_before_it_answers_itself_stays(bench: Make) -> None:
+    b = bench(Lenient)
+    saga_id = b.start("lenient", {"item": "x", "count": 1})
+    signal(b, saga_id, {"by": "ada"}, "lenient")
+    b.run()
+    assert b.show(saga_id)["result"] == "ada"
+    assert b.entry(saga_id, "SignalReceived")["actor"] == "ada"
+
+
+def test_a_cancel_before_it_answers_itself_wins(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Lenient)
+    saga_id = b.start("lenient", {"item": "x", "count": 1})
+    original = type(b.engine.services.control).claim_step
+
+    def claimed(*given: Any, **named: Any) -> Any:
+        held = original(*given, **named)
+        b.engine.operations.cancel("lenient", saga_id, "bob")
+        return held
+
+    monkeypatch.setattr(type(b.engine.services.control), "claim_step", claimed)
+    b.run()
+    assert b.status(saga_id) == "CANCELLED"
+    assert "SignalReceived" not in b.actions(saga_id)
+
+
+def test_having_answered_itself_it_may_die_and_answer_again(bench: Make) -> None:
+    FAIL["ask"] = Death()
+    b = bench(Lenient)
+    saga_id = b.start("lenient", {"item": "x", "count": 1})
+    with pytest.raises(Death):
+        b.run()
+    FAIL.clear()
+    visit(b, 1_000.0)
+    visit(b, 1_000.0)
+    assert b.status(saga_id) == "COMPLETED"
+    assert b.actions(saga_id).count("SignalReceived") == 1
+
+
+def test_having_answered_itself_it_may_fail_and_answer_again(bench: Make) -> None:
+    FAIL["ask"] = 1
+    b = bench(Lenient)
+    saga_id = b.start("lenient", {"item": "x", "count": 1})
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+    assert b.actions(saga_id)[1:4] == ["StepFailed", "WaitStarted", "SignalReceived"]
+
+
+def test_only_code_that_asks_for_a_signal_answers_itself(bench: Make) -> None:
+    class Eager(Saga[Order], name="eager"):
+        @step(retry=Retry.constant(max_retries=0, delay=0))
+        def pay(self, ctx: Context) -> None:
+            ctx.signal("me")
+
+    b = bench(Eager)
+    saga_id = b.start("eager", {"item": "x", "count": 1})
+    b.run()
+    assert b.show(saga_id)["error"]["message"] == "ctx.signal: step pay of saga eager waits for no signal"
+
+
 def test_an_operator_has_it_wait_anew(bench: Make) -> None:
     b = bench(Parked)
     saga_id = b.start("parked-wait", {"item": "x"})

@@ -560,6 +560,24 @@ def _signalled_twice(world: CrashWorld) -> None:
     world.settle()
 
 
+def _answer_itself(name: str, ctx: Context) -> None:
+    if name == "answer":
+        ctx.signal("yes")
+
+
+@_scenario("COMPLETED")
+def _answered_by_the_code_that_asks(world: CrashWorld) -> None:
+    STAGE.during = _answer_itself
+    _life(world, "asking")
+
+
+@_scenario("COMPLETED", "COMPENSATED")
+def _answered_by_the_code_that_asks_half_a_minute(world: CrashWorld) -> None:
+    """COMPENSATED where its process died behind the answer, and lingered until the wait was over."""
+    STAGE.during = _answer_itself
+    _life(world, "brief-asking")
+
+
 @_scenario("COMPENSATED")
 def _signalled_and_undone(world: CrashWorld) -> None:
     STAGE.reject = {"second"}

@@ -72,6 +72,8 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         values["purge"] = {"at": iso(purge.at)}
         values["purge"] |= {} if purge.by == "supervisor" else {"by": purge.by}
         values["purge"] |= {} if purge.reason == "retention" else {"reason": purge.reason}
+    if state.over:
+        values["ended"] = f"{state.saga}#{state.status.value}#{shard_of(state.saga_id, settings.shards)}"
     if state.polling:
         values["polling"] = {"since": iso(state.polling.since), "looks": state.polling.looks}
         values["polling"] |= {"message": state.polling.message, "after": state.polling.after}
@@ -148,6 +150,7 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
         purge=_purge(item.purge) if item.purge else None,
         polling=_polling(item.polling) if item.polling else None,
+        parked=(item.open_shard or "").startswith("parked#"),
         **{name: epoch(text) for name in _TIMES if (text := getattr(item, name))},
     )
 

@@ -25,7 +25,7 @@ def _index(name: str, partition: str, sort: str) -> dict[str, Any]:
 
 def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
     """Create the two tables as the CDK construct declares them; return their names."""
-    strings = ("saga_id", "open_shard", "due", "name_shard", "created_at")
+    strings = ("saga_id", "open_shard", "due", "name_shard", "created_at", "ended", "updated_at")
     dynamodb.create_table(
         TableName=f"{prefix}-sagas",
         BillingMode="PAY_PER_REQUEST",
@@ -34,6 +34,7 @@ def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
         GlobalSecondaryIndexes=[
             _index("open", "open_shard", "due"),
             _index("by_name", "name_shard", "created_at"),
+            _index("ended", "ended", "updated_at"),
         ],
     )
     dynamodb.create_table(
@@ -99,6 +100,8 @@ class HandmadeStack:
         self.work, self.now = (
             self.sqs.create_queue(QueueName=f"{prefix}-{name}")["QueueUrl"] for name in ("bulk", "now")
         )
+        self.commands = self.sqs.create_queue(QueueName=f"{prefix}-commands")["QueueUrl"]
+        self.command_letters = self.sqs.create_queue(QueueName=f"{prefix}-command-letters")["QueueUrl"]
 
     def _deploy(self, saga_class: type[Any], prefix: str) -> None:
         definition = definition_of(saga_class)
@@ -132,6 +135,8 @@ class HandmadeStack:
             "SAGAS_SHARDS": "2",
             "SAGAS_CLASSES": json.dumps([f"{cls.__module__}:{cls.__qualname__}" for cls in self.classes]),
             "SAGAS_QUEUES": json.dumps(routes),
+            "SAGAS_COMMAND_QUEUE": self.commands,
+            "SAGAS_COMMAND_DEAD_LETTERS": self.command_letters,
             "POWERTOOLS_SERVICE_NAME": "test",
             "POWERTOOLS_METRICS_NAMESPACE": "Sagas",
             "POWERTOOLS_LOG_LEVEL": "INFO",

@@ -81,7 +81,8 @@ class Waiting(Saga[Request], timeout=timedelta(days=30), result="approval"):
     appointed = sleep(until=soon)
 
     @wait_for(Approval, timeout=timedelta(days=3), public=True)
-    def approval(self, request: Request, documents: Approval | None, ctx: Context) -> None: ...
+    def approval(self, request: Request, documents: Approval | None, ctx: Context) -> None:
+        ctx.signal(documents or Approval(ctx.callback_url))
 
     @approval.compensate
     def revoke(self, approval: Approval) -> None: ...

@@ -27,6 +27,10 @@ def test_importing_the_client_loads_boto_and_nothing_of_the_engine_at_work() -> 
     assert loaded_by("import sagas.client") == {"boto3", "botocore"}
 
 
+def test_the_command_line_loads_neither_boto_nor_the_cdk_to_tell_what_it_can() -> None:
+    assert loaded_by("import sagas.cli.main") == set()
+
+
 def test_functions_load_nothing_of_tracing_unless_it_is_on() -> None:
     handlers = "sagas.handlers.api, sagas.handlers.step, sagas.handlers.bulk, sagas.handlers.supervisor"
     called = f"import {handlers}; from sagas.handlers.tracing import tracer; assert tracer() is None"

@@ -1,4 +1,4 @@
-"""What the README shows is true: its first saga is a saga, and its test passes."""
+"""What the README shows is true: its first saga is a saga, its test passes; and the tests that pages name exist."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
+WHAT_HAPPENS = (ROOT / "docs" / "concepts" / "what-happens-when.md").read_text()
 STAND_INS = """
 def reserve_seats(seats: int, key: str) -> str:
     return f"{seats} seats for {key}"
@@ -27,8 +28,8 @@ def test_the_first_saga_and_its_test(monkeypatch: pytest.MonkeyPatch) -> None:
     assert module.__dict__["outcome"].error["step"] == "charge"
 
 
-def test_the_tests_it_names_exist() -> None:
-    for path, name in re.findall(r"`((?:tests/)?[\w/]+\.py)(?:::(\w+))?`", README):
+def test_the_tests_that_are_named_exist() -> None:
+    for path, name in re.findall(r"`((?:tests/)?[\w/]+\.py)(?:::(\w+))?`", WHAT_HAPPENS):
         found = [file for file in ROOT.glob("tests/**/*.py") if file.as_posix().endswith(path)]
         assert found, path
         assert not name or any(f"def {name}(" in file.read_text() for file in found), f"{path}::{name}"
@@ -38,3 +39,7 @@ def test_the_pages_it_links_exist() -> None:
     pages = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if "://" not in link]
     assert pages
     assert [page for page in pages if not (ROOT / page).is_file()] == []
+
+
+def test_it_is_a_page() -> None:
+    assert len(README.splitlines()) <= 100

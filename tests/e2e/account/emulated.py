@@ -24,13 +24,14 @@ _INSIST_ON_TLS = ("AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy", "AWS::SQS::Q
 
 def _add_users(stack: ReferenceStack) -> None:
     service = stack.service
-    starter, reader, canceller, operator, purger, auditor = (
+    starter, reader, canceller, approver, operator, purger, auditor = (
         iam.User(stack, name, user_name=name)
-        for name in ("starter", "reader", "canceller", "operator", "purger", "auditor")
+        for name in ("starter", "reader", "canceller", "approver", "operator", "purger", "auditor")
     )
     service.grant_start(starter, Checkout)
     service.grant_read(reader, Checkout)
     service.grant_cancel(canceller, Checkout)
+    service.grant_signal(approver, Checkout)
     service.grant_operate(operator, CreateZip)
     service.grant_purge(purger, CreateZip)
     service.grant_read(auditor)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sagas.cli.output import plain
+from sagas.client import DeadLetter
 from tests.unit.cli.conftest import Run
 from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, an_error
 
@@ -66,6 +70,13 @@ class TestStart:
         assert (result.exit_code, result.stdout) == (1, "")
         assert "is not JSON" in result.stderr
         assert api.asked == []
+
+    def test_takes_the_request_itself(self, api: StubApi, run: Run) -> None:
+        api.will(202, a_saga("PENDING"))
+        assert run("start", "create-zip", "--data", '{"keys": []}').exit_code == 0
+        assert api.asked[0].body == {"keys": []}
+        assert run("start", "create-zip", "--data", "{}", "--file", "-", text="{}").exit_code == 2
+        assert run("start", "create-zip", "--data", "{").stderr.startswith("sagas: the request is not JSON")
 
     def test_without_a_file_is_wrong_usage(self, run: Run) -> None:
         assert run("start", "create-zip").exit_code == 2
@@ -128,7 +139,7 @@ class TestWatch:
 
 class TestShow:
     def test_tells_what_happened_and_what_to_do(self, api: StubApi, run: Run) -> None:
-        api.will(200, DEAD)
+        api.will(200, DEAD).will(200, {"entries": [ENTRY | {"trace_id": "1-abc"}], "cursor": None})
         result = run("show", "create-zip", SAGA_ID)
         assert result.exit_code == 0, result.output
         lines = result.stdout.splitlines()
@@ -136,8 +147,42 @@ class TestShow:
         assert lines[1].startswith("started 2026-11-21 09:48:50 UTC")
         assert lines[4].split() == ["announce", "FAILED", "4", "0.00", "s", "NotFound"]
         assert f"create-zip {SAGA_ID}, step announce, attempt 4 failed: NotFound: no [31mtopic" in lines
-        assert f"`sagas retry create-zip {SAGA_ID}`" in lines[-1]
+        assert f"`sagas dlq redrive create-zip --saga-id {SAGA_ID}`" in lines[6]
+        assert f"`sagas retry create-zip {SAGA_ID}`" in lines[6]
+        assert lines[7:] == ["request {}", "stack trace of announce, attempt 4, trace id 1-abc", "  Traceback"]
         assert "\x1b" not in result.stdout
+
+    @pytest.mark.parametrize("wanted", [[SAGA_ID], [SAGA_ID[:8]], ["create-zip", SAGA_ID[:8]]])
+    def test_by_its_id_alone_or_how_that_begins(self, api: StubApi, run: Run, wanted: list[str]) -> None:
+        api.will(200, a_saga())
+        result = run("show", *wanted)
+        assert result.exit_code == 0, result.output
+        assert api.asked[0].path == f"/v1/sagas/{wanted[-1]}"
+        assert result.stdout.startswith(f"create-zip {SAGA_ID} ")
+
+    def test_by_a_beginning_that_is_another_types(self, api: StubApi, run: Run) -> None:
+        api.will(200, a_saga())
+        result = run("show", "checkout", SAGA_ID[:8])
+        told = f"sagas: the saga whose id begins with '{SAGA_ID[:8]}' is a create-zip\n"
+        assert (result.exit_code, result.stderr) == (1, told)
+        assert run("show").exit_code == 2
+
+    @pytest.mark.parametrize("name", [[], ["create-zip"]])
+    def test_the_newest(self, api: StubApi, run: Run, name: list[str]) -> None:
+        api.will(200, {"sagas": [a_saga()], "cursor": "x"}).will(200, a_saga())
+        assert run("show", *name, "--last").exit_code == 0
+        query = "name=create-zip&limit=1" if name else "limit=1"
+        assert [one.path for one in api.asked] == [f"/v1/sagas?{query}", f"/v1/sagas/create-zip/{SAGA_ID}"]
+
+    def test_request_and_results_are_there_and_long_ones_cut(self, api: StubApi, run: Run) -> None:
+        steps = [a_step("upload", result={"etag": "\x1b[31mx"}), a_step("announce", result="m-1")]
+        api.will(200, a_saga(request={"keys": [f"k{number}" for number in range(40)]}, steps=steps))
+        told = run("show", "create-zip", SAGA_ID).stdout
+        assert '"etag": "\\u001b[31mx"' in told
+        assert 'result of announce "m-1"' in told
+        assert '"k17"' in told
+        assert '"k18"' not in told
+        assert "24 more lines: --json has all" in told
 
     def test_progress_is_a_bar(self, api: StubApi, run: Run) -> None:
         told = {"step": "check", "fraction": 0.5, "message": "packing", "at": "2026-11-21T09:48:52.000Z"}
@@ -389,6 +434,122 @@ class TestSupervising:
     @pytest.mark.parametrize("command", [["recover"], ["local", "tick"]])
     def test_patience_is_a_number_from_0(self, run: Run, command: list[str]) -> None:
         assert run(*command, "--stale-after", "-1").exit_code == 2
+
+
+class TestDeadLetters:
+    """What a queue of the stub holds; SQS's own answers are tested with the client."""
+
+    LETTER = DeadLetter(
+        "",
+        "",
+        "",
+        "m-12",
+        15,
+        BEGAN,
+        None,
+        "no \x1b[31mJSON",
+        {"who": "x"},
+        "arn:aws:sqs:r:1:q",
+        "the message's body is not JSON",
+    )
+
+    @pytest.fixture(autouse=True)
+    def queue(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def letters(*_: object) -> list[DeadLetter]:
+            return [self.LETTER]
+
+        monkeypatch.setattr("sagas.client.SagaClient.dead_letters", letters)
+
+    def test_are_listed_with_the_reason(self, run: Run) -> None:
+        assert "the message's body is not JSON" in run("dlq", "list", "create-zip").stdout
+        (one,) = json.loads(run("dlq", "list", "create-zip", "--json").stdout)["dead_letters"]
+        assert (one["reason"], "body" in one) == ("the message's body is not JSON", False)
+
+    def test_are_shown_whole(self, run: Run) -> None:
+        told = run("dlq", "show", "create-zip", "m-1").stdout
+        assert told.splitlines()[0] == "message m-12: no message of a saga"
+        for part in (
+            "received 15 times",
+            "from arn:aws:sqs:r:1:q",
+            "not readable: the message's body",
+            "who: x",
+            "no  [31mJSON",
+        ):
+            assert part in told
+        assert (
+            json.loads(run("dlq", "show", "create-zip", "--json").stdout)["dead_letters"][0]["body"] == self.LETTER.body
+        )
+        assert run("dlq", "show", "create-zip", "z").exit_code == 1
+
+    def test_are_deleted_once_one_says_so(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = list[tuple[Any, ...]]()
+
+        def delete(_client: object, *which: Any) -> DeadLetter:
+            asked.append(which)
+            return self.LETTER
+
+        monkeypatch.setattr("sagas.client.SagaClient.delete_letter", delete)
+        assert run("dlq", "delete", "create-zip", "m-12", text="n\n").exit_code == 1
+        assert asked == []
+        assert run("dlq", "delete", "create-zip", "m-12", text="y\n").exit_code == 0
+        assert run("dlq", "delete", "create-zip", "m-12", "--yes").stdout == "Message m-12 is deleted.\n"
+        assert asked == [("create-zip", "m-12")] * 2
+        assert run("dlq", "delete", "create-zip", "z", "--yes").exit_code == 1
+
+
+class TestTerminal:
+    """What fits into the 80 columns of a terminal."""
+
+    @pytest.fixture(autouse=True)
+    def narrow(self, api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("COLUMNS", "80")
+
+    def test_a_list_has_whole_ids_and_a_line_a_saga(self, api: StubApi, run: Run) -> None:
+        sagas = [a_saga("COMPENSATION_FAILED", name="a-type-with-a-rather-long-name"), a_saga("PENDING")]
+        api.will(200, {"sagas": sagas, "cursor": None})
+        lines = [plain(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in run("list").stdout.splitlines()]
+        assert len(lines) == 2
+        assert all(line.startswith(SAGA_ID) and len(line) <= 80 for line in lines)
+        assert "d ago create-zip" in lines[1]
+
+    def test_an_audit_has_whole_actions_and_times(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"entries": [ENTRY | {"action": "CompensationAttemptFailed"}], "cursor": None})
+        told = re.sub("\x1b\\[[0-9;]*m", "", run("audit", "create-zip", SAGA_ID).stdout)
+        assert "2026-11-21 09:48:50.216 CompensationAttemptFailed announce attempt 4" in told
+        assert "by arn:aws:iam::1:user/ann" in told
+
+
+class TestRoot:
+    @pytest.mark.parametrize("option", ["-h", "--help"])
+    def test_help(self, run: Run, option: str) -> None:
+        assert "attention" in run(option).stdout
+        assert run("list", option).exit_code == 0
+
+    def test_version(self, run: Run) -> None:
+        assert run("--version").stdout == f"lambda-sagas {version('lambda-sagas')}\n"
+
+    def test_json_for_every_command(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"breakers": []})
+        assert json.loads(run("--json", "breakers").stdout) == {"breakers": []}
+        assert json.loads(run("breakers", "--json").stdout) == {"breakers": []}
+
+    def test_completion_can_be_installed(self, run: Run) -> None:
+        assert "--install-completion" in run("--help").stdout
+
+    def test_a_status_in_any_case(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [], "cursor": None})
+        assert run("list", "--status", "dead_lettered").exit_code == 0
+        assert "status=DEAD_LETTERED" in api.asked[0].path
+
+    def test_a_misspelt_type_is_corrected(self, api: StubApi, run: Run) -> None:
+        unknown = an_error("not_found", "there is no saga named 'creat-zip' here")
+        api.will(404, unknown).will(200, {"definitions": [DEFINITION]})
+        result = run("list", "--name", "creat-zip")
+        assert result.stderr == "sagas: there is no saga named 'creat-zip' here; did you mean 'create-zip'?\n"
+
+    def test_a_misspelt_command_is_corrected(self, run: Run) -> None:
+        assert "'list'" in run("lits").stderr
 
 
 class TestErrors:

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from sagas.cli.advice import advice
 from sagas.cli.output import plain
 from sagas.cli.times import between, moment, span
 from sagas.client import SagaView
+from sagas.client.advice import advice
 from sagas.core.times import epoch
 from tests.unit.client.stub import BEGAN, SAGA_ID, a_saga, a_step
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from functions.approval import Approval, Decision, Placed
 from functions.checkout import Capture, Checkout, Reservation, Shipment
 from functions.create_zip import CreateZip, Sources
 from functions.sources import Source
@@ -20,6 +21,12 @@ STEPS: dict[type[Saga[Any]], list[tuple[str, str | None, str]]] = {
         ("reserve", "release", "started"),
         ("capture", "refund", "started"),
         ("ship", "cancel_shipment", "started"),
+    ],
+    Approval: [
+        ("enter", "withdraw", "started"),
+        ("decision", None, "completed"),
+        ("late_decision", None, "completed"),
+        ("place", None, "completed"),
     ],
 }
 
@@ -48,6 +55,8 @@ def test_names_and_policies() -> None:
         Reservation("saga-1:reserve", {"mug": 2}),
         Capture("saga-1:capture", Decimal("49.90")),
         Shipment("saga-1:ship", "S0123456789AB"),
+        Decision(approved=True, by="ada"),
+        Placed("saga-1:enter", "ada"),
     ],
 )
 def test_results_come_back_from_json_as_they_were(result: object) -> None:

@@ -12,11 +12,18 @@ import msgspec
 import pytest
 from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEvent, SQSEvent
 
+from functions.approval import OrderRequest
 from functions.checkout import CheckoutRequest
 from functions.create_zip import CreateZipRequest
 
 EVENTS = Path(__file__).parents[3] / "events"
-BODIES = {"create_zip": CreateZipRequest, "checkout": CheckoutRequest, "checkout_unservable": CheckoutRequest}
+BODIES = {
+    "create_zip": CreateZipRequest,
+    "checkout": CheckoutRequest,
+    "checkout_unservable": CheckoutRequest,
+    "approval": OrderRequest,
+    "approval_small": OrderRequest,
+}
 FIELDS = {"saga_id", "saga", "step", "index", "undo", "dispatch", "hops", "correlation_id"}
 
 

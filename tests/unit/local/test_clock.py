@@ -12,6 +12,7 @@ from sagas.errors import InvalidRequest
 from sagas.local.clock import StackClock, length_of
 from sagas.local.description import Description
 from sagas.local.errors import LocalStackError
+from sagas.local.files import Files
 
 DAY = 86_400.0
 
@@ -52,6 +53,11 @@ def test_on_aws_there_is_no_such_clock(tmp_path: Path, monkeypatch: pytest.Monke
     assert abs(SystemClock().now() - time.time()) < 60
 
 
-def test_a_stack_that_is_not_ours_has_none_to_move() -> None:
+def test_a_stack_that_is_not_ours_has_none_to_move(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    with pytest.raises(LocalStackError, match="no local stack is running here"):
+        StackClock(files)
+    files.root.mkdir()
+    Description("http://elsewhere", "us-east-1").write(files.description)
     with pytest.raises(LocalStackError, match="nowhere else: this stack is at http://elsewhere"):
-        StackClock(Description("http://elsewhere", "us-east-1"))
+        StackClock(files)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from sagas.cli.output import plain
-from sagas.cli.times import moment, span
-from sagas.client import ErrorView, SagaView, StepView
+from sagas.client.next_action import Do, next_action
+from sagas.core.states import OVER
 from sagas.core.times import epoch
+from sagas.core.wording import age, ago, moment, plain, span
+
+if TYPE_CHECKING:
+    from sagas.engine.answers import ErrorView, SagaView, StepView
 
 _NEXT = {
     "PENDING": "Its first step is about to begin.",
     "COMPENSATING": "Its completed steps are being undone.",
-    "DEAD_LETTERED": "It waits for you. `sagas retry {name} {saga_id}` goes on at the failed step, "
-    "and so does `sagas dlq redrive {name}`; `sagas compensate {name} {saga_id}` gives up and undoes it.",
-    "COMPENSATED": "What was done is undone.",
-    "CANCELLED": "It was cancelled, and what was done is undone.",
+    "DEAD_LETTERED": "It waits for you. `sagas {first}` goes on at the failed step{second}; "
+    "`sagas compensate {name} {saga_id}` gives up and undoes it.",
     "FAILED": "Nothing was undone. `sagas compensate {name} {saga_id}` undoes it; "
     "`sagas resolve {name} {saga_id} --note ...` says that you have settled it.",
     "COMPENSATION_FAILED": "`sagas retry {name} {saga_id}` repeats the failed undos; "
     "`sagas resolve {name} {saga_id} --note ... --step STEP` says that you have undone a step by hand.",
 }
 _UNDOING = ("COMPENSATING", "COMPENSATION_FAILED")
+_UNDONE = ("COMPENSATED", "CANCELLED")
 _IN_DOUBT = "Whether {steps} took effect is unknown: look, then `sagas resolve {name} {saga_id} --note ...`."
 
 
@@ -39,12 +42,14 @@ def advice(saga: SagaView, now: float) -> list[str]:
     said = [
         *_errors(saga),
         *_breaker(saga, now),
+        *_pause(saga),
         *(_waiting(saga, step, now) for step in saga["steps"] if step.get("waiting_for")),
         *(
             _next_attempt(step, now)
             for step in saga["steps"]
-            if step["next_attempt_at"] and not step.get("waiting_for")
+            if step["next_attempt_at"] and not step.get("waiting_for") and not saga.get("breaker")
         ),
+        *_lease(saga, now),
     ]
     for one in saga.get("left_out", ()):
         if one["why"] == "too_large":
@@ -59,9 +64,57 @@ def advice(saga: SagaView, now: float) -> list[str]:
     else:
         if saga["in_doubt"]:
             said.append(_IN_DOUBT.format(steps=", ".join(saga["in_doubt"]), **who))
-        if saga["status"] in _NEXT:
-            said.append(_NEXT[saga["status"]].format(**who))
+        if saga["status"] in _UNDONE:
+            said.append(_undone(saga))
+        elif saga["status"] in _NEXT and not saga.get("breaker"):
+            said.append(_NEXT[saga["status"]].format(**who, **_ways_on(saga, now)))
     return [plain(sentence) for sentence in said]
+
+
+def _ways_on(saga: SagaView, now: float) -> dict[str, str]:
+    """How a saga goes on that waits at a failed step: the right way first."""
+    action, name, saga_id = next_action(saga, now), saga["name"], saga["saga_id"]
+    retry = f"retry {name} {saga_id}"
+    if action.do is not Do.REDRIVE:
+        return {"first": retry, "second": ", once its code is deployed" if action.do is Do.NOTHING else ""}
+    redrive = action.command(name, saga_id).removeprefix("sagas ")
+    return {"first": redrive, "second": f", and so does `sagas {retry}`, which leaves its message in the queue"}
+
+
+def _undone(saga: SagaView) -> str:
+    """What was undone of a saga that is over, and what was not, since it has no undo."""
+    undone = [step["name"] for step in saga["steps"] if step["status"] == "COMPENSATED"]
+    left = [step["name"] for step in saga["steps"] if step["status"] == "COMPLETED"]
+    if left:
+        stays = f"{', '.join(left)} {_have(left)} no undo"
+        said = f"{', '.join(undone)} {_be(undone)} undone, {stays}." if undone else f"nothing was undone, as {stays}."
+    else:
+        said = "what was done is undone." if undone else "there was nothing to undo."
+    if saga["status"] == "CANCELLED":
+        return f"It was cancelled: {said}"
+    return said if undone and left else said[0].upper() + said[1:]
+
+
+def _be(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _have(names: list[str]) -> str:
+    return "has" if len(names) == 1 else "have"
+
+
+def _lease(saga: SagaView, now: float) -> Iterator[str]:
+    """Who is at work, since when, and when it last showed that it lives; an older service does not say."""
+    lease = saga.get("lease")
+    if not lease or saga["status"] in OVER:
+        return
+    beat = f", last heartbeat {ago(lease['heartbeat_at'], now)}" if lease.get("heartbeat_at") else ""
+    left = epoch(lease["expires_at"]) - now
+    ends = f"its lease ends in {span(left)}" if left > 0 else f"its lease ran out {ago(lease['expires_at'], now)}"
+    since = f" for {age(now - epoch(lease['claimed_at']))}" if lease["claimed_at"] else ""
+    yield f"A worker has had it{since}{beat}; {ends}."
+    if left <= 0:
+        yield f"`sagas recover {saga['name']} --saga-id {saga['saga_id']}` takes it over now, the supervisor soon."
 
 
 def _waiting(saga: SagaView, step: StepView, now: float) -> str:
@@ -87,24 +140,38 @@ def _errors(saga: SagaView) -> Iterator[str]:
     cause = saga["error"]
     if cause is not None:
         failed = next((step for step in saga["steps"] if step["name"] == cause.get("step")), None)
-        yield (
-            f"{_attempt(saga, failed)} failed: {_error(cause)}" if failed else f"{saga['name']} failed: {_error(cause)}"
-        )
+        yield _failure(saga, failed, cause) if failed else f"{saga['name']} failed: {_error(cause)}"
     for step in saga["steps"]:
         error = step["error"]
         if error is None or step["status"] == "COMPENSATED" or (cause is not None and _error(error) == _error(cause)):
             continue
-        undone = step["status"] in _UNDOING
-        yield f"{'The undo of ' if undone else ''}{_attempt(saga, step, undo=undone)} failed: {_error(error)}"
+        # The undo that runs as its first attempt has not failed: the error is still the step's own.
+        undone = step["status"] in _UNDOING and _blamed(step, undo=True) > 0
+        yield f"{'The undo of ' if undone else ''}{_failure(saga, step, error, undo=undone)}"
 
 
-def _attempt(saga: SagaView, step: StepView, *, undo: bool = False) -> str:
+def _failure(saga: SagaView, step: StepView, error: ErrorView, *, undo: bool = False) -> str:
+    number, where = _blamed(step, undo=undo), f"{saga['name']} {saga['saga_id']}, step {step['name']}"
+    if not number and not step.get("waiting_for"):
+        return f"{where} was not called: {_error(error)}"
+    return f"{where}, attempt {number} failed: {_error(error)}"
+
+
+def _blamed(step: StepView, *, undo: bool) -> int:
+    """The number of the attempt that an error is of: one that runs has not failed, the one before it did."""
     number = step["undo_attempts"] if undo else step["attempts"]
-    return f"{saga['name']} {saga['saga_id']}, step {step['name']}, attempt {number}"
+    runs = step["status"] == ("COMPENSATING" if undo else "RUNNING") and not step["next_attempt_at"]
+    return max(number - runs, 0)
 
 
 def _error(error: ErrorView) -> str:
     return f"{error['type']}: {error['message']}" if error["message"] else error["type"]
+
+
+def _pause(saga: SagaView) -> Iterator[str]:
+    """That its type is paused; an older service does not say."""
+    if saga.get("paused"):
+        yield f"{saga['name']} is paused: no further step begins until `sagas resume {saga['name']}`."
 
 
 def _breaker(saga: SagaView, now: float) -> Iterator[str]:

@@ -1,0 +1,219 @@
+"""Pages of the reference that are written from the code: ``python docs/_ext/generated.py`` writes them anew.
+
+A test compares each with what is written here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import comparison
+import typer.main
+
+from sagas import AutoDisable, CircuitBreaker, OrphanSweep, Retry, errors
+from sagas.authoring.options import SagaOptions
+from sagas.authoring.policies import DEFAULT_RETRY
+from sagas.authoring.saga import Saga
+from sagas.cli.main import app
+from sagas.core import events
+from sagas.core.diagram import page as states_page
+from sagas.engine.registry import Registry
+from sagas.handlers import answers, openapi
+
+DOCS = Path(__file__).resolve().parents[1]
+NOTE = "*Generated from the code by `make docs`.*\n"
+
+# fmt: off
+CODES = {
+    "malformed_body": ("The body is not JSON, or has a key twice.", "the caller", "no: it fails the same way"),
+    "not_found": ("There is no such saga type, saga, step or path.", "the caller", "no"),
+    "conflict": ("The saga's state does not allow the call; the message names the state.", "the caller, after a look at the saga", "no"),
+    "too_large": ("The body has more than 256 KB.", "the caller: put the data into S3", "no"),
+    "idempotency_key_reused": ("The key was used with another request.", "the caller: another key, or the first request", "no"),
+    "invalid_request": ("The input does not fit; `details` lists path and message.", "the caller", "no"),
+    "disabled": ("Starts of this type are refused, by an operator or by auto-disable.", "an operator: `sagas enable`", "yes, after `Retry-After`"),
+    "unavailable": ("A table or queue is out of reach, or throttles.", "nobody, or an operator if it lasts", "yes, after `Retry-After`; a start under the same key"),
+    "internal": ("An error that the service did not expect; its log has it.", "an operator", "yes, under the same key"),
+    "refused": ("The gateway or the router refused the request.", "the caller", "no"),
+}
+# fmt: on
+"""What each code of the API means, who mends it, and whether the call may be repeated as it is."""
+
+
+def cell(text: object) -> str:
+    """A text as it can stand in a table."""
+    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def paragraph(text: str | None) -> str:
+    """The first paragraph of a docstring, as Markdown."""
+    return cell(inspect.cleandoc(text or "").split("\n\n")[0].replace("``", "`"))
+
+
+def arguments_of(docstring: str | None, heading: str) -> dict[str, str]:
+    """What a docstring says of each argument."""
+    lines = inspect.cleandoc(docstring or "").splitlines()
+    found: dict[str, str] = {}
+    name, inside = "", False
+    for line in lines:
+        if line.strip() == f"{heading}:":
+            inside = True
+        elif inside and line and not line.startswith(" "):
+            break
+        elif inside and line.startswith("    ") and not line.startswith("     ") and ":" in line:
+            name, _, text = line.strip().partition(": ")
+            found[name] = text
+        elif inside and name:
+            found[name] = f"{found[name]} {line.strip()}".rstrip()
+    return {name: text.replace("``", "`") for name, text in found.items()}
+
+
+def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Each command with its whole name."""
+    for name, one in sorted(getattr(command, "commands", {}).items()):
+        if hasattr(one, "commands"):
+            yield from commands(one, f"{path} {name}")
+        else:
+            yield f"{path} {name}", one
+
+
+def cli_page() -> str:
+    """Every command with its arguments and options."""
+    parts = [f"# Commands and their options\n\n{NOTE}\nWhat they are for: [the command line](cli.md).\n"]
+    for name, command in commands(typer.main.get_command(app), "sagas"):
+        rows = [f"## {name}\n\n{cell(command.help)}\n"]
+        for parameter in command.params:
+            names = ", ".join(f"`{one}`" for one in [*parameter.opts, *parameter.secondary_opts])
+            if parameter.param_type_name == "argument":
+                names = f"`{parameter.metavar or parameter.name.upper()}`"
+            helps = cell(getattr(parameter, "help", "") or "")
+            default = parameter.default
+            shown = (
+                f" Default: `{default}`."
+                if isinstance(default, str | int | float) and default not in ("", False)
+                else ""
+            )
+            rows.append(f"- {names}: {helps}{shown}")
+        parts.append("\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
+def http_page() -> str:
+    """Every call of the API with its answers."""
+    description = openapi.describe(list(Registry(())))
+    lines = [
+        f"# HTTP API\n\n{NOTE}",
+        "`GET /openapi.json` of a service describes it with the types of its own sagas. Errors are",
+        '`{"error": {"code", "message", "details"}}`: see [errors](errors.md).\n',
+    ]
+    for path, item in sorted(description["paths"].items()):
+        for method in ("get", "post", "put", "delete"):
+            if method not in item:
+                continue
+            operation = item[method]
+            lines.append(f"## {method.upper()} {path}\n\n{cell(operation.get('summary', ''))}.\n")
+            given = [*item.get("parameters", []), *operation.get("parameters", [])]
+            lines += [
+                f"- {one['in']} `{one['name']}`{': required' if one.get('required') else ''}"
+                for one in given
+                if "name" in one
+            ]
+            if "requestBody" in operation:
+                lines.append("- a body of JSON")
+            lines.append("- answers " + ", ".join(sorted(operation["responses"])) + "\n")
+    return "\n".join(lines)
+
+
+def errors_page() -> str:
+    """Every error class, and every code of the API."""
+    lines = [
+        f"# Errors\n\n{NOTE}\nOne anchor a code. What the API answers, and what the library raises.\n\n## Codes of the API\n"
+    ]
+    statuses = {code: status for _, status, code in answers._CODES} | {"internal": 500, "refused": "4xx"}
+    for code, (meaning, who, again) in CODES.items():
+        lines.append(f"### {code}\n\nStatus {statuses[code]}. {meaning} Mended by {who}. Safe to repeat: {again}.\n")
+    lines.append("## Classes\n\n```text")
+    tree = (errors.__doc__ or "").split("\n\n")[1]
+    lines.append(inspect.cleandoc(tree) + "\n```\n")
+    for name, one in vars(errors).items():
+        if isinstance(one, type) and issubclass(one, Exception):
+            lines.append(f"### {name}\n\n{paragraph(one.__doc__)}\n")
+    return "\n".join(lines)
+
+
+def shown(value: object) -> str:
+    """A default as one reads it."""
+    if value is dataclasses.MISSING:
+        return "must be given"
+    if isinstance(value, timedelta):
+        return f"`{value}` (h:mm:ss)"
+    return f"`{value!r}`" if not isinstance(value, tuple) else ", ".join(f"`{one.__name__}`" for one in value) or "none"
+
+
+def keywords_page() -> str:
+    """Class keywords and policies, with their defaults."""
+    lines = [
+        f'# Class keywords and policies\n\n{NOTE}\n## Class keywords\n\n`class Trip(Saga[Order], name="trip")`:\n',
+        "| keyword | default | |",
+        "|---|---|---|",
+    ]
+    said = arguments_of(Saga.__doc__, "Class keywords")
+    for field in dataclasses.fields(SagaOptions):
+        if field.name != "saga_class":
+            default = "the class's name" if field.name == "name" else shown(field.default)
+            lines.append(f"| `{field.name}` | {default} | {cell(said[field.name])} |")
+    lines.append(
+        "\n## Retry\n\nMade by `Retry.exponential`, `Retry.linear` or `Retry.constant`. A step that names none has "
+        f'`Retry.exponential(max_retries={DEFAULT_RETRY.max_retries}, base_delay={DEFAULT_RETRY.base_delay}, jitter="{DEFAULT_RETRY.jitter}")`.\n'
+    )
+    makers: list[Callable[..., Retry]] = [Retry.exponential, Retry.linear, Retry.constant]
+    for maker in makers:
+        lines.append(f"### Retry.{maker.__name__}\n\n{paragraph(maker.__doc__)}\n\n| parameter | default |\n|---|---|")
+        lines += [f"| `{name}` | {shown(one.default)} |" for name, one in inspect.signature(maker).parameters.items()]
+        lines.append("")
+    for policy in (CircuitBreaker, AutoDisable, OrphanSweep):
+        said = arguments_of(policy.__doc__, "Args")
+        lines += [
+            f"## {policy.__name__}\n\n{paragraph(policy.__doc__)}\n",
+            "| parameter | default | |",
+            "|---|---|---|",
+        ]
+        lines += [
+            f"| `{one.name}` | {shown(one.default)} | {cell(said[one.name])} |" for one in dataclasses.fields(policy)
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def actions_page() -> str:
+    """What the audit trail calls what happened."""
+    lines = [
+        f"# Audit actions\n\n{NOTE}\nEach committed change of a saga is one entry, with one of these as its `action`.\n",
+        "| action | means |",
+        "|---|---|",
+    ]
+    for name, fact in sorted(events.FACTS.items()):
+        lines.append(f"| `{name}` | {paragraph(fact.__doc__)} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "concepts/states.md": states_page,
+    "reference/audit-actions.md": actions_page,
+    "reference/commands.md": cli_page,
+    "reference/errors.md": errors_page,
+    "reference/http-api.md": http_page,
+    "reference/keywords-and-policies.md": keywords_page,
+    **comparison.PAGES,
+}
+"""Each generated page, and what writes it."""
+
+
+if __name__ == "__main__":
+    for name, made in PAGES.items():
+        (DOCS / name).write_text(made())

@@ -1,0 +1,36 @@
+"""Writes llms.txt, llms-full.txt and, beside each page, its Markdown; and stubs where pages that moved were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from redirects import MOVED
+from sphinx.application import Sphinx
+
+STUB = '<!doctype html><meta charset="utf-8"><title>Moved</title><meta http-equiv="refresh" content="0; url={0}">'
+STUB += '<link rel="canonical" href="{0}"><p>This page is now <a href="{0}">{0}</a>.</p>\n'
+
+
+def write(app: Sphinx, exception: Exception | None) -> None:
+    """Write the files, if the site was built."""
+    if exception is not None or app.builder.name != "html":
+        return
+    target, source = Path(app.outdir), Path(app.srcdir)
+    names = sorted(app.env.found_docs)
+    lines = [f"# {app.config.project}", "", "> Sagas on AWS serverless, in Python.", ""]
+    whole: list[str] = []
+    for name in names:
+        text = (source / f"{name}.md").read_text()
+        (target / f"{name}.md").write_text(text)
+        lines.append(f"- [{app.env.titles[name].astext()}]({name}.md)")
+        whole.append(f"<!-- {name}.md -->\n\n{text}")
+    (target / "llms.txt").write_text("\n".join(lines) + "\n")
+    (target / "llms-full.txt").write_text("\n\n".join(whole))
+    for old, new in MOVED.items():
+        (target / f"{old}.html").write_text(STUB.format(f"{new}.html"))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Have Sphinx call it when it is done."""
+    app.connect("build-finished", write)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

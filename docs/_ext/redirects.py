@@ -1,0 +1,27 @@
+"""Where each page went that once lay flat in docs/: the site keeps a stub at its old place."""
+
+from __future__ import annotations
+
+MOVED = {
+    "auto-disable": "how-to/auto-disable",
+    "circuit-breakers": "how-to/circuit-breaker",
+    "cli": "reference/cli",
+    "client": "reference/client",
+    "deadlines": "how-to/deadlines",
+    "deploying": "operations/deploying",
+    "deploying-changes": "how-to/change-code-in-flight",
+    "disaster": "operations/backup-restore",
+    "guarantees": "concepts/guarantees",
+    "limits": "reference/limits",
+    "outages": "operations/outages",
+    "own-project": "tutorial/first-saga",
+    "protocol": "concepts/protocol",
+    "runbook": "operations/runbook",
+    "security": "concepts/security-model",
+    "states": "concepts/states",
+    "sweep": "how-to/sweep",
+    "telemetry": "operations/telemetry",
+    "testing-elsewhere": "contributing/testing-elsewhere",
+    "waiting": "how-to/waiting",
+    "why": "concepts/design",
+}

@@ -1,0 +1,138 @@
+"""Saga *approval*: an order over a limit asks a person, reminds after a day, and is withdrawn after three.
+
+Nothing runs while it waits. Who decides sends ``{"approved": true, "by": "ada"}`` to the path that the message names:
+``sagas signal approval SAGA_ID decision --data ...``, or an IAM-signed POST. With ``public=True`` and
+``ctx.callback_url`` a link does, for those who have no AWS credentials.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, Self
+
+from sagas import Context, Exhausted, PermanentError, Rejected, Retry, Saga, step, wait_for
+
+LIMIT = "500"
+"""Up to which nobody is asked, unless the environment says otherwise."""
+
+REMINDED_AFTER = timedelta(days=1)
+WITHDRAWN_AFTER = timedelta(days=3)
+_AGAIN = Retry.exponential(max_retries=5, base_delay=0.5)
+
+
+@dataclass(frozen=True)
+class OrderRequest:
+    """What somebody wants to buy.
+
+    Args:
+        order_id: the caller's own id.
+        amount: what it costs.
+        purpose: what for; shown to who decides.
+    """
+
+    order_id: str
+    amount: Decimal
+    purpose: str
+
+    def __post_init__(self) -> None:
+        if not self.amount.is_finite() or self.amount <= 0:
+            raise ValueError("an amount is positive")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided, and by whom."""
+
+    approved: bool
+    by: str
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An order that was placed, and who approved it."""
+
+    order_key: str
+    approved_by: str
+
+
+@dataclass(frozen=True)
+class ApprovalConfig:
+    """The orders' table, the topic by which people are asked, and the limit."""
+
+    orders_table: str
+    topic: str
+    limit: Decimal
+
+
+class Approval(Saga[OrderRequest], name="approval"):
+    """Enters an order, has it approved, and places it."""
+
+    def __init__(self, config: ApprovalConfig) -> None:
+        self._config = config
+
+    @classmethod
+    def create(cls) -> Self:
+        """Take the configuration from the environment."""
+        limit = Decimal(os.environ.get("APPROVAL_LIMIT", LIMIT))
+        return cls(ApprovalConfig(os.environ["ORDERS_TABLE"], os.environ["ANNOUNCE_TOPIC_ARN"], limit))
+
+    @step(result="order_key", retry=_AGAIN, undo_when="started")
+    def enter(self, request: OrderRequest, ctx: Context) -> str:
+        """Enter the order as open; once, however often this is repeated."""
+        self._mark(ctx, ctx.idempotency_key, "OPEN", unless="WITHDRAWN", order_id=request.order_id)
+        return ctx.idempotency_key
+
+    @enter.compensate(retry=_AGAIN)
+    def withdraw(self, ctx: Context) -> None:
+        """Withdraw it. It may not have been entered: then it never will be."""
+        self._mark(ctx, ctx.forward_key, "WITHDRAWN")
+
+    @wait_for(Decision, timeout=REMINDED_AFTER, on_timeout=Exhausted.CONTINUE, retry=_AGAIN)
+    def decision(self, request: OrderRequest, ctx: Context) -> None:
+        """Ask a person, unless the amount is within the limit."""
+        if request.amount <= self._config.limit:
+            ctx.signal(Decision(approved=True, by="the limit"))
+        else:
+            self._ask(ctx, "Please decide", request)
+
+    @wait_for(Decision, timeout=WITHDRAWN_AFTER - REMINDED_AFTER, retry=_AGAIN)
+    def late_decision(self, request: OrderRequest, decision: Decision | None, ctx: Context) -> None:
+        """Remind the person, unless it is decided. Nobody answering this either, the order is withdrawn."""
+        if decision is not None:
+            ctx.signal(decision)
+        else:
+            self._ask(ctx, "Still to be decided", request)
+
+    @step(retry=_AGAIN)
+    def place(self, order_key: str, late_decision: Decision, ctx: Context) -> Placed:
+        """Place the order, if it was approved."""
+        if not late_decision.approved:
+            raise Rejected(f"{late_decision.by} did not approve")
+        self._mark(ctx, order_key, "PLACED", unless="WITHDRAWN", approved_by=late_decision.by)
+        return Placed(order_key, late_decision.by)
+
+    def _ask(self, ctx: Context, subject: str, request: OrderRequest) -> None:
+        text = f"Order {request.order_id}, {request.amount}, for {request.purpose}: {ctx.signal_path}"
+        ctx.client("sns").publish(TopicArn=self._config.topic, Subject=subject, Message=text)
+        ctx.logger.info("asked")
+
+    def _mark(self, ctx: Context, key: str, status: str, *, unless: str = "", **values: str) -> None:
+        """Write an order's status and more, unless its status is ``unless``."""
+        changed = {"order_status": status, **values}
+        request: dict[str, Any] = {
+            "TableName": self._config.orders_table,
+            "Key": {"order_key": {"S": key}},
+            "UpdateExpression": "SET " + ", ".join(f"{name} = :{name}" for name in changed),
+            "ExpressionAttributeValues": {f":{name}": {"S": value} for name, value in changed.items()},
+        }
+        if unless:
+            request["ConditionExpression"] = "attribute_not_exists(order_status) OR order_status <> :unless"
+            request["ExpressionAttributeValues"][":unless"] = {"S": unless}
+        orders = ctx.client("dynamodb")
+        try:
+            orders.update_item(**request)
+        except orders.exceptions.ConditionalCheckFailedException as error:
+            raise PermanentError(f"the order was {unless.lower()} before") from error

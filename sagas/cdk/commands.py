@@ -1,0 +1,141 @@
+"""The command queue: a queue, its dead letters, and the function that carries out what is sent to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from aws_cdk import ArnFormat, Duration, Stack, Validations
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_event_sources as event_sources
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from sagas.cdk.acknowledge import acknowledge
+from sagas.cdk.environment import check_size
+from sagas.cdk.functions import SagaFunction, SharedAssets
+from sagas.cdk.nested_stacks import service_token
+from sagas.cdk.options import FunctionOptions
+from sagas.cdk.parts import tag_part
+from sagas.cdk.permissions import allow_commands, allow_sending, allow_working
+from sagas.cdk.queues import SagaQueues, encrypted_queue
+
+TIMEOUT = 30
+"""Seconds the function may run. A queue of one's own hides its messages at least that long: SQS's 30 unless said."""
+_HIDDEN = 6 * TIMEOUT
+_MAX_RECEIVES = 100
+"""The function replaces a command by a copy long before; this is for one that kills it."""
+_BATCH = 10
+_MOST_AT_ONCE = 10
+_MEMORY = 512
+
+
+class CommandQueue(Construct):
+    """The command queue and its dead-letter queue.
+
+    Args:
+        scope: the service.
+        id: construct id.
+        shared: code, layers, options and tables.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, shared: SharedAssets) -> None:
+        super().__init__(scope, id)
+        key = shared.options.encryption_key
+        self.dead_letters = encrypted_queue(self, "DeadLetters", key)
+        tag_part(self.dead_letters, "command_dead_letter_queue")
+        acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})
+        # Each of the two names the other: that takes a name known beforehand. No saga's queue begins like this one.
+        name = f"Commands-{service_token(scope)}"
+        self.queue = encrypted_queue(
+            self,
+            "Queue",
+            key,
+            name=name,
+            visibility_timeout=Duration.seconds(_HIDDEN),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=_MAX_RECEIVES),
+        )
+        tag_part(self.queue, "command_queue")
+        arn = Stack.of(self).format_arn(service="sqs", resource=name, arn_format=ArnFormat.NO_RESOURCE_NAME)
+        letters = cast("sqs.CfnQueue", self.dead_letters.node.default_child)
+        letters.redrive_allow_policy = {"redrivePermission": "byQueue", "sourceQueueArns": [arn]}
+
+
+class CommandFunction(SagaFunction):
+    """The function that works the command queue off, and the queues that events come by.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        shared: code, layers, options and tables.
+        commands: the queue.
+        queues: of the sagas.
+        environment: its variables.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        shared: SharedAssets,
+        commands: CommandQueue,
+        queues: Iterable[SagaQueues],
+        environment: Mapping[str, str],
+    ) -> None:
+        given = shared.options.command_options or FunctionOptions(memory_size=_MEMORY)
+        options = replace(given, maximum_concurrency=given.maximum_concurrency or _MOST_AT_ONCE)
+        self._environment = {
+            **environment,
+            "SAGAS_COMMAND_QUEUE": commands.queue.queue_url,
+            "SAGAS_COMMAND_DEAD_LETTERS": commands.dead_letters.queue_url,
+        }
+        super().__init__(
+            scope,
+            id,
+            shared=shared,
+            handler="sagas.handlers.commands.handler",
+            timeout=TIMEOUT,
+            environment=self._environment,
+            function=options,
+            description="Carries out commands, and starts sagas and sends signals for events",
+            # A command that cannot be carried out yet is sent anew, and a step may start a saga.
+            recursive_loop=lambda_.RecursiveLoop.ALLOW,
+        )
+        self._most_at_once = options.maximum_concurrency
+        self._sources: dict[str, Mapping[str, Any]] = {}
+        tag_part(self.function, "command_function")
+        allow_commands(self.role, shared.tables)
+        allow_sending(self.role, queues)
+        if shared.now is not None:
+            # The end of a wait that a signal brings about goes there.
+            allow_working(self.role, shared.now, counting=False)
+        sending = iam.PolicyStatement(
+            actions=["sqs:SendMessage"], resources=[commands.queue.queue_arn, commands.dead_letters.queue_arn]
+        )
+        self.role.add_to_policy(sending)
+        self.listen(commands.queue)
+
+    def listen(self, queue: sqs.IQueue) -> None:
+        """Have the function take the messages of a queue."""
+        source = event_sources.SqsEventSource(
+            queue, batch_size=_BATCH, max_concurrency=self._most_at_once, report_batch_item_failures=True
+        )
+        self.alias.add_event_source(cast("lambda_.IEventSource", source))
+
+    def declare(self, arn: str, command: Mapping[str, Any]) -> None:
+        """Have what comes from a topic or a queue of one's own stand for a command.
+
+        Args:
+            arn: of the source.
+            command: without its event.
+
+        Raises:
+            DefinitionError: the function's variables have no room for it.
+        """
+        self._sources[arn] = command
+        told = Stack.of(self).to_json_string(self._sources)
+        check_size(self, {**self._environment, "SAGAS_SOURCES": told})
+        self.function.add_environment("SAGAS_SOURCES", told)

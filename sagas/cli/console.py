@@ -1,0 +1,83 @@
+"""``sagas console`` and ``sagas open``: the console in the browser."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sagas.cli.output import emit, fail, say
+from sagas.cli.target import Target, on_target
+
+if TYPE_CHECKING:
+    from sagas.console.serving import Serving
+
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")]
+_ReadOnly = Annotated[bool, typer.Option("--read-only", help="No button, and nothing but reading is answered.")]
+_NoPayloads = Annotated[bool, typer.Option("--no-payloads", help="Without requests, results and messages.")]
+_NoOpen = Annotated[bool, typer.Option("--no-open", help="Print the URL, and open no browser.")]
+PORT = 4480
+
+
+@on_target
+def console(
+    target: Target,
+    port: Port = PORT,
+    read_only: _ReadOnly = False,
+    no_payloads: _NoPayloads = False,
+    no_open: _NoOpen = False,
+) -> None:
+    """Look at sagas in the browser, and do the right next thing, until Ctrl-C. It uses your own credentials."""
+    _serve(target, port, "/", read_only=read_only, payloads=not no_payloads, show=not no_open)
+
+
+@on_target
+def open_saga(
+    target: Target,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of the saga type.")] = None,
+    saga_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Id of the saga.")] = None,
+    port: Port = 0,
+) -> None:
+    """Open a saga in the browser: a console that begins with it, until Ctrl-C."""
+    if (name is None) != (saga_id is None):
+        raise typer.BadParameter("give both the type and the id, or neither", param_hint="NAME ID")
+    if name is not None and saga_id is not None:
+        target.client().show(name, saga_id)
+    _serve(target, port, f"/sagas/{name}/{saga_id}" if name else "/", read_only=False, payloads=True, show=True)
+
+
+def _serve(target: Target, port: int, path: str, *, read_only: bool, payloads: bool, show: bool) -> None:
+    serving = made(target, port, read_only=read_only, payloads=payloads)
+    url = serving.session.url(path=path)
+    if target.as_json:
+        emit({"url": url, "port": serving.session.port})
+    else:
+        say(f"Console  {url}")
+        say("The URL is good for one browser. Where that does not know its name, put 127.0.0.1 in its place.")
+        say("Ctrl-C ends it.")
+    if show:
+        from sagas.console.serving import open_browser
+
+        open_browser(url, say)
+    with suppress(KeyboardInterrupt):
+        serving.run()
+
+
+def made(target: Target, port: int, *, read_only: bool = False, payloads: bool = True) -> Serving:
+    """Return a console that listens.
+
+    Args:
+        target: the service.
+        port: on 127.0.0.1; 0 takes a free one.
+        read_only: nothing but reading is answered.
+        payloads: whether requests, results and messages are shown.
+    """
+    try:
+        from sagas.console.redaction import redaction_of
+        from sagas.console.serving import Options, Serving
+    except ImportError as error:
+        fail(f'the console needs more packages ({error.name}): pip install "lambda-sagas[console]"')
+    redaction = redaction_of(Path.cwd(), payloads=payloads)
+    return Serving(target.client(), Options(target.stack, port, read_only, redaction))

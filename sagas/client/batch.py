@@ -1,0 +1,323 @@
+"""One operation on many sagas: each its own call, audited singly and safe to make again.
+
+A job writes down what it chose, and what became of each saga as soon as it is known, so that one that was stopped goes
+on where it was: what was done or refused is left alone, what failed is tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast, get_args
+
+from sagas.core.states import OVER, SagaStatus
+from sagas.core.times import iso
+from sagas.engine.answers import Page, SagaView, Summary
+from sagas.engine.clock import SystemClock
+from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, SagaError, Unavailable
+
+Action = Literal["cancel", "retry", "compensate", "resolve", "rerun"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+
+_USUAL: Mapping[Action, tuple[SagaStatus, ...]] = {
+    "cancel": tuple(status for status in SagaStatus if status not in OVER and status != SagaStatus.COMPENSATING),
+    "retry": (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED),
+    "compensate": (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED),
+    "resolve": (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED),
+    "rerun": (SagaStatus.FAILED, SagaStatus.COMPENSATED),
+}
+"""Which sagas an operation is for, where nothing else is said."""
+_PAGE = 100
+_TRIES = 3
+"""Of a call that reached nobody."""
+_LONGEST_PAUSE = 10.0
+_CALL = 0.25
+"""Seconds that a call may take for the rate to be kept."""
+_MOST_AT_ONCE = 32
+STOP_AFTER = 5
+"""Failures in a row after which a job stops."""
+LONGEST_REASON = 3_000
+"""Characters of a reason: the note begins with the job."""
+
+
+class Caller(Protocol):
+    """What a job needs of a client; see :class:`sagas.client.SagaClient`."""
+
+    def cancel(self, name: str, saga_id: str) -> SagaView: ...
+    def retry(self, name: str, saga_id: str, note: str = "") -> SagaView: ...
+    def compensate(self, name: str, saga_id: str, note: str = "") -> SagaView: ...
+    def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> SagaView: ...
+    def rerun(self, name: str, saga_id: str, key: str | None = None) -> SagaView: ...
+    def list(
+        self,
+        name: str | None = None,
+        status: str | None = None,
+        *,
+        limit: int = 20,
+        cursor: str | None = None,
+        since: datetime | str | None = None,
+        find: Mapping[str, object] | None = None,
+    ) -> Page: ...
+
+
+def choose(
+    client: Caller,
+    action: Action,
+    name: str,
+    *,
+    status: str | None = None,
+    error: str | None = None,
+    since: datetime | str | None = None,
+    find: Mapping[str, object] | None = None,
+) -> list[Summary]:
+    """Return the sagas that an operation is to be done to, by lists of the API.
+
+    Args:
+        client: of the service.
+        action: the operation.
+        name: of the saga type.
+        status: only sagas of this status; by default those for which the operation is: DEAD_LETTERED and
+            COMPENSATION_FAILED for ``retry``, and so on; for ``resolve`` those of them that were not resolved before.
+        error: only sagas whose error is of this type, or has this text in its message.
+        since: only those that were started since, or ended since where the status is an end.
+        find: only sagas with these values in their requests.
+
+    Raises:
+        NotFound: there is no such type.
+        InvalidRequest: a filter does not fit.
+        Unavailable: the service is out of reach.
+    """
+    wanted = (status,) if status is not None else _USUAL[action]
+    if find:
+        # The index of a value has all statuses.
+        listed = (one for one in _listed(client, name, None, since, find) if one["status"] in wanted)
+    else:
+        listed = chain.from_iterable(_listed(client, name, each, since, find) for each in wanted)
+    found = dict[str, Summary]()
+    for one in listed:
+        fault = one.get("fault")
+        fits = error is None or (fault is not None and (error == fault["type"] or error in fault["message"]))
+        if fits and (action != "resolve" or "why" in one):
+            found.setdefault(one["saga_id"], one)
+    return [*found.values()]
+
+
+def _listed(
+    client: Caller, name: str, status: str | None, since: datetime | str | None, find: Mapping[str, object] | None
+) -> Iterator[Summary]:
+    cursor: str | None = None
+    while True:
+        page = client.list(name, status, limit=_PAGE, cursor=cursor, since=since, find=find)
+        yield from page["sagas"]
+        cursor = page["cursor"]
+        if cursor is None:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one saga of a job.
+
+    Args:
+        saga_id: which.
+        outcome: ``done``; ``refused``: its state does not allow it, or it is gone; ``failed``: the service could not be
+            reached, or did not say what became of the call.
+        message: why it was refused or failed.
+        new: for ``rerun``, the id of the new saga.
+        at: when, ISO 8601.
+    """
+
+    saga_id: str
+    outcome: Literal["done", "refused", "failed"]
+    message: str = ""
+    new: str = ""
+    at: str = ""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a job did. ``done``, ``refused``, ``failed`` and ``left`` make up ``chosen``.
+
+    Args:
+        job: its name.
+        chosen: how many sagas were chosen.
+        outcomes: of each saga, the latest.
+        stopped: why it was stopped early; empty when it was not.
+    """
+
+    job: str
+    chosen: int
+    outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+    stopped: str = ""
+
+    def count(self, outcome: str) -> int:
+        """Return how many sagas had an outcome."""
+        return sum(one.outcome == outcome for one in self.outcomes.values())
+
+    @property
+    def left(self) -> int:
+        """How many sagas it did not come to."""
+        return self.chosen - len(self.outcomes)
+
+
+@dataclass(slots=True)
+class Batch:
+    """A job: one operation on some sagas of a type.
+
+    Args:
+        client: of the service.
+        action: the operation.
+        name: of the saga type.
+        saga_ids: of the sagas, in order.
+        reason: why; each audit entry has ``bulk JOB: reason`` (a cancel's has no note).
+        job: its name; a new one by default.
+        rate: calls a second, at most.
+        path: of the file of outcomes; none is written without. One that is there must be of this job.
+        clock, sleep: seconds that only go up, and a way to let them pass.
+    """
+
+    client: Caller
+    action: Action
+    name: str
+    saga_ids: Sequence[str]
+    reason: str = ""
+    job: str = field(default_factory=lambda: SystemClock().new_id()[-8:])
+    rate: float = 20.0
+    path: Path | None = None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    known: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+
+    def __post_init__(self) -> None:
+        if self.action not in ACTIONS:
+            raise ValueError(f"action: there is no {self.action!r}; known are {', '.join(ACTIONS)}")
+        if not 0 < self.rate <= 1_000:
+            raise ValueError("rate: must be above 0, and 1000 calls a second at most")
+        if len(self.reason) > LONGEST_REASON:
+            raise ValueError(f"reason: has more than {LONGEST_REASON} characters")
+        if self.action == "resolve" and not self.reason.strip():
+            raise ValueError("reason: why the sagas are settled must be said")
+
+    @classmethod
+    def resumed(cls, client: Caller, path: Path, rate: float = 20.0) -> Batch:
+        """Return the job that a file of outcomes is of, to go on with it.
+
+        Raises:
+            SagaError: the file is none.
+        """
+        try:
+            first, *rest = path.read_text(encoding="utf-8").splitlines()
+            told: dict[str, Any] = json.loads(first)
+            known = {one["saga_id"]: Outcome(**one) for one in map(json.loads, filter(str.strip, _whole(rest)))}
+            action = cast("Action", told["action"])
+            return cls(
+                client, action, told["name"], told["chosen"], told["reason"], told["job"], rate, path, known=known
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SagaError(f"{path} is no file of outcomes: {error}") from None
+
+    def run(self, on_outcome: Callable[[Outcome], None] = lambda one: None, *, most: int | None = None) -> Report:
+        """Do what is left to do, in order, several calls at a time; stop after five failures in a row.
+
+        Args:
+            on_outcome: told of each outcome, in the order in which they come.
+            most: how many sagas at most; the others are left for the next run.
+        """
+        report = Report(self.job, len(self.saga_ids), dict(self.known))
+        todo = [one for one in self.saga_ids if one not in self.known or self.known[one].outcome == "failed"][:most]
+        in_a_row, pace = 0, 1 / self.rate
+        together = min(_MOST_AT_ONCE, max(1, math.ceil(self.rate * _CALL)), max(1, len(todo)))
+        begun = self.path is not None and self.path.exists()
+        opened = self.path.open("a", encoding="utf-8") if self.path is not None else nullcontext()
+        with opened as file, ThreadPoolExecutor(together, "bulk") as pool:
+
+            def note(line: dict[str, Any]) -> None:
+                if file is not None:
+                    file.write(json.dumps(line) + "\n")
+                    file.flush()
+
+            if not begun:
+                head = {"job": self.job, "action": self.action, "name": self.name, "reason": self.reason}
+                note({**head, "chosen": [*self.saga_ids]})
+            under_way, due = list[Future[Outcome]](), self.clock()
+
+            def settle(*, wait: bool) -> None:
+                nonlocal in_a_row
+                while under_way and (wait or under_way[0].done()):
+                    one = under_way.pop(0).result()
+                    self.known[one.saga_id] = report.outcomes[one.saga_id] = one
+                    note(asdict(one))
+                    in_a_row = in_a_row + 1 if one.outcome == "failed" else 0
+                    on_outcome(one)
+
+            try:
+                for saga_id in todo:
+                    settle(wait=len(under_way) >= together)
+                    if in_a_row >= STOP_AFTER:
+                        report.stopped = f"{in_a_row} failures in a row"
+                        break
+                    self.sleep(max(0.0, due - self.clock()))
+                    due = max(due, self.clock()) + pace
+                    under_way.append(pool.submit(self._one, saga_id))
+            except KeyboardInterrupt:
+                report.stopped = "interrupted"
+            settle(wait=True)
+        if in_a_row >= STOP_AFTER and not report.stopped:
+            report.stopped = f"{in_a_row} failures in a row"
+        return report
+
+    def _one(self, saga_id: str) -> Outcome:
+        """Do it to one saga; what reached nobody is tried again."""
+        for left in reversed(range(_TRIES)):
+            try:
+                saga = self._call(saga_id)
+            except (Conflict, NotFound, InvalidRequest) as error:
+                return self._outcome(saga_id, "refused", str(error))
+            except Ambiguous as error:
+                return self._outcome(saga_id, "failed", f"{error}; it may have taken effect: look")
+            except Unavailable as error:
+                if not left:
+                    return self._outcome(saga_id, "failed", str(error))
+                self.sleep(min(error.retry_after, _LONGEST_PAUSE))
+            except SagaError as error:
+                return self._outcome(saga_id, "failed", str(error))
+            else:
+                return self._outcome(saga_id, "done", "", saga["saga_id"] if self.action == "rerun" else "")
+        raise AssertionError("unreachable")
+
+    def _call(self, saga_id: str) -> SagaView:
+        note = f"bulk {self.job}: {self.reason}".strip().rstrip(":")
+        match self.action:
+            case "cancel":
+                return self.client.cancel(self.name, saga_id)
+            case "retry":
+                return self.client.retry(self.name, saga_id, note)
+            case "compensate":
+                return self.client.compensate(self.name, saga_id, note)
+            case "resolve":
+                return self.client.resolve(self.name, saga_id, note, "bulk")
+            case "rerun":
+                # The same job starts one new saga of each, however often it is run.
+                return self.client.rerun(self.name, saga_id, f"bulk {self.job} {saga_id}")
+
+    def _outcome(
+        self, saga_id: str, outcome: Literal["done", "refused", "failed"], message: str, new: str = ""
+    ) -> Outcome:
+        return Outcome(saga_id, outcome, message, new, iso(SystemClock().now()))
+
+
+def _whole(lines: Sequence[str]) -> Sequence[str]:
+    """The lines but a last one that was cut off while it was written."""
+    try:
+        json.loads(lines[-1]) if lines else None
+    except ValueError:
+        return lines[:-1]
+    return lines

@@ -1,0 +1,179 @@
+"""What the console does: each is one call of the client, made once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from sagas.client.next_action import Do
+from sagas.console.desk import Desk
+from sagas.console.forms import value_of
+from sagas.console.jobs import Item
+from sagas.console.pages import others
+from sagas.errors import InvalidRequest, NotFound, Problem
+
+_FOR_MANY = (Do.RETRY, Do.REDRIVE, Do.COMPENSATE, Do.RESOLVE, Do.CANCEL, Do.RECOVER)
+_MANY = 100
+"""From more sagas than this on, their number is to be typed."""
+Form = Mapping[str, list[str]]
+
+
+def act_on(client: Any, do: str, item: Item, note: str, form: Form | None = None) -> tuple[str, str]:
+    """Do something to one saga; return the saga to show then.
+
+    Args:
+        client: of the service.
+        do: what.
+        item: to which.
+        note: why.
+        form: what was filled in besides.
+
+    Raises:
+        SagaError: it was refused, or is not known to have happened.
+        NotFound: there is no such action.
+    """
+    name, saga_id, given = item.name, item.saga_id, form or {}
+    match do:
+        case Do.RETRY:
+            client.retry(name, saga_id, note)
+        case Do.REDRIVE:
+            if not client.redrive(name, saga_id).moved:
+                raise NotFound("its message is not in the dead-letter queue (any more, or just now): retry it instead")
+        case Do.COMPENSATE:
+            client.compensate(name, saga_id, note)
+        case Do.RESOLVE:
+            client.resolve(name, saga_id, note, _one(given, "taken"), given.get("step", []))
+        case Do.CANCEL:
+            client.cancel(name, saga_id)
+        case Do.RECOVER:
+            client.recover(name=name, saga_id=saga_id)
+        case Do.RERUN:
+            new = client.rerun(name, saga_id)
+            return new["name"], new["saga_id"]
+        case _:
+            raise NotFound(f"there is no action {do!r}")
+    return name, saga_id
+
+
+def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Response:
+    """Do something to one saga, and go back to it."""
+    note = _one(form, "note")
+    if do == Do.RESOLVE:
+        _need("note", note)
+    name, saga_id = act_on(desk.source.client, do, Item(name, saga_id), note, form)
+    return _back(desk, f"{desk.saga_path(name, saga_id)}?did={quote(do)}")
+
+
+def signal(desk: Desk, form: Form, name: str, saga_id: str, step: str) -> Response:
+    """Send a saga what one of its steps waits for."""
+    known = next((one for one in desk.source.definitions() if one["name"] == name), None)
+    steps: list[dict[str, Any]] = known["steps"] if known else []
+    schema = next((one.get("signal") for one in steps if one["name"] == step), None)
+    value = value_of(schema, {key: values[0] for key, values in form.items()})
+    desk.source.client.signal(name, saga_id, step, value)
+    return _back(desk, f"{desk.saga_path(name, saga_id)}?did=signal")
+
+
+def start(desk: Desk, form: Form, name: str) -> Response:
+    """Start a saga."""
+    known = next((one for one in desk.source.definitions() if one["name"] == name), None)
+    if known is None:
+        raise NotFound(f"there is no saga named {name!r} here")
+    value = value_of(known["request"], {key: values[0] for key, values in form.items()})
+    saga = desk.source.client.start(name, value, key=_one(form, "key") or None)
+    return _back(desk, desk.saga_path(saga["name"], saga["saga_id"]))
+
+
+def on_type(desk: Desk, form: Form, name: str, do: str) -> Response:
+    """Enable, disable, pause or resume a saga type."""
+    client, reason = desk.source.client, _one(form, "reason")
+    if do in ("disable", "pause"):
+        _need("reason", reason)
+    if do == "disable":
+        client.disable(name, reason)
+    elif do == "enable":
+        client.enable(name, reason)
+    elif do == "pause" and hasattr(client, "pause"):
+        client.pause(name, reason)
+    elif do == "resume" and hasattr(client, "resume"):
+        client.resume(name)
+    else:
+        raise NotFound(f"there is no action {do!r} here")
+    return _back(desk, f"/types/{quote(name, safe='')}")
+
+
+def close_breaker(desk: Desk, _form: Form, name: str, step: str) -> Response:
+    """Close a circuit breaker."""
+    desk.source.client.close_breaker(name, step)
+    return _back(desk, "/breakers")
+
+
+def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> Response:
+    """Look at dead letters, move them back, drop those that nobody needs, or delete one."""
+    client, said = desk.source.client, ""
+    if do == "redrive":
+        done = client.redrive(name)
+        said = "SQS moves them back." if done.task else f"{len(done.moved)} moved back, {len(done.left)} stay."
+    elif do == "prune":
+        dry = _one(form, "really") != "yes"
+        done = client.prune(name, dry_run=dry)
+        said = f"{len(done.dropped)} {'would be ' if dry else ''}dropped, {len(done.kept)} stay."
+    elif do == "delete":
+        gone = client.delete_letter(name, _one(form, "message_id"))
+        said = f"Message {gone.message_id} is deleted."
+    desk.source.forget()
+    return others.letters(desk, request, name, client.dead_letters(name, 100), said)
+
+
+def sweep(desk: Desk, request: Request, form: Form, name: str) -> Response:
+    """Sweep a type's orphaned objects, or tell what would be swept."""
+    dry = _one(form, "really") != "yes"
+    report = desk.source.client.sweep(name, dry_run=dry, force=_one(form, "force") == "yes")
+    return others.sweeps(desk, request, name, report)
+
+
+def begin_job(desk: Desk, form: Form) -> Response:
+    """Begin to do something to many sagas."""
+    do, note = _one(form, "do"), _one(form, "note")
+    if do not in _FOR_MANY:
+        raise NotFound(f"there is no action {do!r} for many sagas")
+    chosen = [_item(text) for text in form.get("one") or form.get("all", [])]
+    if not chosen:
+        raise InvalidRequest("no saga is chosen", [Problem("one", "choose at least one saga")])
+    if "first" in form:
+        chosen = chosen[:1]
+    _need("note", note)
+    if len(chosen) > _MANY and _one(form, "count") != str(len(chosen)):
+        raise InvalidRequest(f"these are {len(chosen)} sagas", [Problem("count", f"type {len(chosen)} to go on")])
+    return _back(desk, f"/jobs/{desk.jobs.start(do, note, chosen).job_id}")
+
+
+def stop_job(desk: Desk, _form: Form, number: int) -> Response:
+    """Stop a job."""
+    job = desk.jobs.get(number)
+    if job is not None:
+        job.stop()
+    return _back(desk, f"/jobs/{number}")
+
+
+def _back(desk: Desk, path: str) -> Response:
+    desk.source.forget()
+    return RedirectResponse(path, 303)
+
+
+def _one(form: Form, name: str) -> str:
+    return form.get(name, [""])[0].strip()
+
+
+def _need(name: str, value: str) -> None:
+    if not value:
+        raise InvalidRequest(f"the {name} is missing", [Problem(name, "must be said; it is kept")])
+
+
+def _item(text: str) -> Item:
+    name, _, saga_id = text.partition("/")
+    return Item(name, saga_id)

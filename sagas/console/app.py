@@ -1,0 +1,176 @@
+"""The console's routes."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from sagas.console import actions
+from sagas.console.desk import Desk
+from sagas.console.guard import Guard, Session
+from sagas.console.jobs import Item, Jobs
+from sagas.console.pages import attention, others, saga, sagas
+from sagas.console.redaction import Redaction
+from sagas.console.source import Source
+from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, SagaError, TooLarge, Unavailable
+
+_LARGEST = 1024 * 1024
+"""Bytes of a form."""
+_STATUS: tuple[tuple[type[SagaError], int], ...] = (
+    (NotFound, 404),
+    (Conflict, 409),
+    (InvalidRequest, 422),
+    (TooLarge, 413),
+    (Ambiguous, 502),
+    (Unavailable, 503),
+)
+Page = Callable[..., Response]
+
+
+def console(
+    client: Any,
+    session: Session,
+    *,
+    stack: str | None = None,
+    redaction: Redaction | None = None,
+    read_only: bool = False,
+    clock: Callable[[], float] = time.time,  # noqa: TID251 - a person's, not the engine's
+    rate: float = 5.0,
+) -> Guard:
+    """Return the console as an ASGI application.
+
+    Args:
+        client: of the service, a ``SagaClient``: what is done is done in the name of its credentials.
+        session: with the port and the token of the first URL.
+        stack: the service's stack; ``None`` is the local one.
+        redaction: what is not shown; by default what is hidden always.
+        read_only: no button, and nothing but reading is answered.
+        clock: epoch seconds.
+        rate: sagas a second of what is done to many.
+    """
+
+    def act(do: str, item: Item, note: str) -> None:
+        actions.act_on(client, do, item, note)
+
+    jobs = Jobs(act, rate)
+    given = redaction or Redaction(), stack or "local", client.region
+    desk = Desk(Source(client), session, *given, clock, jobs, read_only)
+    routes = [
+        Route("/", _get(desk, attention.show)),
+        Route("/sagas", _get(desk, sagas.show)),
+        Route("/search", _get(desk, sagas.search)),
+        Route("/sagas/{name}/{saga_id}", _get(desk, _canonical)),
+        Route("/letters", _get(desk, others.letters_of_all)),
+        Route("/letters/{name}", _get(desk, others.letters)),
+        Route("/types", _get(desk, others.types)),
+        Route("/types/{name}", _get(desk, others.type_)),
+        Route("/breakers", _get(desk, others.breakers)),
+        Route("/sweeps", _get(desk, others.sweeps_of_all)),
+        Route("/sweeps/{name}", _get(desk, others.sweeps)),
+        Route("/jobs/{number:int}", _get(desk, others.job)),
+        Route("/{stack}/{region}/sagas/{name}/{saga_id}", _get(desk, _of_this_stack(saga.show))),
+        Route("/{stack}/{region}/sagas/{name}/{saga_id}/json", _get(desk, _of_this_stack(saga.document))),
+        Mount("/static", StaticFiles(packages=[("sagas.console", "static")])),
+    ]
+    if not read_only:
+        routes += [
+            Route("/sagas/{name}/{saga_id}/signals/{step}", _post(desk, actions.signal), methods=["POST"]),
+            Route("/sagas/{name}/{saga_id}/{do}", _post(desk, actions.on_saga), methods=["POST"]),
+            Route("/types/{name}/start", _post(desk, actions.start), methods=["POST"]),
+            Route("/types/{name}/{do}", _post(desk, actions.on_type), methods=["POST"]),
+            Route("/breakers/{name}/{step}/close", _post(desk, actions.close_breaker), methods=["POST"]),
+            Route("/letters/{name}/{do}", _post(desk, actions.on_letters, told=True), methods=["POST"]),
+            Route("/sweeps/{name}", _post(desk, actions.sweep, told=True), methods=["POST"]),
+            Route("/jobs", _post(desk, actions.begin_job), methods=["POST"]),
+            Route("/jobs/{number:int}/stop", _post(desk, actions.stop_job), methods=["POST"]),
+        ]
+
+    async def missing(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        return _failed(desk, request, "There is no such page." if status == 404 else str(error), status)
+
+    return Guard(Starlette(routes=routes, exception_handlers={HTTPException: missing}), session, read_only=read_only)
+
+
+def _get(desk: Desk, page: Page) -> Callable[[Request], Any]:
+    """An endpoint that reads. What blocks runs in a thread."""
+
+    def answer(request: Request) -> Response:
+        return _told(desk, request, lambda: page(desk, request, **request.path_params))
+
+    return answer
+
+
+def _post(desk: Desk, act: Page, *, told: bool = False) -> Callable[[Request], Any]:
+    """An endpoint that does something, for a form of this console's only.
+
+    Args:
+        desk: the console's surroundings.
+        act: what it does.
+        told: it shows a page itself, and so takes the request.
+    """
+
+    async def answer(request: Request) -> Response:
+        size = request.headers.get("content-length", "")
+        if not size.isdigit() or int(size) > _LARGEST:
+            return _failed(desk, request, "The form is too large.", 413)
+        form = parse_qs((await request.body()).decode("utf-8", "replace"), keep_blank_values=True)
+        sent = form.get("csrf", [""])[0]
+        if not hmac.compare_digest(sent.encode(), desk.session.csrf.encode()):
+            return _failed(
+                desk, request, "The form is not of this console, or of an earlier one: load the page anew.", 403
+            )
+        given = (request, form) if told else (form,)
+        return await run_in_threadpool(_told, desk, request, lambda: act(desk, *given, **request.path_params))
+
+    return answer
+
+
+def _told(desk: Desk, request: Request, answer: Callable[[], Response]) -> Response:
+    """The answer, or a page that tells why there is none."""
+    try:
+        return answer()
+    except SagaError as error:
+        status = next((status for kind, status in _STATUS if isinstance(error, kind)), 502)
+        text = str(error)
+        if isinstance(error, Ambiguous):
+            text = f"{error}. It may have happened: look before you do it again."
+        problems = error.problems if isinstance(error, InvalidRequest) else ()
+        return _failed(desk, request, text, status, tuple(f"{one.path}: {one.message}" for one in problems))
+
+
+def _failed(desk: Desk, request: Request, text: str, status: int, problems: tuple[str, ...] = ()) -> Response:
+    at = datetime.fromtimestamp(desk.clock(), UTC).strftime("%H:%M:%S UTC")
+    back = request.headers.get("referer", "/")
+    here = back if back.startswith(f"http://{request.headers['host']}/") else "/"
+    return desk.page(request, "failed.html", status, text=text, problems=problems, at=at, back=here, code=status)
+
+
+def _canonical(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
+    """Go where a saga is, with the service in the URL, so that the link may be sent to others."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(desk.saga_path(name, saga_id) + query, 303)
+
+
+def _of_this_stack(page: Page) -> Page:
+    """The page, unless the link is of another service: then how to open that one's console."""
+
+    def answer(desk: Desk, request: Request, stack: str, region: str, **which: str) -> Response:
+        if (stack, region) == (desk.stack, desk.region):
+            return page(desk, request, **which)
+        command = "sagas console" if stack == "local" else f"sagas console --stack {stack} --region {region}"
+        return desk.page(request, "elsewhere.html", 404, other_stack=stack, other_region=region, command=command)
+
+    return answer

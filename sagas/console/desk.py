@@ -1,0 +1,156 @@
+"""What every page of the console has at hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from sagas.client.next_action import Do
+from sagas.console.guard import Session
+from sagas.console.jobs import Jobs
+from sagas.console.redaction import Redaction, scrubbed
+from sagas.console.source import Source
+from sagas.core.wording import ago, between, moment, plain, span
+
+_LONGEST = 64 * 1024
+"""Characters of a text that a page has room for; the rest is to be downloaded."""
+_TIME = re.compile(r"(<time[^>]*>)[^<]*")
+LABELS = {
+    Do.RETRY: "Retry",
+    Do.REDRIVE: "Redrive",
+    Do.COMPENSATE: "Undo",
+    Do.RESOLVE: "It is settled",
+    Do.CANCEL: "Cancel",
+    Do.RECOVER: "Recover now",
+    Do.RERUN: "Run again",
+    Do.SIGNAL: "Send it",
+    Do.BREAKER: "Close the breaker",
+    Do.NOTHING: "",
+}
+"""What the buttons say."""
+CONSEQUENCES = {
+    Do.RETRY: "What failed runs again, under the same idempotency key; what completed stays as it is.",
+    Do.REDRIVE: "Its message goes back to its queue, and the failed step runs again.",
+    Do.COMPENSATE: "It is given up: the undo of each completed step runs, the last first.",
+    Do.RESOLVE: "It leaves the attention list. Nothing runs; your note is kept in the audit trail.",
+    Do.CANCEL: "It stops, and the undo of each completed step runs, the last first.",
+    Do.RECOVER: "The supervisor looks at it now: it takes over from a dead worker and sends a lost message anew.",
+    Do.RERUN: "A new saga starts with the same request; this one stays as it is.",
+}
+"""What they do, in a sentence."""
+AT_ONCE = (Do.RETRY, Do.REDRIVE, Do.RECOVER)
+"""What needs no second thought for one saga."""
+
+
+@dataclass(slots=True)
+class Desk:
+    """The console's surroundings.
+
+    Args:
+        source: what is known of the service.
+        session: of this console.
+        redaction: what is not shown.
+        stack: the service's stack, ``local`` for the one on this machine.
+        region: of the service.
+        clock: epoch seconds.
+        read_only: whether there are buttons.
+        jobs: what is done to many sagas.
+    """
+
+    source: Source
+    session: Session
+    redaction: Redaction
+    stack: str
+    region: str
+    clock: Callable[[], float]
+    jobs: Jobs
+    read_only: bool = False
+    _templates: Environment = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._templates = Environment(
+            loader=PackageLoader("sagas.console"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters |= {
+            "ago": self._ago,
+            "moment": moment,
+            "span": span,
+            "plain": plain,
+            "q": lambda text: quote(str(text), safe=""),
+            "json": self.text_of,
+            "words": lambda text: str(text).replace("_", " ").lower(),
+        }
+        shared: dict[str, Any] = {
+            "between": between,
+            "labels": {str(do): label for do, label in LABELS.items()},
+            "consequences": {str(do): text for do, text in CONSEQUENCES.items()},
+            "at_once": [str(do) for do in AT_ONCE],
+            "stack": self.stack,
+            "region": self.region,
+            "read_only": self.read_only,
+        }
+        self._templates.globals.update(shared)
+
+    def _ago(self, text: str | None) -> str:
+        return ago(text, self.clock())
+
+    def page(self, request: Request, template: str, http_status: int = 200, /, **context: Any) -> Response:
+        """Return a page; nothing but a word if the reader's is still right.
+
+        Args:
+            request: that is answered.
+            template: its name.
+            http_status: of the answer.
+            context: what it shows.
+        """
+        text = self._templates.get_template(template).render(
+            csrf=self.session.csrf, path=request.url.path, query=dict(request.query_params), **context
+        )
+        # What only the clock changes is not news.
+        lasting = _TIME.sub(lambda time: time[1], text)
+        tag = f'"{sha256(lasting.encode()).hexdigest()[:24]}"'
+        if http_status == 200 and request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"ETag": tag})
+        return HTMLResponse(text, http_status, {"ETag": tag})
+
+    def text_of(self, value: Any) -> str:
+        """Return JSON builtins, or a text that may be JSON, as a text to read, cut where it is too long."""
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                return _cut(str(value))
+        return _cut(json.dumps(value, indent=2, ensure_ascii=False))
+
+    def shown(self, saga: Mapping[str, Any]) -> tuple[Any, list[str]]:
+        """Return a saga without what is not to be shown, and the texts that were hidden."""
+        hidden = list[str]()
+        view = dict(saga)
+        for name in ("request", "result"):
+            if name in view:
+                view[name] = self.redaction.shown(view[name], hidden)
+        view["steps"] = [
+            {**step, "result": self.redaction.shown(step["result"], hidden)} for step in view.get("steps", ())
+        ]
+        return scrubbed(view, hidden), hidden
+
+    def saga_path(self, name: str, saga_id: str) -> str:
+        """Return where a saga is, with what names its service."""
+        return "/" + "/".join(quote(part, safe="") for part in (self.stack, self.region, "sagas", name, saga_id))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + f"\n… {len(text) - _LONGEST:,} more characters"

@@ -1,0 +1,1 @@
+"""Geometry of what is drawn: numbers and words, no HTML."""

@@ -1,0 +1,86 @@
+"""The steps of a saga as a row of boxes, and below each its undo."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+WIDTH, HEIGHT, _GAP, _EDGE = 190, 48, 56, 8
+_LONGEST = 22
+"""Characters that a box has room for."""
+_UNDOS = {"COMPENSATED": "DONE", "COMPENSATING": "RUNNING", "COMPENSATION_FAILED": "FAILED"}
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A step or an undo.
+
+    Args:
+        x, y: of its upper left corner.
+        name: as there is room for it.
+        status: in a word; of an undo in its own words.
+        told: the status with what else there is to tell.
+        undo: whether it is an undo.
+    """
+
+    x: int
+    y: int
+    name: str
+    status: str
+    told: str
+    undo: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """A line from one box to another; ``back`` from undo to undo, ``down`` from a step to its undo."""
+
+    x1: int
+    y1: int
+    x2: int
+    y2: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The whole drawing, and how large it is."""
+
+    width: int
+    height: int
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+
+
+def graph(steps: Sequence[Mapping[str, Any]], undos: Mapping[str, str | None]) -> Graph:
+    """Return the drawing of a saga's steps.
+
+    Args:
+        steps: as the API shows them.
+        undos: names of their undos by those of the steps, as far as known.
+    """
+    boxes, arrows, below = list[Box](), list[Arrow](), list[Box]()
+    lower = _EDGE + HEIGHT + _GAP // 2
+    for index, step in enumerate(steps):
+        x, status = _EDGE + index * (WIDTH + _GAP), step["status"]
+        more = f" x{step['attempts']}" if step["attempts"] > 1 and status not in _UNDOS else ""
+        boxes.append(Box(x, _EDGE, _cut(step["name"]), status, status.replace("_", " ").lower() + more, False))
+        if index:
+            arrows.append(Arrow(x - _GAP, _EDGE + HEIGHT // 2, x - 3, _EDGE + HEIGHT // 2, "on"))
+        undo = undos.get(step["name"]) or ("undo" if step["undo_attempts"] else None)
+        if undo is None:
+            continue
+        word = _UNDOS.get(status, "NOT NEEDED" if status == "PENDING" else "NOT RUN")
+        times = f" x{step['undo_attempts']}" if step["undo_attempts"] > 1 else ""
+        box = Box(x, lower, _cut(undo), f"UNDO_{word.replace(' ', '_')}", word.lower() + times, True)
+        arrows.append(Arrow(x + WIDTH // 2, _EDGE + HEIGHT, x + WIDTH // 2, lower, "down"))
+        if below:
+            arrows.append(Arrow(x, lower + HEIGHT // 2, below[-1].x + WIDTH + 3, lower + HEIGHT // 2, "back"))
+        below.append(box)
+    width = _EDGE * 2 + len(steps) * WIDTH + max(len(steps) - 1, 0) * _GAP
+    return Graph(width, (lower if below else _EDGE) + HEIGHT + _EDGE, (*boxes, *below), tuple(arrows))
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"

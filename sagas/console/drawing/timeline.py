@@ -1,0 +1,170 @@
+"""What happened to a saga when: a lane a step, with its attempts, waits and undos, from its audit trail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sagas.core.times import epoch
+from sagas.core.wording import span
+
+NAMES, WIDTH, LANE, TOP = 150, 1000, 34, 26
+"""Units of the drawing: columns for the names, for all, a lane's height, and the scale's."""
+_THINNEST = 3.0
+_TICKS = 7
+_KINDS = {
+    "StepCompleted": "done",
+    "StepFailed": "failed",
+    "StepLost": "lost",
+    "StepCompensated": "undo",
+    "CompensationAttemptFailed": "undo-failed",
+    "CompensationFailed": "undo-failed",
+}
+_WAIT_ENDS = {"SignalReceived": "wait", "WaitEnded": "wait", "WaitTimedOut": "wait"}
+WORDS = {
+    "done": "done",
+    "failed": "failed",
+    "lost": "lost: the worker died, and its lease ran out",
+    "wait": "waited",
+    "undo": "undone",
+    "undo-failed": "the undo failed",
+    "running": "runs",
+}
+"""What each kind of bar says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """An attempt, a wait, or an undo.
+
+    Args:
+        x, y, width, height: where it is.
+        kind: a key of :data:`WORDS`.
+        title: what happened, in a sentence.
+    """
+
+    x: float
+    y: float
+    width: float
+    height: float
+    kind: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The same in words, for those who do not see the drawing."""
+
+    step: str
+    what: str
+    begin: str
+    took: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The whole drawing: lanes by name and height, ticks by place and word, and where the saga turned round."""
+
+    height: float
+    lanes: tuple[tuple[float, str], ...]
+    bars: tuple[Bar, ...]
+    ticks: tuple[tuple[float, str], ...]
+    turn: float | None
+    rows: tuple[Row, ...]
+    length: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    step: str
+    begin: float
+    end: float
+    kind: str
+    attempt: int
+
+
+def timeline(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now: float) -> Timeline:
+    """Return the drawing of a saga's life so far.
+
+    Args:
+        saga: as the API shows it.
+        entries: its audit trail, oldest first.
+        now: epoch seconds.
+    """
+    names = [step["name"] for step in saga["steps"]]
+    stretches = [*_stretches(entries, set(names)), *_now(saga, entries, now)]
+    begin = epoch(saga["created_at"])
+    end = max([epoch(saga["updated_at"]), *(one.end for one in stretches), begin + 0.001])
+    begin = min([begin, *(one.begin for one in stretches)])
+    scale = (WIDTH - NAMES - 10) / (end - begin)
+    bars, rows = list[Bar](), list[Row]()
+    for one in sorted(stretches, key=lambda each: (each.begin, each.end)):
+        undo = one.kind.startswith("undo")
+        x = NAMES + (one.begin - begin) * scale
+        width = min(max((one.end - one.begin) * scale, _THINNEST), WIDTH - x)
+        y = TOP + names.index(one.step) * LANE + (17 if undo else 4)
+        what = f"attempt {one.attempt}: {WORDS[one.kind]}" if one.attempt else WORDS[one.kind]
+        took = span(one.end - one.begin)
+        bars.append(Bar(round(x, 1), y, round(width, 1), 10 if undo else 13, one.kind, f"{one.step}, {what}, {took}"))
+        rows.append(Row(one.step, what, span(one.begin - begin), took))
+    turned = next((epoch(entry["at"]) for entry in entries if entry["action"] == "CompensationStarted"), None)
+    return Timeline(
+        TOP + len(names) * LANE + 4,
+        tuple((TOP + index * LANE, name if len(name) <= 18 else name[:17] + "…") for index, name in enumerate(names)),
+        tuple(bars),
+        tuple(_ticks(end - begin, scale)),
+        None if turned is None else round(NAMES + (turned - begin) * scale, 1),
+        tuple(rows),
+        span(end - begin),
+    )
+
+
+def _stretches(entries: Sequence[Mapping[str, Any]], names: set[str]) -> list[_Stretch]:
+    """Attempts, undos and waits that are over."""
+    found, waits, due = list[_Stretch](), dict[str, float](), dict[str, float]()
+    for entry in entries:
+        step, action, at = entry["step"], entry["action"], epoch(entry["at"])
+        if step not in names:
+            continue
+        details: dict[str, Any] = entry.get("details") or {}
+        began = epoch(details["started_at"]) if details.get("started_at") else at
+        if action in _KINDS:
+            if step in due and began > due[step]:
+                found.append(_Stretch(step, due.pop(step), began, "wait", 0))
+            found.append(_Stretch(step, min(began, at), at, _KINDS[action], entry.get("attempt") or 0))
+        if action in ("WaitStarted", "StepPostponed"):
+            waits.setdefault(step, at)
+        elif step in waits and (action in _WAIT_ENDS or action in _KINDS):
+            found.append(_Stretch(step, waits.pop(step), at if action in _WAIT_ENDS else began, "wait", 0))
+        due.pop(step, None)
+        if details.get("next_attempt_at") and action in _KINDS:
+            due[step] = at
+    return [one for one in found if one.end >= one.begin]
+
+
+def _now(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now: float) -> list[_Stretch]:
+    """What is under way."""
+    found = list[_Stretch]()
+    lease: dict[str, Any] = saga.get("lease") or {}
+    for step in saga["steps"]:
+        last = next((entry for entry in reversed(entries) if entry["step"] == step["name"]), None)
+        since = epoch(last["at"]) if last is not None else epoch(saga["updated_at"])
+        if lease.get("claimed_at") and step["status"] in ("RUNNING", "COMPENSATING"):
+            attempt = step["attempts"] if step["status"] == "RUNNING" else step["undo_attempts"]
+            found.append(_Stretch(step["name"], min(epoch(lease["claimed_at"]), now), now, "running", attempt))
+        elif (step.get("waiting_for") or step["status"] == "WAITING" or step["next_attempt_at"]) and since < now:
+            found.append(_Stretch(step["name"], since, now, "wait", 0))
+    return found
+
+
+def _ticks(length: float, scale: float) -> list[tuple[float, str]]:
+    """Places and words of the scale: round numbers, up to eight."""
+    steps = [size * unit for unit in (0.001, 0.01, 0.1, 1) for size in (1, 2, 5)]
+    steps += [10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800]
+    steps += [86400 * days for days in (0.5, 1, 2, 5, 10, 20, 50, 100, 200)]
+    size = next((one for one in steps if length / one <= _TICKS), length / _TICKS)
+    count = int(length / size) + 1
+    return [
+        (round(NAMES + number * size * scale, 1), span(number * size) if number else "0") for number in range(count)
+    ]

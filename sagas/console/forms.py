@@ -1,0 +1,107 @@
+"""A form from a JSON Schema, and the JSON that was filled in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sagas.errors import InvalidRequest, Problem
+
+PREFIX = "value."
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a form.
+
+    Args:
+        name: the key; empty where the whole value is the field.
+        kind: ``text``, ``number``, ``integer``, ``boolean``, ``choice`` or ``json``.
+        required: whether something must be there.
+        choices: of a choice.
+        told: what the schema says of it.
+    """
+
+    name: str
+    kind: str
+    required: bool
+    choices: tuple[str, ...] = ()
+    told: str = ""
+
+
+def fields_of(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
+    """Return the fields for a value: one for each property of a plain object, else one for the whole as JSON.
+
+    Args:
+        schema: JSON Schema of the value; ``None`` where it is not known.
+    """
+    if not schema:
+        return (Field("", "json", True),)
+    known = _resolved(schema, schema)
+    properties = known.get("properties")
+    if known.get("type") != "object" or not isinstance(properties, dict):
+        return (_field("", known, schema, True),)
+    required = known.get("required", ())
+    named = cast("dict[str, Any]", properties).items()
+    return tuple(_field(name, one, schema, name in required) for name, one in named)
+
+
+def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
+    """Return the value that a form was filled in with.
+
+    Args:
+        schema: as for :func:`fields_of`.
+        form: what was sent; names begin with :data:`PREFIX`.
+
+    Raises:
+        InvalidRequest: a number is none, JSON is none, or what is required is missing; ``problems`` names the fields.
+    """
+    fields, problems, value = fields_of(schema), list[Problem](), dict[str, Any]()
+    for field in fields:
+        text = form.get(PREFIX + field.name, "")
+        if text == "" and field.kind != "boolean" and (not field.required or field.kind not in ("text",)):
+            if field.required:
+                problems.append(Problem(f"$.{field.name}".rstrip("."), "is missing"))
+            continue
+        try:
+            value[field.name] = _read(field, text)
+        except ValueError:
+            problems.append(Problem(f"$.{field.name}".rstrip("."), f"is no {field.kind}"))
+    if problems:
+        raise InvalidRequest("the value does not fit", problems)
+    return value.get("") if len(fields) == 1 and fields[0].name == "" else value
+
+
+def _read(field: Field, text: str) -> Any:
+    if field.kind == "boolean":
+        return text == "true"
+    if field.kind == "integer":
+        return int(text)
+    if field.kind in ("number", "json"):
+        return json.loads(text)
+    return text
+
+
+def _field(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], required: bool) -> Field:
+    known = _resolved(schema, root)
+    told = str(known.get("description", "") or known.get("format", ""))
+    enum = known.get("enum")
+    if isinstance(enum, list) and all(isinstance(one, str) for one in cast("list[Any]", enum)):
+        return Field(name, "choice", required, tuple(cast("list[str]", enum)), told)
+    kinds = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean"}
+    return Field(name, kinds.get(str(known.get("type")), "json"), required, (), told)
+
+
+def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema that a reference stands for."""
+    for _ in range(8):
+        place = schema.get("$ref")
+        if not isinstance(place, str) or not place.startswith("#/"):
+            return schema
+        found: Any = root
+        for part in place[2:].split("/"):
+            found = found.get(part, {})
+        schema = found
+    return schema

@@ -1,0 +1,136 @@
+"""What is done to many sagas, one after the other: each is a call of its own, and audited as such."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from sagas.errors import Ambiguous, SagaError, Unavailable
+
+_STOPS = 5
+"""So many failures in a row end a job: what follows would fail as well."""
+_REMEMBERED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One saga of a job."""
+
+    name: str
+    saga_id: str
+
+
+@dataclass(slots=True)
+class Job:
+    """Something done to many sagas.
+
+    Args:
+        job_id: its number within the console.
+        do: what is done.
+        note: why; kept in the audit trail of each.
+        items: to what.
+        rate: how many a second at most.
+    """
+
+    job_id: int
+    do: str
+    note: str
+    items: tuple[Item, ...]
+    rate: float
+    outcomes: dict[Item, tuple[str, str]] = field(default_factory=dict[Item, tuple[str, str]])
+    stopped: str = ""
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def count(self, outcome: str) -> int:
+        """Return for how many it was ``done``, ``refused``, ``failed`` or ``unknown``."""
+        return sum(one == outcome for one, _ in self.outcomes.values())
+
+    @property
+    def left(self) -> tuple[Item, ...]:
+        """What was not tried."""
+        return tuple(item for item in self.items if item not in self.outcomes)
+
+    @property
+    def failed(self) -> tuple[Item, ...]:
+        """What may be tried again."""
+        return tuple(item for item, (outcome, _) in self.outcomes.items() if outcome in ("failed", "unknown"))
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is done."""
+        return self._over.is_set()
+
+    def stop(self) -> None:
+        """Do no more than what is being done."""
+        self.stopped = self.stopped or "you stopped it"
+        self._stop.set()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for its end; tell whether it has come."""
+        return self._over.wait(timeout)
+
+    def run(self, act: Callable[[str, Item, str], None]) -> None:
+        """Do it, to one after the other."""
+        row = 0
+        for item in self.items:
+            if self._stop.is_set():
+                break
+            outcome, why = _outcome(act, self, item)
+            self.outcomes[item] = outcome, why
+            row = 0 if outcome == "done" else row + (outcome in ("failed", "unknown"))
+            if row >= _STOPS:
+                self.stopped = f"{row} in a row failed"
+                break
+            self._stop.wait(1 / self.rate)
+        self._over.set()
+
+
+class Jobs:
+    """The jobs of a console. They end with it.
+
+    Args:
+        act: does one thing to one saga, with a note.
+        rate: how many a second at most.
+    """
+
+    def __init__(self, act: Callable[[str, Item, str], None], rate: float = 5.0) -> None:
+        self._act = act
+        self._rate = rate
+        self._jobs: dict[int, Job] = {}
+        self._number = 0
+        self._lock = threading.Lock()
+
+    def start(self, do: str, note: str, items: Iterable[Item]) -> Job:
+        """Begin to do something to many sagas."""
+        with self._lock:
+            self._number += 1
+            job = Job(self._number, do, note, tuple(dict.fromkeys(items)), self._rate)
+            self._jobs[job.job_id] = job
+            for old in [*self._jobs][:-_REMEMBERED]:
+                if self._jobs[old].over:
+                    del self._jobs[old]
+        threading.Thread(target=job.run, args=(self._act,), name=f"sagas-job-{job.job_id}", daemon=True).start()
+        return job
+
+    def get(self, job_id: int) -> Job | None:
+        """Return a job; ``None`` if there is none, or another console had it."""
+        return self._jobs.get(job_id)
+
+    def stop(self) -> None:
+        """Stop all."""
+        for job in list(self._jobs.values()):
+            job.stop()
+
+
+def _outcome(act: Callable[[str, Item, str], None], job: Job, item: Item) -> tuple[str, str]:
+    try:
+        act(job.do, item, f"{job.note} (bulk {job.job_id})")
+    except Ambiguous as error:
+        return "unknown", f"{error}; it may have happened: look"
+    except Unavailable as error:
+        return "failed", str(error)
+    except SagaError as error:
+        return "refused", str(error)
+    return "done", ""

@@ -1,0 +1,1 @@
+"""The pages: what the service says, arranged to be read."""

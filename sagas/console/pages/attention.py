@@ -1,0 +1,227 @@
+"""The inbox: what needs a person, grouped by what is the matter, the worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sagas.client.next_action import Do, NextAction, fault_of, next_action
+from sagas.console.desk import LABELS, Desk
+
+_IN_FLIGHT = 100
+"""So many of the newest sagas are looked at for workers that died."""
+_WAITING = 50
+_SHOWN = 50
+"""Sagas of a group that are listed."""
+_WORST = ("undo failed", "dead-lettered", "in doubt", "code gone", "failed", "recovery exhausted", "stalled")
+_NEXT = ("messages without a saga", "breaker open", "paused", "type disabled", "waits for you")
+KINDS = (*_WORST, *_NEXT)
+"""What may be the matter, the worst first."""
+_LEVELS = {"undo failed": "bad", "failed": "bad", "code gone": "info", "breaker open": "info", "waits for you": "info"}
+
+
+@dataclass(slots=True)
+class Group:
+    """Sagas that have the same problem, or one thing that is not a saga.
+
+    Args:
+        kind: one of :data:`KINDS`.
+        name: of the saga type.
+        title: what is the matter.
+        error: the error's type and text.
+        means: what it means, and what to do.
+        runbook: anchor in the runbook.
+        do: the primary action; empty if there is none, or a link is.
+        label: what the primary button says.
+        others: further actions.
+        link: where the primary button leads, where it is a link.
+        since: when it began.
+        sagas: those concerned, with what there is to tell of each.
+        more: how many there are besides.
+    """
+
+    kind: str
+    name: str
+    title: str
+    error: str = ""
+    means: str = ""
+    runbook: str = ""
+    do: str = ""
+    label: str = ""
+    others: tuple[str, ...] = ()
+    link: str = ""
+    since: str | None = None
+    sagas: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    more: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many sagas it has."""
+        return len(self.sagas) + self.more
+
+    @property
+    def level(self) -> str:
+        """How bad it is: ``bad``, ``warn`` or ``info``."""
+        return _LEVELS.get(self.kind, "warn")
+
+
+def show(desk: Desk, request: Request) -> Response:
+    """Return the inbox."""
+    groups = inbox(desk)
+    wanted = request.query_params.get("kind", "")
+    counts = {kind: sum(max(group.count, 1) for group in groups if group.kind == kind) for kind in KINDS}
+    return desk.page(
+        request,
+        "attention.html",
+        groups=[group for group in groups if wanted in ("", group.kind)],
+        counts={kind: count for kind, count in counts.items() if count},
+        wanted=wanted,
+        shown=_SHOWN,
+    )
+
+
+def inbox(desk: Desk) -> list[Group]:
+    """Return all groups, the worst first, and of one kind those that have waited longest."""
+    source, now = desk.source, desk.clock()
+    needed = source.attention()
+    groups = [
+        *_of_sagas(desk, needed, now),
+        *_stalled(desk, now),
+        *_letters(desk, needed),
+        *_breakers(desk),
+        *_types(desk),
+        *_waiting(desk),
+    ]
+    return sorted(groups, key=lambda group: (KINDS.index(group.kind), group.since or ""))
+
+
+def kind_of(saga: Mapping[str, Any], action: NextAction) -> str:
+    """Return what is the matter with a saga that needs a person."""
+    if "not called" in action.problem:
+        return "code gone"
+    if saga["status"] == "COMPENSATION_FAILED":
+        return "undo failed"
+    if saga["status"] == "DEAD_LETTERED":
+        return "dead-lettered"
+    if saga["status"] == "FAILED":
+        return "failed"
+    return "recovery exhausted" if action.problem.startswith("Recovery") else "in doubt"
+
+
+def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
+    """Those of the attention list, by type, step and error."""
+    found = dict[tuple[str, ...], Group]()
+    sagas = [saga for saga in needed if not saga.get("resolution")]
+    # A service that tells of the fault in its lists need not be asked for each.
+    full = desk.source.in_full([saga for saga in sagas if "fault" not in saga])
+    for summary in sagas:
+        saga = {**full.get(summary["saga_id"], {}), **summary}
+        action = next_action(saga, now)
+        shown = desk.shown(saga)[0] if "steps" in saga else saga
+        step, kind, message = fault_of(shown)
+        error = f"{kind}: {message}" if message else kind
+        key = (saga["name"], kind_of(saga, action), step, error or saga.get("why", ""))
+        group = found.get(key)
+        if group is None:
+            title = f"{saga['name']} · {action.problem[:1].lower()}{action.problem[1:]}"
+            group = found[key] = Group(key[1], saga["name"], title, error or saga.get("why", ""), action.means)
+            group.runbook, group.do = action.runbook, "" if action.do is Do.NOTHING else str(action.do)
+            group.label, group.others = action.title, tuple(str(do) for do in action.others if do in LABELS)
+            group.since = saga["updated_at"]
+        group.since = min(group.since or saga["updated_at"], saga["updated_at"])
+        tried = next((one for one in saga.get("steps", ()) if one["name"] == step), None)
+        attempts = max(tried["attempts"], tried["undo_attempts"]) if tried else 0
+        group.sagas.append(_item(saga, f"attempt {attempts}" if attempts else ""))
+    return found.values()
+
+
+def _item(saga: Mapping[str, Any], told: str) -> dict[str, Any]:
+    return {"name": saga["name"], "saga_id": saga["saga_id"], "since": saga["updated_at"], "told": told}
+
+
+def _stalled(desk: Desk, now: float) -> Iterable[Group]:
+    """Those whose worker's lease ran out, by type."""
+    found = dict[str, Group]()
+    for saga in desk.source.list(limit=_IN_FLIGHT)["sagas"]:
+        action = next_action(saga, now) if saga.get("lease") else None
+        if action is None or action.do is not Do.RECOVER:
+            continue
+        title = f"{saga['name']} · its worker is gone"
+        group = found.setdefault(saga["name"], Group("stalled", saga["name"], title, "", action.means))
+        group.do, group.label, group.others = str(Do.RECOVER), action.title, (str(Do.CANCEL),)
+        group.runbook, group.since = "oldest-due-saga", saga["lease"]["expires_at"]
+        group.sagas.append(_item(saga, "its lease ran out"))
+    return found.values()
+
+
+def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
+    """Messages in a dead-letter queue beyond those of sagas that wait for one."""
+    waiting = dict[str, int]()
+    for saga in needed:
+        waiting[saga["name"]] = waiting.get(saga["name"], 0) + (saga["status"] == "DEAD_LETTERED")
+    for name, count in desk.source.letters_of_all().items():
+        spare = (count or 0) - waiting.get(name, 0)
+        if spare > 0:
+            title = f"{name} · {spare} dead message{'s' * (spare > 1)} that no saga waits for"
+            means = "No message of a saga, or one that its saga went on without. Read them; find who sent them."
+            group = Group("messages without a saga", name, title, "", means, "dead-letters", more=spare)
+            group.link, group.label = f"/letters/{name}", "Read"
+            yield group
+
+
+def _breakers(desk: Desk) -> Iterable[Group]:
+    for breaker in desk.source.breakers():
+        if breaker["state"] == "closed":
+            continue
+        title = f"{breaker['saga']} · the breaker of {breaker['step']} is {breaker['state']}"
+        error = f"{breaker['failures']} failures in a row"
+        means = "Sagas wait; one attempt after the other tries whether it is over. Mend what the step calls."
+        group = Group("breaker open", breaker["saga"], title, error, means, "breaker-opened", more=breaker["waiting"])
+        group.link, group.label = "/breakers", "Show"
+        yield group
+
+
+def _types(desk: Desk) -> Iterable[Group]:
+    for one in desk.source.definitions():
+        if one.get("paused"):
+            group = Group("paused", one["name"], f"{one['name']} · paused", one.get("pause_reason") or "")
+            group.means, group.link, group.label = (
+                "No step begins until it is resumed.",
+                f"/types/{one['name']}",
+                "Show",
+            )
+            yield group
+        if one["active"]:
+            continue
+        means = "New sagas are refused; those under way go on. Mend the cause, then enable it."
+        group = Group("type disabled", one["name"], f"{one['name']} · disabled", one["reason"] or "", means)
+        group.runbook, group.since = "type-disabled", one["changed_at"]
+        group.link, group.label = f"/types/{one['name']}", "Show"
+        yield group
+
+
+def _waiting(desk: Desk) -> Iterable[Group]:
+    """Those that wait for a signal, by type and step."""
+    found, waiting = dict[tuple[str, str], Group](), desk.source.list(status="WAITING", limit=_WAITING)["sagas"]
+    full = desk.source.in_full(waiting)
+    for summary in waiting:
+        saga = {**summary, **full.get(summary["saga_id"], {})}
+        steps: list[dict[str, Any]] = saga.get("steps", [])
+        step = next((one for one in steps if one.get("waiting_for") == "signal"), None)
+        if step is None:
+            continue
+        title = f"{saga['name']} · {step['name']} waits for a signal"
+        means = "It goes on with what is sent. Open one to send it."
+        key = saga["name"], step["name"]
+        group = found.setdefault(key, Group("waits for you", saga["name"], title, "", means))
+        group.others = (str(Do.CANCEL),)
+        group.since = min(group.since or saga["updated_at"], saga["updated_at"])
+        until = step.get("waits_until")
+        group.sagas.append(_item(saga, f"until {until[:16].replace('T', ' ')} UTC" if until else ""))
+        if group.link == "":
+            group.link, group.label = desk.saga_path(saga["name"], saga["saga_id"]), "Open the first"
+    return found.values()

@@ -1,0 +1,108 @@
+"""The pages about what is not one saga: dead letters, saga types, circuit breakers, sweeps, jobs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sagas.client import DeadLetter
+from sagas.console.desk import Desk
+from sagas.console.forms import PREFIX, fields_of
+from sagas.console.jobs import Job
+from sagas.errors import NotFound
+
+
+def letters_of_all(desk: Desk, request: Request) -> Response:
+    """Return how many dead letters each type has."""
+    return desk.page(request, "letters_all.html", counts=desk.source.letters_of_all())
+
+
+def letters(desk: Desk, request: Request, name: str, found: list[DeadLetter] | None = None, said: str = "") -> Response:
+    """Return the dead letters of a type.
+
+    Args:
+        desk: the console's surroundings.
+        request: that is answered.
+        name: of the type.
+        found: what was looked at; ``None`` until somebody looks, which hides the messages from others for a moment.
+        said: what was done.
+    """
+    _known(desk, name)
+    shown = [_shown(desk, letter) for letter in found or ()]
+    return desk.page(
+        request,
+        "letters.html",
+        name=name,
+        count=desk.source.letters(name),
+        letters=shown,
+        looked=found is not None,
+        said=said,
+    )
+
+
+def _shown(desk: Desk, letter: DeadLetter) -> DeadLetter:
+    """A message without what is not to be shown. A body of ours carries requests and results."""
+    hidden = list[str]()
+    try:
+        body: Any = json.loads(letter.body)
+    except (ValueError, RecursionError):
+        return letter if desk.redaction.payloads else replace(letter, body="***")
+    return replace(letter, body=json.dumps(desk.redaction.shown(body, hidden), ensure_ascii=False))
+
+
+def types(desk: Desk, request: Request) -> Response:
+    """Return all saga types."""
+    return desk.page(request, "types.html", types=desk.source.definitions())
+
+
+def type_(desk: Desk, request: Request, name: str) -> Response:
+    """Return one saga type: its steps, whether it may be started, and a form to start one."""
+    one = _known(desk, name)
+    return desk.page(
+        request,
+        "type.html",
+        type=one,
+        fields=fields_of(one["request"]),
+        prefix=PREFIX,
+        pausable="paused" in one and hasattr(desk.source.client, "pause"),
+    )
+
+
+def breakers(desk: Desk, request: Request) -> Response:
+    """Return the circuit breakers."""
+    return desk.page(request, "breakers.html", breakers=desk.source.breakers())
+
+
+def sweeps(desk: Desk, request: Request, name: str, report: Any = None) -> Response:
+    """Return the page from which a type's orphaned objects are swept, and the report of a sweep."""
+    _known(desk, name)
+    counts = (
+        {kind: report[kind] for kind in ("orphans", "unreferenced", "kept", "young", "unknown", "foreign")}
+        if report
+        else {}
+    )
+    return desk.page(request, "sweeps.html", name=name, report=report, counts=counts)
+
+
+def sweeps_of_all(desk: Desk, request: Request) -> Response:
+    """Return the types, to sweep one."""
+    return desk.page(request, "sweeps_all.html", types=desk.source.definitions())
+
+
+def job(desk: Desk, request: Request, number: int) -> Response:
+    """Return how far a job is."""
+    found: Job | None = desk.jobs.get(number)
+    if found is None:
+        raise NotFound(f"this console has no job {number}; a job ends with the console that began it")
+    return desk.page(request, "job.html", job=found)
+
+
+def _known(desk: Desk, name: str) -> Any:
+    for one in desk.source.definitions():
+        if one["name"] == name:
+            return one
+    raise NotFound(f"there is no saga named {name!r} here")

@@ -1,0 +1,92 @@
+"""One saga: what it did, where it is, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from sagas.client.advice import advice
+from sagas.client.next_action import Do, command_of, next_action
+from sagas.console.desk import LABELS, Desk
+from sagas.console.drawing.graph import graph
+from sagas.console.drawing.timeline import WORDS, timeline
+from sagas.console.forms import PREFIX, fields_of
+from sagas.console.redaction import scrubbed
+
+_PAGE = 200
+_BAD = ("Failed", "Lost", "DeadLettered", "TimedOut", "Exhausted")
+_DID = {
+    "retry": "It is tried again.",
+    "redrive": "Its message is on its way back to its queue.",
+    "compensate": "It is being undone.",
+    "resolve": "It is settled.",
+    "cancel": "It is being cancelled.",
+    "recover": "The supervisor looked at it.",
+    "signal": "What you sent was accepted.",
+    "rerun": "This is the new saga.",
+}
+_OVER = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")
+
+
+def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
+    """Return the page of a saga."""
+    saga, hidden = desk.shown(desk.source.show(name, saga_id))
+    entries = scrubbed(_without_values(desk.source.audit(name, saga_id)), hidden)
+    now = desk.clock()
+    action = next_action(saga, now)
+    types = {one["name"]: one for one in desk.source.definitions()}
+    known = {step["name"]: step for step in types.get(name, {}).get("steps", ())}
+    waits = next((step for step in saga["steps"] if step.get("waiting_for") == "signal"), None)
+    failed = request.query_params.get("audit") == "failed"
+    listed = [entry for entry in entries if not failed or entry["action"].endswith(_BAD)]
+    first = max(int(at) if (at := request.query_params.get("from", "0")).isdigit() else 0, 0)
+    return desk.page(
+        request,
+        "saga.html",
+        saga=saga,
+        action=action,
+        do="" if action.do is Do.NOTHING else str(action.do),
+        others=[str(do) for do in _others(saga, action.others) if LABELS[do]],
+        commands={str(do): command_of(do, name, saga_id, action.step) for do in Do},
+        # The page is the saga's, and has buttons for what the command line advises.
+        sentences=[line.replace(f"{name} {saga_id}, ", "") for line in advice(saga, now) if "`sagas " not in line],
+        graph=graph(saga["steps"], {step: one["undo"] for step, one in known.items()}),
+        timeline=timeline(saga, entries, now),
+        words=WORDS,
+        trace=next((entry for entry in reversed(entries) if entry["details"].get("stack_trace")), None),
+        entries=list(reversed(listed))[first : first + _PAGE],
+        entry_count=len(listed),
+        first=first,
+        per_page=_PAGE,
+        failed_only=failed,
+        waits=waits,
+        fields=fields_of(known.get(waits["name"], {}).get("signal")) if waits else (),
+        prefix=PREFIX,
+        undoable=[step["name"] for step in saga["steps"] if step["status"] == "COMPENSATION_FAILED"],
+        over=saga["status"] in _OVER,
+        did=_DID.get(request.query_params.get("did", ""), ""),
+        link=desk.saga_path(name, saga_id),
+    )
+
+
+def document(desk: Desk, _request: Request, name: str, saga_id: str) -> Response:
+    """Return a saga with its audit trail as JSON, to keep."""
+    saga, hidden = desk.shown(desk.source.show(name, saga_id))
+    entries = scrubbed(_without_values(desk.source.audit(name, saga_id)), hidden)
+    headers = {"Content-Disposition": 'attachment; filename="saga.json"'}
+    return JSONResponse({"saga": saga, "entries": entries}, headers=headers)
+
+
+def _others(saga: Mapping[str, Any], others: tuple[Do, ...]) -> tuple[Do, ...]:
+    """What else can be done; a new run is possible whenever this one is over."""
+    again = (Do.RERUN,) if saga["status"] in _OVER and not saga.get("purged_at") else ()
+    return tuple(dict.fromkeys((*others, *again)))
+
+
+def _without_values(entries: list[Any]) -> list[Any]:
+    """Entries without values that were sent: they are shown as request and results, as far as those are."""
+    kept = ({key: one for key, one in entry["details"].items() if key != "value"} for entry in entries)
+    return [{**entry, "details": details} for entry, details in zip(entries, kept, strict=True)]

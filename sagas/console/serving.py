@@ -1,0 +1,113 @@
+"""Serving the console on this machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+
+from sagas.console.app import console
+from sagas.console.guard import Session
+from sagas.console.redaction import Redaction
+from sagas.errors import InvalidRequest
+
+PORT = 4480
+_ENDS_WITHIN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What ``sagas console`` was asked for.
+
+    Args:
+        stack: the service's stack; ``None`` is the local one.
+        port: on 127.0.0.1; 0 takes a free one.
+        read_only: nothing but reading is answered.
+        redaction: what is not shown.
+    """
+
+    stack: str | None = None
+    port: int = PORT
+    read_only: bool = False
+    redaction: Redaction = field(default_factory=Redaction)
+
+
+class Serving:
+    """A console that listens, and serves once it is told to.
+
+    Args:
+        client: of the service.
+        options: what was asked for.
+
+    Raises:
+        InvalidRequest: the port is not free.
+    """
+
+    def __init__(self, client: Any, options: Options) -> None:
+        self._socket = _listening(options.port)
+        self.session = Session(self._socket.getsockname()[1])
+        app = console(
+            client, self.session, stack=options.stack, redaction=options.redaction, read_only=options.read_only
+        )
+        # No access log: the first URL has the token in it.
+        config = uvicorn.Config(
+            app,
+            log_level="error",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=_ENDS_WITHIN,
+        )
+        self._server = uvicorn.Server(config)
+
+    @property
+    def url(self) -> str:
+        """The URL that opens it, once."""
+        return self.session.url()
+
+    def run(self) -> None:
+        """Serve until Ctrl-C."""
+        self._server.run(sockets=[self._socket])
+
+    @contextmanager
+    def in_background(self) -> Generator[None]:
+        """Serve meanwhile, in a thread. Signals stay those of the program around it."""
+        thread = threading.Thread(target=self.run, name="sagas-console", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._server.should_exit = True
+            thread.join(_ENDS_WITHIN * 2)
+
+
+def open_browser(url: str, announce: Callable[[str], None]) -> None:
+    """Open a URL in the browser of this machine, where there is one.
+
+    Args:
+        url: to open.
+        announce: called with a line if there is none.
+    """
+    if not webbrowser.open(url):
+        announce("No browser was found: open the URL in one.")
+
+
+def _listening(port: int) -> socket.socket:
+    """A socket on this machine's own address: nobody else's can reach it."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind(("127.0.0.1", port))
+    except OSError as error:
+        listening.close()
+        reason = os.strerror(error.errno or 0).lower()
+        raise InvalidRequest(f"port {port} is not free ({reason}); choose another by --port") from error
+    listening.listen(64)
+    return listening

@@ -1,0 +1,169 @@
+"""What the console knows, asked of the service: several tabs at once are one call, and what rests is asked for once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from inspect import signature
+from typing import Any, TypeVar, cast
+
+from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError
+
+T = TypeVar("T")
+
+_COALESCED = 1.0
+"""Seconds for which an answer is given to all who ask."""
+_RARELY = 10.0
+"""Seconds for what changes with deployments, or costs more to ask for."""
+_THREADS = 4
+_MOST_SHOWN = 24
+"""Sagas that one look at a list shows in full, to tell their errors: the next look tells of those that are left."""
+_SHORTEST_ID = 4
+"""Characters of an id from which on the service looks for what begins so."""
+_KEPT = 5_000
+"""Sagas whose errors are remembered."""
+
+
+class Source:
+    """The service as the console reads it.
+
+    Args:
+        client: of the service, a ``SagaClient``; what changes something goes to it directly.
+        clock: seconds that only go up.
+    """
+
+    def __init__(self, client: Any, clock: Callable[[], float] = time.monotonic) -> None:
+        self.client = client
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._locks: dict[Any, threading.Lock] = {}
+        self._answers: dict[Any, tuple[float, Any]] = {}
+        self._shown: dict[str, tuple[str, Any]] = {}
+        self._pool = ThreadPoolExecutor(_THREADS, "sagas-console")
+
+    def close(self) -> None:
+        """End its threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def forget(self) -> None:
+        """Ask anew for everything: something was changed."""
+        with self._lock:
+            self._answers.clear()
+            self._locks.clear()
+
+    def show(self, name: str, saga_id: str) -> Any:
+        """Return a saga."""
+        return self._coalesced(("show", name, saga_id), lambda: self.client.show(name, saga_id))
+
+    def audit(self, name: str, saga_id: str) -> list[Any]:
+        """Return the whole audit trail of a saga."""
+        return self._coalesced(("audit", name, saga_id), lambda: list(self.client.audit(name, saga_id)))
+
+    def list(self, **wanted: Any) -> Any:
+        """Return a page of the list."""
+        return self._coalesced(("list", *sorted(wanted.items())), lambda: self.client.list(**wanted))
+
+    def attention(self, most: int = 200) -> list[Any]:
+        """Return the sagas that need a person, the longest waiting first."""
+
+        def ask() -> list[Any]:
+            found, cursor = list[Any](), None
+            while len(found) < most:
+                page = self.client.attention(limit=100, cursor=cursor)
+                found += page["sagas"]
+                cursor = page["cursor"]
+                if cursor is None:
+                    break
+            return found
+
+        return self._coalesced(("attention",), ask)
+
+    def definitions(self) -> list[Any]:
+        """Return the saga types."""
+        return self._coalesced(("definitions",), self.client.definitions)
+
+    def breakers(self) -> list[Any]:
+        """Return the circuit breakers; none where the service is older than they are."""
+        return self._coalesced(("breakers",), lambda: _tolerant(self.client.breakers, cast("list[Any]", [])))
+
+    def letters(self, name: str) -> int | None:
+        """Return about how many messages are in a dead-letter queue; ``None`` if that is not to be known."""
+        return self._coalesced(
+            ("letters", name), lambda: _tolerant(lambda: self.client.count_letters(name), None), _RARELY / 3
+        )
+
+    def letters_of_all(self) -> dict[str, int | None]:
+        """Return the same of all types."""
+        names = [one["name"] for one in self.definitions()]
+        return dict(zip(names, self._pool.map(self.letters, names), strict=True))
+
+    @property
+    def takes_times(self) -> bool:
+        """Whether its client lists sagas by when they started or ended."""
+        return "since" in signature(self.client.list).parameters
+
+    def look_up(self, wanted: str) -> Any:
+        """Return a saga by its id, how that begins, or the key that started it; ``None`` if it is not one saga."""
+        known = "idempotency_key" in signature(self.client.list).parameters
+
+        def by_key() -> Any:
+            found = self.client.list(idempotency_key=wanted)["sagas"] if known and wanted else []
+            return found[0] if len(found) == 1 else None
+
+        if len(wanted) >= _SHORTEST_ID and hasattr(self.client, "look_up"):
+            return _tolerant(lambda: self.client.look_up(wanted), None) or _tolerant(by_key, None)
+        return _tolerant(by_key, None)
+
+    def in_full(self, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return those sagas of a list in full that are known, by id. A few that are not are asked for.
+
+        Args:
+            summaries: as a list has them.
+        """
+        missing = [one for one in summaries if self._known(one) is None][:_MOST_SHOWN]
+
+        def ask(one: Mapping[str, Any]) -> Any:
+            return _tolerant(lambda: self.show(one["name"], one["saga_id"]), None)
+
+        for saga in self._pool.map(ask, missing):
+            if saga is not None:
+                with self._lock:
+                    if len(self._shown) > _KEPT:
+                        self._shown.clear()
+                    # Its own time may be later than that of the list, which is asked about again then.
+                    self._shown[saga["saga_id"]] = (saga["updated_at"], saga)
+        known = ((one["saga_id"], self._known(one)) for one in summaries)
+        return {saga_id: saga for saga_id, saga in known if saga is not None}
+
+    def _known(self, summary: Mapping[str, Any]) -> Any:
+        at, saga = self._shown.get(summary["saga_id"], ("", None))
+        return saga if at >= summary["updated_at"] else None
+
+    def _coalesced(self, key: Any, ask: Callable[[], T], keep: float = _COALESCED) -> T:
+        """Return the answer; who asks while it is being asked for gets the same."""
+        with self._lock:
+            if len(self._locks) > _KEPT:
+                self._locks.clear()
+                self._answers.clear()
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            at, answer = self._answers.get(key, (float("-inf"), None))
+            if self._clock() - at < keep:
+                return cast("T", answer)
+            found = ask()
+            self._answers[key] = (self._clock(), found)
+            return found
+
+
+def _tolerant(ask: Callable[[], T], otherwise: T) -> T:
+    """The answer, or something else where the service does not have it, or the caller may not ask."""
+    try:
+        return ask()
+    except (NotFound, Conflict, InvalidRequest, AttributeError, KeyError):
+        return otherwise
+    except SagaError as error:
+        if type(error) is SagaError:  # refused, or not known here; what is out of reach is told
+            return otherwise
+        raise

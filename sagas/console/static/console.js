@@ -1,0 +1,161 @@
+"use strict";
+// What a page can do beyond links and forms: stay current, tell times in words, keys. All of it works without, too.
+(() => {
+  const SHORTEST = 2000, LONGEST = 30000;
+  const main = document.querySelector("main"), fresh = document.getElementById("fresh");
+  let tag = "", pause = SHORTEST, timer = 0, seen = Date.now(), away = 0, asking = false;
+
+  const span = (seconds) => {
+    for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
+      if (seconds >= size) return `${Math.floor(seconds / size)} ${unit}`;
+    }
+    return `${Math.max(Math.floor(seconds), 0)} s`;
+  };
+
+  const tellTimes = () => {
+    for (const one of document.querySelectorAll("time[data-ago]")) {
+      const at = new Date(one.dateTime);
+      one.textContent = `${span((Date.now() - at) / 1000)} ago`;
+      if (!one.dataset.local) {
+        one.dataset.local = "1";
+        one.title = `${at.toLocaleString()} · ${one.title}`;
+      }
+    }
+    fresh.className = away ? "away" : "";
+    fresh.textContent = away
+      ? `API out of reach since ${new Date(away).toLocaleTimeString()}`
+      : `· ${span((Date.now() - seen) / 1000)} ago`;
+  };
+
+  // What the reader opened, closed, ticked or is typing in stays as it is.
+  const callbacks = {
+    beforeAttributeUpdated: (name, node) =>
+      !(name === "open" && node.matches("details, dialog")) && !(name === "data-rev" || name === "data-local")
+      && !(name === "title" && node.matches("time")) && !(name === "class" && node.matches("[data-row]")),
+    beforeNodeMorphed: (old, now) => {
+      if (old.nodeType === 1 && old.matches("input, textarea, select")) {
+        if (old === document.activeElement) return false;
+        if (old.type === "checkbox" || old.type === "radio") now.toggleAttribute("checked", old.checked);
+        else if (old.type !== "hidden") return false;
+      }
+      return true;
+    },
+  };
+
+  const busy = () =>
+    document.hidden || document.querySelector("dialog[open], details.dialog[open]")
+    || document.activeElement?.matches("main input:not([type=checkbox]), main textarea, main select");
+
+  const refresh = async () => {
+    clearTimeout(timer);
+    if (asking) return;
+    asking = true;
+    try {
+      const answer = await fetch(location.href, { headers: tag ? { "If-None-Match": tag } : {}, redirect: "error" });
+      if (answer.status === 401) { location.reload(); return; }
+      if (answer.status === 503) throw new Error("away");
+      if (answer.status === 200) {
+        tag = answer.headers.get("ETag") || "";
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        Idiomorph.morph(main, page.querySelector("main"), { morphStyle: "outerHTML", callbacks });
+        document.title = page.title;
+        pause = SHORTEST;
+        place(row, false);
+      } else {
+        pause = Math.min(pause * 1.5, LONGEST);
+      }
+      seen = Date.now();
+      away = 0;
+    } catch (error) {
+      if (error.message !== "away" && !(error instanceof TypeError)) throw error;
+      away = away || seen;
+      pause = SHORTEST * 2;
+    } finally {
+      asking = false;
+      main.dataset.rev = Number(main.dataset.rev) + 1;
+      tellTimes();
+      plan();
+    }
+  };
+
+  // The answer to a form is not to be asked for again.
+  const live = document.querySelector("[data-live]") !== null || !["/letters/", "/sweeps/"].some((one) => location.pathname.startsWith(one));
+  const plan = () => {
+    clearTimeout(timer);
+    if (live) timer = setTimeout(() => (busy() ? plan() : refresh()), pause);
+  };
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && live) { pause = SHORTEST; plan(); } });
+
+  let row = -1;
+  const rows = () => [...document.querySelectorAll("main [data-row]")];
+  const place = (index, scroll = true) => {
+    const all = rows();
+    for (const one of all) one.classList.remove("here");
+    if (index < 0 || !all.length) return;
+    row = Math.min(Math.max(index, 0), all.length - 1);
+    all[row].classList.add("here");
+    if (scroll) {
+      all[row].scrollIntoView({ block: "nearest" });
+      all[row].querySelector("a, input")?.focus({ preventScroll: true });
+    }
+  };
+
+  const copy = async (text, button) => {
+    await navigator.clipboard.writeText(text);
+    if (button) {
+      const word = button.textContent;
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = word; }, 1500);
+    }
+  };
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (button) copy(button.dataset.copy, button);
+  });
+  // Nothing is sent twice by a double click.
+  document.addEventListener("submit", (event) => {
+    if (event.target.dataset.sent) event.preventDefault();
+    if (event.target.method === "post") event.target.dataset.sent = "1";
+  });
+  window.addEventListener("pageshow", () => { for (const one of document.forms) delete one.dataset.sent; });
+
+  let going = false;
+  const places = { a: "/", s: "/sagas", d: "/letters", t: "/types" };
+  const keys = {
+    j: () => place(row + 1),
+    k: () => place(row - 1),
+    x: () => { const one = rows()[row]?.querySelector("input[type=checkbox]"); if (one) one.checked = !one.checked; },
+    Enter: () => { const one = rows()[row]?.querySelector("a"); if (one) one.click(); },
+    "/": () => document.getElementById("search").focus(),
+    g: () => { going = true; setTimeout(() => { going = false; }, 1500); },
+    ".": () => {
+      const next = document.querySelector("main [data-next]");
+      if (next?.tagName === "SUMMARY") next.parentElement.open = true;
+      next?.focus();
+    },
+    c: () => { const id = document.getElementById("saga-id") || rows()[row]?.querySelector(".id"); if (id) copy(id.textContent); },
+    r: refresh,
+    "?": () => document.getElementById("keys").showModal(),
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const at = document.activeElement;
+    if (event.key === "Escape") {
+      at?.closest("details.dialog[open]")?.removeAttribute("open");
+      at?.blur();
+      return;
+    }
+    if (at?.matches("input:not([type=checkbox]):not([type=radio]), textarea, select") || document.querySelector("dialog[open]")) return;
+    if (going && places[event.key]) { event.preventDefault(); location.href = places[event.key]; return; }
+    if (event.key === "Enter" && (row < 0 || at?.matches("a, button, summary"))) return;
+    if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
+  });
+
+  // A link to something folded opens it.
+  const unfold = () => { const one = location.hash.length > 1 && document.getElementById(location.hash.slice(1)); if (one && one.tagName === "DETAILS") one.open = true; };
+  window.addEventListener("hashchange", unfold);
+  unfold();
+  tellTimes();
+  setInterval(tellTimes, 1000);
+  plan();
+})();

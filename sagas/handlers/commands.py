@@ -1,0 +1,216 @@
+"""The function behind the command queue: what callers send instead of calling the API, and events that start sagas."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID
+from sagas.engine.engine import Engine, from_environment
+from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError, TooLarge, Unavailable, listed
+from sagas.handlers.records import records_of
+from sagas.handlers.telemetry import frames, telemetry
+from sagas.handlers.tracing import traced, tracer
+from sagas.handlers.warming import warm
+from sagas.messaging.commands import (
+    AnyCommand,
+    Cancel,
+    Signal,
+    SignalOn,
+    Start,
+    StartOn,
+    parse_command,
+)
+from sagas.messaging.postponing import backoff
+
+PATIENCE = 15 * 60
+"""Seconds for which a command is tried again that is for a saga, or a type, which is not known: it may come yet."""
+_RESERVE = 10_000
+"""Milliseconds that must be left of the invocation to begin with a command."""
+_RECEIVES_PER_COPY = 20
+"""Receives after which a copy takes a command's place that cannot be carried out yet: the queue gives up what was
+received a hundred times, and an outage may be long."""
+_MOST_FAILURES = 10
+"""Tries of a command at which this code itself fails. Then a person has to look."""
+_LONGEST_REASON = 1_000
+_LONGEST_NAME = 256
+_QUEUE = "queue:"
+
+
+@lru_cache(maxsize=1)
+def _engine() -> Engine:
+    seen = telemetry()
+    return from_environment(os.environ, seen, seen.plain_logger, tracer())
+
+
+@traced("pubsub", "commands")
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Handle the messages of an SQS event.
+
+    Args:
+        event: its records hold commands, or what comes from a declared source; see :mod:`sagas.messaging.commands`.
+        context: Lambda's context.
+
+    Returns:
+        ``{"batchItemFailures": [...]}``: the records that must come back.
+
+    Raises:
+        InvalidRequest: it is no event of SQS, or a record has no id to report it by: then all of them are kept.
+    """
+    records = records_of(event)
+    works = _Works(_engine(), json.loads(os.environ.get("SAGAS_SOURCES", "{}")))
+    failed: list[str] = []
+    for record in records:
+        in_time = context.get_remaining_time_in_millis() > _RESERVE
+        if not in_time or not works.done(record):
+            failed.append(record["messageId"])
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Works:
+    """What carries commands out.
+
+    Args:
+        engine: of the service.
+        sources: what is declared of topics and foreign queues, by ARN.
+    """
+
+    engine: Engine
+    sources: dict[str, Any]
+
+    def done(self, record: dict[str, Any]) -> bool:
+        """Handle one record; return whether it may be deleted."""
+        try:
+            return self._handle(record)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one record must not harm those beside it
+            known = {"message_id": record["messageId"]}
+            telemetry().logger.error("command failed", error=type(error).__name__, at=frames(error), **known)
+            with suppress(SagaError, KeyError, ValueError):  # where SQS is away, too, it comes back by itself
+                if _receives(record) >= _MOST_FAILURES:
+                    self._bury(record, record["body"], None, f"handling it failed: {type(error).__name__}")
+                    return True
+                self.engine.queues.delay_record(record, self._pause(record))
+        return False
+
+    def _handle(self, record: dict[str, Any]) -> bool:
+        command: AnyCommand | None = None
+        try:
+            command = parse_command(record, self.sources)
+            plain = command.resolved() if isinstance(command, StartOn | SignalOn) else command
+            self._carry_out(plain, _correlation_of(command), record)
+        except NotFound as error:
+            if self.engine.clock.now() - _since(record) < PATIENCE:
+                return self._later(record, cast("AnyCommand", command), self._pause(record))
+            self._bury(record, record["body"] if command is None else command.body, command, str(error))
+        except (InvalidRequest, Conflict, TooLarge) as error:
+            problems = error.problems if isinstance(error, InvalidRequest) else ()
+            reason = f"{error}: {listed(problems)}" if problems else str(error)
+            self._bury(record, record["body"] if command is None else command.body, command, reason)
+        except Unavailable as error:
+            pause = max(self._pause(record), min(error.retry_after, 60.0))
+            return self._later(record, cast("AnyCommand", command), pause)
+        return True
+
+    def _carry_out(self, command: Start | Signal | Cancel, correlation_id: str | None, record: dict[str, Any]) -> None:
+        engine, actor = self.engine, actor_of(record)
+        match command:
+            case Start():
+                key = command.key or _attribute(record, "key") or record["messageId"]
+                engine.starter.start(command.saga, command.request, key=key, actor=actor, correlation_id=correlation_id)
+            case Signal():
+                saga_id = command.saga_id.lower()
+                engine.signals.step(command.saga, command.step)
+                engine.signals.send(command.saga, saga_id, command.step, command.value, actor)
+            case Cancel():
+                engine.operations.cancel(command.saga, command.saga_id.lower(), actor)
+
+    def _later(self, record: dict[str, Any], command: AnyCommand, seconds: float) -> bool:
+        """Have the command come back, itself or as a copy; return whether the record may be deleted."""
+        if _receives(record) < _RECEIVES_PER_COPY:
+            self.engine.queues.delay_record(record, seconds)
+            return False
+        kept = {"key": _key_of(record, command), "since": f"{_since(record):.3f}", "sender": actor_of(record)}
+        self.engine.queues.send_text(os.environ["SAGAS_COMMAND_QUEUE"], command.body, kept, seconds)
+        return True
+
+    def _bury(self, record: dict[str, Any], body: str, command: AnyCommand | None, reason: str) -> None:
+        """Send to the dead letters what will never succeed, with the reason. SQS itself would tell none."""
+        told = {
+            "reason": "".join(one if one.isprintable() else " " for one in reason)[:_LONGEST_REASON],
+            "message_id": record["messageId"],
+            "sender": actor_of(record),
+            "key": "" if command is None else _key_of(record, command),
+        }
+        if command is not None:
+            saga_id = command.saga_id if isinstance(command, Signal | Cancel) else ""
+            named = {"command": str(command.__struct_config__.tag), "saga": command.saga, "saga_id": saga_id}
+            told |= {name: value[:_LONGEST_NAME] for name, value in named.items()}
+        self.engine.queues.send_text(os.environ["SAGAS_COMMAND_DEAD_LETTERS"], body, told)
+        telemetry().logger.error("command refused", message_id=record["messageId"], sender=told["sender"])
+        telemetry().measure("CommandRefused", 1)
+
+    def _pause(self, record: dict[str, Any]) -> float:
+        return backoff(_receives(record), self.engine.clock.chance())
+
+
+def actor_of(record: dict[str, Any]) -> str:
+    """Return who sent a command, as the audit trail keeps it: ``queue:`` and the id that SQS has of the sender, which
+    is the unique id of a role with the name of its session, or of a user; services of AWS have ids of their own.
+
+    A copy was sent by this function; it says for whom.
+    """
+    given = _attribute(record, "sender")
+    meant = f" for {given.removeprefix(_QUEUE)[:_LONGEST_NAME]}" if given and given.isprintable() else ""
+    return f"{_QUEUE}{_sender(record)}{meant}"
+
+
+def _sender(record: dict[str, Any]) -> str:
+    found = str(record.get("attributes", {}).get("SenderId", "unknown"))[:_LONGEST_NAME]
+    return found if found.isprintable() else "unknown"
+
+
+def _receives(record: dict[str, Any]) -> int:
+    return int(record.get("attributes", {}).get("ApproximateReceiveCount", 1))
+
+
+def _since(record: dict[str, Any]) -> float:
+    """When the command was first sent, in epoch seconds. A copy says so itself."""
+    with suppress(ValueError):
+        if kept := _attribute(record, "since"):
+            return float(kept)
+    return int(record.get("attributes", {}).get("SentTimestamp", 0)) / 1000
+
+
+def _attribute(record: dict[str, Any], name: str) -> str:
+    given: dict[str, dict[str, Any]] = record.get("messageAttributes") or {}
+    return str(given.get(name, {}).get("stringValue") or "")
+
+
+def _key_of(record: dict[str, Any], command: AnyCommand) -> str:
+    """The key by which a copy of a start starts the same saga as the message itself, which has another id."""
+    if not isinstance(command, Start) or command.key is not None:
+        return ""
+    return _attribute(record, "key") or record["messageId"]
+
+
+def _correlation_of(command: AnyCommand) -> str | None:
+    """The id of the event behind a command, where it can be one of a correlation."""
+    event: Any = command.event if isinstance(command, StartOn) else None
+    found: Any = cast("dict[str, Any]", event).get("id") if isinstance(event, dict) else None
+    fits = isinstance(found, str) and len(found) <= LONGEST_CORRELATION_ID and re.fullmatch(KEY_PATTERN, found)
+    return found if fits else None
+
+
+def reset() -> None:
+    """Forget the engine, so that the next invocation reads the environment anew."""
+    _engine.cache_clear()
+    tracer.cache_clear()
+
+
+warm(lambda: _engine().connect())

@@ -1,0 +1,24 @@
+"""The API's route that counts sagas."""
+
+from __future__ import annotations
+
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
+
+from sagas.engine.engine import Engine
+from sagas.handlers.answers import answer
+from sagas.handlers.inputs import Request
+
+
+def add_statistics_route(app: APIGatewayRestResolver, engine: Engine) -> None:
+    """Add ``/stats`` to ``app``."""
+
+    @app.get("/stats")
+    def stats() -> Response[str]:
+        request = Request(app.current_event.raw_event)
+        request.only("name", "since")
+        name = request.text("name")
+        types = [*engine.registry] if name is None else [engine.registry.get(name)]
+        found = engine.statistics.of([one.definition.name for one in types], request.moment("since"))
+        return answer(200, found)
+
+    _ = stats

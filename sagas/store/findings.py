@@ -1,0 +1,105 @@
+"""What sagas are found by besides their ids: small items beside the sagas, in the index of names.
+
+The key of an item holds the saga's id and the value's name, so that who purges the saga knows it. In the index it is
+under the type, the name and the value, at the time the saga was created: newest first is one query a shard.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sagas.core.states import SagaState
+from sagas.core.times import iso
+from sagas.store.mapping import Item, attributes_of, shard_of
+from sagas.store.settings import StoreSettings
+from sagas.store.tables import Tables
+
+_LONGEST = 128
+"""Bytes of a value that is stored as it is; of a longer one its hash."""
+_KIND = "find#"
+"""What the keys of these items begin with: no saga has such an id."""
+
+
+def find_key(saga: str, name: str, value: str) -> str:
+    """Return what the index has sagas of a type under that are found by a value; their shard follows it.
+
+    Args:
+        saga: the type.
+        name: of the value; has neither ``=`` nor ``:``.
+        value: any text.
+    """
+    raw = value.encode(errors="surrogatepass")
+    return f"{saga}#{name}={value}" if len(raw) <= _LONGEST else f"{saga}#{name}:{hashlib.sha256(raw).hexdigest()}"
+
+
+def saga_of(item_id: str) -> str:
+    """Return the id of the saga that an item of the index of names is, or is about."""
+    return item_id.split("#")[1] if item_id.startswith(_KIND) else item_id
+
+
+class Findings:
+    """The items of sagas by which they are found."""
+
+    def __init__(self, tables: Tables, settings: StoreSettings) -> None:
+        self._tables = tables
+        self._settings = settings
+
+    def items(self, state: SagaState, values: Mapping[str, str]) -> list[Item]:
+        """Return the items of a saga, in DynamoDB's own JSON.
+
+        Args:
+            state: the saga.
+            values: what it is found by, by name.
+        """
+        shard = shard_of(state.saga_id, self._settings.shards)
+        return [
+            attributes_of(
+                {
+                    "saga_id": _id(state.saga_id, name),
+                    "name_shard": f"{find_key(state.saga, name, value)}#{shard}",
+                    "created_at": iso(state.created_at),
+                }
+            )
+            for name, value in values.items()
+        ]
+
+    def put(self, state: SagaState, values: Mapping[str, str]) -> None:
+        """Write the items of a saga that is about to be created: once it is, it is found.
+
+        Raises:
+            Ambiguous, Unavailable: the table is out of reach; some may be written. Writing them again does no harm.
+        """
+        for item in self.items(state, values):
+            self._tables.connection.dispatch("PutItem", {"TableName": self._settings.sagas_table, "Item": item})
+
+    def delete(self, saga_id: str, names: Iterable[str]) -> None:
+        """Delete the items of a saga. Those that are gone already count as deleted.
+
+        Raises:
+            Ambiguous, Unavailable: the table is out of reach; some may be deleted.
+        """
+        for name in names:
+            key = {"saga_id": {"S": _id(saga_id, name)}}
+            self._tables.connection.dispatch("DeleteItem", {"TableName": self._settings.sagas_table, "Key": key})
+
+    def having(self, saga: str, saga_ids: Iterable[str], name: str, value: str) -> set[str]:
+        """Return which of some sagas of a type have a value.
+
+        Raises:
+            Unavailable: the table is out of reach.
+        """
+        keys: list[dict[str, Any]] = [{"saga_id": {"S": _id(saga_id, name)}} for saga_id in set(saga_ids)]
+        wanted = f"{find_key(saga, name, value)}#"
+        found = self._tables.connection.get_many(self._settings.sagas_table, keys)
+        # What follows the last # is the shard.
+        return {
+            saga_of(item["saga_id"]["S"])
+            for item in found
+            if item["name_shard"]["S"].rpartition("#")[0] + "#" == wanted
+        }
+
+
+def _id(saga_id: str, name: str) -> str:
+    return f"{_KIND}{saga_id}#{name}"

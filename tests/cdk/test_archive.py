@@ -1,0 +1,102 @@
+"""The archive of the audit trail in the template."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_s3 as s3
+from aws_cdk.assertions import Match, Template
+
+from functions.checkout import Checkout
+from sagas.cdk import Archive, SagaService
+from sagas.errors import DefinitionError
+
+DAYS = timedelta(days=30)
+
+
+def test_a_locked_bucket_is_made_and_the_stream_is_read() -> None:
+    stack = Stack(App(), "Stack")
+    service = SagaService(stack, "Shop", sagas=[Checkout], archive=Archive(lock=DAYS, compliance=True))
+    template = Template.from_stack(stack)
+    rule = {"DefaultRetention": {"Days": 30, "Mode": "COMPLIANCE"}}
+    template.has_resource_properties(
+        "AWS::S3::Bucket",
+        {
+            "ObjectLockConfiguration": {"ObjectLockEnabled": "Enabled", "Rule": rule},
+            "VersioningConfiguration": {"Status": "Enabled"},
+        },
+    )
+    template.has_resource_properties("AWS::DynamoDB::Table", {"StreamSpecification": {"StreamViewType": "NEW_IMAGE"}})
+    template.has_resource_properties(
+        "AWS::Lambda::EventSourceMapping",
+        {
+            "EventSourceArn": {"Fn::GetAtt": [Match.any_value(), "StreamArn"]},
+            "StartingPosition": "TRIM_HORIZON",
+            "BisectBatchOnFunctionError": True,
+            "DestinationConfig": {"OnFailure": Match.any_value()},
+        },
+    )
+    assert service.archive_bucket is not None
+    policies = template.find_resources("AWS::IAM::Policy")
+    (own,) = (policy for name, policy in policies.items() if name.startswith("ShopArchiveCopy"))
+    statements = own["Properties"]["PolicyDocument"]["Statement"]
+    actions = {
+        action
+        for one in statements
+        for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
+    }
+    assert {action for action in actions if action.startswith(("s3", "dynamodb"))} == {
+        "s3:PutObject",
+        "dynamodb:DescribeStream",
+        "dynamodb:GetRecords",
+        "dynamodb:GetShardIterator",
+        "dynamodb:ListStreams",
+    }
+
+
+def test_without_one_there_is_no_stream() -> None:
+    stack = Stack(App(), "Stack")
+    service = SagaService(stack, "Shop", sagas=[Checkout])
+    tables = Template.from_stack(stack).find_resources("AWS::DynamoDB::Table").values()
+    assert not [table for table in tables if "StreamSpecification" in table["Properties"]]
+    assert service.archive_bucket is None
+
+
+def test_a_table_of_ones_own_needs_a_stream() -> None:
+    stack = Stack(App(), "Stack")
+    string, number = dynamodb.AttributeType.STRING, dynamodb.AttributeType.NUMBER
+    table = dynamodb.Table(
+        stack,
+        "Audit",
+        partition_key=dynamodb.Attribute(name="saga_id", type=string),
+        sort_key=dynamodb.Attribute(name="seq", type=number),
+    )
+    with pytest.raises(DefinitionError, match="archive takes an audit_table with a stream of new images"):
+        SagaService(stack, "Shop", sagas=[Checkout], audit_table=table, archive=Archive())
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"lock": 30}, "Archive: lock must be a timedelta, not 30"),
+        ({"lock": timedelta(hours=25)}, "Archive: lock must be whole days, not 1 day, 1:00:00"),
+        ({"lock": timedelta(0)}, "Archive: lock (in seconds) must be 86,400 to"),
+        ({"compliance": True}, "Archive: compliance takes a lock"),
+        ({"lock": DAYS, "bucket": True}, "Archive: lock is a setting of the bucket that you gave"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, Any], told: str) -> None:
+    if "bucket" in options:
+        options["bucket"] = s3.Bucket.from_bucket_name(Stack(App(), "Stack"), "Bucket", "kept")
+    with pytest.raises(DefinitionError, match=re.escape(told)):
+        Archive(**options)
+
+
+def test_anything_else_is_no_archive() -> None:
+    with pytest.raises(DefinitionError, match=re.escape("archive must be an Archive or None, not 'kept'")):
+        SagaService(Stack(App(), "Stack"), "Shop", sagas=[Checkout], archive="kept")  # pyright: ignore[reportArgumentType]

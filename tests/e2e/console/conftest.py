@@ -1,0 +1,106 @@
+"""A real browser, and consoles for it to open."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from sagas.console.serving import Options, Serving
+from tests.e2e.console.scene import a_bad_day
+from tests.unit.console.service import FakeService
+
+CHROMIUM = next((path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what needs a browser where there is none."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.browser)
+            if CHROMIUM is None:
+                item.add_marker(pytest.mark.skip(reason="there is no chromium here: apt-get install chromium"))
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Generator[Browser]:
+    """One browser for all tests."""
+    with sync_playwright() as playwright:
+        # The sandbox needs what containers do not give; the pages are our own.
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Tab:
+    """A tab of a console, and what it complained about.
+
+    Args:
+        page: the browser's.
+        serving: the console.
+    """
+
+    def __init__(self, page: Page, serving: Serving) -> None:
+        self.page = page
+        self.serving = serving
+        self.complaints: list[str] = []
+        self.fetched: list[str] = []
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.fetched.append(request.url))
+
+    @property
+    def origin(self) -> str:
+        """Of the console."""
+        return f"http://sagas.localhost:{self.serving.session.port}"
+
+    def go(self, path: str) -> Page:
+        """Open a page of the console."""
+        self.page.goto(self.origin + path)
+        return self.page
+
+    def refreshed(self, times: int = 1) -> None:
+        """Wait until the page has asked so often whether there is news."""
+        before = int(self.page.get_attribute("main", "data-rev") or 0)
+        for more in range(1, times + 1):
+            self.page.wait_for_selector(f'main[data-rev="{before + more}"]', timeout=10_000)
+
+
+Open = Callable[..., Tab]
+
+
+@pytest.fixture
+def console(chromium: Browser) -> Generator[Open]:
+    """Opens a console of a service in memory, in a context of its own."""
+    with ExitStack() as ending:
+
+        def make(service: FakeService, *, read_only: bool = False, **context: Any) -> Tab:
+            serving = Serving(service, Options(port=0, read_only=read_only))
+            ending.enter_context(serving.in_background())
+            opened: BrowserContext = chromium.new_context(**context)
+            ending.callback(opened.close)
+            tab = Tab(opened.new_page(), serving)
+            tab.page.goto(serving.url)
+            return tab
+
+        yield make
+
+
+@pytest.fixture
+def service() -> FakeService:
+    """A service on a bad day."""
+    return a_bad_day()
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Where screenshots go: ``SAGAS_SCREENSHOTS`` says, to make those of the documentation anew."""
+    folder = Path(os.environ.get("SAGAS_SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,234 @@
+"""The console in a real browser, over a service in memory."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from sagas.errors import Unavailable
+from tests.e2e.console.conftest import Open, Tab
+from tests.e2e.console.scene import STALLED, UNDO_FAILED, WAITING
+from tests.unit.client.stub import a_step
+from tests.unit.console.service import HOSTILE, FakeService, a_letter, a_type, an_entry, dead, numbered
+
+SAGA = f"/sagas/checkout/{UNDO_FAILED}"
+PAGES = (
+    *("/", "/sagas", SAGA, f"/sagas/loan/{WAITING}"),
+    *("/letters/create-zip", "/types/loan", "/breakers", "/sweeps/checkout"),
+)
+
+
+def quiet(tab: Tab) -> None:
+    """Nothing was complained about, no policy violated, and nothing fetched from elsewhere."""
+    assert tab.complaints == []
+    assert [url for url in tab.fetched if not url.startswith(tab.origin)] == []
+
+
+def test_the_printed_url_opens_the_inbox_within_a_second(console: Open, service: FakeService) -> None:
+    tab = console(service)
+    began = time.monotonic()
+    tab.page.reload()
+    assert tab.page.get_by_role("heading", name="the undo of capture failed").is_visible()
+    assert time.monotonic() - began < 3  # a second, on a machine that does nothing else
+    assert tab.page.url == f"{tab.origin}/"  # the token has left it
+    tab.refreshed()
+    quiet(tab)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_are_accessible(console: Open, service: FakeService, scheme: str) -> None:
+    tab = console(service, color_scheme=scheme)
+    for path in PAGES:
+        results: Any = Axe().run(tab.go(path))
+        found = [one for one in results.response["violations"] if one["impact"] in ("serious", "critical")]
+        assert [(path, one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found] == []
+    quiet(tab)
+
+
+@pytest.mark.parametrize("width", [320, 800, 1600])
+def test_pages_fit_the_screen(console: Open, service: FakeService, width: int) -> None:
+    tab = console(service, viewport={"width": width, "height": 700})
+    wide = {path: tab.go(path).evaluate("document.documentElement.scrollWidth") for path in PAGES}
+    assert {path: one for path, one in wide.items() if one > width} == {}
+
+
+def test_what_the_reader_did_outlasts_a_refresh_and_news_come(console: Open, service: FakeService) -> None:
+    tab = console(service)
+    page = tab.page
+    tab.refreshed()
+    page.get_by_text("24 sagas", exact=True).click()
+    box = page.get_by_label(f"Select {UNDO_FAILED}")
+    box.check()
+    page.keyboard.press("Escape")
+    service.types[0] |= {"active": False, "reason": "incident 42"}
+    page.get_by_role("heading", name="checkout · disabled").wait_for(timeout=10_000)
+    assert box.is_checked()
+    assert page.get_by_label(f"Select {numbered(0xC8)}").is_visible()
+    quiet(tab)
+
+
+def test_one_is_retried_by_mouse(console: Open, service: FakeService) -> None:
+    tab = console(service)
+    page = tab.page
+    page.get_by_role("link", name=UNDO_FAILED).click()
+    page.get_by_role("button", name="Retry the undo").click()
+    page.get_by_text("It is tried again.").wait_for()
+    assert service.did() == [("retry", UNDO_FAILED, "")]
+    quiet(tab)
+
+
+def test_the_runbook_by_keyboard_alone(console: Open, service: FakeService) -> None:
+    tab = console(service)
+    page, keys = tab.page, tab.page.keyboard
+    tab.refreshed()
+    keys.press("?")
+    assert page.get_by_role("heading", name="Keys").is_visible()
+    keys.press("Escape")
+    keys.press("j")  # the first saga of the worst group
+    keys.press("Enter")
+    page.wait_for_url(f"**{UNDO_FAILED}")
+    keys.press(".")  # goes to the next action, and does not do it
+    assert service.did() == []
+    keys.press("Enter")
+    page.get_by_text("It is tried again.").wait_for()
+    keys.press("g")
+    keys.press("d")
+    page.wait_for_url("**/letters")
+    keys.press("j")
+    keys.press("Enter")
+    page.wait_for_url("**/letters/*")
+    keys.press(".")
+    keys.press("Enter")
+    page.get_by_text("the message's body is not JSON").first.wait_for()
+    keys.press("/")
+    keys.type(STALLED)
+    keys.press("Enter")
+    page.wait_for_url(f"**{STALLED}")
+    keys.press(".")
+    keys.press("Enter")
+    page.get_by_text("The supervisor looked at it.").wait_for()
+    assert service.did() == [("retry", UNDO_FAILED, ""), ("dead_letters", "checkout"), ("recover", STALLED)]
+    quiet(tab)
+
+
+def test_a_signal_is_sent_with_the_form_of_its_schema(console: Open, service: FakeService) -> None:
+    tab = console(service)
+    page = tab.page
+    page.get_by_role("link", name="Open the first").click()
+    page.get_by_label("by", exact=True).fill("ann")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_text("What you sent was accepted.").wait_for()
+    assert service.did() == [("signal", WAITING, "approval", {"by": "ann"})]
+
+
+def test_one_first_and_then_the_rest_with_stop(console: Open, service: FakeService) -> None:
+    tab = console(service)
+    page = tab.page
+    page.get_by_text("Redrive: 24").click()
+    page.get_by_role("radio", name="Retry.").check()
+    note = page.locator("details[open] textarea[name=note]")
+    note.fill("the topic is back")
+    page.get_by_role("button", name="One first").click()
+    page.get_by_text("It is over.").wait_for(timeout=10_000)
+    assert len(service.did()) == 1
+    tab.go("/")
+    page.get_by_text("Redrive: 24").click()
+    page.get_by_role("radio", name="Retry.").check()
+    page.locator("details[open] textarea[name=note]").fill("the topic is back")
+    page.get_by_role("button", name="All: 24").click()
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_text("Stopped: you stopped it.").wait_for(timeout=10_000)
+    page.locator("[data-over=yes]").wait_for(timeout=10_000)
+    counts = [int(one) for one in page.locator(".chips b").all_inner_texts()]
+    assert counts[0] == 24 == sum(counts[1:])
+    assert 0 < counts[1] < 24
+    page.get_by_role("button", name=f"Go on with the {counts[4]}").click()
+    page.wait_for_url("**/jobs/3")
+    quiet(tab)
+
+
+def test_without_javascript_pages_read_and_actions_work(console: Open, service: FakeService) -> None:
+    tab = console(service, java_script_enabled=False)
+    page = tab.page
+    page.get_by_role("link", name=UNDO_FAILED).click()
+    page.locator("summary", has_text="It is settled").click()
+    page.get_by_label("capture", exact=True).check()
+    page.get_by_label("Note (kept; needed)").fill("refunded at the bank")
+    page.locator("details[open]").get_by_role("button", name="It is settled").click()
+    assert "It is settled." in page.inner_text("main")
+    assert service.did() == [("resolve", UNDO_FAILED, "refunded at the bank", "", ["capture"])]
+
+
+def test_while_the_api_is_away_the_page_stays_and_then_recovers(console: Open, service: FakeService) -> None:
+    tab = console(service)
+    page = tab.page
+    tab.refreshed()
+    service.away = Unavailable("the API is out of reach", 5)
+    page.get_by_text("API out of reach since").wait_for(timeout=15_000)
+    assert page.get_by_role("heading", name="the undo of capture failed").is_visible()
+    service.away = None
+    page.locator("#fresh:not(.away)").wait_for(timeout=15_000)
+    assert service.did() == []
+
+
+def test_hostile_texts_run_nowhere(console: Open) -> None:
+    error = {"type": HOSTILE, "message": HOSTILE}
+    steps = [a_step("upload", result=HOSTILE), a_step("announce", "FAILED", error=error)]
+    service = FakeService([dead(1, request={HOSTILE: HOSTILE}, why=HOSTILE, correlation_id=HOSTILE, steps=steps)])
+    details = {"error": error, "note": HOSTILE, "stack_trace": HOSTILE}
+    service.entries.append(an_entry(2, "StepFailed", "announce", actor=HOSTILE, trace_id=HOSTILE, details=details))
+    service.types = [a_type(description=HOSTILE, reason=HOSTILE, active=False)]
+    service.letters = [a_letter(body=HOSTILE, attributes={HOSTILE: HOSTILE}, source=HOSTILE, reason=HOSTILE)]
+    tab = console(service)
+    for path in ("/", "/sagas", f"/sagas/create-zip/{numbered(1)}", "/types/create-zip", f"/sagas?text={HOSTILE}"):
+        page = tab.go(path)
+        tab.refreshed()
+        assert page.locator("main img, main script, main iframe").count() == 0
+        assert "got" not in page.title()
+    tab.go("/letters/create-zip").get_by_role("button", name="Look").click()
+    tab.page.get_by_text("<img src=x").first.wait_for()
+    assert tab.page.locator("main img, main script").count() == 0
+    assert "got" not in tab.page.title()
+    quiet(tab)
+
+
+def test_an_injected_script_does_not_run(console: Open, service: FakeService) -> None:
+    tab = console(service)
+    tab.page.evaluate("""() => {
+        const one = document.createElement("script");
+        one.textContent = "document.title = 'got'";
+        document.body.append(one);
+    }""")
+    assert tab.page.title() != "got"
+    assert "Content Security Policy" in tab.complaints[0]
+
+
+def test_a_thousand_refreshes_of_ten_thousand_sagas_stay_quick(console: Open, service: FakeService) -> None:
+    service.sagas |= {numbered(0x10000 + number): dead(0x10000 + number) for number in range(10_000)}
+    tab = console(service)
+    page = tab.go("/sagas")
+    took = page.evaluate("""async () => {
+        const times = [];
+        for (let number = 0; number < 100; number++) {
+            const began = performance.now();
+            await (await fetch("/sagas")).text();
+            times.push(performance.now() - began);
+        }
+        return times.sort((a, b) => a - b)[94];
+    }""")
+    assert took < 400
+
+
+def test_pictures(console: Open, service: FakeService, pictures: Path) -> None:
+    for scheme in ("light", "dark"):
+        tab = console(service, color_scheme=scheme, viewport={"width": 1200, "height": 800})
+        for name, path in (("inbox", "/"), ("saga", SAGA), ("list", "/sagas?status=COMPENSATION_FAILED")):
+            page = tab.go(path)
+            tab.refreshed()
+            page.screenshot(path=pictures / f"{name}-{scheme}.png")
+        quiet(tab)
+    assert len(list(pictures.glob("*.png"))) >= 6

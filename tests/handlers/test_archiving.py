@@ -1,0 +1,135 @@
+"""The archive of the audit trail: what the function on the audit table's stream writes."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from sagas.errors import InvalidRequest
+from sagas.formats import FORMAT, NewerFormat
+from sagas.handlers import archiving
+from sagas.store.entry_hash import linked
+from tests.handlers.conftest import Make, Site
+from tests.support.aws import LambdaContext
+from tests.support.sagas import Trip
+
+AT = 1_790_000_000
+BUCKET = "kept"
+KEY = "audit/2026/09/21/14/000000000000000000001.jsonl.gz"
+
+
+@pytest.fixture
+def trips(site: Make) -> Site:
+    made = site(Trip, SAGAS_ARCHIVE_BUCKET=BUCKET)
+    made.stack.s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+    return made
+
+
+def image(value: Any) -> Any:
+    """An attribute as an event of a stream has it."""
+    match value:
+        case {"B": content}:
+            return {"B": base64.b64encode(content).decode()}
+        case {"M": members}:
+            return {"M": {name: image(one) for name, one in members.items()}}
+        case _:
+            return value
+
+
+def record(item: dict[str, Any], change: str = "INSERT", number: int = 1) -> dict[str, Any]:
+    shown = {name: image(value) for name, value in item.items()}
+    told = {"NewImage": shown, "SequenceNumber": f"{number:021d}", "ApproximateCreationDateTime": AT}
+    return {"eventName": change, "eventSource": "aws:dynamodb", "dynamodb": told}
+
+
+def entries(site: Site) -> list[dict[str, Any]]:
+    items = site.stack.dynamodb.scan(TableName=site.stack.audit_table)["Items"]
+    return sorted(items, key=lambda item: int(item["seq"]["N"]))
+
+
+def archive(*records: dict[str, Any]) -> dict[str, Any]:
+    return archiving.handler({"Records": list(records)}, LambdaContext())
+
+
+def archived(site: Site, key: str = KEY) -> list[dict[str, Any]]:
+    body = site.stack.s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+    return [json.loads(line) for line in gzip.decompress(body).decode().splitlines()]
+
+
+def test_what_was_written_is_archived_with_its_hashes(trips: Site) -> None:
+    saga_id = trips.begin("trip", {"item": "a secret"})
+    trips.run()
+    found = entries(trips)
+    assert archive(*map(record, found)) == {"key": KEY, "lines": len(found)}
+    lines = archived(trips)
+    assert [line["action"] for line in lines] == trips.actions(saga_id)
+    assert {(line["saga_id"], line["saga"], line["change"]) for line in lines} == {(saga_id, "trip", "written")}
+    head = b""
+    for line in lines:
+        assert base64.b64decode(line["prev"]) == head
+        told = (line[name] for name in ("action", "step", "attempt", "status", "actor"))
+        head = linked(head, (line["saga_id"], line["seq"], line["at"], line["saga"], *told), line["seal"])
+    assert head == trips.state(saga_id).head
+
+
+def test_no_payload_and_no_text_is_archived(trips: Site) -> None:
+    trips.begin("trip", {"item": "a secret"})
+    trips.run()
+    archive(*map(record, entries(trips)))
+    body = trips.stack.s3.get_object(Bucket=BUCKET, Key=KEY)["Body"].read()
+    assert b"secret" not in gzip.decompress(body)
+
+
+def test_a_batch_that_is_repeated_writes_the_same_object(trips: Site) -> None:
+    trips.begin("trip")
+    trips.run()
+    batch = [record(item) for item in entries(trips)]
+    tags: set[str] = set()
+    for _ in range(2):
+        archive(*batch)
+        tags.add(trips.stack.s3.head_object(Bucket=BUCKET, Key=KEY)["ETag"])
+    assert len(tags) == trips.stack.s3.list_objects_v2(Bucket=BUCKET)["KeyCount"] == 1
+
+
+def test_a_purge_and_a_change_are_told_apart(trips: Site) -> None:
+    saga_id = trips.begin("trip")
+    trips.run()
+    trips.clock.advance(3600)
+    changed = record(entries(trips)[1], "MODIFY")
+    assert trips.call("POST", f"/sagas/trip/{saga_id}/purge", {"note": "asked to"}).status == 200
+    (left,) = entries(trips)
+    archive(changed, record(left, "MODIFY"))
+    assert [(line["seq"], line["change"]) for line in archived(trips)] == [(2, "changed"), (1, "purged")]
+    assert "asked to" not in json.dumps(archived(trips))
+
+
+def test_what_is_no_entry_is_told_of(trips: Site) -> None:
+    trips.begin("trip")
+    item = {name: value for name, value in entries(trips)[0].items() if name != "action"}
+    archive(record(item))
+    assert [line["change"] for line in archived(trips)] == ["unreadable"]
+
+
+def test_what_a_newer_version_wrote_comes_back(trips: Site) -> None:
+    trips.begin("trip")
+    item = entries(trips)[0] | {"format": {"N": str(FORMAT + 1)}}
+    with pytest.raises(NewerFormat):
+        archive(record(item))
+    assert trips.stack.s3.list_objects_v2(Bucket=BUCKET)["KeyCount"] == 0
+
+
+def test_what_was_deleted_is_no_entry(trips: Site) -> None:
+    assert archive({"eventName": "REMOVE", "dynamodb": {}}) == {}
+
+
+OTHERS: list[Any] = [{}, {"Records": [{}]}, {"Records": None}, [], {"Records": [record({})]}]
+
+
+@pytest.mark.parametrize("event", OTHERS)
+def test_another_event_is_refused(trips: Site, event: Any) -> None:
+    with pytest.raises(InvalidRequest, match="the event does not fit"):
+        archiving.handler(event, LambdaContext())

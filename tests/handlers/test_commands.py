@@ -1,0 +1,280 @@
+"""The function behind the command queue."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sagas import Context, Saga, step, wait_for
+from sagas.errors import Unavailable
+from sagas.handlers import commands
+from tests.handlers.conftest import Make, Site
+from tests.support.aws import REGION, LambdaContext
+from tests.support.sagas import Trip
+
+NOBODY = "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17"
+TOPIC = f"arn:aws:sns:{REGION}:123456789012:orders"
+EVENT = {"id": "e-1", "detail-type": "Ordered", "time": "2026-01-01T00:00:00Z", "detail": {"item": "train", "id": 7}}
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is asked for."""
+
+    item: str = "train"
+
+
+@dataclass(frozen=True)
+class Approval:
+    """A yes or a no."""
+
+    granted: bool
+
+
+class Loan(Saga[Order]):
+    """Waits for an approval."""
+
+    approval = wait_for(Approval, timeout=timedelta(days=1))
+
+    @step
+    def pay(self, approval: Approval, ctx: Context) -> bool:
+        """Pay."""
+        return approval.granted
+
+
+@pytest.fixture
+def trips(site: Make) -> Site:
+    commands.reset()
+    return site(Trip, Loan)
+
+
+def send(site: Site, body: Any, **attributes: str) -> None:
+    text = body if isinstance(body, str) else json.dumps(body)
+    named = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()}
+    site.stack.sqs.send_message(QueueUrl=site.stack.commands, MessageBody=text, MessageAttributes=named)
+
+
+def records_of(site: Site, receives: int = 1) -> list[dict[str, Any]]:
+    """What the command queue has, as if received that often."""
+    records = site.stack.receive_from(site.stack.commands, 10)
+    for one in records:
+        one["attributes"]["ApproximateReceiveCount"] = str(receives)
+    return records
+
+
+def work_off(site: Site, *, receives: int = 1, remaining: float = 30.0) -> list[bool]:
+    """Invoke the function once with what the queue has; whether each record may be deleted."""
+    records = records_of(site, receives)
+    answer = commands.handler({"Records": records}, LambdaContext(remaining))
+    failed = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
+    for one in records:
+        if one["messageId"] not in failed:
+            site.stack.sqs.delete_message(QueueUrl=site.stack.commands, ReceiptHandle=one["receiptHandle"])
+    return [one["messageId"] not in failed for one in records]
+
+
+def letters(site: Site) -> list[dict[str, Any]]:
+    """The dead letters, each with its attributes and its body."""
+    return [
+        {name: value["stringValue"] for name, value in one["messageAttributes"].items()} | {"body": one["body"]}
+        for one in site.stack.receive_from(site.stack.command_letters, 10)
+    ]
+
+
+def listed(site: Site, name: str) -> list[dict[str, Any]]:
+    return site.call("GET", "/sagas", name=name).body["sagas"]
+
+
+class TestCommands:
+    def test_start_starts_one_saga_for_a_key_and_says_who_asked(self, trips: Site) -> None:
+        command = {"command": "start", "saga": "trip", "request": {"item": "train"}, "key": "order-1"}
+        for _ in range(3):
+            send(trips, command)
+        assert work_off(trips) == [True] * 3
+        trips.run()
+        (saga,) = listed(trips, "trip")
+        assert saga["status"] == "COMPLETED"
+        first = trips.stack.entries(saga["saga_id"])[0]
+        assert first["actor"].startswith("queue:")
+        assert letters(trips) == []
+
+    def test_the_same_key_by_the_api_is_the_same_saga(self, trips: Site) -> None:
+        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}, "key": "order-1"})
+        work_off(trips)
+        answer = trips.call("POST", "/sagas/trip", {"item": "train"}, key="order-1")
+        assert answer.status == 200
+
+    def test_without_a_key_the_message_is_the_key(self, trips: Site) -> None:
+        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}})
+        records = records_of(trips)
+        for _ in range(2):  # SQS delivers at least once
+            assert commands.handler({"Records": records}, LambdaContext())["batchItemFailures"] == []
+        assert len(listed(trips, "trip")) == 1
+
+    def test_signal_and_cancel(self, trips: Site) -> None:
+        one, other = trips.begin("loan"), trips.begin("loan")
+        trips.run()
+        told = {"saga": "loan", "saga_id": one, "step": "approval", "value": {"granted": True}}
+        send(trips, {"command": "signal", **told})
+        send(trips, {"command": "cancel", "saga": "loan", "saga_id": other.upper()})
+        assert work_off(trips) == [True, True]
+        trips.run()
+        assert trips.status(one) == "COMPLETED"
+        assert trips.status(other) == "CANCELLED"
+        assert trips.entry(one, "SignalReceived")["actor"].startswith("queue:")
+        assert trips.entry(other, "CancelRequested")["actor"].startswith("queue:")
+
+
+class TestEvents:
+    def test_start_on_takes_request_and_key_from_the_event(self, trips: Site) -> None:
+        command = {"command": "start_on", "saga": "trip", "event": EVENT, "key": "$.detail.id"}
+        picked = command | {"request": {"item": "$.detail.item"}}
+        send(trips, picked)
+        send(trips, picked | {"event": EVENT | {"id": "e-2"}})
+        assert work_off(trips) == [True, True]
+        (saga,) = listed(trips, "trip")
+        first = trips.stack.entries(saga["saga_id"])[0]
+        assert json.loads(first["payload"]) == {"item": "train"}
+        assert first["correlation_id"] in ("e-1", "e-2")
+        assert trips.call("POST", "/sagas/trip", {"item": "train"}, key="7").body["saga_id"] == saga["saga_id"]
+
+    def test_several_parts_make_one_key(self, trips: Site) -> None:
+        told = {"command": "start_on", "saga": "trip", "event": EVENT, "request": {"item": "train"}}
+        send(trips, told | {"key": ["orders", "$.detail.id"]})
+        work_off(trips)
+        assert trips.call("POST", "/sagas/trip", {"item": "train"}, key="orders/7").status == 200
+
+    def test_signal_on(self, trips: Site) -> None:
+        saga_id = trips.begin("loan")
+        event = EVENT | {"detail": {"loan": saga_id, "answer": {"granted": False}}}
+        told = {"saga_id": "$.detail.loan", "value": "$.detail.answer"}
+        send(trips, {"command": "signal_on", "saga": "loan", "step": "approval", "event": event, **told})
+        assert work_off(trips) == [True]
+        trips.run()
+        assert trips.status(saga_id) == "COMPLETED"
+
+    def test_a_notification_of_a_declared_topic(self, trips: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        declared = {"command": "start_on", "saga": "trip", "request": {"item": "$.detail.item"}}
+        monkeypatch.setenv("SAGAS_SOURCES", json.dumps({TOPIC: declared}))
+        told = {"Type": "Notification", "MessageId": "m-1", "TopicArn": TOPIC, "Message": '{"item": "train"}'}
+        send(trips, told)
+        send(trips, told)
+        assert work_off(trips) == [True, True]
+        assert len(listed(trips, "trip")) == 1
+        assert trips.call("POST", "/sagas/trip", {"item": "train"}, key="m-1").status == 200
+
+    def test_a_message_of_a_declared_queue(self, trips: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        arn = f"arn:aws:sqs:{REGION}:123456789012:test-commands"
+        monkeypatch.setenv("SAGAS_SOURCES", json.dumps({arn: {"command": "start_on", "saga": "trip"}}))
+        send(trips, {"item": "train"})
+        send(trips, "no JSON")
+        assert work_off(trips) == [True, True]
+        assert len(listed(trips, "trip")) == 1
+        (letter,) = letters(trips)
+        # What is left is a command, which can be sent to the command queue as it stands.
+        assert json.loads(letter["body"])["event"]["detail"] == "no JSON"
+
+
+class TestBadCommands:
+    @pytest.mark.parametrize(
+        ("body", "reason"),
+        [
+            ("{", "the message is no command: $: Input data was truncated"),
+            ("[]", "the message is no command: $: Expected `object`"),
+            ({"command": "begin"}, "the message is no command: $.command"),
+            ({"command": "start", "saga": "trip"}, "missing required field `request`"),
+            ({"command": "start", "saga": "trip", "request": {}, "kee": "a"}, "unknown field `kee`"),
+            ({"command": "start", "saga": "trip", "request": {"itm": 1}}, "$.item"),
+            ({"command": "start", "saga": "trip", "request": {"item": "a"}, "key": " "}, "$.key"),
+            ({"command": "cancel", "saga": "trip", "saga_id": "7"}, "$.saga_id"),
+            ({"command": "start_on", "saga": "trip", "event": EVENT, "key": "$.detail.no"}, "nothing at $.detail.no"),
+            ({"command": "start_on", "saga": "trip", "event": EVENT, "key": "$.detail"}, "must be a text"),
+            ({"command": "signal_on", "saga": "loan", "step": "approval", "event": EVENT}, "$.saga_id"),
+        ],
+    )
+    def test_goes_to_the_dead_letters_with_a_reason(self, trips: Site, body: Any, reason: str) -> None:
+        before = trips.tables()
+        send(trips, body)
+        assert work_off(trips) == [True]
+        (letter,) = letters(trips)
+        assert reason in letter["reason"]
+        assert letter["sender"].startswith("queue:")
+        assert letter["body"] == body if isinstance(body, str) else json.loads(letter["body"]).items() >= body.items()
+        assert trips.tables() == before
+
+    def test_what_the_saga_does_not_allow(self, trips: Site) -> None:
+        saga_id = trips.begin("trip")
+        trips.run()
+        send(trips, {"command": "cancel", "saga": "trip", "saga_id": saga_id})
+        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}, "key": "k"})
+        send(trips, {"command": "start", "saga": "trip", "request": {"item": "tram"}, "key": "k"})
+        assert work_off(trips) == [True] * 3
+        reused, over = sorted(letters(trips), key=lambda one: one["command"], reverse=True)
+        assert "COMPLETED" in over["reason"]
+        assert (over["command"], over["saga"], over["saga_id"]) == ("cancel", "trip", saga_id)
+        assert "another request" in reused["reason"]
+
+    def test_an_unknown_saga_is_tried_for_a_quarter_of_an_hour(self, trips: Site) -> None:
+        send(trips, {"command": "cancel", "saga": "trip", "saga_id": NOBODY})
+        send(trips, {"command": "start", "saga": "tripp", "request": {}})
+        assert work_off(trips) == [False, False]
+        assert letters(trips) == []
+        trips.stack.sqs.purge_queue(QueueUrl=trips.stack.commands)
+        sent = str(int((trips.clock.now() - commands.PATIENCE - 1) * 1000))
+        send(trips, {"command": "cancel", "saga": "trip", "saga_id": NOBODY})
+        records = records_of(trips)
+        records[0]["attributes"]["SentTimestamp"] = sent
+        assert commands.handler({"Records": records}, LambdaContext())["batchItemFailures"] == []
+        (letter,) = letters(trips)
+        assert "no saga" in letter["reason"]
+
+
+class TestLater:
+    def test_an_outage_uses_up_no_receives(self, trips: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}})
+        starter = type(trips.engine.starter)
+        with monkeypatch.context() as patch:
+
+            def away(*_: Any, **__: Any) -> None:
+                raise Unavailable("the store is away")
+
+            patch.setattr(starter, "start", away)
+            records = records_of(trips, receives=20)
+            assert commands.handler({"Records": records}, LambdaContext())["batchItemFailures"] == []
+        (first,) = records
+        assert letters(trips) == []
+        trips.stack.sqs.purge_queue(QueueUrl=trips.stack.commands)
+        # The copy, which waits for a minute, starts the very saga that the message would have.
+        kept = {"key": first["messageId"], "since": "1.0", "sender": "queue:AIDA"}
+        for _ in range(2):
+            send(trips, first["body"], **kept)
+        assert work_off(trips) == [True, True]
+        (saga,) = listed(trips, "trip")
+        assert trips.stack.entries(saga["saga_id"])[0]["actor"].endswith(" for AIDA")
+
+    def test_a_disabled_type_starts_them_when_it_is_enabled(self, trips: Site) -> None:
+        trips.call("PUT", "/definitions/trip", {"active": False, "reason": "incident"})
+        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}})
+        assert work_off(trips) == [False]
+        assert letters(trips) == []
+
+    def test_what_this_code_cannot_handle_is_given_up_with_its_reason(
+        self, trips: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(*_: Any, **__: Any) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(type(trips.engine.starter), "start", broken)
+        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}})
+        assert work_off(trips, receives=10) == [True]
+        (letter,) = letters(trips)
+        assert letter["reason"] == "handling it failed: ZeroDivisionError"
+
+    def test_what_there_is_no_time_for_comes_back(self, trips: Site) -> None:
+        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}})
+        assert work_off(trips, remaining=5.0) == [False]
+        assert listed(trips, "trip") == []

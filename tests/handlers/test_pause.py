@@ -1,0 +1,203 @@
+"""Pausing saga types by the API: what stops, what goes on, and that nothing is lost or used up."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sagas.authoring.policies import Retry
+from sagas.authoring.saga import Saga
+from sagas.authoring.steps import step
+from sagas.authoring.waits import wait_for
+from sagas.engine.pausing import SPREAD
+from tests.handlers.conftest import Make, Site
+from tests.support.bench import Death, once
+from tests.support.sagas import Order
+
+
+class Walk(Saga[Order], name="walk", timeout=timedelta(hours=5)):
+    @step(retry=Retry.constant(max_retries=1, delay=0))
+    def first(self, request: Order) -> str:
+        return request.item
+
+    @first.compensate
+    def undo_first(self, first: str) -> None: ...
+
+    @step
+    def second(self, first: str) -> str:
+        return first
+
+
+class Asks(Saga[Order], name="asks"):
+    answer = wait_for(str, timeout=timedelta(days=1))
+
+    @step
+    def after(self, answer: str) -> str:
+        return answer
+
+
+def pause(site: Site, name: str = "walk", **body: Any) -> Any:
+    answer = site.call("PUT", f"/definitions/{name}", {"paused": True, "reason": "an incident", **body})
+    assert answer.status == 200
+    return answer.body
+
+
+def resume(site: Site, name: str = "walk") -> Any:
+    answer = site.call("PUT", f"/definitions/{name}", {"paused": False})
+    assert answer.status == 200
+    return answer.body
+
+
+def shown(site: Site, saga_id: str, name: str = "walk") -> Any:
+    return site.call("GET", f"/sagas/{name}/{saga_id}").body
+
+
+def settle(site: Site) -> None:
+    """Everybody knows by now."""
+    site.clock.advance(6)
+
+
+def test_a_saga_in_flight_stops_before_its_next_step_and_goes_on(site: Make) -> None:
+    w = site(Walk)
+    saga_id = w.begin("walk")
+    w.invoke("walk", "first")
+    told = pause(w)
+    assert (told["paused"], told["starts"], told["reason"]) == (True, False, "an incident")
+    assert told["paused_by"] == "arn:aws:iam::123456789012:user/ann"
+    settle(w)
+    assert w.invoke("walk", "second") == 1
+    assert w.waiting() == 0  # the message is deleted
+    saga = shown(w, saga_id)
+    assert (saga["status"], saga["paused"], saga["steps"][1]["attempts"]) == ("RUNNING", True, 0)
+    assert w.call("GET", "/sagas", name="walk").body["sagas"][0]["paused"] is True
+    assert w.call("GET", "/definitions").body["definitions"][0]["paused"] is True
+    w.clock.advance(3600)
+    assert w.engine.recovery.run(60).recovered == []  # silent for a reason
+    assert resume(w)["paused"] is False
+    settle(w)
+    w.run()
+    saga = shown(w, saga_id)
+    assert (saga["status"], saga["paused"], saga["recovery_attempts"]) == ("COMPLETED", False, 0)
+    assert [one["attempts"] for one in saga["steps"]] == [1, 1]
+
+
+def test_new_sagas_are_refused_or_wait(site: Make) -> None:
+    w = site(Walk)
+    pause(w)
+    settle(w)
+    answer = w.call("POST", "/sagas/walk", {"item": "x"})
+    assert (answer.status, answer.code) == (503, "disabled")
+    assert int(answer.headers["retry-after"]) > 0
+    pause(w, starts=True)
+    settle(w)
+    answer = w.call("POST", "/sagas/walk", {"item": "x"})
+    assert (answer.status, answer.body["paused"]) == (202, True)
+    w.run()
+    assert shown(w, answer.body["saga_id"])["status"] == "PENDING"
+    resume(w)
+    settle(w)
+    w.run()
+    assert shown(w, answer.body["saga_id"])["status"] == "COMPLETED"
+
+
+def test_undos_go_on_unless_they_are_to_wait_too(site: Make) -> None:
+    w = site(Walk)
+    one, two = w.begin("walk"), w.begin("walk")
+    for _ in range(2):
+        w.invoke("walk", "first")
+    pause(w)
+    settle(w)
+    w.run()
+    assert w.call("DELETE", f"/sagas/walk/{one}").status in (200, 202)
+    w.run()
+    assert shown(w, one)["status"] == "CANCELLED"
+    pause(w, undos=True)
+    settle(w)
+    assert w.call("DELETE", f"/sagas/walk/{two}").status == 202
+    w.run()
+    saga = shown(w, two)
+    assert (saga["status"], saga["paused"]) == ("COMPENSATING", True)
+    pause(w)  # undos may go on again
+    settle(w)
+    w.run()
+    assert shown(w, two)["status"] == "CANCELLED"
+
+
+def test_a_wait_ends_and_is_taken_but_the_next_step_does_not_begin(site: Make) -> None:
+    w = site(Asks)
+    saga_id = w.begin("asks")
+    w.run()
+    pause(w, "asks")
+    settle(w)
+    assert w.call("POST", f"/sagas/asks/{saga_id}/signals/answer", '"yes"').status == 202
+    w.run()
+    steps = shown(w, saga_id, "asks")["steps"]
+    assert [one["status"] for one in steps] == ["COMPLETED", "PENDING"]
+    resume(w, "asks")
+    settle(w)
+    w.run()
+    assert shown(w, saga_id, "asks")["status"] == "COMPLETED"
+
+
+def test_a_deadline_ends_a_parked_saga(site: Make) -> None:
+    w = site(Walk)
+    saga_id = w.begin("walk")
+    w.invoke("walk", "first")
+    pause(w)
+    settle(w)
+    w.run()
+    w.clock.advance(5 * 3600)
+    assert w.engine.finder.run("recover", 60).found == 1
+    w.engine.recovery.look_after(w.engine.finder.listing.parked("walk", 10), 60)
+    w.run()
+    assert shown(w, saga_id)["status"] == "COMPENSATED"
+
+
+def test_who_parks_a_saga_of_a_resumed_type_goes_on_at_once(site: Make) -> None:
+    """The worker believes for five seconds in what it has read."""
+    w = site(Walk)
+    saga_id = w.begin("walk")
+    w.invoke("walk", "first")
+    pause(w)
+    settle(w)
+    assert w.engine.services.pauses.holds("walk", undo=False)  # read just before it is resumed
+    other = w.deploy()
+    other.pausing.resume("walk", "ann")
+    w.run()
+    assert shown(w, saga_id)["status"] == "COMPLETED"
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_process_that_dies_while_it_resumes_strands_nobody(
+    site: Make, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    w = site(Walk)
+    ids = [w.begin("walk") for _ in range(2)]
+    pause(w)
+    settle(w)
+    w.run()
+    other = w.deploy()
+    once(monkeypatch, type(other.control), "unpark", before=before)
+    with pytest.raises(Death):
+        other.pausing.resume("walk", "ann")
+    settle(w)
+    found = w.engine.finder.listing.parked("walk", 10)
+    assert len(found) == (2 if before else 1)
+    assert w.engine.pausing.shards(w.clock.now())
+    w.engine.recovery.look_after(found, 60)
+    for _ in range(3):  # one that is due, and of which no message was sent, is found to be lost
+        w.clock.advance(SPREAD + 1_000)
+        w.engine.recovery.run(60)
+        w.run()
+    assert {shown(w, one)["status"] for one in ids} == {"COMPLETED"}
+
+
+def test_bodies_that_say_nothing_are_refused(site: Make) -> None:
+    w = site(Walk)
+    for body, path in (({}, "$.active"), ({"starts": True, "active": True}, "$.starts"), ({"paused": 1}, "$.paused")):
+        answer = w.call("PUT", "/definitions/walk", body)
+        assert (answer.status, answer.paths) == (422, [path])
+    assert w.call("PUT", "/definitions/none", {"paused": True}).status == 404
+    assert resume(w)["paused"] is False  # it never was

@@ -1,0 +1,190 @@
+"""Commands on many sagas, and those that find and count them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+from tests.unit.client.stub import SAGA_ID, StubApi, a_saga, an_error
+
+OTHER = SAGA_ID[:-1] + "0"
+
+
+def dead(saga_id: str = SAGA_ID) -> dict[str, Any]:
+    fault = {"step": "check", "undo": False, "type": "Timeout", "message": "too late"}
+    return a_saga("DEAD_LETTERED", saga_id=saga_id, fault=fault, why="it failed")
+
+
+def page(*sagas: dict[str, Any]) -> dict[str, Any]:
+    return {"sagas": list(sagas), "cursor": None}
+
+
+def test_all_that_match_are_retried(api: StubApi, run: Run) -> None:
+    api.will(200, page(dead(), dead(OTHER))).will(200, page()).will(202, dead()).will(
+        409, an_error("conflict", "it is over")
+    )
+    result = run(
+        "retry",
+        "--all",
+        "--name",
+        "create-zip",
+        "--error",
+        "Timeout",
+        "--reason",
+        "mended",
+        "--rate",
+        "3",
+        "--yes",
+        "--json",
+    )
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["chosen"], told["done"], told["refused"], told["failed"], told["left"]) == (2, 1, 1, 0, 0)
+    bodies = [one.body for one in api.asked if one.method == "POST"]
+    assert bodies == [{"note": f"bulk {told['job']}: mended"}] * 2
+    lines = Path(told["outcomes"]).read_text().splitlines()
+    assert [json.loads(line).get("outcome") for line in lines] == [None, "done", "refused"]
+
+
+def test_a_dry_run_does_nothing(api: StubApi, run: Run) -> None:
+    api.will(200, page(dead()))
+    result = run(
+        "cancel", "--all", "--name", "create-zip", "--status", "DEAD_LETTERED", "--customer", "c-17", "--dry-run"
+    )
+    assert "1 sagas would be chosen." in result.stdout
+    assert SAGA_ID in result.stdout
+    (one,) = api.asked
+    assert (one.method, one.path) == ("GET", "/v1/sagas?customer=c-17&name=create-zip&limit=100")
+
+
+def test_it_asks_first(api: StubApi, run: Run) -> None:
+    api.will(200, page(dead())).will(200, page())
+    result = run("retry", "--all", "--name", "create-zip", text="n\n")
+    assert result.exit_code == 1
+    assert {one.method for one in api.asked} == {"GET"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["retry", "--all"],
+        ["cancel", "--all", "--yes"],
+        ["resolve", "--all", "--name", "create-zip", "--yes"],
+        ["retry", "create-zip", SAGA_ID, "--status", "FAILED"],
+        ["cancel", "create-zip", SAGA_ID, "--customer", "c"],
+        ["rerun", "create-zip"],
+        ["compensate"],
+        ["resolve", "create-zip", SAGA_ID],
+    ],
+)
+def test_what_is_not_said_or_does_not_fit_is_wrong_usage(api: StubApi, run: Run, arguments: list[str]) -> None:
+    assert run(*arguments).exit_code == 2
+    assert api.asked == []
+
+
+def test_one_first_that_fails_again_is_the_last(api: StubApi, run: Run) -> None:
+    api.will(200, page(dead(), dead(OTHER))).will(200, page()).will(202, dead()).will(200, dead())
+    result = run("retry", "--all", "--name", "create-zip", "--one-first", "--yes")
+    assert result.exit_code == 1
+    assert "DEAD_LETTERED" in result.stdout
+    assert "1 left" in result.stdout
+    assert len([one for one in api.asked if one.method == "POST"]) == 1
+
+
+def test_a_job_is_gone_on_with(api: StubApi, run: Run, tmp_path: Path) -> None:
+    head = {"job": "j1", "action": "retry", "name": "create-zip", "reason": "mended", "chosen": [SAGA_ID, OTHER]}
+    done = {"saga_id": SAGA_ID, "outcome": "done", "message": "", "new": "", "at": ""}
+    (tmp_path / "job.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(done)}\n")
+    api.will(202, dead(OTHER))
+    result = run("retry", "--all", "--outcomes", "job.jsonl", "--yes")
+    assert result.exit_code == 0
+    assert "2 chosen: 2 done, 0 refused, 0 failed." in result.stdout
+    (one,) = api.asked
+    assert one.path == f"/v1/sagas/create-zip/{OTHER}/retry"
+    assert run("cancel", "--all", "--outcomes", "job.jsonl", "--yes").exit_code == 1
+
+
+def test_lists_by_value_and_time(api: StubApi, run: Run) -> None:
+    api.will(200, page(a_saga()))
+    result = run("list", "create-zip", "customer=c=17", "--since", "2026-11-22T10:00:00Z", "--until", "2026-11-23")
+    assert SAGA_ID in result.stdout
+    (one,) = api.asked
+    assert one.path == (
+        "/v1/sagas?customer=c%3D17&name=create-zip&since=2026-11-22T10%3A00%3A00%2B00%3A00&until=2026-11-23T00%3A00%3A00&limit=20"
+    )
+
+
+@pytest.mark.parametrize("arguments", [["a", "b"], ["a=1", "a=2"], ["--since", "lately"]])
+def test_bad_filters_are_wrong_usage(api: StubApi, run: Run, arguments: list[str]) -> None:
+    assert run("list", *arguments).exit_code == 2
+    assert api.asked == []
+
+
+def test_a_span_is_that_long_ago(api: StubApi, run: Run) -> None:
+    api.will(200, page())
+    run("list", "--since", "2h")
+    assert "since=20" in api.asked[0].path
+
+
+def test_lists_by_key(api: StubApi, run: Run) -> None:
+    api.will(200, page(a_saga()))
+    run("list", "create-zip", "--idempotency-key", "order 1")
+    assert api.asked[0].path == "/v1/sagas?name=create-zip&idempotency_key=order%201"
+
+
+def test_shows_by_id_alone(api: StubApi, run: Run) -> None:
+    api.will(200, a_saga())
+    assert SAGA_ID in run("show", SAGA_ID[:8]).stdout
+    assert api.asked[0].path == f"/v1/sagas/{SAGA_ID[:8]}"
+
+
+STATS = {
+    "at": "2026-11-22T10:00:00.000Z",
+    "since": "2026-11-21T10:00:00.000Z",
+    "types": [
+        {
+            "name": "create-zip", "paused": True, "statuses": {"RUNNING": 3, "COMPLETED": 1000, "FAILED": 0},
+            "in_flight": 3, "attention": 1, "started_per_minute": 1.5, "ended_per_minute": 0.2,
+            "oldest_in_flight": "2026-11-22T09:00:00.000Z", "at_least": ["COMPLETED"],
+        }
+    ],
+    "queues": [{"saga": "create-zip", "steps": ["check"], "messages": 7}],
+    "breakers": [],
+    "approximate": ["messages in queues"],
+}  # fmt: skip
+
+
+def test_top(api: StubApi, run: Run) -> None:
+    api.will(200, STATS)
+    said = run("top").stdout
+    for text in (
+        "create-zip paused",
+        "RUNNING",
+        "1000+",
+        "1.5",
+        "2026-11-22 09:00:00",
+        "Approximate: messages in queues.",
+    ):
+        assert text in said
+    assert "FAILED" not in said
+    api.will(200, STATS)
+    assert json.loads(run("top", "create-zip", "--json").stdout) == STATS
+    assert api.asked[1].path == "/v1/stats?name=create-zip"
+
+
+def test_pause_and_resume(api: StubApi, run: Run) -> None:
+    api.will(200, {"name": "create-zip"}).will(200, {"name": "create-zip"})
+    assert "is paused" in run("pause", "create-zip", "--starts", "--reason", "an incident").stdout
+    assert "go on" in run("resume", "create-zip").stdout
+    assert [(one.method, one.path, one.body) for one in api.asked] == [
+        (
+            "PUT",
+            "/v1/definitions/create-zip",
+            {"paused": True, "starts": True, "undos": False, "reason": "an incident"},
+        ),
+        ("PUT", "/v1/definitions/create-zip", {"paused": False, "reason": ""}),
+    ]

@@ -1,0 +1,230 @@
+"""One operation on many sagas: what is chosen, what is done, and that it adds up however it goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from sagas.client.batch import STOP_AFTER, Action, Batch, Outcome, choose
+from sagas.errors import Ambiguous, Conflict, NotFound, SagaError, Unavailable
+
+
+class Service:
+    """Answers a job. ``refuses`` says what is raised for a saga, once for each in a list."""
+
+    def __init__(self, *sagas: dict[str, Any]) -> None:
+        self.sagas = sagas
+        self.refuses: dict[str, list[SagaError]] = {}
+        self.calls: list[tuple[str, ...]] = []
+        self.asked: list[tuple[Any, ...]] = []
+
+    def _call(self, *call: str) -> Any:
+        self.calls.append(call)
+        errors = self.refuses.get(call[2], [])
+        if errors:
+            raise errors.pop(0)
+        return {"saga_id": f"new-{call[2]}" if call[0] == "rerun" else call[2], "status": "RUNNING"}
+
+    def cancel(self, name: str, saga_id: str) -> Any:
+        return self._call("cancel", name, saga_id)
+
+    def retry(self, name: str, saga_id: str, note: str = "") -> Any:
+        return self._call("retry", name, saga_id, note)
+
+    def compensate(self, name: str, saga_id: str, note: str = "") -> Any:
+        return self._call("compensate", name, saga_id, note)
+
+    def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> Any:
+        return self._call("resolve", name, saga_id, note, action)
+
+    def rerun(self, name: str, saga_id: str, key: str | None = None) -> Any:
+        return self._call("rerun", name, saga_id, key or "")
+
+    def list(
+        self,
+        name: str | None = None,
+        status: str | None = None,
+        *,
+        limit: int = 20,
+        cursor: str | None = None,
+        since: Any = None,
+        find: Mapping[str, object] | None = None,
+    ) -> Any:
+        """In pages of one."""
+        self.asked.append((name, status, since, find))
+        found = [one for one in self.sagas if status in (None, one["status"])]
+        at = int(cursor or 0)
+        return {"sagas": found[at : at + 1], "cursor": str(at + 1) if at + 1 < len(found) else None}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        self.slept.append(seconds)
+
+
+def saga(saga_id: str, status: str, error: str = "", message: str = "", *, why: bool = True) -> dict[str, Any]:
+    fault = {"step": "pay", "undo": False, "type": error, "message": message} if error else None
+    return {"saga_id": saga_id, "status": status, "fault": fault} | ({"why": "it failed"} if why else {})
+
+
+def chosen(service: Service, action: Action, **filters: Any) -> list[str]:
+    return [one["saga_id"] for one in choose(service, action, "trip", **filters)]
+
+
+Make = Callable[..., Batch]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Make:
+    """Makes a job that goes on one call at a time."""
+
+    def make(service: Service, *ids: str, action: Action = "retry", reason: str = "mended", **more: Any) -> Batch:
+        clock = Clock()
+        given: dict[str, Any] = {"path": tmp_path / "job.jsonl", "job": "j1", "rate": 1.0} | more
+        return Batch(service, action, "trip", ids, reason, clock=clock.now, sleep=clock.sleep, **given)
+
+    return make
+
+
+class TestChoosing:
+    def test_what_the_operation_is_for(self) -> None:
+        service = Service(
+            saga("a", "DEAD_LETTERED"),
+            saga("b", "FAILED", why=False),
+            saga("c", "COMPENSATION_FAILED"),
+            saga("d", "RUNNING"),
+        )
+        assert chosen(service, "retry") == ["a", "c"]
+        assert chosen(service, "compensate") == ["a", "b"]
+        assert chosen(service, "resolve") == ["a", "c"]  # b was resolved before
+        assert chosen(service, "cancel") == ["d", "a"]
+        assert chosen(service, "rerun") == ["b"]
+        assert chosen(service, "rerun", status="RUNNING") == ["d"]
+
+    def test_by_error(self) -> None:
+        service = Service(
+            saga("a", "DEAD_LETTERED", "Timeout"),
+            saga("b", "DEAD_LETTERED", "Refused", "no Timeout"),
+            saga("c", "DEAD_LETTERED"),
+        )
+        assert chosen(service, "retry", error="Timeout") == ["a", "b"]
+        assert chosen(service, "retry", error="Refused") == ["b"]
+
+    def test_by_value_and_time(self) -> None:
+        service = Service(saga("a", "DEAD_LETTERED"), saga("b", "COMPLETED"))
+        assert chosen(service, "retry", find={"customer": "c"}, since="2026-11-22") == ["a"]
+        assert service.asked[0] == ("trip", None, "2026-11-22", {"customer": "c"})
+
+
+class TestRunning:
+    def test_each_item_is_a_call_of_its_own(self, job: Make) -> None:
+        service = Service()
+        report = job(service, "a", "b").run()
+        assert service.calls == [("retry", "trip", one, "bulk j1: mended") for one in ("a", "b")]
+        assert (report.count("done"), report.left, report.stopped) == (2, 0, "")
+
+    @pytest.mark.parametrize(
+        ("action", "more"),
+        [
+            ("cancel", ()),
+            ("compensate", ("bulk j1: mended",)),
+            ("resolve", ("bulk j1: mended", "bulk")),
+            ("rerun", ("bulk j1 a",)),
+        ],
+    )
+    def test_every_operation(self, job: Make, action: Action, more: tuple[str, ...]) -> None:
+        service = Service()
+        report = job(service, "a", action=action).run()
+        assert service.calls == [(action, "trip", "a", *more)]
+        assert report.outcomes["a"].new == ("new-a" if action == "rerun" else "")
+
+    def test_it_adds_up(self, job: Make) -> None:
+        service = Service()
+        service.refuses = {
+            "b": [Conflict("it is over")],
+            "c": [Ambiguous("no answer")],
+            "d": [Unavailable("away", retry_after=3)],
+            "e": [Unavailable("away", retry_after=3) for _ in range(3)],
+            "f": [NotFound("gone")],
+        }
+        one = job(service, *"abcdef")
+        report = one.run()
+        assert {saga_id: it.outcome for saga_id, it in report.outcomes.items()} == {
+            "a": "done", "b": "refused", "c": "failed", "d": "done", "e": "failed", "f": "refused",
+        }  # fmt: skip
+        assert report.count("done") + report.count("refused") + report.count("failed") == report.chosen == 6
+        assert "look" in report.outcomes["c"].message
+        assert 3 in cast("Any", one.sleep).__self__.slept
+
+    def test_no_more_than_the_rate(self, job: Make) -> None:
+        one = job(Service(), *map(str, range(10)), rate=2.0)
+        one.run()
+        assert cast("Any", one.clock).__self__.time == pytest.approx(4.5)
+
+    def test_it_stops_at_five_failures_in_a_row_and_goes_on_where_it_was(self, job: Make, tmp_path: Path) -> None:
+        service, ids = Service(), [f"s{n}" for n in range(20)]
+        service.refuses = {one: [Ambiguous("no answer")] for one in ids[3 : 3 + STOP_AFTER]}
+        report = job(service, *ids).run()
+        assert report.stopped == "5 failures in a row"
+        assert (report.count("done"), report.count("failed")) == (3, 5)
+        assert report.left == 12
+        again = Batch.resumed(service, tmp_path / "job.jsonl", rate=1000)
+        assert (again.job, again.reason, again.saga_ids) == ("j1", "mended", ids)
+        report = again.run()
+        assert (report.count("done"), report.left, report.stopped) == (20, 0, "")
+        assert len(service.calls) == 8 + 17  # what was done is left alone
+        assert job(service, *ids, known=again.known).run().count("done") == 20
+        assert len(service.calls) == 25
+
+    def test_one_first(self, job: Make) -> None:
+        service = Service()
+        one = job(service, "a", "b", "c")
+        assert one.run(most=1).left == 2
+        assert one.run().left == 0
+        assert len(service.calls) == 3
+
+    def test_a_line_that_was_cut_off_is_done_again(self, job: Make, tmp_path: Path) -> None:
+        service, path = Service(), tmp_path / "job.jsonl"
+        job(service, "a", "b").run()
+        text = path.read_text()
+        path.write_text(text[: len(text) - 20])
+        assert set(Batch.resumed(service, path).known) == {"a"}
+
+    def test_outcomes_are_told_and_kept(self, job: Make, tmp_path: Path) -> None:
+        told = list[Outcome]()
+        job(Service(), "a", "b").run(told.append)
+        lines = [json.loads(line) for line in (tmp_path / "job.jsonl").read_text().splitlines()]
+        assert lines[0]["chosen"] == ["a", "b"]
+        assert [one["saga_id"] for one in lines[1:]] == [one.saga_id for one in told] == ["a", "b"]
+
+    @pytest.mark.parametrize("text", ["", "{}", "no JSON", '{"job": 1}\n{"saga_id": "a"}\n{}'])
+    def test_a_file_of_something_else_is_refused(self, tmp_path: Path, text: str) -> None:
+        path = tmp_path / "other"
+        path.write_text(text)
+        with pytest.raises(SagaError, match="no file of outcomes"):
+            Batch.resumed(Service(), path)
+
+    @pytest.mark.parametrize(
+        ("given", "field"),
+        [
+            ({"rate": 0}, "rate"),
+            ({"reason": "x" * 3_001}, "reason"),
+            ({"action": "resolve", "reason": " "}, "reason"),
+            ({"action": "purge"}, "action"),
+        ],
+    )
+    def test_bad_jobs_name_what_is_wrong(self, job: Make, given: dict[str, Any], field: str) -> None:
+        with pytest.raises(ValueError, match=f"^{field}: "):
+            job(Service(), "a", **given)

@@ -1,0 +1,195 @@
+"""A service in memory, which the console takes for a ``SagaClient``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sagas.client import DeadLetter, Redrive
+from sagas.errors import Conflict, NotFound, SagaError
+from tests.unit.client.stub import BEGAN, a_saga, a_step
+
+NOW = 1_795_254_540.0
+"""2026-11-21T09:49:00Z, ten seconds after the sagas of the stub began."""
+HOSTILE = "</script><img src=x onerror=\"document.title='got'\"><script>document.title='got'</script>{{7*7}}"
+
+
+def numbered(number: int) -> str:
+    """Return the id of a saga by its number."""
+    return f"01a1fd82-30a8-780f-adb2-{number:012x}"
+
+
+def an_entry(seq: int, action: str, step: str | None = None, **fields: Any) -> dict[str, Any]:
+    """Return an audit entry as the API shows it."""
+    known: dict[str, Any] = {
+        "saga_id": numbered(1), "seq": seq, "at": BEGAN, "saga": "create-zip", "action": action, "step": step,
+        "attempt": 1 if step else None, "status": "RUNNING", "actor": "worker", "correlation_id": "", "trace_id": None,
+        "details": {},
+    }  # fmt: skip
+    return known | fields
+
+
+def a_type(name: str = "create-zip", **fields: Any) -> dict[str, Any]:
+    """Return a saga type as the API shows it."""
+    steps: list[dict[str, Any]] = [
+        {
+            "name": step,
+            "undo": undo,
+            "max_retries": 3,
+            "on_exhausted": "COMPENSATE",
+            "timeout": 20.0,
+            "retired": False,
+        }
+        for step, undo in (("check", None), ("upload", "remove"), ("announce", None))
+    ]
+    known: dict[str, Any] = {
+        "name": name, "version": "1", "description": "Zips.", "active": True, "reason": None, "changed_by": None,
+        "changed_at": None, "failures": 0, "disabled_until": None, "cancellable": True,
+        "request": {"type": "object", "properties": {"bucket": {"type": "string"}}, "required": ["bucket"]},
+        "steps": steps,
+    }  # fmt: skip
+    return known | fields
+
+
+ERROR = {"type": "NotFound", "message": "no topic"}
+
+
+def dead(number: int = 1, **fields: Any) -> dict[str, Any]:
+    """Return a saga that is DEAD_LETTERED."""
+    steps = [a_step("check"), a_step("upload"), a_step("announce", "FAILED", attempts=4, error=ERROR)]
+    why = "step announce used up its attempts; its message is in the dead-letter queue"
+    error = {"step": "announce", **ERROR}
+    return a_saga("DEAD_LETTERED", saga_id=numbered(number), steps=steps, error=error, why=why) | fields
+
+
+class FakeService:
+    """Sagas in memory; ``asked`` has each call, ``refuses`` and ``away`` what is raised."""
+
+    region = "eu-central-1"
+
+    def __init__(self, sagas: Iterable[dict[str, Any]] = ()) -> None:
+        self.sagas = {saga["saga_id"]: saga for saga in sagas}
+        self.entries: list[dict[str, Any]] = [an_entry(1, "SagaStarted")]
+        self.types = [a_type()]
+        self.letters: list[DeadLetter] = []
+        self.known_breakers: list[dict[str, Any]] = []
+        self.asked: list[tuple[Any, ...]] = []
+        self.refuses: dict[str, SagaError] = {}
+        self.away: SagaError | None = None
+
+    def _did(self, *call: Any) -> None:
+        self.asked.append(call)
+        if self.away is not None:
+            raise self.away
+        if (error := self.refuses.get(call[0])) is not None:
+            raise error
+
+    def did(self) -> list[tuple[Any, ...]]:
+        """Return the calls that change something."""
+        reading = ("show", "list", "attention", "audit", "definitions", "breakers", "count_letters")
+        return [call for call in self.asked if call[0] not in reading]
+
+    def show(self, name: str, saga_id: str) -> Any:
+        self._did("show", name, saga_id)
+        saga = self.sagas.get(saga_id)
+        if saga is None or saga["name"] != name:
+            raise NotFound(f"there is no saga {name}/{saga_id}")
+        return saga
+
+    def list(
+        self, name: str | None = None, status: str | None = None, *, limit: int = 20, cursor: str | None = None
+    ) -> Any:
+        self._did("list", name, status)
+        fitting = [
+            saga for saga in self.sagas.values() if name in (None, saga["name"]) and status in (None, saga["status"])
+        ]
+        first = int(cursor or 0)
+        more = str(first + limit) if first + limit < len(fitting) else None
+        return {"sagas": fitting[first : first + limit], "cursor": more}
+
+    def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Any:
+        self._did("attention")
+        return {"sagas": [saga for saga in self.sagas.values() if "why" in saga], "cursor": None}
+
+    def audit(self, name: str, saga_id: str) -> Any:
+        self._did("audit", name, saga_id)
+        return iter(self.entries)
+
+    def definitions(self) -> Any:
+        self._did("definitions")
+        return self.types
+
+    def breakers(self) -> Any:
+        self._did("breakers")
+        return self.known_breakers
+
+    def count_letters(self, name: str) -> int:
+        self._did("count_letters", name)
+        return len(self.letters)
+
+    def dead_letters(self, name: str, limit: int = 100) -> Any:
+        self._did("dead_letters", name)
+        return self.letters
+
+    def delete_letter(self, name: str, message_id: str) -> DeadLetter:
+        self._did("delete_letter", name, message_id)
+        return self.letters.pop()
+
+    def retry(self, name: str, saga_id: str, note: str = "") -> Any:
+        self._did("retry", saga_id, note)
+
+    def compensate(self, name: str, saga_id: str, note: str = "") -> Any:
+        self._did("compensate", saga_id, note)
+
+    def cancel(self, name: str, saga_id: str) -> Any:
+        self._did("cancel", saga_id)
+        if self.sagas[saga_id]["status"] == "COMPLETED":
+            raise Conflict("the saga is COMPLETED")
+
+    def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Any = ()) -> Any:
+        self._did("resolve", saga_id, note, action, [*steps])
+
+    def recover(self, *, name: str | None = None, saga_id: str | None = None) -> Any:
+        self._did("recover", saga_id)
+
+    def rerun(self, name: str, saga_id: str) -> Any:
+        self._did("rerun", saga_id)
+        return self.sagas[saga_id]
+
+    def redrive(self, name: str, saga_id: str | None = None) -> Redrive:
+        self._did("redrive", saga_id)
+        return Redrive(moved=tuple(self.letters))
+
+    def signal(self, name: str, saga_id: str, step: str, value: Any) -> Any:
+        self._did("signal", saga_id, step, value)
+
+    def start(self, name: str, request: Any, *, key: str | None = None) -> Any:
+        self._did("start", name, request, key)
+        return next(iter(self.sagas.values()))
+
+    def enable(self, name: str, reason: str = "") -> Any:
+        self._did("enable", name, reason)
+
+    def disable(self, name: str, reason: str) -> Any:
+        self._did("disable", name, reason)
+
+    def close_breaker(self, saga: str, step: str) -> Any:
+        self._did("close_breaker", saga, step)
+
+    def sweep(self, name: str, *, dry_run: bool = False, force: bool = False) -> Any:
+        self._did("sweep", name, dry_run, force)
+        counts = dict.fromkeys(("unreferenced", "kept", "unknown", "deleted", "archived", "handled", "errors"), 0)
+        return {
+            **counts, "listed": 4, "orphans": 1, "young": 2, "foreign": 1, "prefix": "zips/", "bucket": "b",
+            "action": "delete", "dry_run": dry_run, "sample": {"orphans": ["zips/x"]}, "stopped": "", "error": "",
+        }  # fmt: skip
+
+
+def a_letter(**fields: Any) -> DeadLetter:
+    """Return a message that no function could read."""
+    known: dict[str, Any] = {
+        "saga": "", "saga_id": "", "step": "", "message_id": "m-1", "receives": 15, "sent_at": BEGAN,
+        "body": "no JSON <b>", "attributes": {"who": "x"}, "source": "arn:aws:sqs:r:1:q",
+        "reason": "the message's body is not JSON",
+    }  # fmt: skip
+    return DeadLetter(**(known | fields))

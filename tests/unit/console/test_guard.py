@@ -1,0 +1,201 @@
+"""Who may talk to the console: each line of its security is a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sagas.console
+from tests.unit.console.conftest import ORIGIN, PORT, Browser
+from tests.unit.console.service import FakeService, numbered
+
+SAME = {"Origin": ORIGIN, "Sec-Fetch-Site": "same-origin"}
+SAGA = f"/local/eu-central-1/sagas/create-zip/{numbered(1)}"
+RETRY = f"/sagas/create-zip/{numbered(1)}/retry"
+
+
+class TestHost:
+    @pytest.mark.parametrize("host", [f"sagas.localhost:{PORT}", f"127.0.0.1:{PORT}", f"localhost:{PORT}"])
+    def test_its_names_are_answered(self, browser: Browser, host: str) -> None:
+        assert browser.get("/", headers={"Host": host}).status_code in (200, 401)
+
+    @pytest.mark.parametrize(
+        "host",
+        ["evil.example", f"evil.example:{PORT}", "127.0.0.1", f"sagas.localhost:{PORT + 1}", f"0.0.0.0:{PORT}", ""],
+    )
+    def test_any_other_is_not(self, browser: Browser, host: str) -> None:
+        for path in ("/", "/static/console.css", "/?token=x"):
+            assert browser.get(path, headers={"Host": host}).status_code == 421
+
+
+class TestSession:
+    @pytest.mark.parametrize("path", ["/", "/sagas", "/static/console.js", "/nothing", SAGA])
+    def test_without_the_cookie_nothing_is_answered(self, service: FakeService, path: str) -> None:
+        answer = Browser(service).get(path)
+        assert answer.status_code == 401
+        assert "URL that the command printed" in answer.text
+        assert service.asked == []
+
+    def test_the_token_becomes_a_cookie_once_and_leaves_the_url(self, service: FakeService) -> None:
+        browser, other = Browser(service), Browser(service)
+        other.session = browser.session
+        token = browser.session.token
+        answer = browser.get("/sagas", params={"token": token, "name": "a b"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/sagas?name=a+b")
+        cookie = answer.headers["set-cookie"]
+        assert cookie.startswith(f"sagas-{PORT}=")
+        assert "HttpOnly" in cookie
+        assert "SameSite=lax" in cookie
+        assert "Domain" not in cookie
+        assert browser.get("/").status_code == 200
+        browser.cookies.clear()
+        assert browser.get("/", params={"token": token}).status_code == 401
+
+    def test_a_reader_who_opens_the_url_again_is_let_in(self, service: FakeService) -> None:
+        browser = Browser(service)
+        token = browser.session.token
+        browser.open()
+        answer = browser.get("/", params={"token": token})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+
+    def test_the_first_url_leads_nowhere_else(self, service: FakeService) -> None:
+        browser = Browser(service)
+        answer = browser.get(f"{ORIGIN}//evil.example/", params={"token": browser.session.token})
+        assert answer.headers["location"] == "/evil.example/"
+
+    @pytest.mark.parametrize("wrong", ["", "x", "ü"])
+    def test_a_wrong_token_is_none(self, service: FakeService, wrong: str) -> None:
+        assert Browser(service).get("/", params={"token": wrong}).status_code == 401
+
+    def test_a_wrong_cookie_is_none(self, browser: Browser) -> None:
+        browser.cookies.clear()
+        assert browser.get("/", headers={"Cookie": f"sagas-{PORT}=x"}).status_code == 401
+        assert browser.get("/", headers={"Cookie": f"sagas-{PORT + 1}={browser.session.secret}"}).status_code == 401
+
+
+class TestForms:
+    def test_of_its_own_are_taken(self, browser: Browser, service: FakeService) -> None:
+        answer = browser.submit(RETRY)
+        assert answer.status_code == 303
+        assert answer.headers["location"] == f"/local/eu-central-1/sagas/create-zip/{numbered(1)}?did=retry"
+        assert service.did() == [("retry", numbered(1), "")]
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {},
+            {"Origin": ORIGIN},
+            {"Sec-Fetch-Site": "same-origin"},
+            {"Origin": "null", "Sec-Fetch-Site": "same-origin"},
+            {"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"},
+            {"Origin": f"http://localhost:{PORT}", "Sec-Fetch-Site": "same-origin"},
+            {"Origin": f"http://sagas.localhost:{PORT + 1}", "Sec-Fetch-Site": "same-site"},
+            {"Origin": ORIGIN, "Sec-Fetch-Site": "same-site"},
+            {"Origin": ORIGIN, "Sec-Fetch-Site": "none"},
+        ],
+    )
+    def test_of_another_page_are_refused(self, browser: Browser, service: FakeService, headers: dict[str, str]) -> None:
+        answer = browser.post(RETRY, data={"csrf": browser.session.csrf}, headers=headers)
+        assert answer.status_code == 403
+        assert service.did() == []
+
+    @pytest.mark.parametrize("form", [{}, {"csrf": ""}, {"csrf": "x"}, {"csrf": "ü"}])
+    def test_without_the_sessions_token_are_refused(
+        self, browser: Browser, service: FakeService, form: dict[str, str]
+    ) -> None:
+        assert browser.post(RETRY, data=form, headers=SAME).status_code == 403
+        assert service.did() == []
+
+    def test_without_the_cookie_are_refused(self, browser: Browser, service: FakeService) -> None:
+        browser.cookies.clear()
+        assert browser.submit(RETRY).status_code == 401
+        assert service.did() == []
+
+    def test_too_large_ones_are_refused(self, browser: Browser) -> None:
+        assert browser.submit(RETRY, note="x" * 2**20).status_code == 413
+
+    @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+    def test_other_methods_are_refused(self, browser: Browser, method: str) -> None:
+        assert browser.request(method, RETRY, headers=SAME).status_code == 405
+
+
+class TestReading:
+    @pytest.mark.parametrize("site", ["cross-site", "same-site"])
+    def test_another_page_may_link_here_and_no_more(self, browser: Browser, site: str) -> None:
+        link = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
+        assert browser.get("/", headers=link).status_code == 200
+        for mode in ("cors", "no-cors", "same-origin"):
+            assert browser.get("/", headers={"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}).status_code == 403
+
+    def test_changes_nothing(self, browser: Browser, service: FakeService) -> None:
+        for path in (RETRY, "/jobs", "/letters/create-zip/look", "/types/create-zip/disable"):
+            assert browser.get(path).status_code in (404, 405)
+        assert service.did() == []
+
+
+@pytest.mark.parametrize("path", ["/", "/nothing", "/static/console.css", SAGA])
+def test_every_answer_has_the_headers(browser: Browser, path: str) -> None:
+    headers = browser.get(path).headers
+    policy = headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"
+    assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
+    assert headers["cache-control"] == ("no-cache" if path.startswith("/static") else "no-store")
+    assert "access-control-allow-origin" not in headers
+
+
+def test_a_refusal_has_them_too(service: FakeService) -> None:
+    assert "default-src 'none'" in Browser(service).get("/").headers["content-security-policy"]
+
+
+class TestReadOnly:
+    @pytest.fixture
+    def browser(self, service: FakeService) -> Browser:
+        return Browser(service, read_only=True).open()
+
+    @pytest.mark.parametrize(
+        "path", ["/", RETRY, "/jobs", "/letters/create-zip/delete", "/types/create-zip/disable", "/x"]
+    )
+    def test_no_form_is_taken(self, browser: Browser, service: FakeService, path: str) -> None:
+        assert browser.submit(path).status_code == 405
+        assert service.did() == []
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/",
+            "/sagas",
+            "/letters/create-zip",
+            "/types/create-zip",
+            "/breakers",
+            "/sweeps/create-zip",
+            f"/local/eu-central-1/sagas/create-zip/{numbered(1)}",
+        ],
+    )
+    def test_there_is_no_button(self, browser: Browser, path: str) -> None:
+        text = browser.get(path).text
+        assert 'method="post"' not in text
+        assert "csrf" not in text
+        assert "checkbox" not in text
+
+
+def test_nothing_is_shown_unescaped() -> None:
+    folder = Path(sagas.console.__file__).parent
+    for path in (folder / "templates").glob("*.html"):
+        text = path.read_text()
+        assert "|safe" not in text.replace(" ", ""), path
+        assert "autoescape" not in text, path
+        assert " style=" not in text, path
+        assert "<script>" not in text, path
+        assert not [part for part in text.split() if part.startswith(("onclick", "onload", "onerror"))], path
+    assert "Markup(" not in "".join(path.read_text() for path in folder.rglob("*.py"))
+
+
+def test_the_token_is_in_no_representation(service: FakeService) -> None:
+    session = Browser(service).session
+    assert session.token not in repr(session)
+    assert session.secret not in repr(session)
