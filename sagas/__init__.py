@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from sagas.authoring.children import children
 from sagas.authoring.context import Context, OrphanedObject, S3Object
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
 from sagas.authoring.redaction import Secret
@@ -45,6 +46,7 @@ __all__ = [
     "SagaError",
     "Secret",
     "TimedOut",
+    "children",
     "sleep",
     "step",
     "wait_for",

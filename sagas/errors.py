@@ -5,6 +5,7 @@
     ├── PermanentError            raise it in a step: retrying is pointless, the step is exhausted at once
     │   ├── Rejected              raise it in a step: the business said no; undo at once
     │   ├── BreakerOpen           a step was not tried: its circuit breaker is open, and it is not to wait
+    │   ├── ChildrenFailed        the error of a step more of whose children failed than it tolerates
     │   └── WrongResult           what a step returned is not what it declares, or too large to be kept
     ├── TypeChanged               a stored request or result does not fit the deployed code: it waits for a person
     ├── Cancelled                 raised by ``ctx.raise_if_cancelled()``
@@ -47,6 +48,11 @@ class Rejected(PermanentError):
 
 class BreakerOpen(PermanentError):
     """A step with ``CircuitBreaker(when_open="fail")`` was not tried, because its circuit breaker is open."""
+
+
+class ChildrenFailed(PermanentError):
+    """The error of a step more of whose children ended otherwise than COMPLETED than it tolerates. It is not raised: it
+    stands in the saga's journal. Another attempt would fail the same way, for their ids are fixed."""
 
 
 _YEAR = 366 * 86_400.0

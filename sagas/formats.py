@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from sagas.errors import Unavailable
 
-FORMAT = 2
-"""The highest that this version reads."""
+FORMAT = 3
+"""The highest that this version reads, and what it writes of parents and children."""
+WAITS = 2
+"""What it writes of other sagas that wait."""
 PLAIN = 1
-"""What it writes of sagas that do not wait: code that knows of no waits goes on with them."""
+"""What it writes of the rest: code that knows of no waits goes on with them."""
 
 
 class NewerFormat(Unavailable):

@@ -10,7 +10,15 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 from sagas.authoring.assignability import can_hold, can_hold_context, is_optional
-from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
+from sagas.authoring.definition import (
+    DEFINITION,
+    ChildrenDefinition,
+    Parameter,
+    SagaDefinition,
+    Source,
+    StepDefinition,
+    UndoDefinition,
+)
 from sagas.authoring.find_by import find_by_of
 from sagas.authoring.members import AnyStep, Members
 from sagas.authoring.options import LONGEST_WAIT, SagaOptions
@@ -29,6 +37,9 @@ MAX_TIMEOUT = 890
 MAX_RETRY_SECONDS = 14 * 24 * 3600
 """SQS keeps a message for at most 14 days."""
 
+DEEPEST = 5
+"""Sagas that may be children of each other, the topmost one counted."""
+
 _FIXED = ("request", "ctx")
 
 
@@ -37,6 +48,7 @@ class _Builder:
     """One run: what is known of the class, and the steps made so far."""
 
     where: str
+    name: str
     request_type: Any
     members: Members
     scope: Scope
@@ -101,6 +113,8 @@ class _Builder:
         if undo is None:
             return
         where = f'{where}: compensation "{undo.name}"'
+        if definition.children is not None:
+            raise DefinitionError(f"{where}: children are undone by their own compensations")
         given = undo.options.retry
         if isinstance(given, Retry) and given.on_exhausted is not Exhausted.COMPENSATE:
             raise DefinitionError(
@@ -146,6 +160,8 @@ class _Builder:
         """Complete the definition of a wait, which may have code that asks, or that says until when."""
         if definition.retry.on_exhausted is Exhausted.CONTINUE:
             raise DefinitionError(f"{where}: its retry cannot have Exhausted.CONTINUE; on_timeout can")
+        if wait.kind == "children":
+            return self._children(definition, step, wait, where)
         length = 0.0 if wait.length is None else wait.length.total_seconds()
         definition = replace(definition, waits_for=wait.kind, wait=length, asks=False, on_timeout=wait.on_timeout)
         if wait.kind == "time":
@@ -174,6 +190,43 @@ class _Builder:
         parameters = self._parameters(signature, where, retired=False)
         return replace(definition, function=step.function, parameters=parameters, asks=True)
 
+    def _children(self, definition: StepDefinition, step: AnyStep, wait: WaitOptions, where: str) -> StepDefinition:
+        """Complete the definition of a step that starts other sagas."""
+        sagas: list[SagaDefinition] = []
+        for one in wait.types:
+            found = vars(one).get(DEFINITION)
+            if not isinstance(found, SagaDefinition):
+                raise DefinitionError(f"{where}: {one.__name__} is no saga class, or is a base only")
+            sagas.append(found)
+            if self.name in [found.name, *(other.name for other in found.family)]:
+                raise DefinitionError(f'{where}: saga "{self.name}" would start itself, by "{found.name}"')
+        deep = 1 + max(one.depth for one in sagas)
+        if deep > DEEPEST:
+            raise DefinitionError(f"{where}: with its children it is {deep} sagas deep, {DEEPEST} are the most")
+        several = len(sagas) > 1
+        requests: Any = list[sagas[0].request_type]
+        if several:
+            requests = tuple[tuple(one.request_type for one in sagas)]
+        signature = read_signature(step.function, self.scope, self.bound, where)
+        if not signature.says_return or not can_hold(requests, signature.returns):
+            told = type_name(signature.returns) if signature.says_return else "nothing"
+            raise DefinitionError(f"{where}: it is annotated to return {told}, not the requests: {type_name(requests)}")
+        absent = wait.tolerate > 0 or wait.on_timeout is Exhausted.CONTINUE
+        results = [one.result_step.result_type for one in sagas]
+        results = [one if not absent or is_optional(one) else one | None for one in results]
+        of_children = ChildrenDefinition(
+            tuple(sagas), requests, several, wait.concurrency, wait.tolerate, wait.in_reverse
+        )
+        return replace(
+            definition,
+            waits_for="children",
+            on_timeout=wait.on_timeout,
+            function=step.function,
+            parameters=self._parameters(signature, where, retired=False),
+            result_type=tuple[tuple(results)] if several else list[results[0]],
+            children=of_children,
+        )
+
     def _parameters(
         self, signature: Signature, where: str, *, retired: bool, undone: StepDefinition | None = None
     ) -> tuple[Parameter, ...]:
@@ -199,7 +252,8 @@ class _Builder:
             if optional and not is_optional(type_):
                 text = 'must be annotated "... | None": with undo_when="started" it may be absent'
                 raise DefinitionError(f"{here} {text}")
-            optional = optional or Exhausted.CONTINUE in (producer.retry.on_exhausted, producer.on_timeout)
+            goes_on = Exhausted.CONTINUE in (producer.retry.on_exhausted, producer.on_timeout)
+            optional = optional or (goes_on and producer.children is None)  # which have a result all the same
             parameters.append(Parameter(name, Source.RESULT, type_, producer.name, optional))
         return tuple(parameters)
 
@@ -277,7 +331,7 @@ def build(
     """
     where = f'{cls.__name__} (saga "{options.name}")'
     module: dict[str, Any] = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
-    builder = _Builder(where, request_type, members, scope, bound, frozenset(reserved), module)
+    builder = _Builder(where, options.name, request_type, members, scope, bound, frozenset(reserved), module)
     builder.check_type(request_type, f"{where}: the request")
     builder.check_names()
     if all(step.options.retired for step in members.steps.values()):

@@ -53,12 +53,33 @@ class UndoDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class ChildrenDefinition:
+    """The children that a step starts.
+
+    Args:
+        sagas: the types: of all children, or of each.
+        requests: the type of what its code returns: their requests.
+        several: each child has a type of its own.
+        concurrency: how many are under way at a time, at most.
+        tolerate: how many may fail.
+        in_reverse: they are undone one by one, the last that completed first.
+    """
+
+    sagas: tuple[SagaDefinition, ...]
+    requests: Any
+    several: bool
+    concurrency: int
+    tolerate: int
+    in_reverse: bool
+
+
+@dataclass(frozen=True, slots=True)
 class StepDefinition:
     """One step: its code, its inputs by name, its policies. ``timeout`` in seconds.
 
     Of a wait: ``waits_for`` says for what, ``asks`` whether it has code at all (then ``function`` is it), ``wait`` how
-    many seconds it waits, ``signal_type`` what it takes. ``patience``: seconds for which a step may say that it is not
-    yet time.
+    many seconds it waits, ``signal_type`` what it takes, ``children`` which sagas it starts (then ``on_timeout`` is
+    what happens when they fail). ``patience``: seconds for which a step may say that it is not yet time.
     """
 
     name: str
@@ -72,13 +93,14 @@ class StepDefinition:
     undo: UndoDefinition | None = None
     undo_when: Literal["completed", "started"] = "completed"
     retired: bool = False
-    waits_for: Literal["", "signal", "time"] = ""
+    waits_for: Literal["", "signal", "time", "children"] = ""
     asks: bool = True
     wait: float = 0.0
     on_timeout: Exhausted = Exhausted.COMPENSATE
     public: bool = False
     signal_type: Any = None
     patience: float = 86_400.0
+    children: ChildrenDefinition | None = None
 
     @property
     def has_lane(self) -> bool:
@@ -87,7 +109,9 @@ class StepDefinition:
 
     @property
     def returned_type(self) -> Any:
-        """What its code returns: its result, but of a wait the moment until which it waits, or nothing."""
+        """What its code returns: its result, but of a wait the moment until which it waits, or nothing, or requests."""
+        if self.children is not None:
+            return self.children.requests
         return {"": self.result_type, "signal": type(None), "time": datetime}[self.waits_for]
 
     def code(self, *, undo: bool) -> StepDefinition | UndoDefinition:
@@ -99,6 +123,10 @@ class StepDefinition:
         if undo and self.undo is None:
             raise LookupError(f"the step {self.name!r} has no undo")
         return self.undo if undo and self.undo else self
+
+
+DEFINITION = "__saga_definition__"
+"""The attribute of a saga class that has its definition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +149,24 @@ class SagaDefinition:
     timeout: timedelta | None = None
     result: str | None = None
     find_by: tuple[FindBy, ...] = ()
+
+    @property
+    def children(self) -> tuple[SagaDefinition, ...]:
+        """The types that its steps start."""
+        return tuple(child for step in self.steps if step.children is not None for child in step.children.sagas)
+
+    @property
+    def family(self) -> tuple[SagaDefinition, ...]:
+        """All types that are started by it, or by what it starts, each once."""
+        found: dict[str, SagaDefinition] = {}
+        for child in self.children:
+            found |= {one.name: one for one in (child, *child.family)}
+        return tuple(found.values())
+
+    @property
+    def depth(self) -> int:
+        """How many sagas deep it is: 1 without children."""
+        return 1 + max((child.depth for child in self.children), default=0)
 
     @property
     def result_step(self) -> StepDefinition:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from sagas.authoring.building import build
 from sagas.authoring.context import Context, OrphanedObject
-from sagas.authoring.definition import SagaDefinition
+from sagas.authoring.definition import DEFINITION, SagaDefinition
 from sagas.authoring.generics import bindings, has_type_variables
 from sagas.authoring.members import ClassBody, collect
 from sagas.authoring.options import OPTION_NAMES, SagaOptions, kebab
@@ -23,7 +23,6 @@ from sagas.errors import DefinitionError
 ReqT = TypeVar("ReqT")
 
 _OPTIONS = "__saga_options__"
-_DEFINITION = "__saga_definition__"
 
 
 def _where(class_name: str, keywords: Mapping[str, Any]) -> str:
@@ -52,10 +51,10 @@ def _check_makeable(cls: type[Any], where: str) -> None:
 
 def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
     """Read and check a class, and keep its definition with it; of a base only there is none."""
-    earlier = body.get(_DEFINITION)
+    earlier = body.get(DEFINITION)
     if isinstance(earlier, SagaDefinition):
         # @dataclass(slots=True) makes the class again from its finished namespace
-        setattr(cls, _DEFINITION, dataclasses.replace(earlier, saga_class=cls))
+        setattr(cls, DEFINITION, dataclasses.replace(earlier, saga_class=cls))
         return
     keywords: dict[str, Any] = {}
     for base in reversed(cls.__mro__[1:]):
@@ -83,7 +82,7 @@ def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
         return  # a base only
     options = SagaOptions(cls.__name__, **keywords)
     _check_makeable(cls, where)
-    setattr(cls, _DEFINITION, build(cls, options, request_type, members, scope=scope, bound=bound, reserved=dir(Saga)))
+    setattr(cls, DEFINITION, build(cls, options, request_type, members, scope=scope, bound=bound, reserved=dir(Saga)))
 
 
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ def definition_of(cls: type[Saga[Any]]) -> SagaDefinition:
     Raises:
         DefinitionError: it is no saga class, or one that is a base only.
     """
-    definition = vars(cls).get(_DEFINITION) if isinstance(cls, type) else None  # pyright: ignore[reportUnnecessaryIsInstance] -- callers hand over what an app module holds
+    definition = vars(cls).get(DEFINITION) if isinstance(cls, type) else None  # pyright: ignore[reportUnnecessaryIsInstance] -- callers hand over what an app module holds
     if not isinstance(definition, SagaDefinition):
         name = getattr(cls, "__name__", repr(cls))
         raise DefinitionError(f"{name} is no saga class: it does not derive from Saga[...], or is a base only")

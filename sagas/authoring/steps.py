@@ -33,14 +33,22 @@ class WaitOptions:
         on_timeout: what happens when no signal comes.
         public: whether a signal may come without AWS credentials.
         until: says until when it sleeps.
+        types: the saga classes of its children.
+        concurrency: how many of them are under way at a time, at most.
+        tolerate: how many of them may fail.
+        in_reverse: they are undone one by one, the last that completed first.
     """
 
-    kind: Literal["signal", "time"]
+    kind: Literal["signal", "time", "children"]
     value: Any = None
     length: timedelta | None = None
     on_timeout: Exhausted = Exhausted.COMPENSATE
     public: bool = False
     until: Callable[..., datetime] | None = None
+    types: tuple[type[Any], ...] = ()
+    concurrency: int = 0
+    tolerate: int = 0
+    in_reverse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,8 @@ class Member:
         if function is None:  # a wait that asks nobody
             return
         if not callable(function) or isinstance(function, type | staticmethod | classmethod | Member):
-            raise DefinitionError(f"@step, @wait_for and @<step>.compensate decorate a method, not {function!r}")
+            told = "@step, @wait_for, @children and @<step>.compensate decorate a method"
+            raise DefinitionError(f"{told}, not {function!r}")
         functools.update_wrapper(cast("Callable[..., Any]", self), function)
 
     @property

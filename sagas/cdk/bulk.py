@@ -21,7 +21,14 @@ from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.nested_stacks import service_token
 from sagas.cdk.options import AnyKey, FunctionOptions
 from sagas.cdk.parts import tag_part
-from sagas.cdk.permissions import allow_all_sagas, allow_listing, allow_one_saga, allow_sending, allow_working
+from sagas.cdk.permissions import (
+    allow_all_sagas,
+    allow_joining,
+    allow_listing,
+    allow_one_saga,
+    allow_sending,
+    allow_working,
+)
 from sagas.cdk.queues import SagaQueues, encrypted_queue
 from sagas.messaging.work import BULK as BULK_NAME
 from sagas.messaging.work import NOW as NOW_NAME
@@ -169,6 +176,7 @@ class WorkFunction(SagaFunction):
             allow_all_sagas(self.role, shared.tables)
         else:
             allow_one_saga(self.role, shared.tables)
+            allow_joining(self.role, shared.tables, reading=True)
             if listing:
                 allow_listing(self.role, shared.tables)
         allow_sending(self.role, queues, counting=True)

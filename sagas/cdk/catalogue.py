@@ -27,8 +27,9 @@ class Catalogue:
         options: of the service.
 
     Raises:
-        DefinitionError: no saga, two of one name, too many steps, options for a step of none of them or for a step
-            without a function of its own, steps that cannot share one, or too few executions for all functions.
+        DefinitionError: no saga, two of one name, children of a type that is not among them, too many steps, options
+            for a step of none of them or for a step without a function of its own, steps that cannot share one, or too
+            few executions for all functions.
     """
 
     def __init__(self, service: str, options: ServiceOptions) -> None:
@@ -44,11 +45,21 @@ class Catalogue:
                 classes = f"{_name(first[saga.name].saga_class)} and {_name(saga.saga_class)}"
                 raise DefinitionError(f"{service}: two sagas are called {saga.name}: {classes}")
             first[saga.name] = saga
+        self._require_children(first)
         self.shares: dict[str, int] = {}
         """Of the service's ``max_concurrency``, by saga and step; empty when there is none."""
         self._options: dict[tuple[str, str], FunctionOptions] = {}
         self._shared: dict[tuple[str, str], tuple[str, ...]] = {}
         """The names of the steps that share a function, by saga and step."""
+        self._read_options(options)
+        if self._isolation == "step":
+            self._require_short_sagas()
+        if options.max_concurrency is not None:
+            lanes = {_lane(group): group.options for saga in self.sagas for group in self.groups(saga)}
+            self.shares = divided(service, options.max_concurrency, lanes)
+
+    def _read_options(self, options: ServiceOptions) -> None:
+        """Find which step each of the options is for."""
         for step, one in (options.functions or {}).items():
             if isinstance(step, tuple):
                 self._share(cast("tuple[Undoable, ...]", step), one)
@@ -60,15 +71,18 @@ class Catalogue:
             if self._isolation == "saga":
                 whole = _name(saga.saga_class)
                 raise DefinitionError(
-                    f'{service}: with isolation="saga" step {name} has no function of its own; '
+                    f'{self._service}: with isolation="saga" step {name} has no function of its own; '
                     f"give the options of {whole} instead of {whole}.{name}"
                 )
             self._options[saga.name, name] = one
-        if self._isolation == "step":
-            self._require_short_sagas()
-        if options.max_concurrency is not None:
-            lanes = {_lane(group): group.options for saga in self.sagas for group in self.groups(saga)}
-            self.shares = divided(service, options.max_concurrency, lanes)
+
+    def _require_children(self, known: dict[str, SagaDefinition]) -> None:
+        """Children are started by the service itself: their types must be among its sagas."""
+        for saga in self.sagas:
+            for child in saga.children:
+                if child.name not in known or known[child.name].saga_class is not child.saga_class:
+                    told = f"saga {saga.name} has children of type {_name(child.saga_class)}"
+                    raise DefinitionError(f"{self._service}: {told}, which is not among its sagas")
 
     def _share(self, steps: tuple[Undoable, ...], options: FunctionOptions) -> None:
         """Have steps share a queue and a function."""
@@ -142,6 +156,12 @@ class Catalogue:
     def works_now(self) -> bool:
         """Whether the service has the work queue ``now``."""
         return any(saga.works_now for saga in self.sagas)
+
+    @property
+    def families(self) -> frozenset[str]:
+        """The names of the sagas that have children, or are children."""
+        parents = [saga for saga in self.sagas if saga.children]
+        return frozenset(one.name for saga in parents for one in (saga, *saga.children))
 
     def group_of(self, step: Undoable) -> tuple[str, str]:
         """Return the saga's name and the id of the group a step goes through."""

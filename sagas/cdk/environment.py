@@ -61,11 +61,13 @@ def service_environment(
         "SAGAS_CARRY_INPUTS": None if options.carry_inputs else 0,
         "SAGAS_RECOVER_EVERY": None if every == timedelta(minutes=1) or not work else every.total_seconds(),
     }
+    joins = any(saga.name in tables.families for saga in sagas)
     classes = [f"{saga.saga_class.__module__}:{saga.saga_class.__qualname__}" for saga in sagas]
     return {
         "SAGAS_TABLE": tables.sagas.table_name,
         "SAGAS_AUDIT_TABLE": tables.audit.table_name,
         "SAGAS_PAYLOAD_BUCKET": tables.payloads.bucket_name,
+        **({"SAGAS_JOINS_TABLE": tables.joins.table_name} if tables.joins is not None and joins else {}),
         "SAGAS_SHARDS": str(options.shards),
         "SAGAS_CLASSES": json.dumps(classes, separators=(",", ":")),
         "SAGAS_QUEUES": Stack.of(scope).to_json_string(routes),

@@ -24,7 +24,14 @@ from sagas.cdk.environment import check_size, service_environment
 from sagas.cdk.layer import Layers
 from sagas.cdk.options import FunctionOptions, Network, ServiceOptions
 from sagas.cdk.parts import tag_part
-from sagas.cdk.permissions import allow_listing, allow_network, allow_one_saga, allow_sending, allow_working
+from sagas.cdk.permissions import (
+    allow_joining,
+    allow_listing,
+    allow_network,
+    allow_one_saga,
+    allow_sending,
+    allow_working,
+)
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.step_groups import StepGroup
 from sagas.cdk.tables import Tables
@@ -67,7 +74,8 @@ class SharedAssets:
 
     def work_of(self, saga: SagaDefinition) -> dict[str, sqs.Queue]:
         """Return the work queues that functions of a saga's steps send to, by name."""
-        return {NOW: self.now} if self.now is not None and saga.works_now else {}
+        wanted = saga.works_now or saga.name in self.tables.families
+        return {NOW: self.now} if self.now is not None and wanted else {}
 
     def group_of(self, network: Network) -> ec2.SecurityGroup:
         """Return the security group that the service's functions share in a VPC."""
@@ -218,6 +226,8 @@ class StepGroupFunction(SagaFunction):
         )
         tag_part(self.function, "function", saga=saga.name, step=group.names)
         allow_one_saga(self.role, tables)
+        if saga.name in tables.families:
+            allow_joining(self.role, tables)
         if saga.auto_disable is not None:
             allow_listing(self.role, tables)
         allow_sending(self.role, [queues])

@@ -38,6 +38,23 @@ def allow_one_saga(role: iam.Role, tables: Tables) -> None:
     _allow_objects(role, ["s3:GetObject", "s3:PutObject"], payloads, "A large payload's key holds the id of its saga.")
 
 
+def allow_joining(role: iam.Role, tables: Tables, *, reading: bool = False) -> None:
+    """Let a function join children, where there are any: write what became of one, and count. Nothing of other sagas.
+
+    Args:
+        role: the function's.
+        tables: of the service.
+        reading: whether it may also start children, read what became of each, and delete that with their parent.
+    """
+    if tables.joins is None:
+        return
+    more = ["dynamodb:Query", "dynamodb:BatchWriteItem"] if reading else []
+    actions = ["dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", *more]
+    _allow(role, actions, [tables.joins.table_arn])
+    if reading:  # to start a child that another began to start, on condition that it was not purged since
+        _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
+
+
 def allow_commands(role: iam.Role, tables: Tables) -> None:
     """Let the function behind the command queue start, signal and cancel: a step's rights, and the check of whether a
     saga that is started again was purged."""
@@ -49,6 +66,7 @@ def allow_commands(role: iam.Role, tables: Tables) -> None:
 def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
     """Let the API or the supervisor also list sagas, by the indexes, and purge one."""
     allow_one_saga(role, tables)
+    allow_joining(role, tables, reading=True)
     _allow(role, ["dynamodb:DeleteItem"], [tables.sagas.table_arn])
     _allow(
         role,

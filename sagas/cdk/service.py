@@ -65,7 +65,7 @@ class SagaService(InOut):
         self._senders, self._operators = [], []
         sagas = self._catalogue.sagas
         let_logs_use(self, options.encryption_key)
-        self.tables = Tables(self, "Tables", options=options)
+        self.tables = Tables(self, "Tables", options=options, families=self._catalogue.families)
         mount = None
         if options.mount is not None:
             mount = Mount(mounted_api(options.service, self, options.mount), options.mount)

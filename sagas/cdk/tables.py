@@ -31,6 +31,7 @@ CONTROL = TableForm(
     },
 )
 AUDIT = TableForm({"saga_id": "S", "seq": "N"})
+JOINS = TableForm({"join": "S", "part": "S"})
 
 _TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER}
 
@@ -42,12 +43,15 @@ class Tables(Construct):
         scope: parent construct.
         id: construct id.
         options: of the service.
+        families: names of the sagas that have children, or are children. Without any there is no table of joins.
 
     Raises:
         DefinitionError: a table that is there already does not fit.
     """
 
-    def __init__(self, scope: Construct, id: str, *, options: ServiceOptions) -> None:
+    def __init__(
+        self, scope: Construct, id: str, *, options: ServiceOptions, families: frozenset[str] = frozenset()
+    ) -> None:
         super().__init__(scope, id)
         sagas, audit = options.sagas_table, options.audit_table
         for name, table, form in (("sagas_table", sagas, CONTROL), ("audit_table", audit, AUDIT)):
@@ -57,6 +61,8 @@ class Tables(Construct):
                 check_table(f"{options.service}: {name}", table, form, expires=expires)
         self.sagas: AnyTable = sagas or _table(self, "Sagas", CONTROL, options)
         self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options, streamed=options.archive is not None)
+        self.families = families
+        self.joins = _table(self, "Joins", JOINS, options) if families else None
         self.keys = [table.encryption_key for table in (sagas, audit) if table is not None and table.encryption_key]
         versions = options.payload_versions
         self.payloads = s3.Bucket(

@@ -111,6 +111,8 @@ def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]],
     return made
 
 
+MANY = ("cancel", "retry", "compensate", "resolve", "rerun")
+"""The commands that can be for many sagas."""
 SETTINGS = {"ignore_unknown_options": True, "allow_extra_args": True}
 """Of such commands, for Typer: what a type is found by are options of its own, ``--customer c-17``."""
 

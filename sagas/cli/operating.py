@@ -21,9 +21,14 @@ _Note = Annotated[str, typer.Option(help="Why; kept in the audit trail.")]
 
 @on_target
 @or_all("cancel")
-def cancel(target: Target, name: Name, saga_id: SagaId) -> None:
+def cancel(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    force: Annotated[bool, typer.Option("--force", help="Also a child whose parent is not over.")] = False,
+) -> None:
     """Cancel a saga: it stops, and what was done is undone."""
-    report(target.client().cancel(name, saga_id), as_json=target.as_json)
+    report(target.client().cancel(name, saga_id, force=force), as_json=target.as_json)
 
 
 @on_target
@@ -76,9 +81,15 @@ def rerun(
 
 @on_target
 @or_all("compensate")
-def compensate(target: Target, name: Name, saga_id: SagaId, note: _Note = "") -> None:
+def compensate(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    note: _Note = "",
+    force: Annotated[bool, typer.Option("--force", help="Also one that is COMPLETED.")] = False,
+) -> None:
     """Give up on a DEAD_LETTERED or FAILED saga and undo what was done."""
-    report(target.client().compensate(name, saga_id, note), as_json=target.as_json)
+    report(target.client().compensate(name, saga_id, note, force=force), as_json=target.as_json)
 
 
 @on_target

@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sagas.cli.families import family_of, trail_of, tree_of
 from sagas.cli.output import display, emit, fail, say, screen
-from sagas.cli.tables import audit_table, definition_table, list_table, payloads, stack_trace, verification_notes
+from sagas.cli.tables import (
+    audit_table,
+    definition_table,
+    family_trail,
+    list_table,
+    payloads,
+    stack_trace,
+    verification_notes,
+)
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
 from sagas.core.states import SagaStatus
@@ -123,6 +132,7 @@ def show(
     last: _Last = False,
     watching: Watch = False,
     timeout: Timeout = None,
+    tree: Annotated[bool, typer.Option("--tree", help="Show also its children, and theirs.")] = False,
 ) -> None:
     """Show a saga: its steps, request and results, its errors, what comes next."""
     client = target.client()
@@ -130,6 +140,13 @@ def show(
         saga = client.look_up(name)
     else:
         saga = client.show(*which(client, name, saga_id, last=last))
+    if tree:
+        family = family_of(client, saga)
+        if target.as_json:
+            emit(family)
+        else:
+            display(tree_of(family))
+        return
     if watching:
         watch(client, saga, timeout, as_json=target.as_json)
         return
@@ -173,6 +190,7 @@ def list_sagas(
     since: Since = None,
     until: Annotated[str | None, typer.Option(help="Only sagas started, or ended, before; as --since.")] = None,
     key: Annotated[str | None, typer.Option("--idempotency-key", help="Only what this key started.")] = None,
+    parent: Annotated[str | None, typer.Option("--parent", help="Only children of the saga with this id.")] = None,
     limit: _Limit = 20,
     cursor: _Cursor = None,
 ) -> None:
@@ -180,7 +198,11 @@ def list_sagas(
     client = target.client()
     name, find = filters(what or (), name)
     status = SagaStatus.WAITING if waiting else status
-    if key is not None:
+    if parent is not None:
+        if name is not None or status is not None or find:
+            fail("--parent goes with no other filter")
+        page = _full(lambda most, at: client.list(parent=parent, limit=most, cursor=at), limit, cursor)
+    elif key is not None:
         page = client.list(name, status, idempotency_key=key, find=find)
     else:
         span = {"since": moment_of(since, "--since"), "until": moment_of(until, "--until")}
@@ -271,10 +293,18 @@ def audit(
     verify: Annotated[
         bool, typer.Option("--verify", help="Tell whether it is what was written; exit with 1 if it is not.")
     ] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Of its children too, in one time line.")] = False,
 ) -> None:
     """Show the audit trail of a saga: every change, by whom, oldest first."""
     client = target.client()
     name, saga_id = which(client, name, saga_id, last=last)
+    if tree:
+        told = list(trail_of(client, family_of(client, client.show(name, saga_id))))
+        if target.as_json:
+            emit({"entries": told})
+        else:
+            display(family_trail(told))
+        return
     if verify:
         _print_verification(target, client.verify(name, saga_id))
         return

@@ -218,6 +218,16 @@ def _told(entry: AuditEntry) -> list[str]:
     return said + [f"{name.replace('_', ' ')}: {details[name]}" for name in _TELLING if details.get(name)]
 
 
+def family_trail(entries: Iterable[AuditEntry]) -> Table:
+    """Return the audit trails of several sagas in one table, in the order given."""
+    table = _table("time (UTC)", "saga", "id", "action", "step", "saga is", "by")
+    for entry in entries:
+        time, actor = f"{entry['at'][:10]} {clock_time(entry['at'])}", plain(entry["actor"])
+        who = entry["saga"], entry["saga_id"], entry["action"], entry["step"] or ""
+        table.add_row(time, *who, coloured(entry["status"]), actor)
+    return table
+
+
 def dead_letter_table(letters: Iterable[DeadLetter]) -> Table:
     """Return dead letters as a table."""
     table = _table("saga", "id", "step", "received", "sent", "message")

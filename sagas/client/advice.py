@@ -125,6 +125,10 @@ def _waiting(saga: SagaView, step: StepView, now: float) -> str:
     if step["waiting_for"] == "retry":
         why = f" ({step['message']})" if step["message"] else ""
         return f"{step['name']}: not yet{why}. It looks again at {left}."
+    children = step.get("children")
+    if step["waiting_for"] == "children" and children is not None:
+        counts = f"{children['completed']} of {children['total']} completed, {children['failed']} failed"
+        return f"{step['name']} waits for its children: {counts}. `sagas list --parent {saga['saga_id']}` lists them."
     if step["waiting_for"] == "time":
         return f"{step['name']} sleeps{since} until {left}."
     command = f"sagas signal {saga['name']} {saga['saga_id']} {step['name']} --data JSON"

@@ -226,6 +226,7 @@ class SagaClient(EventCalls, LogCalls):
         name: str | None = None,
         status: str | None = None,
         *,
+        parent: str | None = None,
         limit: int = 20,
         cursor: str | None = None,
         since: datetime | str | None = None,
@@ -233,10 +234,12 @@ class SagaClient(EventCalls, LogCalls):
         idempotency_key: str | None = None,
         find: Mapping[str, object] | None = None,
     ) -> Page:
-        """Return summaries of sagas, newest first. A page may be short, even empty, although ``cursor`` leads on.
+        """Return summaries of sagas, newest first; or of one saga's children, by their positions. A page may be short,
+        even empty, although ``cursor`` leads on.
 
         Args:
             name: of the type; ``None`` lists all types.
+            parent: only children of the saga with this id; goes with no other filter.
             status: only sagas of this status. Of those that are over, the last to end comes first.
             limit: how many to look at, 1 to 100.
             cursor: that of the page before.
@@ -253,7 +256,8 @@ class SagaClient(EventCalls, LogCalls):
         """
         times = {"since": _text_of_time(since), "until": _text_of_time(until)}
         paging = {"limit": limit, "cursor": cursor} if idempotency_key is None else {}
-        query = {"name": name, "status": status, **times, **paging, "idempotency_key": idempotency_key}
+        query = {"name": name, "status": status, "parent": parent, **times, **paging}
+        query["idempotency_key"] = idempotency_key
         values = {one: _text_of_value(value) for one, value in (find or {}).items()}
         return self._transport.call("GET", "/sagas", query={**values, **query})
 

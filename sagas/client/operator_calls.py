@@ -20,14 +20,20 @@ class OperatorCalls:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def cancel(self, name: str, saga_id: str) -> SagaView:
+    def cancel(self, name: str, saga_id: str, *, force: bool = False) -> SagaView:
         """Ask for a saga to be cancelled. It is CANCELLED once a running step has stopped and all is undone.
+
+        Args:
+            name: of the type.
+            saga_id: the saga.
+            force: also a child whose parent is not over: it counts as failed.
 
         Raises:
             NotFound: there is no such saga.
-            Conflict: it is over.
+            Conflict: it is over, or a child of one that is not.
         """
-        return self._transport.call("DELETE", path_of("sagas", name, saga_id))
+        query = {"force": "true"} if force else None
+        return self._transport.call("DELETE", path_of("sagas", name, saga_id), query=query)
 
     def signal(self, name: str, saga_id: str, step: str, value: Any) -> SagaView:
         """Send a value to a step that waits for it, or will. The same value again is the same signal.
@@ -54,14 +60,16 @@ class OperatorCalls:
         """
         return self._transport.call("POST", path_of("sagas", name, saga_id, "retry"), body={"note": note})
 
-    def compensate(self, name: str, saga_id: str, note: str = "") -> SagaView:
-        """Give up on a saga that is DEAD_LETTERED or FAILED, and have it undone.
+    def compensate(self, name: str, saga_id: str, note: str = "", *, force: bool = False) -> SagaView:
+        """Give up on a saga that is DEAD_LETTERED or FAILED, and have it undone; with ``force`` also one that is
+        COMPLETED.
 
         Raises:
             NotFound: there is no such saga.
             Conflict: it is neither.
         """
-        return self._transport.call("POST", path_of("sagas", name, saga_id, "compensate"), body={"note": note})
+        body = {"note": note, "force": True} if force else {"note": note}
+        return self._transport.call("POST", path_of("sagas", name, saga_id, "compensate"), body=body)
 
     def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> SagaView:
         """Take a saga off the attention list: a person has settled it.

@@ -110,6 +110,8 @@ def _deadly_arrived(state: SagaState, fact: ev.StepDeadLettered, event: ev.Messa
 def _work_arrived(state: SagaState, event: ev.MessageArrived, now: float) -> Decision:
     current = send_current(state)
     step = state.current
+    if state.joins:
+        return Decision(state, Discard("the saga waits for its children: no message stands for that"))
     if event.dispatch != state.dispatch:
         claimed = step is None or (
             step.undo_attempts > step.undo_attempts_at_grant
@@ -144,7 +146,7 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
     if _interrupted(state):
         return _taken_over(plan, state, event.lease, now)
     fact = next_fact(plan, state) or ended_wait(state, now)
-    at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state)
+    at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.joins
     if waits(state, fact, now) or (at_rest and fact is None):
         return Decision(state)
     if fact is not None and not isinstance(fact, ev.StepDeadLettered):
@@ -156,6 +158,32 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
     # Where a line may be long, what was lost in it is sent anew, but never used up for that.
     anew = ev.Recovered(stall=event.backlog is ev.Backlog.NONE)
     return Decision(_claimed(state, event.lease), Write(fact if code_missing(fact) else anew))
+
+
+def order_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: float) -> Decision:
+    """Begin to undo what is over, as the parent ordered."""
+    fact = next_fact(plan, state)
+    if fact is None or _held(state, now):
+        return Decision(state)
+    if waits(state, fact, now):
+        return Decision(state)
+    return Decision(_claimed(state, event.lease), Write(fact))
+
+
+def children_seen(plan: Plan, state: SagaState, event: ev.ChildrenSeen, now: float) -> Decision:
+    """Journal what became of the children, unless something else is owed first."""
+    step = state.current
+    if _held(state, now) or step is None or not state.joins or step.round != event.round:
+        return Decision(state)
+    if state.lease is not None:
+        return _taken_over(plan, state, event.lease, now)
+    fact = next_fact(plan, state)
+    if fact is not None and waits(state, fact, now):
+        return Decision(state)
+    forward_fact = isinstance(event.fact, ev.ChildrenEnded)
+    if fact is None and (state.undoing is forward_fact):
+        return Decision(state)
+    return Decision(_claimed(state, event.lease), Write(fact or event.fact))
 
 
 def cancel_asked(plan: Plan, state: SagaState, event: ev.CancelAsked, now: float) -> Decision:
@@ -198,8 +226,11 @@ def retry_asked(plan: Plan, state: SagaState, event: ev.RetryAsked, now: float) 
 
 def compensate_asked(plan: Plan, state: SagaState, event: ev.CompensateAsked, now: float) -> Decision:
     """Give up on a saga that waits or has failed, and have it undone."""
-    if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED):
-        return Decision(state, Refuse(f"the saga is {state.status}; only DEAD_LETTERED and FAILED can be undone"))
+    forced = event.force and state.status is SagaStatus.COMPLETED
+    if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED) and not forced:
+        more = "; one that is COMPLETED only with force" if state.status is SagaStatus.COMPLETED else ""
+        told = f"the saga is {state.status}; only DEAD_LETTERED and FAILED can be undone{more}"
+        return Decision(state, Refuse(told))
     if _held(state, now) or state.lost_until > now:
         return Decision(state, Refuse("an execution of this saga may still be at work"))
     return Decision(_claimed(state, event.lease), Write(ev.CompensationStarted("operator")))

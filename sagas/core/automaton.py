@@ -34,6 +34,7 @@ S = SagaStatus
 _UNDONE = (S.COMPENSATING, S.COMPENSATED, S.CANCELLED, S.COMPENSATION_FAILED)
 _TURNED = (S.COMPENSATING, S.COMPENSATED, S.CANCELLED)
 _ACTIVE = (S.PENDING, S.RUNNING, S.WAITING, S.COMPENSATING)
+_STANDING = (S.COMPLETED, S.FAILED, S.COMPENSATION_FAILED)
 _ON = (S.PENDING, S.RUNNING, S.WAITING)
 
 
@@ -65,6 +66,8 @@ ROWS: tuple[Row, ...] = (
     Row((S.WAITING,), ev.SignalReceived, facts.signal_received, (S.RUNNING, S.COMPLETED), "a signal came"),
     Row((S.WAITING,), ev.WaitEnded, facts.wait_ended, (S.RUNNING, S.COMPLETED), "the time came"),
     Row((S.WAITING,), ev.WaitTimedOut, facts.wait_timed_out, (S.RUNNING, S.COMPLETED), "it waited in vain"),
+    Row((S.RUNNING,), ev.ChildrenStarted, facts.children_started, (S.WAITING,), "it waits for its children"),
+    Row((S.WAITING,), ev.ChildrenEnded, facts.children_ended, (S.RUNNING, S.COMPLETED), "its children are over"),
     Row((S.RUNNING,), ev.StepPostponed, facts.step_postponed, (S.WAITING,), "a step looks again later"),
     Row((S.PENDING,), ev.StepDeadLettered, facts.step_dead_lettered, (S.DEAD_LETTERED,), "code gone"),
     Row((S.RUNNING,), ev.StepDeadLettered, facts.step_dead_lettered, (S.DEAD_LETTERED,), "exhausted or code gone"),
@@ -77,10 +80,11 @@ ROWS: tuple[Row, ...] = (
     Row((S.WAITING,), ev.CompensationStarted, facts.compensation_started, _TURNED, "cancelled or given up"),
     Row((S.DEAD_LETTERED,), ev.CompensationStarted, facts.compensation_started, _TURNED, "cancelled or given up"),
     Row((S.FAILED,), ev.CompensationStarted, facts.compensation_started, _TURNED[:2], "given up"),
+    Row((S.COMPLETED,), ev.CompensationStarted, facts.compensation_started, _TURNED[:2], "undone after all"),
     Row((S.COMPENSATING,), ev.StepCompensated, facts.step_compensated, _UNDONE, "last undo done"),
     Row((S.COMPENSATING,), ev.CompensationAttemptFailed, facts.undo_attempt_failed, (S.COMPENSATION_FAILED,)),
     Row((S.COMPENSATING,), ev.CompensationFailed, facts.undo_failed, (S.COMPENSATION_FAILED,), "an undo failed"),
-    Row((S.DEAD_LETTERED,), ev.Redriven, facts.redriven, (S.RUNNING,), "redriven"),
+    Row((S.DEAD_LETTERED,), ev.Redriven, facts.redriven, (S.RUNNING, S.WAITING), "redriven"),
     Row((S.COMPENSATION_FAILED,), ev.Redriven, facts.undos_redriven, _UNDONE, "retried by an operator"),
     Row(_ACTIVE, ev.Recovered, facts.recovered, ()),
     Row(_ON, ev.RecoveryExhausted, facts.recovery_exhausted, ()),
@@ -92,6 +96,8 @@ ROWS: tuple[Row, ...] = (
     Row((S.COMPENSATING, S.DEAD_LETTERED), ev.MessageArrived, arrivals.message_arrived, ()),
     Row(tuple(sorted(OVER)), ev.MessageArrived, arrivals.message_arrived_late, ()),
     Row((*_ACTIVE, S.DEAD_LETTERED), ev.StallNoticed, arrivals.stall_noticed, ()),
+    Row(_STANDING, ev.StallNoticed, arrivals.order_noticed, ()),
+    Row((S.WAITING, S.COMPENSATING), ev.ChildrenSeen, arrivals.children_seen, ()),
     Row(tuple(S), ev.CancelAsked, arrivals.cancel_asked, ()),
     Row(tuple(S), ev.SignalAsked, arrivals.signal_asked, ()),
     Row(tuple(S), ev.RetryAsked, arrivals.retry_asked, ()),

@@ -33,8 +33,8 @@ class Failure:
 
     @property
     def waited_in_vain(self) -> bool:
-        """Whether nobody sent what the step waits for."""
-        return self.type == "WaitTimedOut"
+        """Whether nobody sent what the step waits for, or too many of its children failed."""
+        return self.type in ("WaitTimedOut", "ChildrenFailed")
 
     @property
     def type_changed(self) -> bool:
@@ -111,7 +111,7 @@ class StepDeadLettered(Fact):
 
 @dataclass(frozen=True, slots=True)
 class CompensationStarted(Fact):
-    """From here on only undos run. ``cause``: failure, cancel, recovery or operator."""
+    """From here on only undos run. ``cause``: failure, cancel, timeout, recovery, operator or parent."""
 
     cause: str
 
@@ -162,6 +162,30 @@ class WaitEnded(Fact):
     """The time came that the step at ``index`` waited for."""
 
     index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenStarted(StepFact):
+    """The step has said which children there are to be; their requests are in the entry, ``types`` are theirs."""
+
+    children: int
+    types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenEnded(Fact):
+    """The children of the step at ``index`` are over; their results are in the entry.
+
+    Args:
+        completed: how many are COMPLETED.
+        failed: how many are not.
+        failure: why the step has failed, if it has.
+    """
+
+    index: int
+    completed: int
+    failed: int
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,9 +325,26 @@ class RetryAsked:
 
 @dataclass(frozen=True, slots=True)
 class CompensateAsked:
-    """An operator gives up on a saga that waits or has failed, and wants it undone."""
+    """An operator gives up on a saga that waits or has failed, and wants it undone; with ``force`` also one that is
+    COMPLETED."""
 
     lease: Lease
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenSeen:
+    """Whoever looks after a saga that waits for its children saw that all are over, or undone.
+
+    Args:
+        lease: what would be taken.
+        fact: what that comes to.
+        round: of the step, as it was seen.
+    """
+
+    lease: Lease
+    fact: ChildrenEnded | StepCompensated | CompensationFailed
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +364,16 @@ class ResolveAsked:
     steps: tuple[str, ...] = ()
 
 
-Arrival = MessageArrived | StallNoticed | CancelAsked | SignalAsked | RetryAsked | CompensateAsked | ResolveAsked
+Arrival = (
+    MessageArrived
+    | StallNoticed
+    | CancelAsked
+    | SignalAsked
+    | RetryAsked
+    | CompensateAsked
+    | ResolveAsked
+    | ChildrenSeen
+)
 Event = Fact | Arrival
 
 FACTS: dict[str, type[Fact]] = {
@@ -349,6 +399,8 @@ FACTS: dict[str, type[Fact]] = {
         WaitEnded,
         StepPostponed,
         SagaTimedOut,
+        ChildrenStarted,
+        ChildrenEnded,
     )
 }
 """Each fact by the name of its action."""

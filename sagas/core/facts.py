@@ -22,7 +22,7 @@ from sagas.core.rules import (
     undoable,
     waits,
 )
-from sagas.core.states import Polling, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Order, Polling, SagaState, SagaStatus, StepState, StepStatus
 
 _LONGEST_UNREADABLE = 300
 """Characters of what does not fit that are kept with the saga; its journal has more."""
@@ -65,7 +65,8 @@ def _running(state: SagaState, fact: ev.StepFact) -> StepState | None:
 def _being_undone(state: SagaState, fact: ev.StepFact) -> StepState | None:
     step = state.current
     fits = step is not None and state.cursor == fact.index and step.undo_attempts == fact.attempt
-    return step if fits and state.lease and step is not None and step.status is StepStatus.COMPENSATING else None
+    at_it = step is not None and (step.status is StepStatus.COMPENSATING or state.joins)
+    return step if fits and state.lease and at_it else None
 
 
 def _to_be_undone(state: SagaState, fact: ev.StepFact) -> StepState | None:
@@ -152,7 +153,7 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
 def wait_started(plan: Plan, state: SagaState, fact: ev.WaitStarted, now: float) -> Decision:
     """Wait, holding no lease; what was signalled already, or is over already, follows at once."""
     step = _running(state, fact) or _unasked(state, fact)
-    if step is None or not step.waits_for:
+    if step is None or step.waits_for not in ("signal", "time"):
         return Decision(state)
     waiting = replace(step, status=StepStatus.WAITING, outcome_unknown=False)
     after = replace(
@@ -171,6 +172,7 @@ def _unasked(state: SagaState, fact: ev.WaitStarted) -> StepState | None:
     step = state.current
     fits = step is not None and state.cursor == fact.index and step.attempts == fact.attempt
     ready = step is not None and step.status in (StepStatus.PENDING, StepStatus.RETRYING)
+    ready = ready or state.waiting_for == "retry"  # its code was there to look again, and is gone
     return step if fits and ready and state.lease else None
 
 
@@ -211,6 +213,48 @@ def wait_timed_out(plan: Plan, state: SagaState, fact: ev.WaitTimedOut, now: flo
     if plan.steps[fact.index].on_timeout == "CONTINUE":
         return _gone_on(plan, after, now)
     return _proceed(plan, replace(after, status=SagaStatus.RUNNING, error_seq=after.seq, not_before=0.0), now)
+
+
+def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now: float) -> Decision:
+    """Wait for the children, holding no lease: who looks after the saga starts them."""
+    step = _running(state, fact)
+    if step is None or step.waits_for != "children":
+        return Decision(state)
+    after = _committed(state)
+    own = plan.steps[fact.index]
+    waiting = replace(
+        step,
+        status=StepStatus.WAITING,
+        outcome_unknown=False,
+        children=fact.children,
+        handed_out=0,
+        at_once=own.concurrency if 0 < own.concurrency < fact.children else 0,
+        tolerate=own.tolerate,
+        one_by_one=own.one_by_one,
+        requests_seq=after.seq,
+    )
+    after = replace(
+        after.with_step(fact.index, waiting),
+        status=SagaStatus.WAITING,
+        not_before=0.0,
+        dispatch=state.dispatch + 1,
+        recovery_attempts=0,
+        polling=None,
+    )
+    return _proceed(plan, after, now)
+
+
+def children_ended(plan: Plan, state: SagaState, fact: ev.ChildrenEnded, now: float) -> Decision:
+    """The step's result is what the children resulted in; where too many failed it has failed."""
+    step = _in_wait(state, fact.index, "children")
+    if step is None:
+        return Decision(state)
+    after = _committed(state)
+    if fact.failure is None:
+        done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq)
+        return _gone_on(plan, after.with_step(fact.index, done), now)
+    failed = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, timed_out=True))
+    return _proceed(plan, replace(failed, status=SagaStatus.RUNNING, error_seq=after.seq, not_before=0.0), now)
 
 
 def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: float) -> Decision:
@@ -277,6 +321,7 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
     if state.lease is None or _busy(state) or not _may_turn(state, fact.cause):
         return Decision(state)
     after = replace(_committed(state), cause=fact.cause, dead=None, resolution_seq=0, unreadable="", polling=None)
+    after = replace(after, order=_obeyed(state), not_before=0.0 if state.over else after.not_before)
     turned, step = next_undo(plan, replace(after, recovery_attempts=0)), state.current
     if step is not None and step.status is StepStatus.WAITING:
         to_undo = turned.undoing and turned.cursor == state.cursor
@@ -284,11 +329,18 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
     return _proceed(plan, turned, now)
 
 
+def _obeyed(state: SagaState) -> Order | None:
+    """The parent's order, which begins to be carried out."""
+    return None if state.order is None else replace(state.order, open=False)
+
+
 def _may_turn(state: SagaState, cause: str) -> bool:
     """Whether undoing may begin for that cause. A cancel asked for meanwhile changes nothing: a journaled fact stays
     valid until it is committed."""
     if cause == "operator":
         return not forward(state)
+    if cause == "parent":
+        return state.order is not None and state.order.open
     if cause in ("cancel", "timeout"):
         return state.cancelling
     if cause == "recovery":
@@ -342,9 +394,12 @@ def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Dec
     again = replace(step, status=StepStatus.RETRYING, attempts_at_grant=step.attempts)
     if step.timed_out:
         again = replace(again, timed_out=False, signalled=False, round=step.round + 1)
+    children = step.timed_out and step.waits_for == "children"
+    if children:  # those that failed are started anew
+        again = replace(again, status=StepStatus.WAITING, handed_out=0)
     after = replace(
         _committed(state).with_step(state.cursor, again),
-        status=SagaStatus.RUNNING,
+        status=SagaStatus.WAITING if children else SagaStatus.RUNNING,
         dead=None,
         dispatch=state.dispatch + 1,
         recovery_attempts=0,
@@ -362,6 +417,7 @@ def undos_redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) 
     if state.lease is None:
         return Decision(state)
     after = replace(_committed(state), recovery_attempts=0, recovery_exhausted=False, resolution_seq=0, unreadable="")
+    after = replace(after, order=_obeyed(state))
     for index, step in enumerate(after.steps):
         fresh = replace(step, status=_undo_pending(step), undo_attempts_at_grant=step.undo_attempts)
         if step.status is StepStatus.COMPENSATION_FAILED and undoable(plan, index, fresh):

@@ -19,7 +19,10 @@ class StepPlan:
         code_missing: the deployed code does not have it.
         asks: it has code to execute; a wait without any begins by itself.
         wait: seconds that it waits at most, from when it has asked.
-        on_timeout: what happens when it waited in vain.
+        on_timeout: what happens when it waited in vain, or too many of its children failed.
+        concurrency: how many of its children may be under way at a time.
+        tolerate: how many of them may fail.
+        one_by_one: they are undone one after the other, and not at once.
     """
 
     executions: int = 1
@@ -31,6 +34,9 @@ class StepPlan:
     asks: bool = True
     wait: float = 0.0
     on_timeout: Literal["COMPENSATE", "FAIL", "DEAD_LETTER", "CONTINUE"] = "COMPENSATE"
+    concurrency: int = 0
+    tolerate: int = 0
+    one_by_one: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from sagas.core.events import (
     Failure,
     Recovered,
     RecoveryExhausted,
+    Redriven,
     SagaFailed,
     SagaTimedOut,
     SignalReceived,
@@ -26,6 +27,7 @@ from sagas.core.events import (
 )
 from sagas.core.plan import Plan
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
+from sagas.formats import FORMAT, PLAIN, WAITS
 
 SHORT_WAIT = 5.0
 """Seconds up to which a message is hidden; who waits longer is a new message, or a copy: SQS counts each receipt, and
@@ -63,7 +65,7 @@ def code_missing(fact: Fact | None) -> TypeGuard[StepDeadLettered]:
 
 
 def in_wait(state: SagaState) -> bool:
-    """Whether the saga waits for a signal or for a time, and not for its code to look again."""
+    """Whether the saga waits for a signal, a time or its children, and not for its code to look again."""
     return state.status is SagaStatus.WAITING and state.polling is None
 
 
@@ -79,6 +81,25 @@ def knows_waits(state: SagaState) -> bool:
     return waits or any(step.waits_for for step in state.steps)
 
 
+def knows_children(state: SagaState) -> bool:
+    """Whether only code that knows of parents and children may go on with the saga."""
+    return state.parent is not None or any(step.waits_for == "children" for step in state.steps)
+
+
+def format_of(state: SagaState) -> int:
+    """Return the format of a saga's item and messages: what older code cannot go on with has a higher one."""
+    return FORMAT if knows_children(state) else WAITS if knows_waits(state) else PLAIN
+
+
+def order_to_obey(state: SagaState) -> Fact | None:
+    """The fact by which a saga that is over begins to do what its parent ordered; none if there is nothing of it."""
+    if state.order is None or not state.order.open:
+        return None
+    if state.status in (SagaStatus.COMPLETED, SagaStatus.FAILED):
+        return CompensationStarted("parent")
+    return Redriven("ordered by its parent") if state.status is SagaStatus.COMPENSATION_FAILED else None
+
+
 def long_wait(state: SagaState, now: float) -> bool:
     """Whether the saga waits for so long that no message is kept for its end."""
     return state.status is SagaStatus.WAITING and state.not_before - now > LONG_WAIT
@@ -87,7 +108,7 @@ def long_wait(state: SagaState, now: float) -> bool:
 def ended_wait(state: SagaState, now: float) -> Fact | None:
     """The fact that the wait is over by time; none if it is not, or if the saga does not wait."""
     step = state.current
-    if not in_wait(state) or step is None or state.not_before > now:
+    if not in_wait(state) or step is None or state.not_before > now or step.waits_for == "children":
         return None
     return WaitEnded(state.cursor) if step.waits_for == "time" else WaitTimedOut(state.cursor)
 
@@ -116,6 +137,8 @@ def next_fact(plan: Plan, state: SagaState) -> Fact | None:
 
     A signal that was accepted comes before a cancel: its sender was told so, and it may have to be undone.
     """
+    if state.over:
+        return order_to_obey(state)
     if _signal_to_take(state):
         return SignalReceived(state.cursor)
     if state.status in (*_FORWARD, SagaStatus.DEAD_LETTERED) and state.cancel_requested_at:
@@ -139,14 +162,14 @@ def _fact_without_code(plan: Plan, state: SagaState) -> Fact | None:
     if step is None or (step.status not in _READY and state.waiting_for != "retry"):
         return None
     own = plan.steps[state.cursor]
-    if own.code_missing or not (own.asks or step.waits_for):
+    if own.code_missing or not (own.asks or step.waits_for in ("signal", "time")):
         return StepDeadLettered(state.cursor, failure=Failure.code_missing_failure(f"step {step.name!r}", state.saga))
     return None if own.asks else WaitStarted(state.cursor, step.attempts, 0.0)
 
 
 def _fact_after_missing_undo(plan: Plan, state: SagaState) -> Fact | None:
     step = state.steps[state.cursor]
-    if plan.steps[state.cursor].has_undo or step.status is StepStatus.COMPENSATING:
+    if plan.steps[state.cursor].has_undo or step.status is StepStatus.COMPENSATING or step.waits_for == "children":
         return None
     failure = Failure.code_missing_failure(f"the undo of step {step.name!r}", state.saga)
     return CompensationFailed(state.cursor, step.undo_attempts, failure)
@@ -158,7 +181,10 @@ def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
         return None
     policy = exhausted_policy(plan, state, step, rejected=state.rejected)
     if policy == "DEAD_LETTER":
-        waited = Failure("WaitTimedOut", "no signal came in time") if step.timed_out else None
+        waited = None
+        if step.timed_out:
+            children = step.waits_for == "children"
+            waited = Failure("ChildrenFailed") if children else Failure("WaitTimedOut", "no signal came in time")
         return StepDeadLettered(state.cursor, failure=waited)
     return SagaFailed() if policy == "FAIL" else CompensationStarted("failure")
 
@@ -190,6 +216,8 @@ def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
 
 def undoable(plan: Plan, index: int, step: StepState) -> bool:
     """Whether undoing includes this step. An undo whose code is gone is included, and fails."""
+    if step.waits_for == "children":
+        return step.requests_seq > 0 and step.status in (StepStatus.COMPLETED, StepStatus.FAILED, StepStatus.WAITING)
     if not plan.steps[index].has_undo and not step.undo:
         return False
     began = step.attempts > 0 or step.timed_out or step.status is StepStatus.WAITING
@@ -200,9 +228,16 @@ def undoable(plan: Plan, index: int, step: StepState) -> bool:
 def next_undo(plan: Plan, state: SagaState) -> SagaState:
     """Point the cursor at the next step to undo, last completed first; end the saga when there is none."""
     for index in reversed(range(len(state.steps))):
-        if undoable(plan, index, state.steps[index]):
+        step = state.steps[index]
+        if undoable(plan, index, step):
+            if step.waits_for == "children":  # their undoing is waited for
+                step = replace(step, status=StepStatus.WAITING, undo_attempts=step.undo_attempts + 1)
             return replace(
-                state, status=SagaStatus.COMPENSATING, cursor=index, dispatch=state.dispatch + 1, not_before=0.0
+                state.with_step(index, step),
+                status=SagaStatus.COMPENSATING,
+                cursor=index,
+                dispatch=state.dispatch + 1,
+                not_before=0.0,
             )
     if any(s.status is StepStatus.COMPENSATION_FAILED for s in state.steps):
         return replace(state, status=SagaStatus.COMPENSATION_FAILED)
@@ -213,11 +248,16 @@ def next_undo(plan: Plan, state: SagaState) -> SagaState:
 def has_failed(state: SagaState) -> bool:
     """Whether the saga, as it is, counts as failed: neither cancelled nor rejected, unless an undo failed."""
     stuck = (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED)
-    return state.status in stuck or (state.status is SagaStatus.COMPENSATED and not state.rejected)
+    # What had completed, and is undone for others, has not failed by itself.
+    by_itself = state.cause != "parent" and bool(state.error_seq or state.cause != "operator")
+    return state.status in stuck or (state.status is SagaStatus.COMPENSATED and not state.rejected and by_itself)
 
 
 def needs_attention(state: SagaState) -> bool:
     """Whether the saga belongs on the list of those that need a person."""
     stuck = (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED)
+    # Where a child is FAILED, its parent has failed, or tolerates it.
+    if state.parent is not None and state.status is SagaStatus.FAILED:
+        stuck = ()
     needed = state.status in stuck or state.recovery_exhausted or (state.over and bool(state.in_doubt))
     return needed and not state.resolution_seq

@@ -61,10 +61,16 @@ class StepState:
         result_seq: the journal entry that holds its result; 0 when there is none.
         outcome_unknown: an execution's outcome is unknown and no later one completed.
         undo: it had an undo when the saga started, and is not undone.
-        waits_for: ``signal`` or ``time``, where the step is a wait.
-        round: how often an operator had it wait anew.
+        waits_for: ``signal``, ``time`` or ``children``, where the step is a wait.
+        round: how often an operator had it wait anew, or its failed children started anew.
         signalled: a signal for this round was accepted; its value is in the inbox, or taken.
-        timed_out: it waited in vain.
+        timed_out: it waited in vain: no signal came, or too many children failed.
+        children: how many it has.
+        handed_out: how many of them were handed out to be started.
+        at_once: how many of them may be under way at a time; 0 where that is all.
+        tolerate: how many of them may fail.
+        one_by_one: they are undone one after the other.
+        requests_seq: the journal entry that has their requests; 0 before.
     """
 
     name: str
@@ -80,6 +86,12 @@ class StepState:
     round: int = 0
     signalled: bool = False
     timed_out: bool = False
+    children: int = 0
+    handed_out: int = 0
+    at_once: int = 0
+    tolerate: int = 0
+    one_by_one: bool = False
+    requests_seq: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +166,37 @@ class Purge:
 
 
 @dataclass(frozen=True, slots=True)
+class Parent:
+    """Which saga started this one.
+
+    Args:
+        saga_id, saga: the parent and its type.
+        step: its step.
+        position: which child of the step this is, from 0.
+        round: how often the step's failed children had been started anew by then.
+    """
+
+    saga_id: str
+    saga: str
+    step: str
+    position: int
+    round: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """That a saga's parent wants it undone, though it is over.
+
+    Args:
+        number: which undoing of the parent's step it is for, from 1.
+        open: it has not begun.
+    """
+
+    number: int
+    open: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class SagaState:
     """One saga. Times are epoch seconds; 0 means never.
 
@@ -176,7 +219,7 @@ class SagaState:
         cancelling: the cancel was journaled.
         rejected: the failing step was rejected: undo, whatever its policy says.
         failed: it counts among the failed sagas of its type, whatever became of it since.
-        cause: why undoing began (``failure``, ``cancel``, ``recovery``, ``operator``).
+        cause: why undoing began (``failure``, ``cancel``, ``timeout``, ``recovery``, ``operator``, ``parent``).
         recovery_attempts: stalls since the last progress.
         recovery_exhausted: too many of them: given up.
         dead: the message that is dying.
@@ -194,6 +237,8 @@ class SagaState:
         purge: it is being purged; the lease that goes with it is never given back.
         polling: the current step said that it is not yet time.
         deadline: when the saga is to be cancelled, if it is not over by then.
+        parent: the saga that started it.
+        order: its parent's, to undo what is over.
         parked: it waits, without a message, until its type is no longer paused.
     """
 
@@ -231,6 +276,8 @@ class SagaState:
     purge: Purge | None = None
     polling: Polling | None = None
     deadline: float = 0.0
+    parent: Parent | None = None
+    order: Order | None = None
     parked: bool = False
 
     @property
@@ -250,11 +297,20 @@ class SagaState:
 
     @property
     def waiting_for(self) -> str:
-        """What the saga waits for: ``signal``, ``time`` or ``retry``; empty if it does not wait."""
+        """What the saga waits for: ``signal``, ``time``, ``children`` or ``retry``; empty if it does not wait."""
         step = self.current
+        if self.joins:
+            return "children"
         if self.status is not SagaStatus.WAITING or step is None:
             return ""
         return "retry" if self.polling is not None else step.waits_for
+
+    @property
+    def joins(self) -> bool:
+        """Whether it waits for its children: to end, or to be undone."""
+        step, at_it = self.current, self.status in (SagaStatus.WAITING, SagaStatus.COMPENSATING)
+        children = step is not None and step.waits_for == "children" and step.status is StepStatus.WAITING
+        return at_it and children and self.polling is None
 
     @property
     def ends_at(self) -> float:

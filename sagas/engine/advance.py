@@ -19,19 +19,19 @@ from sagas.core.automaton import decide
 from sagas.core.commands import Discard, Refuse, Send, Then, Write
 from sagas.core.facts import send_current
 from sagas.core.plan import Plan
-from sagas.core.rules import knows_waits, waits_without_code
+from sagas.core.rules import format_of, waits_without_code
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation, lease_for
 from sagas.engine.carrying import carried, correlated, onward
 from sagas.engine.committer import Committed, EntryContext
 from sagas.engine.course import UNCHAINED, Chain, Course
 from sagas.engine.late_commits import pending_fact
-from sagas.engine.ports import MessageSender
+from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.registry import Registry, SagaType, plan_for
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
-from sagas.formats import FORMAT, PLAIN
 from sagas.messaging.carried import CarriedInput
 from sagas.messaging.message import Message
+from sagas.messaging.work import NOW, SagasToLookAfter
 
 _LEASE = 30.0
 """Seconds for which a saga is held while nothing but the journal is written."""
@@ -71,6 +71,7 @@ class Advancer:
         attempt: what claims and runs a message's code.
         carry: whether messages bring small results along; without, no payload is in any queue.
         chain: the steps that this function goes on to in the same invocation.
+        work: the service's own queues, by which sagas with children are looked after.
     """
 
     services: AttemptServices
@@ -79,6 +80,7 @@ class Advancer:
     attempt: Callable[[AttemptServices, SagaType, Message, Invocation, Course | None], Attempt]
     carry: bool = True
     chain: Chain = UNCHAINED
+    work: WorkSender | None = None
 
     def course(self, message: Message) -> Course | None:
         """Return what the steps are to share that are run for a message; ``None`` if it is one alone."""
@@ -242,6 +244,9 @@ class Advancer:
         return replace(state, correlation_id=first.correlation_id)
 
     def _send(self, state: SagaState, send: Send, inputs: tuple[CarriedInput, ...] = ()) -> None:
+        if state.joins and self.work is not None:  # no step is to run: the children are to be looked after
+            self.work.send_work(NOW, [SagasToLookAfter([state.saga_id]).work()])
+            return
         message = Message(
             saga_id=state.saga_id,
             saga=state.saga,
@@ -251,7 +256,7 @@ class Advancer:
             dispatch=send.dispatch,
             correlation_id=self._correlated(state).correlation_id,
             inputs=inputs if self.carry else (),
-            format=FORMAT if knows_waits(state) else PLAIN,
+            format=format_of(state),
             codeless=not send.undo and waits_without_code(self.plan(state), state, send.index),
         )
         self.sender.send(message, send.not_before - self.services.clock.now())

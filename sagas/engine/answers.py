@@ -38,6 +38,40 @@ class SagaErrorView(ErrorView):
     step: str | None
 
 
+class ChildErrorView(TypedDict):
+    """A child that failed, and why, if that is known."""
+
+    position: _Count
+    saga_id: _Id
+    status: _SagaStatus
+    error: ErrorView | None
+
+
+class ChildrenView(TypedDict):
+    """The children of a step: how many there are to be, were started, are COMPLETED, and ended otherwise.
+
+    ``finished`` is the share of them that is over, from 0 to 1; ``failures`` are the first ten that failed; ``href``
+    lists them.
+    """
+
+    total: _Count
+    started: _Count
+    completed: _Count
+    failed: _Count
+    finished: Annotated[float, Meta(ge=0, le=1)]
+    failures: list[ChildErrorView]
+    href: str
+
+
+class ParentView(TypedDict):
+    """The saga whose child this is, its step, and which child of the step, from 0."""
+
+    name: str
+    saga_id: _Id
+    step: str
+    position: _Count
+
+
 class FaultView(ErrorView):
     """What went wrong with a saga, and at which step: of its undo where ``undo`` is true. At most 200 characters of the
     message."""
@@ -50,7 +84,8 @@ class StepView(TypedDict):
     """One step of a saga. ``next_attempt_at`` is known while it waits between two attempts. While it waits,
     ``waiting_for`` says for what (a retry: it said itself that it is not yet time, and ``message`` why), and
     ``waits_until`` until when at most. ``took`` is how many seconds the last attempt of the step itself ran, without
-    waits before it and without its undo.
+    waits before it and without its undo. ``children`` is there
+    where the step has some.
     """
 
     name: str
@@ -62,9 +97,10 @@ class StepView(TypedDict):
     result: Any
     error: ErrorView | None
     next_attempt_at: _Time | None
-    waiting_for: Annotated[str, Meta(extra_json_schema={"enum": ["signal", "time", "retry"]})] | None
+    waiting_for: Annotated[str, Meta(extra_json_schema={"enum": ["signal", "time", "children", "retry"]})] | None
     waits_until: _Time | None
     message: str | None
+    children: NotRequired[ChildrenView]
     took: NotRequired[Annotated[float, Meta(ge=0)] | None]
 
 
@@ -130,7 +166,7 @@ class LeftOutView(TypedDict):
 class Summary(TypedDict):
     """What lists show of a saga. ``paused``: its type is, so that it waits before its next step, or will. ``fault``:
     the error that ended the forward way, or of the undo that failed for good. ``why`` is there while the saga needs a
-    person, ``lease`` while a worker has it."""
+    person, ``lease`` while a worker has it, ``parent`` where it has one."""
 
     saga_id: _Id
     name: str
@@ -145,6 +181,7 @@ class Summary(TypedDict):
     updated_at: _Time
     links: LinksView
     why: NotRequired[str]
+    parent: NotRequired[ParentView]
     lease: NotRequired[LeaseView]
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from sagas.authoring.children import MOST_CHILDREN
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
@@ -28,7 +29,7 @@ from sagas.engine.progress import ProgressReport
 from sagas.engine.redacting import secrets_in
 from sagas.engine.registry import SagaType, plan_for
 from sagas.engine.runner import Runner, inputs_needed, moment
-from sagas.errors import NotYet, SagaError, Unavailable
+from sagas.errors import NotYet, SagaError, Unavailable, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
 from sagas.store.entries import details_of
@@ -340,6 +341,13 @@ class Attempt:
         step, index = held.steps[self._message.index], self._message.index
         if self._message.undo:
             return self._commit(held, ev.StepCompensated(index, step.undo_attempts), None, {})
+        children = self._type.step(step.name).children
+        if step.waits_for == "children" and children is not None:
+            many, types = len(json.loads(payload or "[]")), tuple(one.name for one in children.sagas)
+            if many > MOST_CHILDREN:
+                told = f"the step {step.name!r} asks for {many:,} children, {MOST_CHILDREN:,} are allowed"
+                return self.fail(held, WrongResult(told))
+            return self._commit(held, ev.ChildrenStarted(index, step.attempts, many, types), payload, {})
         if (
             step.waits_for and self._type.step(step.name).waits_for
         ):  # it has asked: the wait begins, which is no result yet

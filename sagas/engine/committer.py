@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from sagas.core import events as ev
@@ -19,7 +20,12 @@ from sagas.engine.ports import CommitObserver, ControlStore, JournalStore, Signa
 from sagas.errors import Unavailable
 from sagas.store.entries import RESULTS, Entry, details_of, fact_of
 from sagas.store.entry_hash import chained
-from sagas.store.outcomes import Fenced, FlagWon, Refused
+from sagas.store.outcomes import Contended, Fenced, FlagWon, Refused
+
+_CONTENDED = 10
+"""Tries of a write that others contend for."""
+_PAUSE = 0.04
+"""Seconds between the first two of them, at most; later ones are further apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +139,9 @@ class Committer:
         if isinstance(fact, ev.WaitTimedOut) or (forward(state) and ends and not isinstance(decision.then, Write)):
             # Rule 12: a cancel or a signal may still win here, and must leave no entry that claims otherwise.
             try:
-                self._control.finish(entry, state, decision.state, plan.stale_after, self._journal)
+                self._patiently(
+                    partial(self._control.finish, entry, state, decision.state, plan.stale_after, self._journal)
+                )
             except FlagWon as won:
                 return self._write(plan, _as_known(won.state, state), fact, replace(context, onward=None))
             except Refused:
@@ -187,13 +195,23 @@ class Committer:
         onward = claimed_next(state, decision, lease) if lease else None
         try:
             if onward is None:
-                self._control.commit(state, decision.state, plan.stale_after)
+                self._patiently(partial(self._control.commit, state, decision.state, plan.stale_after))
             elif self._control.commit_and_claim(state, onward.state, plan.stale_after):
                 decision = onward
         except FlagWon as won:
             return self._move_pointer(plan, _as_known(won.state, state), fact, entry, replace(context, onward=None))
         self._tell(state, decision.state, fact)
         return decision
+
+    def _patiently(self, write: Callable[[], None]) -> None:
+        """Write, again where another write was at the same item at this moment: many children end at once, and each
+        adds to one of a few counters."""
+        for tries in range(1, _CONTENDED):
+            try:
+                return write()
+            except Contended:
+                self._clock.sleep(_PAUSE * tries * self._clock.chance())
+        return write()
 
     def _with_head(self, state: SagaState) -> SagaState:
         """The state with the hash of its last entry, which covers all before it.

@@ -11,14 +11,17 @@ from sagas.authoring.policies import AutoDisable
 from sagas.engine.advance import Advancer
 from sagas.engine.attempt import AttemptServices
 from sagas.engine.auto_disable import AutoDisabler
+from sagas.engine.births import Births
 from sagas.engine.breaker import Breakers
 from sagas.engine.breaker_operations import BreakerOperations
 from sagas.engine.callbacks import Callbacks
+from sagas.engine.children import Children
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
 from sagas.engine.course import UNCHAINED, Chain
 from sagas.engine.finding import Finder, look_ahead
 from sagas.engine.idempotency import IdempotentAttempt
+from sagas.engine.joining import JoinObserver
 from sagas.engine.lanes import LaneNotes
 from sagas.engine.looking import Looker
 from sagas.engine.operations import Operations
@@ -47,6 +50,7 @@ from sagas.store.definitions import Definitions
 from sagas.store.findings import Findings
 from sagas.store.hand_outs import HandOuts
 from sagas.store.inbox import Inbox
+from sagas.store.joins import Joins
 from sagas.store.journal import Journal
 from sagas.store.lanes import Watermarks
 from sagas.store.listing import Listing
@@ -84,6 +88,7 @@ class Engine:
     breakers: Breakers
     lanes: LaneNotes
     breaker_operations: BreakerOperations
+    children: Children
     callbacks: Callbacks | None
     statistics: Statistics
     clock: Clock
@@ -144,31 +149,36 @@ def build_engine(
     auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, observer)
     breakers = Breakers(BreakerItems(tables, settings), registry, clock, logger, observer)
     inbox, findings = Inbox(tables, settings, payloads), Findings(tables, settings)
-    committer = Committer(control, journal, clock, (breakers, observer, auto_disabler), inbox)
+    joins = Joins(tables, settings)
+    observers = (breakers, observer, auto_disabler, JoinObserver(control, joins, queues, logger))
+    committer = Committer(control, journal, clock, observers, inbox)
     services = AttemptServices(control, journal, committer, breakers, Runner(), clock, logger, queues.delay, connect)
     pauses = Pauses(tables, settings.sagas_table, clock.now)
     services = replace(services, pauses=Parking(pauses, control), accept=inbox.accept)
     services = services if goes_on is None else replace(services, goes_on=goes_on)
     services = services if callbacks is None else replace(services, callback_url=callbacks.url)
-    advancer = Advancer(services, registry, sender, attempt, carry, chain)
+    advancer = Advancer(services, registry, sender, attempt, carry, chain, queues)
     kept = definitions, pauses, findings
     names = tuple(saga.definition.name for saga in registry)
     breaker_operations = BreakerOperations(breakers, control, listing, advancer, logger)
     pausing = Pausing(pauses, registry, control, listing, advancer, logger)
     watermarks = Watermarks(tables)
-    reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal), pauses, findings)
+    reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal), pauses, findings, joins)
     purger = Purger(
         control,
         journal,
         Tombstones(tables, settings, payloads),
         inbox,
         findings,
+        joins,
         listing,
         reader,
         settings,
         clock,
         logger,
     )
+    births = Births(registry, control, journal, clock, carry, headers)
+    children = Children(advancer, control, joins, births, sender, queues)
     return Engine(
         registry=registry,
         control=control,
@@ -180,7 +190,7 @@ def build_engine(
         reader=reader,
         operations=Operations(reader, control, advancer),
         signals=Signals(reader, inbox, advancer, queues),
-        recovery=Recovery(advancer, control, listing, queues, watermarks, pausing, look_ahead(every)),
+        recovery=Recovery(advancer, control, listing, queues, watermarks, queues, pausing, look_ahead(every)),
         looker=Looker(advancer, control),
         purger=purger,
         verifier=Verifier(control, journal, reader, clock, settings.shards),
@@ -192,6 +202,7 @@ def build_engine(
         auto_disabler=auto_disabler,
         breakers=breakers,
         lanes=LaneNotes(watermarks, clock, routes.lane),
+        children=children,
         breaker_operations=breaker_operations,
         statistics=Statistics(registry, control, listing, queues, pauses, breaker_operations, clock),
         callbacks=callbacks,
@@ -217,6 +228,7 @@ def settings_from(environment: Mapping[str, str]) -> StoreSettings:
         shards=int(environment.get("SAGAS_SHARDS", StoreSettings.shards)),
         retention=float(environment.get("SAGAS_RETENTION", StoreSettings.retention)),
         key_retention=float(environment.get("SAGAS_KEY_RETENTION", StoreSettings.key_retention)),
+        joins_table=environment.get("SAGAS_JOINS_TABLE", ""),
         region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
         endpoint_url=environment.get("AWS_ENDPOINT_URL"),
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Refuse
-from sagas.core.states import Lease, SagaState
+from sagas.core.families import children_ids
+from sagas.core.states import Lease, SagaState, SagaStatus, StepStatus
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.engine.reader import Reader
@@ -29,17 +30,23 @@ class Operations:
     control: ControlItems
     advancer: Advancer
 
-    def cancel(self, name: str, saga_id: str, actor: str) -> SagaState:
+    def cancel(self, name: str, saga_id: str, actor: str, *, force: bool = False) -> SagaState:
         """Ask for a saga to be cancelled, and begin undoing it if no step is running.
 
         One whose cancel was accepted before its type was declared with ``cancellable=False`` is answered as ever.
+
+        Args:
+            name: the saga type.
+            saga_id: the saga.
+            actor: who asks.
+            force: also a child whose parent is not over: it counts as failed.
 
         Returns:
             The saga: CANCELLED if it is over, else still on its way.
 
         Raises:
             NotFound: there is no such saga.
-            Conflict: it is over, or sagas of its type cannot be cancelled.
+            Conflict: it is over, sagas of its type cannot be cancelled, or it is a child of one that is not over.
         """
         cancellable = self.advancer.registry.get(name).definition.cancellable
         for _ in range(_TRIES):
@@ -47,6 +54,8 @@ class Operations:
             if not cancellable and not state.cancel_requested_at:
                 told = f"sagas of type {name} cannot be cancelled: it is declared with cancellable=False"
                 raise Conflict(f"{told}; this one is {state.status}")
+            if not force and not state.over and not state.cancel_requested_at:
+                self._refuse_child(state)
             asked = ev.CancelAsked(actor)
             decision = decide(self.advancer.plan(state), state, asked, self.advancer.services.clock.now())
             if isinstance(decision.then, Refuse):
@@ -56,6 +65,18 @@ class Operations:
             if decision.state is state or self.control.request_cancel(state, decision.state):
                 return self._begin_undoing(self.reader.state(name, saga_id), actor)
         raise Unavailable("the saga changes too fast; try again", retry_after=1)
+
+    def _refuse_child(self, state: SagaState) -> None:
+        """Leave a child to its parent, as long as that is not over.
+
+        Raises:
+            Conflict: it is not.
+        """
+        whose = state.parent
+        parent = self.control.get(whose.saga_id) if whose is not None else None
+        if whose is not None and parent is not None and not parent.over:
+            told = f"the saga is a child of {whose.saga}/{whose.saga_id}, which is {parent.status}"
+            raise Conflict(f"{told}: cancel that, or with force this one alone")
 
     def _begin_undoing(self, state: SagaState, actor: str) -> SagaState:
         """Act on an accepted cancel if no worker holds the saga; else its holder will."""
@@ -75,17 +96,18 @@ class Operations:
         """
         return self._operate(name, saga_id, actor, lambda lease: ev.RetryAsked(lease, note))
 
-    def compensate(self, name: str, saga_id: str, note: str, actor: str) -> SagaState:
-        """Give up on a saga that waits or has failed, and have it undone.
+    def compensate(self, name: str, saga_id: str, note: str, actor: str, *, force: bool = False) -> SagaState:
+        """Give up on a saga that waits or has failed, and have it undone; with ``force`` also one that is COMPLETED.
 
         Raises:
             NotFound: there is no such saga.
             Conflict: it is neither DEAD_LETTERED nor FAILED.
         """
-        return self._operate(name, saga_id, actor, ev.CompensateAsked, {"note": note})
+        return self._operate(name, saga_id, actor, lambda lease: ev.CompensateAsked(lease, force), {"note": note})
 
     def resolve(self, name: str, saga_id: str, note: str, action: str, steps: tuple[str, ...], actor: str) -> SagaState:
-        """Take a saga off the attention list, with a note of what was done.
+        """Take a saga off the attention list, with a note of what was done. With a step that has children, these are
+        settled, too.
 
         Args:
             name: the saga type.
@@ -100,11 +122,22 @@ class Operations:
             Conflict: it needs no attention.
             InvalidRequest: a step is unknown.
         """
-        names = [step.name for step in self.reader.state(name, saga_id).steps]
+        before = self.reader.state(name, saga_id)
+        names = [step.name for step in before.steps]
         unknown = [Problem(f"$.steps[{i}]", "no such step") for i, step in enumerate(steps) if step not in names]
         if unknown:
             raise InvalidRequest("unknown steps", unknown[:_MOST_PROBLEMS])
+        self._resolve_children(before, note, action, steps, actor)
         return self._operate(name, saga_id, actor, lambda lease: ev.ResolveAsked(lease, note, action, steps))
+
+    def _resolve_children(self, state: SagaState, note: str, action: str, steps: tuple[str, ...], actor: str) -> None:
+        """Settle those children of these steps that need a person: all that failed of them was undone by hand."""
+        settled = tuple(replace(one, children=one.children if one.name in steps else 0) for one in state.steps)
+        for child in self.control.get_many(children_ids(replace(state, steps=settled))).values():
+            if child.attention and (child.over or child.status is SagaStatus.DEAD_LETTERED):
+                failed = (one for one in child.steps if one.status is StepStatus.COMPENSATION_FAILED)
+                by_hand = tuple(one.name for one in failed) if child.over else ()
+                self.resolve(child.saga, child.saga_id, note, action, by_hand, actor)
 
     def _operate(
         self,

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from sagas.core.events import Fact
-from sagas.core.states import Lease, Progress, SagaState, StepState
+from sagas.core.states import Lease, Parent, Progress, SagaState, StepState
 from sagas.messaging.message import Message
 from sagas.messaging.work import Work
 from sagas.store.entries import Entry
+from sagas.store.joined import Outcome, Tally
 from sagas.store.sent import Signal
 
 
@@ -19,6 +20,8 @@ class JournalStore(Protocol):
     def put(self, entry: Entry) -> Entry: ...
     def occupant(self, entry: Entry) -> Entry: ...
     def entries(self, saga_id: str, seqs: Iterable[int]) -> dict[int, Entry]: ...
+    def entries_of(self, places: Iterable[tuple[str, int]]) -> dict[str, dict[int, Entry]]: ...
+    def load(self, entry: Entry) -> Entry: ...
 
 
 class ControlStore(Protocol):
@@ -39,6 +42,40 @@ class ControlStore(Protocol):
     def finish(self, entry: Entry, before: SagaState, after: SagaState, stale_after: float, journal: Any) -> None: ...
 
 
+class ChildControl(Protocol):
+    """The control items, as the parent of children sees them; see ``sagas.store.control.ControlItems``."""
+
+    def get(self, saga_id: str) -> SagaState | None: ...
+    def get_many(self, saga_ids: list[str], *, consistent: bool = False) -> dict[str, SagaState]: ...
+    def hand_out(self, state: SagaState, index: int, count: int) -> bool: ...
+    def order(self, state: SagaState, number: int, now: float) -> bool: ...
+    def request_cancel(self, before: SagaState, after: SagaState) -> bool: ...
+
+
+class BirthStore(Protocol):
+    """The control items, as those who start sagas see them."""
+
+    def get(self, saga_id: str) -> SagaState | None: ...
+    def create(self, state: SagaState, stale_after: float) -> bool: ...
+    def create_again(self, state: SagaState, stale_after: float, journal: Any) -> bool: ...
+
+
+class JoinStore(Protocol):
+    """What became of children; see ``sagas.store.joins.Joins``."""
+
+    def record(self, parent: str, step: str, round_: int, phase: str, outcome: Outcome) -> bool: ...
+    def tally(self, parent: str, step: str, rounds: Iterable[int], children: int) -> Tally: ...
+    def outcomes(self, parent: str, step: str, round_: int, phase: str) -> dict[int, Outcome]: ...
+
+
+class ChildStarter(Protocol):
+    """Stores children; see ``sagas.engine.births.Births``."""
+
+    def start_child(
+        self, name: str, request: Any, parent: Parent, *, correlation_id: str, sends: bool = True
+    ) -> Message | None: ...
+
+
 class PauseKeeper(Protocol):
     """Which saga types are paused; see ``sagas.engine.pausing.Parking``."""
 
@@ -56,6 +93,12 @@ class MessageSender(Protocol):
     """The queues; see ``sagas.messaging.queues.Queues``."""
 
     def send(self, message: Message, delay: float = 0.0) -> None: ...
+
+
+class BatchSender(Protocol):
+    """The queues, for several messages at a time."""
+
+    def send_all(self, messages: Sequence[Message]) -> None: ...
 
 
 class LaneQueues(Protocol):

@@ -18,15 +18,17 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from sagas.core.families import children_ids
 from sagas.core.states import Lease, Purge, SagaState
 from sagas.engine.clock import Clock
 from sagas.engine.reader import Reader
 from sagas.engine.remains import Left
 from sagas.errors import Conflict, Unavailable
 from sagas.store.control import ControlItems
-from sagas.store.entries import Entry, Tombstone, action_of
+from sagas.store.entries import NEVER_STARTED, Entry, Tombstone, action_of
 from sagas.store.findings import Findings
 from sagas.store.inbox import Inbox
+from sagas.store.joins import Joins
 from sagas.store.journal import Journal
 from sagas.store.listing import IndexPosition, Listing
 from sagas.store.mapping import purge_at
@@ -71,6 +73,7 @@ class Purger:
     tombstones: Tombstones
     inbox: Inbox
     findings: Findings
+    joins: Joins
     listing: Listing
     reader: Reader
     settings: StoreSettings
@@ -175,8 +178,32 @@ class Purger:
         return claimed if self.control.claim(state, claimed, _NOT_OPEN) else None
 
     def _end(self, claimed: SagaState, purge: Purge) -> None:
+        self._end_children(claimed, purge)
         self._clear(claimed, purge)
         self.control.delete(claimed)  # refused: another purge was faster
+
+    def _end_children(self, parent: SagaState, purge: Purge) -> None:
+        """Purge what a saga has started before it is purged itself: a tree is purged as one.
+
+        Raises:
+            Unavailable: something is at work on one of them; asked again, it goes on.
+        """
+        ids = children_ids(parent)
+        if not ids:
+            return
+        there = self.control.get_many(ids, consistent=True)
+        for child in there.values():
+            claimed = child if child.purge is not None else self._claim(child, purge)
+            if claimed is None:
+                raise Unavailable("a child changes at this moment; try again", retry_after=1)
+            self._end(claimed, purge)
+        gone = [saga_id for saga_id in ids if saga_id not in there]
+        for saga_id, entries in self.journal.entries_of((saga_id, 1) for saga_id in gone).items():
+            if entries[1].action == NEVER_STARTED:
+                self.tombstones.clear(saga_id, [1], aside=False)
+        for step in parent.steps:
+            for round_ in range(step.round + 1 if step.children else 0):
+                self.joins.delete(parent.saga_id, step.name, round_)
 
     def _clear(self, state: SagaState, purge: Purge) -> None:
         """Make the tombstone, and delete what it stands for, entries that were never committed included.
@@ -201,6 +228,9 @@ def _refusal(state: SagaState, now: float) -> str:
     """Why a saga cannot be purged now; empty when it can."""
     if not state.over:
         return f"the saga is {state.status}; only one that is over can be purged"
+    if state.parent is not None:
+        whose = state.parent
+        return f"the saga is a child of {whose.saga}/{whose.saga_id}, and is purged with it"
     if state.attention:
         return f"the saga is {state.status} and needs a person: resolve it first"
     if state.lease is not None and max(state.lease.expires_at, state.lease.act_until) > now:

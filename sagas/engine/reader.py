@@ -8,23 +8,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from sagas.core.families import child_id, children_ids
 from sagas.core.rules import forward, needs_attention
-from sagas.core.states import OVER, SagaState, SagaStatus
+from sagas.core.states import OVER, SagaState, SagaStatus, StepState
 from sagas.core.times import iso
-from sagas.engine.answers import AuditEntry, LeftOutView, Page, SagaView, Summary
+from sagas.engine.answers import AuditEntry, ChildErrorView, ChildrenView, LeftOutView, Page, SagaView, Summary
 from sagas.engine.breaker import Breakers
 from sagas.engine.clock import claimed_at
 from sagas.engine.redacting import redacted
 from sagas.engine.registry import Registry
 from sagas.engine.remains import Left, Remains, told
 from sagas.engine.starter import id_for_key
-from sagas.engine.views import audit_view, fault_view, faults_in, left_view, saga_view, summary_view
+from sagas.engine.views import audit_view, error_view, fault_view, faults_in, left_view, saga_view, summary_view
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
 from sagas.formats import NewerFormat
 from sagas.store.control import ControlItems
 from sagas.store.ended import MARGIN
 from sagas.store.entries import Entry
 from sagas.store.findings import Findings, find_key
+from sagas.store.joined import CARRIED, COMPLETED, FORWARD, NEVER
+from sagas.store.joins import Joins
 from sagas.store.journal import Journal
 from sagas.store.listing import ALWAYS, IndexPosition, Listing, Span
 from sagas.store.pauses import Pauses
@@ -33,6 +36,8 @@ _ROOM = 5_000_000
 """Bytes that the payloads of one answer may take on their way: Lambda's limit is 6 MB, and errors of steps have to fit
 in, too."""
 
+_MOST_FAILURES = 10
+"""Failed children that are shown with their parent."""
 _MOST_IN_FLIGHT = 1_000
 """Sagas in flight that are all looked at for those of one status."""
 _MOST_BY_PREFIX = 500
@@ -82,6 +87,7 @@ class Reader:
     remains: Remains
     pauses: Pauses
     findings: Findings
+    joins: Joins
 
     def stored(self, name: str, saga_id: str) -> SagaState | None:
         """Return the saga as its control item has it; ``None`` when there is none, but for what may be left.
@@ -142,7 +148,8 @@ class Reader:
 
         result = self.registry.get(name).definition.result_step.name
         entries, left_out = self._loaded(state, self.journal.history(saga_id, up_to=state.seq), payloads)
-        view, step = self._shown(saga_view(state, entries, result, paused=self.paused(state)), left_out), state.current
+        view = self._with_children(saga_view(state, entries, result, paused=self.paused(state)), state)
+        view, step = self._shown(view, left_out), state.current
         if step is not None and forward(state) and state.lease is None:
             # An open circuit breaker puts the next attempt off.
             breaker = self.breakers.waits_behind(state.saga, step.name)
@@ -154,6 +161,74 @@ class Reader:
             length = self.registry.get(name).definition.lock_expiry.total_seconds()
             view["lease"]["heartbeat_at"] = iso(max(state.lease.expires_at - length, claimed_at(state.lease.owner)))
         return view
+
+    def _with_children(self, view: SagaView, state: SagaState) -> SagaView:
+        """Count the children of each step that has some."""
+        for shown, step in zip(view["steps"], state.steps, strict=True):
+            if step.waits_for != "children":
+                continue
+            href = f"/sagas?parent={state.saga_id}"
+            found: ChildrenView = {
+                "total": 0,
+                "started": 0,
+                "completed": 0,
+                "failed": 0,
+                "finished": 0.0,
+                "failures": [],
+                "href": href,
+            }
+            if step.requests_seq:
+                tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children)
+                found["total"], found["started"] = step.children, step.handed_out - tally[FORWARD, NEVER]
+                found["completed"] = tally.completed
+                found["failed"] = tally.ended - tally.completed - tally[FORWARD, NEVER]
+                found["finished"] = round(tally.ended / step.children, 4) if step.children else 1.0
+                if found["failed"]:
+                    found["failures"] = self._failures(state, step)
+            shown["children"] = found
+        return view
+
+    def _failures(self, state: SagaState, step: StepState) -> builtins.list[ChildErrorView]:
+        """The first ten children that failed by themselves; then those that were cancelled for it."""
+        outcomes = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD).values()
+        failed = [one for one in outcomes if one.how not in (COMPLETED, CARRIED, NEVER)]
+        failed = sorted(failed, key=lambda one: (not one.seq, one.position))[:_MOST_FAILURES]
+        ids = {child_id(state.saga_id, step.name, one.position, one.round): one for one in failed}
+        children = self.control.get_many(list(ids))
+        errors = self.journal.entries_of((saga_id, one.seq) for saga_id, one in ids.items() if one.seq)
+        return [
+            {
+                "position": one.position,
+                "saga_id": saga_id,
+                "status": children[saga_id].status.value,
+                "error": error_view(errors.get(saga_id, {}).get(one.seq)),
+            }
+            for saga_id, one in ids.items()
+            if saga_id in children
+        ]
+
+    def children(self, parent_id: str, limit: int, cursor: str | None) -> Page:
+        """Return summaries of a saga's children, by step and position; none of a saga that is not there.
+
+        Args:
+            parent_id: the parent's id.
+            limit: how many to look at.
+            cursor: that of the page before.
+
+        Raises:
+            InvalidRequest: the cursor is not valid.
+        """
+        after = 0
+        if cursor is not None:
+            position = IndexPosition.parse(cursor)
+            if position.sort != "child" or not position.saga_id.isdecimal():
+                raise InvalidRequest("the cursor is not valid", [Problem("query.cursor", "is from another list")])
+            after = int(position.saga_id)
+        parent = self.control.get(parent_id)
+        ids = [] if parent is None else children_ids(parent)
+        found = readable(self.control, ids[after : after + limit])
+        more = IndexPosition("child", str(after + limit)).cursor if len(ids) > after + limit else None
+        return {"sagas": self._summaries(found), "cursor": more}
 
     def paused(self, state: SagaState) -> bool:
         """Whether the saga waits before its next step, or its next undo, until its type is no longer paused.

@@ -16,8 +16,9 @@ from sagas.engine.finding import LOOK_AHEAD
 from sagas.engine.lanes import Lanes
 from sagas.engine.looking import in_time
 from sagas.engine.pausing import Pausing
-from sagas.engine.ports import LaneQueues
+from sagas.engine.ports import LaneQueues, WorkSender
 from sagas.errors import NotFound, Unavailable
+from sagas.messaging.work import NOW, SagasToLookAfter
 from sagas.store.control import ControlItems
 from sagas.store.lanes import Watermarks
 from sagas.store.listing import IndexPosition, Listing
@@ -30,6 +31,8 @@ _LONGEST_PAUSE = 900.0
 """Seconds after which a saga is looked at again that may still wait in line."""
 _NOWHERE = "~"
 """The place in the index of a saga that was not found by it: after every time."""
+_LONGEST_CHILDREN = 6 * 3600.0
+"""Seconds after which a saga is looked at again, at the latest, that waits for its children."""
 _UNKNOWN_PAUSE = 600.0
 """Seconds after which a saga is looked at again whose type is not deployed: until then it is in nobody's way."""
 
@@ -89,6 +92,7 @@ class Recovery:
     listing: Listing
     queues: LaneQueues
     watermarks: Watermarks
+    work: WorkSender
     pausing: Pausing
     look_ahead: float = LOOK_AHEAD
 
@@ -235,7 +239,7 @@ class Recovery:
             return
         sent = not state.parked and self._sent_ahead(state, found)
         ended = None if sent else in_time(self.advancer, self.control, state)
-        if ended is None or (ended is state and self.pausing.seen(state)):
+        if ended is None or self._left(state, ended, found):
             report.untouched += 1
             return
         state = ended
@@ -263,6 +267,25 @@ class Recovery:
             due = max(due, clock.now() + min(max(patience, quiet_for), _LONGEST_PAUSE))
         if found.sort <= iso(clock.now()) and due > clock.now() and not state.over:
             self.control.push_due(found.saga_id, found.sort, due)  # on condition that it still is what was seen
+
+    def _left(self, state: SagaState, current: SagaState, found: IndexPosition) -> bool:
+        """Whether there is nothing to do but to wait: for the end of a pause, or for children that are looked after."""
+        paused = current is state and self.pausing.seen(state)
+        return paused or self._children_looked_after(current, found)
+
+    def _children_looked_after(self, state: SagaState, found: IndexPosition) -> bool:
+        """Have a saga looked after that waits for its children, in case a message was lost: ever less often. Whether it
+        does.
+
+        First it is made due later, as seen: if that message gets lost too, it is due again.
+        """
+        if not state.joins or state.lease is not None or (state.cancel_requested_at and not state.undoing):
+            return False
+        now, patience = self.advancer.services.clock.now(), self.advancer.plan(state).stale_after
+        pause = min(max(patience, now - state.updated_at), _LONGEST_CHILDREN)
+        if found.sort == _NOWHERE or self.control.push_due(found.saga_id, found.sort, now + pause):
+            self.work.send_work(NOW, [SagasToLookAfter([state.saga_id], thorough=True).work()])
+        return True
 
     def _sent_ahead(self, state: SagaState, found: IndexPosition) -> bool:
         """Send the message of a wait that ends soon, with the rest of it as its delay; whether that is all there is to

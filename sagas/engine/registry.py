@@ -20,12 +20,15 @@ def _step_plan(step: StepDefinition) -> StepPlan:
     return StepPlan(
         executions=step.retry.executions,
         exhausted=step.retry.on_exhausted.value,
-        has_undo=step.undo is not None,
+        has_undo=step.undo is not None or step.children is not None,
         undo_executions=step.undo.retry.executions if step.undo else 1,
         undo_when_started=step.undo_when == "started",
         asks=step.asks,
         wait=step.wait,
         on_timeout=step.on_timeout.value,
+        concurrency=0 if step.children is None else step.children.concurrency,
+        tolerate=0 if step.children is None else step.children.tolerate,
+        one_by_one=step.children is not None and step.children.in_reverse,
     )
 
 
@@ -49,7 +52,10 @@ class SagaType:
     def new_steps(self) -> tuple[StepState, ...]:
         """The steps that a new saga takes."""
         taken = (step for step in self.definition.steps if not step.retired)
-        return tuple(StepState(step.name, undo=step.undo is not None, waits_for=step.waits_for) for step in taken)
+        return tuple(
+            StepState(step.name, undo=step.undo is not None or step.children is not None, waits_for=step.waits_for)
+            for step in taken
+        )
 
     @property
     def first_entry_details(self) -> dict[str, Any]:
@@ -120,10 +126,10 @@ class Registry:
         self._types = {one.name: SagaType(one) for one in found}
 
     @classmethod
-    def of(cls, definition: SagaDefinition) -> Registry:
-        """Return the registry of one saga type that is given by its definition."""
+    def of(cls, *definitions: SagaDefinition) -> Registry:
+        """Return the registry of saga types that are given by their definitions."""
         registry = cls(())
-        registry._types[definition.name] = SagaType(definition)
+        registry._types |= {one.name: SagaType(one) for one in definitions}
         return registry
 
     @classmethod

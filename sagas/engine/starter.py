@@ -11,20 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sagas.authoring.codec import content_hash, decode, encode
+from sagas.authoring.codec import decode, encode
 from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
-from sagas.core.rules import knows_waits
 from sagas.core.states import SagaState
-from sagas.engine.carrying import carried, digest_of
+from sagas.engine.births import first_entry, first_message, new_state, trace_details
 from sagas.engine.clock import Clock
 from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.remains import Remains
 from sagas.errors import InvalidRequest, Problem, Unavailable
-from sagas.formats import FORMAT
-from sagas.messaging.carried import fitting
-from sagas.messaging.message import Message
-from sagas.messaging.trace import trace_in, trace_of
 from sagas.store.control import ControlItems
 from sagas.store.definitions import FOREVER, Definitions
 from sagas.store.entries import Entry
@@ -158,32 +153,12 @@ class Starter:
         return Disabled(f"starting {name} is disabled: too many of its sagas failed", retry_after=wait)
 
     def _first_entry(self, saga_type: SagaType, saga_id: str, request: Any, actor: str) -> Entry:
-        return Entry(
-            saga_id=saga_id,
-            seq=1,
-            at=self._clock.now(),
-            saga=saga_type.definition.name,
-            action="SagaStarted",
-            status="PENDING",
-            token=0,
-            actor=actor,
-            correlation_id=saga_id,
-            details={"request_hash": content_hash(request)}
-            | saga_type.first_entry_details
-            | _named(_values(saga_type, request))
-            | self._trace(),
-            payload=json.dumps(request, separators=(",", ":"), ensure_ascii=False),
-            salt=self._clock.new_salt(),
-        )
-
-    def _trace(self) -> dict[str, Any]:
-        """What the first entry keeps of the saga's trace, which begins here; nothing where nothing is traced."""
-        trace = trace_of(self._headers()) if self._headers is not None else None
-        return {} if trace is None else {"trace": {"saga": trace.saga, "state": trace.state}}
+        more = _named(_values(saga_type, request)) | trace_details(self._headers)
+        return first_entry(saga_type, saga_id, request, actor, self._clock, more)
 
     def _created(self, saga_type: SagaType, entry: Entry) -> Started:
         """Create the control item for the first entry, which this call wrote, and send the first message."""
-        created = self._new_state(saga_type, entry)
+        created = new_state(saga_type, entry)
         state = created
         self._findings.put(created, _found_by(saga_type, entry))
         if not self._control.create(created, saga_type.definition.stale_after.total_seconds()):
@@ -214,7 +189,7 @@ class Starter:
             if left is not None:
                 return Started(left.state, entry, created=False)
         if state is None:
-            state = self._new_state(saga_type, entry)
+            state = new_state(saga_type, entry)
             stale_after = saga_type.definition.stale_after.total_seconds()
             found_by = self._findings.items(state, _found_by(saga_type, entry))
             created = self._control.create_again(state, stale_after, self._journal, found_by)
@@ -227,35 +202,12 @@ class Starter:
             self._send_first(saga_type, state, entry)
         return Started(state, entry, created=False)
 
-    def _new_state(self, saga_type: SagaType, entry: Entry) -> SagaState:
-        definition = saga_type.definition
-        return SagaState(
-            saga_id=entry.saga_id,
-            saga=definition.name,
-            version=str(entry.details.get("version", definition.version)),
-            steps=saga_type.steps_recorded(entry.details),
-            correlation_id=entry.correlation_id,
-            created_at=entry.at,
-            updated_at=entry.at,
-            digest=digest_of((carried(entry),)),
-            deadline=saga_type.deadline(entry.at),
-            head=entry.hash_after(b""),
-        )
-
     def _send_first(self, saga_type: SagaType, state: SagaState, entry: Entry) -> None:
         """Send the first message. Where its code is not deployed there may be no queue either: the supervisor will find
         nothing that moves, and say why."""
-        first = state.steps[0].name
-        if all(step.name != first for step in saga_type.definition.steps):
-            return
-        message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, entry.correlation_id)
-        message = replace(message, format=FORMAT) if knows_waits(state) else message
-        message = replace(message, codeless=not saga_type.step(first).asks)
-        if self._carry:
-            message = replace(message, inputs=fitting((carried(entry),)))
-        if self._headers is not None:
-            message = replace(message, trace=trace_in(entry.details.get("trace")))
-        self._sender.send(message)
+        message = first_message(saga_type, state, entry, carry=self._carry, traced=self._headers is not None)
+        if message is not None:
+            self._sender.send(message)
 
 
 def _values(saga_type: SagaType, request: Any) -> dict[str, str]:

@@ -6,7 +6,7 @@ and is the parent of each span that handles a message. Which span sent the messa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -121,6 +121,11 @@ class TracedSender:
                 sent = Trace(trace.saga, trace.state, headers.get("traceparent", ""))
                 message = replace(message, trace=sent)
             self._sender.send(message, delay)
+
+    def send_all(self, messages: Sequence[Message]) -> None:
+        """Send messages, each with a span of its own."""
+        for message in messages:
+            self.send(message)
 
     def _known(self, saga_id: str) -> Trace | None:
         at_hand = _AT_HAND.get()

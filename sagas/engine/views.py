@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sagas.core.rules import forward, needs_attention
-from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
+from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
 from sagas.engine.answers import AuditEntry, ErrorView, FaultView, SagaView, StepView, Summary, VerificationView
 from sagas.engine.clock import claimed_at
@@ -18,6 +18,7 @@ _FAILURES = (
     *("StepFailed", "StepLost", "CompensationAttemptFailed", "CompensationFailed"),
     *("WaitTimedOut", "SagaTimedOut"),
 )
+_BEGINNINGS = ("WaitStarted", "StepPostponed", "ChildrenStarted")
 _ENDS = (*_FAILURES, *RESULTS, "StepCompensated")
 
 
@@ -45,7 +46,7 @@ def fault_view(state: SagaState, entries: Mapping[int, Entry]) -> FaultView | No
     for seq in faults_in(state):
         entry = entries.get(seq)
         undo = entry is not None and entry.action == "CompensationFailed"
-        error = _error(entry) if undo or seq == state.error_seq else None
+        error = error_view(entry) if undo or seq == state.error_seq else None
         if entry is not None and error is not None:
             return {"step": entry.step, "undo": undo, "type": error["type"], "message": error["message"][:_SHORT]}
     return None
@@ -72,6 +73,14 @@ def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
         "updated_at": iso(state.updated_at),
         "links": {"self": f"/sagas/{state.saga}/{state.saga_id}"},
     }
+    if state.parent is not None:
+        whose = state.parent
+        summary["parent"] = {
+            "name": whose.saga,
+            "saga_id": whose.saga_id,
+            "step": whose.step,
+            "position": whose.position,
+        }
     if needs_attention(state):
         summary["why"] = _why(state)
     if state.lease is not None:
@@ -92,9 +101,11 @@ def _why(state: SagaState) -> str:
     if untried and not state.recovery_exhausted:
         return f"the code of the undo of {', '.join(untried)} is gone: deploy it again and retry, or undo it by hand"
     if failed:
-        return f"the undo of {', '.join(one.name for one in failed)} failed"
+        told = f"the undo of {', '.join(one.name for one in failed)} failed"
+        more = any(one.waits_for == "children" for one in failed)
+        return told + ("; retry tries those children again" if more else "")
     if state.status is SagaStatus.DEAD_LETTERED and state.current and state.current.timed_out:
-        return f"step {step} waited in vain: no signal came in time; retry has it wait anew"
+        return _in_vain(state.current)
     if state.status is SagaStatus.DEAD_LETTERED and state.unreadable:
         return f"{state.unreadable}: step {step} was not called; deploy code that fits and retry, or compensate"
     if state.status is SagaStatus.DEAD_LETTERED and state.dead is None:
@@ -108,14 +119,22 @@ def _why(state: SagaState) -> str:
     return f"the outcome of {', '.join(state.in_doubt)} is unknown"
 
 
+def _in_vain(step: StepState) -> str:
+    if step.waits_for == "children":
+        return f"too many children of step {step.name} failed; retry starts those anew"
+    return f"step {step.name} waited in vain: no signal came in time; retry has it wait anew"
+
+
 def _without_code(entry: Entry) -> bool:
     """Whether a step waits whose code is gone, or could not be called."""
-    in_vain = entry.details.get("error", {}).get("type") == "WaitTimedOut"
+    in_vain = entry.details.get("error", {}).get("type") in ("WaitTimedOut", "ChildrenFailed")
     return entry.action == "StepDeadLettered" and "error" in entry.details and not in_vain
 
 
-def _error(entry: Entry | None) -> ErrorView | None:
-    if entry is None or not (entry.action in _FAILURES or _without_code(entry)):
+def error_view(entry: Entry | None) -> ErrorView | None:
+    """Return the error that an entry tells of; ``None`` if it tells of none."""
+    failed = entry is not None and entry.action == "ChildrenEnded" and "error" in entry.details
+    if entry is None or not (failed or entry.action in _FAILURES or _without_code(entry)):
         return None
     error: dict[str, Any] | None = entry.details.get("error")
     if error is None:  # purged
@@ -133,16 +152,16 @@ def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
     backward: Entry | None = None
     for entry in past:
         if entry.action in ("StepFailed", "StepLost", "StepDeadLettered", "WaitTimedOut", *RESULTS):
-            forward = entry if entry.action not in RESULTS else None
+            forward = entry if entry.action not in RESULTS or "error" in entry.details else None
         else:
             backward = entry if entry.action != "StepCompensated" else None
-    return _error(backward or forward)
+    return error_view(backward or forward)
 
 
 def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepView:
     step = state.steps[index]
     past = [entry for entry in entries if entry.step == step.name]
-    began = next((entry for entry in past if entry.action in ("WaitStarted", "StepPostponed")), None)
+    began = next((entry for entry in past if entry.action in _BEGINNINGS), None)
     past = [entry for entry in past if entry.action in _ENDS or _without_code(entry)]
     started: str | None = None
     if began and (not past or began.seq < past[0].seq):
@@ -166,7 +185,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "undo_attempts": step.undo_attempts,
         "started_at": started,
         "ended_at": iso(past[-1].at) if ended else None,
-        "result": _payload(next((entry for entry in past if entry.action in RESULTS), None)),
+        "result": _payload(next((entry for entry in reversed(past) if entry.action in RESULTS), None)),
         "error": _standing_error(past),
         "next_attempt_at": _when(state.not_before) if waits and waiting_for in ("", "retry") else None,
         "waiting_for": waiting_for or None,
@@ -198,7 +217,7 @@ def saga_view(
     result = result or state.steps[-1].name
     by_seq = {entry.seq: entry for entry in entries}
     cause, settled = by_seq.get(state.error_seq), by_seq.get(state.resolution_seq)
-    error, progress, step = _error(cause), state.progress, state.current
+    error, progress, step = error_view(cause), state.progress, state.current
     view: SagaView = {
         **summary_view(state, paused=paused),
         "fault": fault_view(state, by_seq),

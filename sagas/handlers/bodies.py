@@ -29,6 +29,14 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Compensation:
+    """Why an operator gives up on a saga and has it undone. ``force``: also one that is COMPLETED."""
+
+    note: str = ""
+    force: bool = False
+
+
+@dataclass(frozen=True)
 class Resolution:
     """How a saga was settled by hand. ``steps``: those whose undo was done."""
 

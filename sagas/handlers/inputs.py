@@ -167,6 +167,24 @@ class Request:
             raise InvalidRequest("the limit does not fit", [problem])
         return int(text)
 
+    def flag(self, name: str) -> bool:
+        """Return a query parameter that is ``true`` or ``false``; false if it is missing."""
+        text = self.text(name)
+        if text not in (None, "true", "false"):
+            raise InvalidRequest(f"{name} does not fit", [Problem(f"query.{name}", "must be true or false")])
+        return text == "true"
+
+    def parent(self) -> str:
+        """Return the id of the saga whose children are asked for.
+
+        Raises:
+            InvalidRequest: it is no UUID.
+        """
+        text = self.text("parent") or ""
+        if not _UUID.fullmatch(text):
+            raise InvalidRequest("the parent does not fit", [Problem("query.parent", "must be a saga's id, a UUID")])
+        return text.lower()
+
     def status(self) -> str | None:
         """Return the status to filter by."""
         text = self.text("status")

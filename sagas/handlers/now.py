@@ -12,7 +12,10 @@ from sagas.handlers.telemetry import telemetry
 from sagas.handlers.tracing import traced, tracer
 from sagas.handlers.warming import warm
 from sagas.handlers.working import worked_off
-from sagas.messaging.work import LOOK, NOW, OneSaga, Work
+from sagas.messaging.work import CHILDREN, LOOK, NOW, START, ChildrenToStart, OneSaga, SagasToLookAfter, Work
+
+_SPARE = 10.0
+"""Seconds of its function's time in which no further saga is begun with."""
 
 
 @lru_cache(maxsize=1)
@@ -29,7 +32,9 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         event: its records hold messages of the queue ``now``; see :mod:`sagas.messaging.work`.
         context: Lambda's context.
     """
-    return worked_off(event, context, _engine(), {LOOK: _look, "recover": look_after})
+    return worked_off(
+        event, context, _engine(), {LOOK: _look, "recover": look_after, CHILDREN: _children, START: _start}
+    )
 
 
 def _look(work: Work, context: Any, engine: Engine) -> None:
@@ -39,6 +44,22 @@ def _look(work: Work, context: Any, engine: Engine) -> None:
     if until:
         rest = max(until - engine.clock.now(), 1.0)
         engine.queues.send_work(NOW, [Work(work.task, work.details, work.hops + 1)], rest)
+
+
+def _children(work: Work, context: Any, engine: Engine) -> None:
+    """Look after parents and children; those for which there is no time by a message of their own."""
+    asked = SagasToLookAfter.of(work)
+    for position, saga_id in enumerate(asked.sagas):
+        if position and context.get_remaining_time_in_millis() / 1000 < _SPARE:
+            left = {"sagas": asked.sagas[position:], "thorough": asked.thorough}
+            engine.queues.send_work(NOW, [Work(work.task, left, work.hops + 1)])
+            return
+        engine.children.look(saga_id, thorough=asked.thorough)
+
+
+def _start(work: Work, context: Any, engine: Engine) -> None:
+    """Start children of one step."""
+    engine.children.start(ChildrenToStart.of(work))
 
 
 def reset() -> None:

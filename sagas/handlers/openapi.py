@@ -9,7 +9,7 @@ from sagas.authoring.definition import StepDefinition
 from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
-from sagas.handlers.bodies import Attempts, Change, Note, Resolution, describe_body
+from sagas.handlers.bodies import Attempts, Change, Compensation, Note, Resolution, describe_body
 from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, ref
 
 _ERRORS: dict[str, tuple[str, str]] = {
@@ -123,9 +123,11 @@ def _saga_paths(saga: SagaType) -> Json:
         for header, schema, told in headers
     ]
     start["description"] = definition.description
-    cancel = operation("cancel", f"Cancel one {name}", "200 202", "404 409")
+    cancel = operation("cancel", f"Cancel one {name}", "200 202", "404 409 422")
     if not definition.cancellable:
         cancel["description"] = _NOT_CANCELLABLE
+    told = "Also a child whose parent is not over: it counts as failed."
+    cancel["parameters"] = [_query("force", {"type": "boolean", "default": False}) | {"description": told}]
     note, change = describe_body(Note), f"{_WRITE} 409"
     retry = operation("retry", "Retry what failed", "202", change)
     compensate = operation("compensate", "Give up and undo", "202", change)
@@ -145,7 +147,10 @@ def _saga_paths(saga: SagaType) -> Json:
         f"{one}/audit": {"parameters": [*where, *_paging()], "get": audit},
         f"{one}/verification": {"parameters": where, "get": verify},
         f"{one}/retry": {"parameters": where, "post": _with_body(retry, note, required=False)},
-        f"{one}/compensate": {"parameters": where, "post": _with_body(compensate, note, required=False)},
+        f"{one}/compensate": {
+            "parameters": where,
+            "post": _with_body(compensate, describe_body(Compensation), required=False),
+        },
         f"{one}/recovery-attempts": {"parameters": where, "put": _with_body(patience, describe_body(Attempts))},
         f"{one}/resolve": {"parameters": where, "post": _with_body(resolve, describe_body(Resolution))},
         f"{one}/purge": {"parameters": where, "post": _with_body(purge, note, required=False)},
@@ -201,11 +206,12 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
         base: what precedes the paths in the URL: the stage.
     """
     name = one_of(saga.definition.name for saga in sagas)
+    parent = _query("parent", _SAGA_ID) | {"description": "Only children of this saga; with neither name nor status."}
     one, list_of_sagas = {"200": ref("Definition")}, {"200": ref("Sagas")}
     change = _operation("change_definition", "Enable or disable starts, pause or resume sagas", one, _WRITE)
     itself = {"200": {"type": "object", "required": ["openapi", "info", "paths"]}}
     found_by = sorted({one.name for saga in sagas for one in saga.definition.find_by})
-    listed_by = [_query("name", name), _query("status", one_of(SagaStatus)), *map(_moment, ("since", "until"))]
+    listed_by = [parent, _query("name", name), _query("status", one_of(SagaStatus)), *map(_moment, ("since", "until"))]
     listed_by += [_query("idempotency_key", {"type": "string"}) | {"description": _BY_KEY}, *_paging()]
     listed_by += [_query(one, {"type": "string"}) | {"description": _FOUND_BY} for one in found_by]
     paths: Json = {

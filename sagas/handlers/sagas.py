@@ -8,13 +8,14 @@ from typing import TypeVar
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.core.states import SagaState, SagaStatus
-from sagas.engine.answers import AuditPage, Summary
+from sagas.engine.answers import AuditPage, StepView, Summary
 from sagas.engine.engine import Engine
+from sagas.engine.reader import Reader
 from sagas.engine.redacting import redacted
 from sagas.engine.views import left_view, saga_view, verification_view
 from sagas.errors import Conflict, InvalidRequest, Problem
 from sagas.handlers.answers import answer
-from sagas.handlers.bodies import Attempts, Note, Resolution, read_body
+from sagas.handlers.bodies import Attempts, Compensation, Note, Resolution, read_body
 from sagas.handlers.inputs import WHOLE_ID, Request, checked_beginning, checked_id
 from sagas.handlers.telemetry import telemetry
 from sagas.store.listing import IndexPosition
@@ -33,7 +34,20 @@ def _request(app: APIGatewayRestResolver) -> Request:
 def _linked(request: Request, saga: SagaT) -> SagaT:
     """Make the links of a saga lead through the stage the request came by."""
     saga["links"]["self"] = request.base + saga["links"]["self"]
+    steps: list[StepView] = saga.get("steps", [])  # pyright: ignore[reportAssignmentType] -- those of a SagaView
+    for step in steps:
+        if "children" in step:
+            step["children"]["href"] = request.base + step["children"]["href"]
     return saga
+
+
+def _children(reader: Reader, request: Request) -> Response[str]:
+    """Answer with the children of a saga."""
+    if request.text("name") is not None or request.text("status") is not None:
+        told = "goes with neither name nor status"
+        raise InvalidRequest("the parameters do not fit", [Problem("query.parent", told)])
+    page = reader.children(request.parent(), request.limit(), request.text("cursor"))
+    return answer(200, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
 
 
 def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
@@ -96,6 +110,8 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     @app.get("/sagas")
     def list_sagas() -> Response[str]:
         request = _request(app)
+        if request.text("parent") is not None:
+            return _children(reader, request)
         name = request.text("name")
         types = [*registry] if name is None else [registry.get(name)]
         names = [saga.definition.name for saga in types]
@@ -132,7 +148,9 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
 
     @app.delete("/sagas/<name>/<saga_id>")
     def cancel(name: str, saga_id: str) -> Response[str]:
-        state = operations.cancel(name, checked_id(saga_id), _request(app).actor)
+        request = _request(app)
+        request.only("force")
+        state = operations.cancel(name, checked_id(saga_id), request.actor, force=request.flag("force"))
         return shown(state, 200 if state.status is SagaStatus.CANCELLED else 202)
 
     @app.post("/sagas/<name>/<saga_id>/retry")
@@ -142,8 +160,8 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
 
     @app.post("/sagas/<name>/<saga_id>/compensate")
     def compensate(name: str, saga_id: str) -> Response[str]:
-        note = read_body(_request(app), Note).note
-        return shown(operations.compensate(name, checked_id(saga_id), note, _request(app).actor), 202)
+        body, actor = read_body(_request(app), Compensation), _request(app).actor
+        return shown(operations.compensate(name, checked_id(saga_id), body.note, actor, force=body.force), 202)
 
     @app.post("/sagas/<name>/<saga_id>/resolve")
     def resolve(name: str, saga_id: str) -> Response[str]:

@@ -22,6 +22,8 @@ NOW = "now"
 """The queue of what is to happen soon and takes little time: ends of waits. A service has it where some saga waits."""
 LOOK = "look"
 """The task of the queue ``now`` that looks after one saga."""
+CHILDREN, START = "children", "start"
+"""Its tasks that look after parents and children, and that start children."""
 MOST_HOPS = 1_000
 """How often in a row a message may lead to another. What gets there is caught in a loop: at the five minutes that a
 message may take, so many are three days."""
@@ -114,6 +116,54 @@ def details_of(work: Work, kind: type[Details]) -> Details:
         return msgspec.convert(work.details, kind)
     except msgspec.ValidationError as error:
         raise InvalidRequest("the message's details do not fit", [Problem("$.details", str(error))]) from None
+
+
+class SagasToLookAfter(msgspec.Struct, frozen=True):
+    """The details of the task ``children``: parents and children that are to be looked after.
+
+    Args:
+        sagas: their ids.
+        thorough: whether to see to what an earlier look may have left half done.
+    """
+
+    sagas: Annotated[list[_Uuid], Meta(min_length=1, max_length=100)]
+    thorough: bool = False
+
+    def work(self) -> Work:
+        """Return the message that asks for this."""
+        return Work(CHILDREN, msgspec.to_builtins(self))
+
+    @classmethod
+    def of(cls, work: Work) -> SagasToLookAfter:
+        """Read them from a message; likewise."""
+        return details_of(work, cls)
+
+
+class ChildrenToStart(msgspec.Struct, frozen=True):
+    """The details of the task ``start``: children of one step, by their positions.
+
+    Args:
+        saga_id: their parent.
+        step: its step.
+        round: how often the step's failed children had been started anew.
+        first: the first position, from 0.
+        count: how many.
+    """
+
+    saga_id: _Uuid
+    step: Annotated[str, Meta(min_length=1, max_length=64)]
+    round: Annotated[int, Meta(ge=0, le=10**6)]
+    first: Annotated[int, Meta(ge=0, le=10**6)]
+    count: Annotated[int, Meta(ge=1, le=100)]
+
+    def work(self) -> Work:
+        """Return the message that asks for this."""
+        return Work(START, msgspec.to_builtins(self))
+
+    @classmethod
+    def of(cls, work: Work) -> ChildrenToStart:
+        """Read them from a message; likewise."""
+        return details_of(work, cls)
 
 
 class _Format(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from pynamodb.connection import Connection
 
 from sagas.aws import HOT, code_of, connect, translated
 from sagas.errors import Ambiguous, Unavailable
-from sagas.store.outcomes import Refused
+from sagas.store.outcomes import Contended, Refused
 
 _PAGE = 100
 """Items that one BatchGetItem asks for at most."""
@@ -61,9 +61,11 @@ class SharedConnection(Connection):
                     raise Refused("the condition failed") from error
                 if code == "TransactionCanceledException":
                     reasons = cast("Any", error).cancellation_reasons
-                    if any(reason is not None and reason.code == "ConditionalCheckFailed" for reason in reasons):
-                        raise Refused("the transaction's condition failed") from error
-                    raise Unavailable("DynamoDB TransactWriteItems: conflict") from error
+                    codes = [None if reason is None else reason.code for reason in reasons]
+                    failed = tuple(place for place, code in enumerate(codes) if code == "ConditionalCheckFailed")
+                    if failed:
+                        raise Refused("the transaction's condition failed", failed) from error
+                    raise Contended("DynamoDB TransactWriteItems: conflict") from error
                 raise
 
     def get_many(

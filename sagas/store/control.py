@@ -12,6 +12,7 @@ from sagas.errors import SagaError
 from sagas.formats import FORMAT
 from sagas.store.entries import Entry
 from sagas.store.expressions import placeholders, update_of
+from sagas.store.joins import join_writes
 from sagas.store.journal import Journal
 from sagas.store.mapping import (
     PARKED,
@@ -62,9 +63,10 @@ class ControlItems:
         request = {"TableName": self._settings.sagas_table, "Key": _key(saga_id), "ConsistentRead": True}
         return self._tables.connection.dispatch("GetItem", request).get("Item")
 
-    def get_many(self, saga_ids: list[str]) -> dict[str, SagaState]:
-        """Return those sagas that exist."""
-        items = self._tables.connection.get_many(self._settings.sagas_table, list(map(_key, saga_ids)))
+    def get_many(self, saga_ids: list[str], *, consistent: bool = False) -> dict[str, SagaState]:
+        """Return those sagas that exist; ``consistent``: as they are now, at twice the price."""
+        keys = list(map(_key, saga_ids))
+        items = self._tables.connection.get_many(self._settings.sagas_table, keys, consistent=consistent)
         return {state.saga_id: state for state in map(state_of, items)}
 
     def create(self, state: SagaState, stale_after: float) -> bool:
@@ -233,11 +235,28 @@ class ControlItems:
             Ambiguous: no answer.
         """
         update = self._move(before, after, self._mine(before, after), stale_after)
+        joins = join_writes(self._settings.joins_table, before, after)
         try:
-            self._tables.connection.dispatch("UpdateItem", update)
+            if joins:
+                self._joined([{"Update": update}], joins)
+            else:
+                self._tables.connection.dispatch("UpdateItem", update)
         except Refused:
             if not self._mine_already(before, after.seq - before.seq):
                 raise Fenced("the commit was refused") from None
+
+    def _joined(self, writes: list[Item], joins: list[Item]) -> None:
+        """Write what ends a child, and its join, in one transaction: that is there exactly once, whatever dies when.
+
+        Raises:
+            Refused: as without the join. That its outcome is there already is none.
+        """
+        try:
+            self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": [*writes, *joins]})
+        except Refused as refused:
+            if not refused.places or min(refused.places) < len(writes):
+                raise
+            self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})
 
     def commit_and_claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool:
         """Commit as :meth:`commit` does and claim what is next, in the same write: with ``after``'s lease, whose nonce
@@ -273,7 +292,7 @@ class ControlItems:
         update = self._move(before, after, self._mine(before, after), stale_after)
         writes = [{"Put": journal.put_request(entry)}, {"Update": update}]
         try:
-            self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})
+            self._joined(writes, join_writes(self._settings.joins_table, before, after))
         except Refused:
             if not self._mine_already(before):
                 raise
@@ -330,6 +349,33 @@ class ControlItems:
             before.saga_id, flag, model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
         )
 
+    def hand_out(self, state: SagaState, index: int, count: int) -> bool:
+        """Note that children of a step are handed out to be started; ``False`` if the saga is not as it was read.
+
+        No lease is taken, but the token rises: who claims the saga knows how many there are.
+
+        Args:
+            state: the saga, which waits for its children.
+            index: the step's position.
+            count: how many further ones.
+        """
+        step, place = state.steps[index], f"#steps[{index}]"
+        conditions = [
+            _READABLE,
+            "#token = :seen_token AND #seq = :seen_seq",
+            "attribute_not_exists(#lease_owner)",
+            "attribute_not_exists(#cancel_requested_at)",  # nothing is started once a cancel is accepted
+            "#status = :WAITING",
+        ]
+        values = _STATUSES | _seen(state) | attributes_of({":next": step.handed_out + count, ":one": 1})
+        change = f"SET {place}.#next = :next, #token = #token + :one"
+        try:
+            update = self._update(state.saga_id, " AND ".join(conditions), change, values)
+            self._tables.connection.dispatch("UpdateItem", update)
+        except Refused:
+            return False
+        return True
+
     def park(self, state: SagaState) -> bool:
         """Have the saga wait, without a message, until its type is no longer paused; ``False`` when it has changed
         since it was read, or a worker holds it."""
@@ -342,6 +388,29 @@ class ControlItems:
         try:
             request = self._update(state.saga_id, condition, update, values | _seen(state))
             self._tables.connection.dispatch("UpdateItem", request)
+        except Refused:
+            return False
+        return True
+
+    def order(self, state: SagaState, number: int, now: float) -> bool:
+        """Set the parent's order to undo a saga that is over; ``False`` if it is not as it was read.
+
+        It is the supervisor's from now on: who gives the order may die before it is carried out.
+
+        Args:
+            state: the saga, which is over.
+            number: which undoing of the parent's step it is for.
+            now: epoch seconds.
+        """
+        conditions = [_READABLE, "#token = :seen_token AND #seq = :seen_seq", "attribute_not_exists(#purge)"]
+        conditions.append("(attribute_not_exists(#lease_owner) OR #lease_expires_at < :now)")
+        shard = str(shard_of(state.saga_id, self._settings.shards))
+        values = _seen(state) | attributes_of({":order": number, ":one": 1, ":now": iso(now), ":open_shard": shard})
+        values |= attributes_of({":due": iso(now)})
+        change = "SET #order = :order, #token = #token + :one, #open_shard = :open_shard, #due = :due"
+        try:
+            update = self._update(state.saga_id, " AND ".join(conditions), change, values)
+            self._tables.connection.dispatch("UpdateItem", update)
         except Refused:
             return False
         return True

@@ -8,9 +8,10 @@ from typing import Any
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter, Purge, SagaState
 from sagas.core.times import epoch, iso
+from sagas.formats import FORMAT, PLAIN, WAITS
 from sagas.store.entry_hash import details_hash, linked, payload_hash, sealed
 
-ACTIONS = frozenset({"SagaStarted", *ev.FACTS})
+ACTIONS = frozenset({"SagaStarted", "NeverStarted", *ev.FACTS})
 """What entries of this version may record."""
 
 
@@ -139,10 +140,18 @@ def action_of(entry: Entry) -> Action:
     return Action(entry.seq, *told, entry.seal)
 
 
+CHILD_ACTIONS = frozenset({"ChildrenStarted", "ChildrenEnded", "NeverStarted"})
 NEW_ACTIONS = frozenset({"WaitStarted", "SignalReceived", "WaitTimedOut", "WaitEnded", "StepPostponed", "SagaTimedOut"})
 """Those that only code which knows of waits can read."""
-RESULTS = ("StepCompleted", "SignalReceived", "WaitEnded")
+NEVER_STARTED = "NeverStarted"
+"""What is in the first slot of a child that is not to be started any more. It is no fact: there is no such saga."""
+RESULTS = ("StepCompleted", "SignalReceived", "WaitEnded", "ChildrenEnded")
 """Those by which a step has its result, which later steps take."""
+
+
+def format_of_action(action: str) -> int:
+    """Return the format of an entry: of those that older code cannot read a higher one."""
+    return FORMAT if action in CHILD_ACTIONS else WAITS if action in NEW_ACTIONS else PLAIN
 
 
 def _error(failure: ev.Failure) -> dict[str, Any]:
@@ -192,6 +201,11 @@ def _details_of_wait(fact: ev.Fact) -> dict[str, Any]:
         case ev.StepPostponed():
             told = {"message": fact.message, "after": fact.after, "next_attempt_at": iso(fact.retry_at)}
             return told | {"since": iso(fact.since), "looks": fact.looks}
+        case ev.ChildrenStarted():
+            return {"children": fact.children, "types": list(fact.types)}
+        case ev.ChildrenEnded():
+            error = {} if fact.failure is None else {"error": _error(fact.failure)}
+            return {"completed": fact.completed, "failed": fact.failed} | error
         case ev.SagaTimedOut():
             return {"error": {"type": "SagaTimedOut", "message": "the saga's own timeout has passed"}}
         case _:
@@ -223,6 +237,8 @@ def fact_of(entry: Entry, index: int) -> ev.Fact:
     if kind is ev.StepPostponed:
         message, after, since = str(details["message"]), float(details["after"]), epoch(details["since"])
         return ev.StepPostponed(index, attempt, message, after, retry_at, since, int(details["looks"]))
+    if kind is ev.ChildrenStarted:
+        return ev.ChildrenStarted(index, attempt, int(details["children"]), tuple(map(str, details["types"])))
     if kind in (ev.StepCompleted, ev.StepLost, ev.StepCompensated):
         return kind(index, attempt)
     return _fact_without_attempt(kind, details, index)
@@ -233,6 +249,9 @@ def _fact_without_attempt(kind: type[ev.Fact], details: dict[str, Any], index: i
         known = "message_id" in details
         dead = DeadLetter(int(details["dispatch"]), int(details["hops"]), details["message_id"]) if known else None
         return ev.StepDeadLettered(index, dead, _failure(details) if "error" in details else None)
+    if kind is ev.ChildrenEnded:
+        failure = _failure(details) if "error" in details else None
+        return ev.ChildrenEnded(index, int(details["completed"]), int(details["failed"]), failure)
     if kind in (ev.SignalReceived, ev.WaitTimedOut, ev.WaitEnded):
         return kind(index)
     if kind is ev.CompensationStarted:

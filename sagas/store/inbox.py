@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from sagas.core.states import SagaState, StepState, StepStatus
 from sagas.core.times import epoch, iso
-from sagas.formats import FORMAT, check_format
+from sagas.formats import FORMAT, WAITS, check_format
 from sagas.store.expressions import update_of
 from sagas.store.mapping import Item, attributes_of, number_in, shard_of, text_in
 from sagas.store.outcomes import Refused
@@ -52,7 +52,7 @@ class Inbox:
         item = attributes_of(
             {
                 "saga_id": _key(before.saga_id, step.name, step.round),
-                "format": FORMAT,
+                "format": WAITS,
                 "content": signal.content,
                 "payload": text,
                 "payload_ref": ref,

@@ -9,9 +9,9 @@ from typing import Any, cast
 from pynamodb.pagination import ResultIterator
 
 from sagas.core.times import epoch, iso
-from sagas.formats import FORMAT, PLAIN, NewerFormat, check_format
+from sagas.formats import NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
-from sagas.store.entries import ACTIONS, NEW_ACTIONS, Entry
+from sagas.store.entries import ACTIONS, Entry, format_of_action
 from sagas.store.mapping import Item, attributes_of, number_in, text_in
 from sagas.store.outcomes import Fenced, Refused
 from sagas.store.payloads import Payloads
@@ -45,7 +45,7 @@ class Journal:
             {
                 "saga_id": entry.saga_id,
                 "seq": entry.seq,
-                "format": FORMAT if entry.action in NEW_ACTIONS else PLAIN,
+                "format": format_of_action(entry.action),
                 "at": iso(entry.at),
                 "saga": entry.saga,
                 "action": entry.action,

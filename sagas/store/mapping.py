@@ -12,10 +12,22 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sagas.core.rules import LONG_WAIT, in_wait, knows_waits, patient_until
-from sagas.core.states import DeadLetter, Lease, Polling, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.rules import LONG_WAIT, format_of, in_wait, patient_until
+from sagas.core.states import (
+    DeadLetter,
+    Lease,
+    Order,
+    Parent,
+    Polling,
+    Progress,
+    Purge,
+    SagaState,
+    SagaStatus,
+    StepState,
+    StepStatus,
+)
 from sagas.core.times import epoch, iso
-from sagas.formats import FORMAT, NewerFormat, check_format
+from sagas.formats import PLAIN, NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
 from sagas.store.entry_hash import packed_hash, unpacked_hash
 from sagas.store.settings import StoreSettings
@@ -67,7 +79,7 @@ def due_at(state: SagaState, stale_after: float) -> float:
     often: the end of such a wait is rounded, unless no message tells of it.
     """
     lease = state.lease.expires_at if state.lease else 0.0
-    if sent_ahead(state) or (in_wait(state) and not state.lease):
+    if sent_ahead(state) or (in_wait(state) and not state.joins and not state.lease):
         due = state.not_before
     else:
         quiet = 0.0 if state.status is SagaStatus.WAITING and lease else patient_until(state, stale_after)
@@ -113,7 +125,8 @@ def purge_at(state: SagaState, settings: StoreSettings) -> float:
     Retention counts from the end of a saga. One that needs a person is kept until it is settled, and then counts from
     there.
     """
-    kept = state.saga in settings.never_expiring or not settings.retention
+    # A child is kept as long as its parent, and purged with it.
+    kept = state.saga in settings.never_expiring or not settings.retention or state.parent is not None
     due = 0.0 if kept or state.attention or not state.over else state.updated_at + settings.retention
     return min(due or state.purge.at, state.purge.at) if state.purge else due
 
@@ -130,7 +143,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     item = attributes_of(
         {
             "saga_id": state.saga_id,
-            "format": FORMAT if knows_waits(state) else None,
+            "format": None if (format_ := format_of(state)) == PLAIN else format_,
             "saga": state.saga,
             "version": state.version,
             "correlation_id": _correlation(state),
@@ -171,13 +184,16 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     if state.polling:
         told = {"message": state.polling.message, "after": state.polling.after}
         item["polling"] = packed({"since": iso(state.polling.since), "looks": state.polling.looks, **told})
+    item |= _family_item(state)
     if state.over:
         item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
     listed = bool(state.attention) and (state.over or waiting)
     if listed:  # in an index of its own: the supervisor has another time to look at it, or none
         item |= attributes_of({"attention_shard": str(shard), "attention_at": to_the_second(iso(state.attention))})
-    if to_purge := purge_at(state, settings):
+    if state.over and state.order and state.order.open:
+        item |= attributes_of({"open_shard": str(shard), "due": iso(due_at(state, stale_after))})
+    elif to_purge := purge_at(state, settings):
         item |= attributes_of({"open_shard": purge_shard(shard), "due": iso(to_purge)})
     elif listed and state.ends_at:
         item |= attributes_of({"open_shard": str(shard), "due": iso(state.ends_at)})
@@ -186,6 +202,17 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     elif not listed and not state.over:
         key = wait_shard(shard) if sent_ahead(state) else str(shard)
         item |= attributes_of({"open_shard": key, "due": iso(due_at(state, stale_after))})
+    return item
+
+
+def _family_item(state: SagaState) -> Item:
+    """What is stored of a child: whose it is, and what its parent ordered."""
+    item, parent, order = Item(), state.parent, state.order
+    if parent:
+        told = {"id": parent.saga_id, "saga": parent.saga, "step": parent.step, "n": parent.position}
+        item["parent"] = packed(told | ({"round": parent.round} if parent.round else {}))
+    if order:
+        item["order"] = {"N": str(order.number if order.open else -order.number)}
     return item
 
 
@@ -257,6 +284,12 @@ def _step_item(step: StepState, *, claimable: bool) -> Item:
             "round": step.round or None,
             "sig": step.signalled or None,
             "late": step.timed_out or None,
+            "many": step.children or None,
+            "next": step.handed_out or None,
+            "at": step.at_once or None,
+            "spare": step.tolerate or None,
+            "back": step.one_by_one or None,
+            "asked": step.requests_seq or None,
         }
     )
 
@@ -339,8 +372,15 @@ def state_of(item: Item) -> SagaState:
         purge=purge_in(item["purge"]) if "purge" in item else None,
         polling=_polling_in(item["polling"]) if "polling" in item else None,
         deadline=time_of(text_in(item, "deadline")),
+        parent=_parent_in(item["parent"]) if "parent" in item else None,
+        order=Order(abs(order), order > 0) if (order := number_in(item, "order")) else None,
         parked=text_in(item, "open_shard").startswith(PARKED),
     )
+
+
+def _parent_in(stored: Item) -> Parent:
+    told: dict[str, Any] = unpacked(stored)
+    return Parent(told["id"], told["saga"], told["step"], int(told["n"]), int(told.get("round", 0)))
 
 
 def _polling_in(stored: Item) -> Polling:
@@ -375,4 +415,10 @@ def _step_in(item: Item, what: str) -> StepState:
         round=number_in(item, "round"),
         signalled=_flag_in(item, "sig"),
         timed_out=_flag_in(item, "late"),
+        children=number_in(item, "many"),
+        handed_out=number_in(item, "next"),
+        at_once=number_in(item, "at"),
+        tolerate=number_in(item, "spare"),
+        one_by_one=_flag_in(item, "back"),
+        requests_seq=number_in(item, "asked"),
     )

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from sagas.core.states import SagaState
-from sagas.errors import SagaError
+from sagas.errors import SagaError, Unavailable
 
 
 class Refused(SagaError):
-    """A conditional write met another state than the caller had seen."""
+    """A conditional write met another state than the caller had seen.
+
+    Args:
+        message: one line for people.
+        places: of a transaction, the numbers of the writes whose conditions failed.
+    """
+
+    def __init__(self, message: str, places: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.places = places
+
+
+class Contended(Unavailable):
+    """Another write was at the same item at this moment: try again soon. Nothing was written."""
 
 
 class Fenced(SagaError):

@@ -19,6 +19,7 @@ class StoreSettings:
         endpoint_url: of DynamoDB and S3; ``None`` takes the environment's.
         retention: seconds after its end at which a saga is purged; 0 keeps sagas for good.
         key_retention: seconds for which what is left of a purged saga is kept, and its idempotency key with it.
+        joins_table: the table of what became of children; empty where no saga has any.
         never_expiring: saga types whose sagas are kept for good: they own objects, and what a saga owns is known by it.
     """
 
@@ -32,3 +33,4 @@ class StoreSettings:
     retention: float = 0.0
     key_retention: float = 30 * 86_400.0
     never_expiring: frozenset[str] = frozenset()
+    joins_table: str = ""

@@ -40,6 +40,12 @@ class StepAttribute(MapAttribute[Any, Any]):
     round = NumberAttribute(null=True)
     sig = BooleanAttribute(null=True)
     late = BooleanAttribute(null=True)
+    many = NumberAttribute(null=True)
+    next = NumberAttribute(null=True)
+    at = NumberAttribute(null=True)
+    spare = NumberAttribute(null=True)
+    back = BooleanAttribute(null=True)
+    asked = NumberAttribute(null=True)
 
 
 class DeadAttribute(MapAttribute[Any, Any]):
@@ -55,7 +61,7 @@ class Tables:
     """The models and the connections of one pair of tables. Models are PynamoDB's, whose attributes are dynamic.
 
     Args:
-        control, entry, definition, lane, hand_out: the models.
+        control, entry, definition, lane, hand_out, join: the models.
         connection: what they, and all others, ask by.
         impatient: asks once and waits a second at most: for writes that nobody should wait for.
     """
@@ -65,6 +71,7 @@ class Tables:
     definition: Any
     lane: Any
     hand_out: Any
+    join: Any
     connection: SharedConnection
     impatient: SharedConnection
 
@@ -148,6 +155,8 @@ def _control(settings: StoreSettings) -> type[Model]:
         purge = DocumentAttribute(null=True)
         polling = DocumentAttribute(null=True)
         deadline = UnicodeAttribute(null=True)
+        parent = DocumentAttribute(null=True)
+        order = NumberAttribute(null=True)
         created_at = UnicodeAttribute()
         updated_at = UnicodeAttribute()
         open_shard = UnicodeAttribute(null=True)
@@ -241,13 +250,26 @@ def _hand_out(settings: StoreSettings) -> type[Model]:
     return HandOutItem
 
 
+def _join(settings: StoreSettings) -> type[Model]:
+    class JoinItem(Model):
+        """What became of one child, or how many of them so; in a table of its own."""
+
+        # Where no saga has children, there is none.
+        Meta = _meta(settings.joins_table or f"{settings.sagas_table}-joins")
+        join = UnicodeAttribute(hash_key=True)
+        part = UnicodeAttribute(range_key=True)
+
+    return JoinItem
+
+
 @lru_cache(maxsize=32)
 def tables_for(settings: StoreSettings) -> Tables:
     """Return the models of these tables; the same ones for the same settings, since making them takes a while."""
     connection = SharedConnection(region=settings.region, host=settings.endpoint_url)
     control, entry = _control(settings), _entry(settings)
     definition, lane, hand_out = _definition(settings), _lane(settings), _hand_out(settings)
-    models: tuple[Any, Any, Any, Any, Any] = control, entry, definition, lane, hand_out
+    join = _join(settings)
+    models: tuple[Any, Any, Any, Any, Any, Any] = control, entry, definition, lane, hand_out, join
     for model in models:
         connection.serve(model)
     impatient = SharedConnection(region=settings.region, host=settings.endpoint_url)

@@ -1,10 +1,10 @@
-"""One saga in process: the worker that runs in Lambda, over a store in memory and a clock that skips."""
+"""A saga and its children in process: the worker that runs in Lambda, over a store in memory and a clock that skips."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -18,10 +18,14 @@ from sagas.core.rules import in_wait
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.advance import Advancer
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation
+from sagas.engine.births import Births, first_entry, new_state
 from sagas.engine.breaker import Breakers
-from sagas.engine.carrying import carried, digest_of
+from sagas.engine.carrying import carried
+from sagas.engine.children import Children
 from sagas.engine.clock import SystemClock
 from sagas.engine.committer import Committer, EntryContext
+from sagas.engine.context import StepContext
+from sagas.engine.joining import JoinObserver
 from sagas.engine.outcome import Done, Later
 from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
@@ -29,10 +33,11 @@ from sagas.engine.runner import Runner
 from sagas.engine.worker import Worker
 from sagas.errors import DefinitionError
 from sagas.messaging.message import Message
+from sagas.messaging.work import START, ChildrenToStart, SagasToLookAfter, Work
 from sagas.store.entries import Entry
 from sagas.store.sent import Signal
 from sagas.testing.fake_context import fake_callback_url
-from sagas.testing.memory import MemoryBreakers, MemoryControl, MemoryInbox, MemoryJournal
+from sagas.testing.memory import MemoryBreakers, MemoryControl, MemoryInbox, MemoryJoins, MemoryJournal
 
 Raised = BaseException | type[BaseException]
 Failing = Raised | Sequence[Raised | None]
@@ -61,7 +66,7 @@ class SkippingClock:
         return 0.5
 
     def new_id(self) -> str:
-        """The id of the one saga there is."""
+        """The id of the one saga that nothing else decides."""
         return self._saga_id
 
     def new_owner(self) -> str:
@@ -73,8 +78,50 @@ class SkippingClock:
         return ""
 
 
+class FailingRunner(Runner):
+    """Runs steps and undos, but raises what it is told to in their stead.
+
+    Args:
+        fail: what every attempt of a step or undo raises, by its name; of a child's, by its path
+            (``payouts[3].pay``).
+        path_of: the path of a saga, which its steps' names follow; empty for the topmost.
+    """
+
+    def __init__(self, fail: Mapping[str, Failing], path_of: Callable[[str], str]) -> None:
+        super().__init__()
+        self._left = {name: list(each) if isinstance(each, Sequence) else each for name, each in fail.items()}
+        self._path_of = path_of
+
+    def run(
+        self,
+        definition: SagaDefinition,
+        step: StepDefinition,
+        undo: bool,
+        payloads: Mapping[str, str | None],
+        context: StepContext,
+        began: Callable[[], None] = lambda: None,
+    ) -> str | None:
+        """Run a step, or its undo; see :meth:`sagas.engine.runner.Runner.run`."""
+        name = step.undo.name if undo and step.undo is not None else step.name
+        failing = self._left.get(f"{self._path_of(context.saga_id)}{name}")
+        if isinstance(failing, list):
+            failing = failing.pop(0) if failing else None
+        if failing is not None:
+            raising = partial(_raise, failing)
+            own = step.undo
+            if undo and own is not None:
+                step = replace(step, undo=replace(own, function=raising))
+            else:
+                step = replace(step, function=raising)
+        return super().run(definition, step, undo, payloads, context, began)
+
+
+def _raise(raised: Raised, *_: object, **__: object) -> None:
+    raise raised if isinstance(raised, type) else raised.with_traceback(None)
+
+
 class InProcessRun:
-    """One saga on its way: nothing can get lost, and messages are delivered one at a time.
+    """A saga on its way, with its children: nothing can get lost, and messages are delivered one at a time.
 
     Args:
         definition: the saga type.
@@ -99,22 +146,24 @@ class InProcessRun:
         self.definition = definition
         self.saga_id = saga_id
         self._clock = SkippingClock(saga_id)
-        self._control, self._journal = MemoryControl(), MemoryJournal()
+        joins = MemoryJoins()
+        self._control, self._journal = MemoryControl(joins), MemoryJournal()
         self._inbox = MemoryInbox(self._control)
         self._signals, self._at = dict(signals or {}), dict(at or {})
         self._sent: list[tuple[float, Message]] = []
-        # A lease that outlasts every invocation needs no heartbeat, and one saga alone trips no breaker.
-        steps = tuple(replace(_with_failures(step, fail), circuit_breaker=None) for step in definition.steps)
-        registry = Registry.of(replace(definition, steps=steps, lock_expiry=timedelta(days=1)))
+        self._work: list[Work] = []
+        # A lease that outlasts every invocation needs no heartbeat, and sagas that are alone trip no breaker.
+        registry = Registry.of(*(_alone(one) for one in (definition, *definition.family)))
         logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
-        runner = Runner()
+        runner = FailingRunner(fail, self.path)
         try:
             runner.instance(definition)
         except Exception as error:
             told = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {error}"
             raise DefinitionError(told) from error
         breakers = Breakers(MemoryBreakers(), registry, self._clock, logger, quiet)
-        committer = Committer(self._control, self._journal, self._clock, inbox=self._inbox)
+        joined = JoinObserver(self._control, joins, self, logger)
+        committer = Committer(self._control, self._journal, self._clock, (joined,), inbox=self._inbox)
         services = AttemptServices(
             self._control,
             self._journal,
@@ -127,8 +176,10 @@ class InProcessRun:
             callback_url=fake_callback_url,
             accept=self._inbox.accept,
         )
-        self._advancer = Advancer(services, registry, self, Attempt)
+        self._advancer = Advancer(services, registry, self, Attempt, work=self)
         self._worker = Worker(self._advancer)
+        births = Births(registry, self._control, self._journal, self._clock)
+        self._children = Children(self._advancer, self._control, joins, births, self, self)
         self._start(SagaType(definition), request)
 
     @property
@@ -136,32 +187,63 @@ class InProcessRun:
         """The saga as it is."""
         return self._control.items[self.saga_id]
 
-    @property
-    def entries(self) -> dict[int, Entry]:
-        """The saga's committed entries, by their number."""
-        return {seq: self._journal.stored[self.saga_id, seq] for seq in range(1, self.state.seq + 1)}
+    def stored(self, saga_id: str) -> SagaState:
+        """A saga as it is."""
+        return self._control.items[saga_id]
+
+    def children(self, saga_id: str) -> Iterator[SagaState]:
+        """The children of a saga, as they are."""
+        for state in self._control.items.values():
+            if state.parent is not None and state.parent.saga_id == saga_id:
+                yield state
+
+    def entries(self, saga_id: str) -> dict[int, Entry]:
+        """A saga's committed entries, by their number."""
+        last = self._control.items[saga_id].seq
+        return {seq: self._journal.stored[saga_id, seq] for seq in range(1, last + 1)}
+
+    def path(self, saga_id: str) -> str:
+        """What comes before the names of a saga's steps: nothing for the topmost, ``payouts[3].`` for a child."""
+        state = self._control.items.get(saga_id)
+        if state is None or state.parent is None:
+            return ""
+        return f"{self.path(state.parent.saga_id)}{state.parent.step}[{state.parent.position}]."
 
     def send(self, message: Message, delay: float = 0.0) -> None:
         """Keep a message for its time, as a queue does."""
         due = self._clock.now() + max(delay, 0.0)
         self._sent.append((due, replace(message, message_id=f"message-{message.dispatch}")))
 
+    def send_all(self, messages: Sequence[Message]) -> None:
+        """Keep messages."""
+        for message in messages:
+            self.send(message)
+
+    def send_work(self, queue: str, work: Sequence[Work], delay: float = 0.0) -> None:
+        """Keep work, which is done next."""
+        self._work.extend(work)
+
+    def has_work(self, queue: str) -> bool:
+        """There is one queue for all of it."""
+        return True
+
+    def work_waiting(self, queue: str) -> int:
+        """How much there is to do."""
+        return len(self._work)
+
     def play(self) -> None:
-        """Let come what comes next, until nothing does, or a message has died: a message, a signal, the end of a wait,
-        the saga's own deadline."""
+        """Let come what comes next, until nothing does, or the saga's own message has died: work, a message, a signal,
+        the end of a wait, a saga's own deadline."""
         while True:
+            if self._work:
+                self._do(self._work.pop(0))
+                continue
             coming: list[tuple[float, int, Callable[[], bool]]] = []
             if self._sent:
                 first = min(range(len(self._sent)), key=lambda index: self._sent[index][0])
                 coming.append((self._sent[first][0], 1, partial(self._deliver, first)))
-            state, step = self.state, self.state.current
-            if state.status is SagaStatus.WAITING and step is not None:
-                coming.append((state.not_before, 2, self._look))
-                if in_wait(state) and step.name in self._signals and not step.signalled:
-                    sent = state.updated_at + self._at.get(step.name, timedelta()).total_seconds()
-                    coming.append((sent, 0, self._signal))
-            if state.ends_at:
-                coming.append((state.ends_at, 3, self._end))
+            for state in self._control.items.values():
+                coming += self._awaited(state)
             if not coming:
                 return
             when, _, act = min(coming, key=lambda one: one[:2])
@@ -169,68 +251,68 @@ class InProcessRun:
             if not act():
                 return
 
+    def _awaited(self, state: SagaState) -> Iterator[tuple[float, int, Callable[[], bool]]]:
+        """What a saga waits for by itself."""
+        step = state.current
+        if state.status is SagaStatus.WAITING and step is not None and not state.joins:
+            yield state.not_before, 2, partial(self._look, state.saga_id)
+            if in_wait(state) and self.path(state.saga_id) + step.name in self._signals and not step.signalled:
+                after = self._at.get(self.path(state.saga_id) + step.name, timedelta())
+                yield state.updated_at + after.total_seconds(), 0, partial(self._signal, state.saga_id)
+        if state.ends_at:
+            yield state.ends_at, 3, partial(self._decided, state.saga_id, ev.CancelAsked(ev.DEADLINE))
+
+    def _do(self, work: Work) -> None:
+        """What the function of the queue ``now`` does."""
+        if work.task == START:
+            self._children.start(ChildrenToStart.of(work))
+            return
+        for saga_id in SagasToLookAfter.of(work).sagas:
+            self._children.look(saga_id)
+
     def _deliver(self, index: int) -> bool:
         _, message = self._sent.pop(index)
         outcome = self._worker.handle(message, Invocation(self._clock.now() + _LIFETIME))
         if isinstance(outcome, Later):
             self._sent.append((outcome.until, message))
-        return isinstance(outcome, Done | Later)
+        return isinstance(outcome, Done | Later) or message.saga_id != self.saga_id
 
-    def _look(self) -> bool:
+    def _look(self, saga_id: str) -> bool:
         """What the supervisor does at the end of a wait: of a step that looks again it sends the message."""
-        if not in_wait(self.state):
-            self._advancer.send_again(self.state, 0.0)
+        state = self._control.items[saga_id]
+        if state.status is SagaStatus.WAITING and not in_wait(state) and not state.cancel_requested_at:
+            self._advancer.send_again(state, 0.0)
             return True
-        self._advancer.advance(self.state, ev.StallNoticed(self._advancer.lease()), EntryContext(actor="supervisor"))
+        self._advancer.advance(state, ev.StallNoticed(self._advancer.lease()), EntryContext(actor="supervisor"))
         return True
 
-    def _signal(self) -> bool:
-        state = self.state
+    def _signal(self, saga_id: str) -> bool:
+        state = self._control.items[saga_id]
         step = state.steps[state.cursor]
-        data = encode(self._signals[step.name], self.definition.step(step.name).signal_type)
+        own = self._advancer.registry.get(state.saga).definition.step(step.name)
+        data = encode(self._signals[self.path(saga_id) + step.name], own.signal_type)
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-        self._inbox.stored[step.name, step.round] = Signal(payload, content_hash(data), "test", self._clock.now())
-        return self._decided(ev.SignalAsked(state.cursor))
+        signal = Signal(payload, content_hash(data), "test", self._clock.now())
+        self._inbox.stored[saga_id, step.name, step.round] = signal
+        return self._decided(saga_id, ev.SignalAsked(state.cursor))
 
-    def _end(self) -> bool:
-        return self._decided(ev.CancelAsked(ev.DEADLINE))
-
-    def _decided(self, arrival: ev.Arrival) -> bool:
-        state = self.state
-        self._control.items[self.saga_id] = decide(self._advancer.plan(state), state, arrival, self._clock.now()).state
-        return self._look()
+    def _decided(self, saga_id: str, arrival: ev.Arrival) -> bool:
+        state = self._control.items[saga_id]
+        self._control.items[saga_id] = decide(self._advancer.plan(state), state, arrival, self._clock.now()).state
+        return self._look(saga_id)
 
     def _start(self, saga_type: SagaType, request: Any) -> None:
-        now, definition = self._clock.now(), saga_type.definition
-        entry = Entry(
-            saga_id=self.saga_id,
-            seq=1,
-            at=now,
-            saga=definition.name,
-            action="SagaStarted",
-            status="PENDING",
-            token=0,
-            actor="test",
-            correlation_id=self.saga_id,
-            details={"request_hash": content_hash(request)} | saga_type.first_entry_details,
-            payload=json.dumps(request, separators=(",", ":"), ensure_ascii=False),
-        )
-        inputs = (carried(entry),)
-        state = SagaState(
-            saga_id=self.saga_id,
-            saga=definition.name,
-            version=definition.version,
-            steps=saga_type.new_steps,
-            correlation_id=self.saga_id,
-            created_at=now,
-            updated_at=now,
-            digest=digest_of(inputs),
-            deadline=saga_type.deadline(now),
-            head=entry.hash_after(b""),
-        )
+        entry = first_entry(saga_type, self.saga_id, request, "test", self._clock, {})
+        state = new_state(saga_type, entry)
         self._journal.put(entry)
-        self._control.create(state, definition.stale_after.total_seconds())
+        self._control.create(state, saga_type.definition.stale_after.total_seconds())
+        inputs = (carried(entry),)
         self.send(Message(state.saga_id, state.saga, state.steps[0].name, 0, False, state.dispatch, inputs=inputs))
+
+
+def _alone(definition: SagaDefinition) -> SagaDefinition:
+    steps = tuple(replace(step, circuit_breaker=None) for step in definition.steps)
+    return replace(definition, steps=steps, lock_expiry=timedelta(days=1))
 
 
 def _connecting(clients: Mapping[str, Any] | Callable[[str], Any] | None) -> Callable[[str], Any]:
@@ -244,28 +326,3 @@ def _connecting(clients: Mapping[str, Any] | Callable[[str], Any] | None) -> Cal
         return clients[service]
 
     return connect
-
-
-def _with_failures(step: StepDefinition, fail: Mapping[str, Failing]) -> StepDefinition:
-    """The step with what ``fail`` names replaced by code that raises."""
-    if step.undo is not None and step.undo.name in fail:
-        step = replace(step, undo=replace(step.undo, function=_raising(fail[step.undo.name], step.undo.function)))
-    return replace(step, function=_raising(fail[step.name], step.function)) if step.name in fail else step
-
-
-def _raising(failing: Failing, works: Callable[..., Any]) -> Callable[..., Any]:
-    if not isinstance(failing, Sequence):
-
-        def fail(*_: object, **__: object) -> None:
-            raise failing if isinstance(failing, type) else failing.with_traceback(None)
-
-        return fail
-    left = list(failing)
-
-    def fail_at_first(*given: Any, **named: Any) -> Any:
-        raised = left.pop(0) if left else None
-        if raised is None:
-            return works(*given, **named)
-        raise raised if isinstance(raised, type) else raised.with_traceback(None)
-
-    return fail_at_first

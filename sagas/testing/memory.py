@@ -8,8 +8,9 @@ from typing import Any
 
 from sagas.core.breaker import BreakerState
 from sagas.core.rules import forward
-from sagas.core.states import Lease, Progress, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Lease, Order, Progress, SagaState, SagaStatus, StepState, StepStatus
 from sagas.store.entries import Entry
+from sagas.store.joined import Outcome, Tally, outcome_of
 from sagas.store.outcomes import CancelWon, Fenced, Refused, SignalWon
 from sagas.store.sent import Signal
 
@@ -36,12 +37,51 @@ class MemoryJournal:
         """Return the entries at ``seqs``."""
         return {seq: self.stored[saga_id, seq] for seq in seqs if (saga_id, seq) in self.stored}
 
+    def entries_of(self, places: Iterable[tuple[str, int]]) -> dict[str, dict[int, Entry]]:
+        """Return entries of many sagas."""
+        return {saga_id: self.entries(saga_id, [seq]) for saga_id, seq in places}
+
+    def load(self, entry: Entry) -> Entry:
+        """Return the entry: no payload is stored aside."""
+        return entry
+
+
+class MemoryJoins:
+    """What became of children; see ``sagas.store.joins.Joins``."""
+
+    def __init__(self) -> None:
+        self.stored: dict[tuple[str, str, int, str], dict[int, Outcome]] = {}
+
+    def record(self, parent: str, step: str, round_: int, phase: str, outcome: Outcome) -> bool:
+        """Keep an outcome, once."""
+        own = self.stored.setdefault((parent, step, round_, phase), {})
+        return own.setdefault(outcome.position, outcome) is outcome
+
+    def join(self, before: SagaState, after: SagaState) -> None:
+        """Keep the outcome of a child that has ended."""
+        found = outcome_of(before, after)
+        if found is not None and after.parent is not None:
+            self.record(after.parent.saga_id, after.parent.step, after.parent.round, *found)
+
+    def tally(self, parent: str, step: str, rounds: Iterable[int], children: int) -> Tally:
+        """Count the outcomes of a step's children."""
+        tally, wanted = Tally(), set(rounds)
+        for (saga_id, name, round_, phase), own in self.stored.items():
+            if (saga_id, name) == (parent, step) and round_ in wanted:
+                tally.update((phase, outcome.how) for outcome in own.values())
+        return tally
+
+    def outcomes(self, parent: str, step: str, round_: int, phase: str) -> dict[int, Outcome]:
+        """Return the outcomes of a step's children in one phase, by position."""
+        return dict(self.stored.get((parent, step, round_, phase), {}))
+
 
 class MemoryControl:
     """Control items under the conditions of ``sagas.store.control.ControlItems``."""
 
-    def __init__(self) -> None:
+    def __init__(self, joins: MemoryJoins | None = None) -> None:
         self.items: dict[str, SagaState] = {}
+        self._joins = joins or MemoryJoins()
 
     def get(self, saga_id: str) -> SagaState | None:
         """Return the saga as it is."""
@@ -50,6 +90,31 @@ class MemoryControl:
     def create(self, state: SagaState, stale_after: float) -> bool:
         """Create the item of a new saga; ``False`` if it exists already."""
         return self.items.setdefault(state.saga_id, state) is state
+
+    def get_many(self, saga_ids: list[str], *, consistent: bool = False) -> dict[str, SagaState]:
+        """Return those sagas that exist."""
+        return {saga_id: self.items[saga_id] for saga_id in saga_ids if saga_id in self.items}
+
+    def create_again(self, state: SagaState, stale_after: float, journal: Any) -> bool:
+        """Create the item for a start that another began; nothing is ever purged here."""
+        return self.create(state, stale_after)
+
+    def request_cancel(self, before: SagaState, after: SagaState) -> bool:
+        """Set the cancel flag: nobody comes between."""
+        self.items[before.saga_id] = after
+        return True
+
+    def hand_out(self, state: SagaState, index: int, count: int) -> bool:
+        """Note that children of a step are handed out to be started."""
+        step = state.steps[index]
+        handed = state.with_step(index, replace(step, handed_out=step.handed_out + count))
+        self.items[state.saga_id] = replace(handed, token=state.token + 1)
+        return True
+
+    def order(self, state: SagaState, number: int, now: float) -> bool:
+        """Set the parent's order to undo a saga that is over."""
+        self.items[state.saga_id] = replace(state, order=Order(number), token=state.token + 1)
+        return True
 
     def claim_step(
         self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
@@ -112,6 +177,7 @@ class MemoryControl:
             raise CancelWon(found)
         if any(now.signalled and not was.signalled for was, now in zip(before.steps, found.steps, strict=True)):
             raise SignalWon(found)
+        self._joins.join(before, after)
         self.items[before.saga_id] = after
 
     def commit_and_claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool:
@@ -145,10 +211,10 @@ class MemoryControl:
 
 
 class MemoryInbox:
-    """Signals of one saga, by step and round; see ``sagas.store.inbox.Inbox``."""
+    """Signals by saga, step and round; see ``sagas.store.inbox.Inbox``."""
 
     def __init__(self, control: MemoryControl) -> None:
-        self.stored: dict[tuple[str, int], Signal] = {}
+        self.stored: dict[tuple[str, str, int], Signal] = {}
         self._control = control
 
     def accept(self, before: SagaState, index: int, signal: Signal, stale_after: float) -> bool:
@@ -157,13 +223,13 @@ class MemoryInbox:
         step = found.steps[index]
         if step.signalled or found.cancel_requested_at:
             return False
-        self.stored[step.name, step.round] = signal
+        self.stored[before.saga_id, step.name, step.round] = signal
         self._control.items[before.saga_id] = found.with_step(index, replace(step, signalled=True))
         return True
 
     def get(self, saga_id: str, step: StepState) -> Signal | None:
         """Return what was sent to a step in its current round."""
-        return self.stored.get((step.name, step.round))
+        return self.stored.get((saga_id, step.name, step.round))
 
 
 class MemoryBreakers:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import re
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -15,9 +16,11 @@ from sagas.authoring.steps import Member, Step
 from sagas.authoring.waits import Wait
 from sagas.engine.views import audit_view
 from sagas.errors import InvalidRequest
-from sagas.store.entries import RESULTS
+from sagas.store.entries import RESULTS, Entry
 from sagas.testing.in_process import Failing, InProcessRun
 
+_CHILD = re.compile(r"(\w+)\[(\d+)\]\.(.+)", re.ASCII)
+"""A child of a step, and what of it is meant."""
 T = TypeVar("T")
 _SAGA_ID = "00000000-0000-7000-8000-000000000000"
 
@@ -70,6 +73,7 @@ class Outcome:
         result: what the saga resulted in: what its last step did, or the one that the class keyword ``result`` names;
             ``None`` unless it is COMPLETED.
         waited: how long each wait took, by its name.
+        children: of each step that has children, what became of each of them, in order.
     """
 
     status: str
@@ -80,6 +84,7 @@ class Outcome:
     in_doubt: tuple[str, ...] = ()
     result: Any = None
     waited: dict[str, timedelta] = field(default_factory=dict[str, timedelta])
+    children: dict[str, list[Outcome]] = field(default_factory=lambda: dict[str, list[Outcome]]())
 
     def __repr__(self) -> str:
         """A page that one can read: what became of each step, the audit trail, and the last stack trace."""
@@ -108,7 +113,7 @@ def run(
     signals: Mapping[str, object] | None = None,
     at: Mapping[str, timedelta] | None = None,
 ) -> Outcome:
-    """Run a saga to its end, or until it waits for an operator.
+    """Run a saga to its end, or until it waits for an operator; its children too.
 
     Request and results travel as JSON, as they do in production. Delays between retries are skipped, and no time passes
     while code runs: nothing is late, however long it takes (``fail={"pay": TimedOut("...")}`` plays it). The saga's
@@ -118,11 +123,12 @@ def run(
         saga_class: the saga.
         request: an instance of its request type.
         fail: what every attempt of a step or undo raises instead of running, by its name; or a list of what each raises
-            in turn (``[RuntimeError(), None]`` fails once, then works): ``None`` where it runs, and so the rest.
+            in turn (``[RuntimeError(), None]`` fails once, then works): ``None`` where it runs, and so the rest. A
+            child's step or undo is named with the step and the child's position: ``payouts[3].pay``.
         clients: what ``ctx.client(service)`` returns: clients by service, or a function such as ``boto3.client``.
         saga_id: the saga's id.
-        signals: what is sent to each wait, by its name; one without a signal times out. Time is skipped: a wait of a
-            year takes none.
+        signals: what is sent to each wait, by its name (of a child's, as for ``fail``); one without a signal times out.
+            Time is skipped: a wait of a year takes none.
         at: how long after its wait began a signal is sent; at once by default.
 
     Raises:
@@ -139,64 +145,91 @@ def run(
     decode(data, definition.request_type)
     played = InProcessRun(definition, failing, clients, saga_id, data, signals, at)
     played.play()
-    return _outcome(played)
+    return _outcome(played, definition, saga_id)
 
 
 def _check(definition: SagaDefinition, fail: Mapping[str, object]) -> None:
-    undos = [step.undo.name for step in definition.steps if step.undo is not None]
-    known = list(dict.fromkeys([*(step.name for step in definition.steps), *undos]))
-    for name, failing in fail.items():
+    for path, failing in fail.items():
+        own, name = _owner(definition, path, "fail")
+        undos = [step.undo.name for step in own.steps if step.undo is not None]
+        known = list(dict.fromkeys([*(step.name for step in own.steps), *undos]))
         if name not in known:
-            raise ValueError(f'fail: {definition.name} has no step or undo "{name}"; it has {", ".join(known)}')
+            raise ValueError(f'fail: {own.name} has no step or undo "{name}"; it has {", ".join(known)}')
         each = cast("Sequence[object]", failing) if isinstance(failing, list | tuple) else [failing]
         for one in each:
             raises = issubclass(one if isinstance(one, type) else type(one), BaseException)
             if not raises and (one is not None or each is not failing):
-                raise TypeError(f'fail: "{name}" must be an exception or its class, or a list of them, not {failing!r}')
-    for step in definition.steps:
-        if step.name in fail and not step.asks:
-            raise ValueError(f'fail: "{step.name}" only waits: there is no code of it to fail')
+                raise TypeError(f'fail: "{path}" must be an exception or its class, or a list of them, not {failing!r}')
+        if any(step.name == name and not step.asks for step in own.steps):
+            raise ValueError(f'fail: "{path}" only waits: there is no code of it to fail')
+
+
+def _owner(definition: SagaDefinition, path: str, what: str) -> tuple[SagaDefinition, str]:
+    """The saga type that a path like ``payouts[3].pay`` leads to, and the name at its end."""
+    while match := _CHILD.match(path):
+        name, position, rest = match[1], int(match[2]), match[3]
+        step = next((one for one in definition.steps if one.name == name), None)
+        if step is None or step.children is None:
+            raise ValueError(f'{what}: {definition.name} has no step "{name}" with children')
+        types = step.children.sagas
+        if step.children.several and position >= len(types):
+            raise ValueError(f'{what}: the step "{name}" has {len(types)} children, counted from 0')
+        definition, path = types[position if step.children.several else 0], rest
+    return definition, path
 
 
 def _check_signals(definition: SagaDefinition, signals: Mapping[str, object], at: Mapping[str, timedelta]) -> None:
-    waits = {step.name: step for step in definition.steps if step.waits_for == "signal"}
-    known = ", ".join(waits) or "none"
-    for name, value in signals.items():
+    for path, value in signals.items():
+        own, name = _owner(definition, path, "signals")
+        waits = {step.name: step for step in own.steps if step.waits_for == "signal"}
         if name not in waits:
-            raise ValueError(f'signals: {definition.name} has no wait "{name}" for a signal; it has {known}')
+            known = ", ".join(waits) or "none"
+            raise ValueError(f'signals: {own.name} has no wait "{name}" for a signal; it has {known}')
         try:
             encode(value, waits[name].signal_type)
         except InvalidRequest as error:
-            raise TypeError(f'signals: "{name}": {error}') from None
+            raise TypeError(f'signals: "{path}": {error}') from None
     for name in at:
         if name not in signals:
             raise ValueError(f'at: no signal for "{name}" is among signals')
 
 
-def _outcome(played: InProcessRun) -> Outcome:
-    state, error = played.state, played.entries.get(played.state.error_seq)
-    result = played.definition.result_step
+def _outcome(played: InProcessRun, definition: SagaDefinition, saga_id: str) -> Outcome:
+    state, entries = played.stored(saga_id), played.entries(saga_id)
+    error, result = entries.get(state.error_seq), definition.result_step
     seqs = {step.name: step.result_seq for step in state.steps if step.result_seq}
     outcome = Outcome(
         status=state.status.value,
         results=Results(
-            (step.result, decode(json.loads(played.entries[seqs[step.name]].payload or "null"), step.result_type))
-            for step in played.definition.steps
+            (step.result, decode(json.loads(entries[seqs[step.name]].payload or "null"), step.result_type))
+            for step in definition.steps
             if step.name in seqs
         ),
         error=None if error is None else Record(step=error.step, **error.details["error"]),
-        audit=[Record(audit_view(entry)) for entry in played.entries.values()],
+        audit=[Record(audit_view(entry)) for entry in entries.values()],
         steps={step.name: step.status.value for step in state.steps},
         in_doubt=state.in_doubt,
-        waited=_waited(played),
+        waited=_waited(entries.values()),
+        children=_children(played, definition, saga_id),
     )
     return replace(outcome, result=outcome.results.get(result.result)) if outcome.status == "COMPLETED" else outcome
 
 
-def _waited(played: InProcessRun) -> dict[str, timedelta]:
+def _children(played: InProcessRun, definition: SagaDefinition, saga_id: str) -> dict[str, list[Outcome]]:
+    """What became of a saga's children, by step: of each position the last that was started."""
+    found: dict[str, dict[int, Outcome]] = {step.name: {} for step in definition.steps if step.children is not None}
+    types = {one.name: one for one in definition.children}
+    for child in sorted(played.children(saga_id), key=lambda one: one.parent.round if one.parent else 0):
+        if child.parent is not None:
+            own = _outcome(played, types[child.saga], child.saga_id)
+            found[child.parent.step][child.parent.position] = own
+    return {name: [own[position] for position in sorted(own)] for name, own in found.items()}
+
+
+def _waited(entries: Iterable[Entry]) -> dict[str, timedelta]:
     """How long each wait took: until its end, or until something else put an end to it."""
     began, waited = dict[str, float](), dict[str, timedelta]()
-    for entry in played.entries.values():
+    for entry in entries:
         ends = entry.action in (*RESULTS, "WaitTimedOut")
         for name in [name for name in began if (ends and name == entry.step) or entry.action == "CompensationStarted"]:
             waited[name] = timedelta(seconds=round(entry.at - began.pop(name), 3))

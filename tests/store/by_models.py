@@ -9,8 +9,8 @@ from pynamodb.expressions.update import Update
 
 from sagas.core.states import DeadLetter, Lease, Polling, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
-from sagas.formats import FORMAT, PLAIN
-from sagas.store.entries import NEW_ACTIONS, Entry
+from sagas.formats import FORMAT, WAITS
+from sagas.store.entries import Entry, format_of_action
 from sagas.store.mapping import due_at, shard_of
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import DeadAttribute, StepAttribute, Tables
@@ -45,7 +45,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     dead = state.dead
     waits = state.status is SagaStatus.WAITING or state.polling or state.deadline
     values: dict[str, Any] = {
-        "format": FORMAT if waits or any(step.waits_for for step in state.steps) else None,
+        "format": WAITS if waits or any(step.waits_for for step in state.steps) else None,
         "saga": state.saga,
         "version": state.version,
         "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
@@ -155,6 +155,8 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         purge=_purge(item.purge) if item.purge else None,
         polling=_polling(item.polling) if item.polling else None,
         parked=(item.open_shard or "").startswith("parked#"),
+        parent=None,  # families have no hot path of their own
+        order=None,
         **{name: epoch(text) for name in _TIMES if (text := getattr(item, name))},
     )
 
@@ -190,7 +192,7 @@ def entry_item(tables: Tables, entry: Entry) -> dict[str, Any]:
     item = tables.entry(
         saga_id=entry.saga_id,
         seq=entry.seq,
-        format=FORMAT if entry.action in NEW_ACTIONS else PLAIN,
+        format=format_of_action(entry.action),
         at=iso(entry.at),
         saga=entry.saga,
         action=entry.action,

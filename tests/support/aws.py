@@ -63,6 +63,20 @@ def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
     return f"{prefix}-sagas", f"{prefix}-audit"
 
 
+def create_joins_table(dynamodb: Any, prefix: str) -> str:
+    """Create the table of joins as the CDK construct declares it; return its name."""
+    dynamodb.create_table(
+        TableName=f"{prefix}-joins",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("join", "part")],
+        KeySchema=[
+            {"AttributeName": "join", "KeyType": "HASH"},
+            {"AttributeName": "part", "KeyType": "RANGE"},
+        ],
+    )
+    return f"{prefix}-joins"
+
+
 @dataclass(frozen=True)
 class LambdaContext:
     """What the handlers use of Lambda's context."""
@@ -87,6 +101,8 @@ class HandmadeStack:
         self.sagas_table, self.audit_table = create_tables(self.dynamodb, prefix)
         self.bucket = f"{prefix}-payloads"
         self.s3.create_bucket(Bucket=self.bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
+        families = any(definition_of(saga_class).children for saga_class in classes)
+        self.joins_table = create_joins_table(self.dynamodb, prefix) if families else ""
         self.queues: dict[str, dict[str, str]] = {}
         self.dead: dict[str, str] = {}
         self.max_receives: dict[str, int] = {}
@@ -126,6 +142,7 @@ class HandmadeStack:
             "SAGAS_TABLE": self.sagas_table,
             "SAGAS_AUDIT_TABLE": self.audit_table,
             "SAGAS_PAYLOAD_BUCKET": self.bucket,
+            **({"SAGAS_JOINS_TABLE": self.joins_table} if self.joins_table else {}),
             "SAGAS_SHARDS": "2",
             "SAGAS_CLASSES": json.dumps([f"{cls.__module__}:{cls.__qualname__}" for cls in self.classes]),
             "SAGAS_QUEUES": json.dumps(routes),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, assert_type
 
-from sagas import CircuitBreaker, Context, Exhausted, NotYet, Retry, Saga, sleep, step, wait_for
+from sagas import CircuitBreaker, Context, Exhausted, NotYet, Retry, Saga, children, sleep, step, wait_for
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import definition_of
 from sagas.authoring.steps import Step
@@ -93,6 +93,20 @@ class Waiting(Saga[Request], timeout=timedelta(days=30), result="approval"):
     @step(patience=timedelta(hours=6))
     def settle(self, approval: Approval) -> str:
         raise NotYet(after=60, message="the bank")
+
+
+class Family(Saga[Request], name="family"):
+    @children(Trip, concurrency=3, tolerate=0, on_failed=Exhausted.DEAD_LETTER, undo="reverse")
+    def trips(self, request: Request, ctx: Context) -> list[Request]:
+        return [request]
+
+    @children(Trip, Waiting)
+    async def branches(self, request: Request, trips: list[int]) -> tuple[Request, Request]:
+        return request, request
+
+    @step
+    def count(self, trips: list[int], branches: tuple[int, str]) -> int:
+        return len(trips)
 
 
 class Audited(Saga[T]):

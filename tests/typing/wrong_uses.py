@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from aws_cdk import Stack
 
-from sagas import CircuitBreaker, Context, Retry, Saga, sleep, step, wait_for
+from sagas import CircuitBreaker, Context, Retry, Saga, children, sleep, step, wait_for
 from sagas.cdk import SagaService
 from sagas.testing import FakeContext, run
 
@@ -32,6 +32,25 @@ class Waiting(Saga[Request], timeout=30):  # pyright: ignore[reportArgumentType,
 
     @step(patience=5)  # pyright: ignore[reportArgumentType] -- a timedelta
     def look(self) -> None: ...
+
+
+class Child(Saga[Request], name="child"):
+    @step
+    def a(self) -> None: ...
+
+
+class Family(Saga[Request]):
+    @children(Child)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator] -- a list of requests
+    def wrong_requests(self) -> list[int]: ...
+
+    @children(Child, Child)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator] -- a tuple of two
+    def one_request(self) -> list[Request]: ...
+
+    @children(Child, undo="never")  # pyright: ignore[reportArgumentType] -- not a choice
+    def wrong_choice(self) -> list[Request]: ...
+
+    @children(Request)  # pyright: ignore[reportArgumentType] -- no saga class
+    def no_saga(self) -> list[Request]: ...
 
 
 class Misspelt(Saga[Request], nmae="x"):  # pyright: ignore[reportCallIssue, reportGeneralTypeIssues] -- an unknown class keyword

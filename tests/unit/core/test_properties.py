@@ -16,7 +16,7 @@ from sagas.core.automaton import ROWS, TABLE, decide
 from sagas.core.commands import Decision, Refuse, Run, Write
 from sagas.core.plan import Plan, StepPlan
 from sagas.core.rules import needs_attention, next_fact
-from sagas.core.states import OVER, DeadLetter, Lease, Polling, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import OVER, DeadLetter, Lease, Order, Polling, SagaState, SagaStatus, StepState, StepStatus
 from tests.unit.core.making import BOOM, NOW, S, T, commands
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
@@ -70,7 +70,10 @@ def steps(draw: st.DrawFn, status: SagaStatus, cursor: int, index: int) -> StepS
     else:
         known = BEHIND if index < cursor or status is S.COMPLETED else AHEAD
     chosen = draw(st.sampled_from(known))
-    kind = draw(st.sampled_from(["", "signal", "time"]))
+    kind = draw(st.sampled_from(["", "signal", "time", "children"]))
+    if kind == "children" and status is S.COMPENSATING and index == cursor:
+        chosen = T.WAITING  # for its children to be undone
+    asked = kind == "children" and chosen not in (T.PENDING, T.RUNNING, T.RETRYING)
     attempts = 0 if chosen is T.PENDING else draw(st.integers(1, 4))
     undo_attempts = draw(st.integers(1, 4)) if chosen is T.COMPENSATING else draw(counts)
     done = chosen in (T.COMPLETED, T.COMPENSATED) or draw(st.booleans())
@@ -87,7 +90,10 @@ def steps(draw: st.DrawFn, status: SagaStatus, cursor: int, index: int) -> StepS
         kind,
         draw(counts),
         kind == "signal" and draw(st.booleans()),
-        kind == "signal" and chosen is T.FAILED and draw(st.booleans()),
+        kind in ("signal", "children") and chosen is T.FAILED and draw(st.booleans()),
+        children=3 if asked else 0,
+        handed_out=draw(counts) if asked else 0,
+        requests_seq=2 if asked else 0,
     )
 
 
@@ -129,6 +135,7 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
         dead=dead,
         updated_at=draw(st.sampled_from([NOW - 500, NOW])),
         polling=polling,
+        order=draw(st.none() | st.builds(Order, st.integers(1, 2), st.booleans())) if status in OVER else None,
     )
     state = replace(state, attention=NOW - 30 if needs_attention(state) else 0.0)
     return Plan(tuple(plans), draw(st.integers(0, 2)), 60.0), state
@@ -145,7 +152,7 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.StepDeadLettered: st.builds(ev.StepDeadLettered, indices, st.just(DeadLetter(1, 0, "m")))
     | st.builds(ev.StepDeadLettered, indices, st.none(), st.sampled_from([GONE, CHANGED])),
     ev.CompensationStarted: st.builds(
-        ev.CompensationStarted, st.sampled_from(["failure", "cancel", "recovery", "operator"])
+        ev.CompensationStarted, st.sampled_from(["failure", "cancel", "recovery", "operator", "parent"])
     ),
     ev.StepCompensated: st.builds(ev.StepCompensated, indices, counts),
     ev.CompensationAttemptFailed: st.builds(ev.CompensationAttemptFailed, indices, counts, failures, times),
@@ -157,6 +164,8 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.StepPostponed: st.builds(
         ev.StepPostponed, indices, counts, st.just("not yet"), st.just(20.0), times, times, st.integers(1, 3)
     ),
+    ev.ChildrenStarted: st.builds(ev.ChildrenStarted, indices, counts, st.integers(0, 3)),
+    ev.ChildrenEnded: st.builds(ev.ChildrenEnded, indices, counts, counts, st.none() | failures),
     ev.SagaTimedOut: st.just(ev.SagaTimedOut()),
     ev.CancelRequested: st.just(ev.CancelRequested()),
     ev.SagaFailed: st.just(ev.SagaFailed()),
@@ -171,11 +180,30 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.CancelAsked: st.just(ev.CancelAsked("somebody")),
     ev.SignalAsked: st.just(ev.SignalAsked(0)),
     ev.RetryAsked: st.builds(ev.RetryAsked, leases),
-    ev.CompensateAsked: st.builds(ev.CompensateAsked, leases),
+    ev.CompensateAsked: st.builds(ev.CompensateAsked, leases, booleans),
+    ev.ChildrenSeen: st.builds(
+        ev.ChildrenSeen,
+        leases,
+        st.builds(ev.ChildrenEnded, indices, counts, counts, st.none() | failures)
+        | st.builds(ev.StepCompensated, indices, counts)
+        | st.builds(ev.CompensationFailed, indices, counts, failures),
+        counts,
+    ),
     ev.ResolveAsked: st.builds(ev.ResolveAsked, leases, st.just("seen"), st.just("none"), st.just(())),
 }
 anything: st.SearchStrategy[Any] = st.one_of(*EVENTS.values())
 sequences = st.lists(st.tuples(anything, st.sampled_from([0.0, 20.0, 100.0])), max_size=12)
+
+
+def seen(state: SagaState, lease: Lease, *, failed: bool) -> ev.ChildrenSeen:
+    """That the children of a saga which waits for them are over, or undone."""
+    step, failure = state.steps[state.cursor], ev.Failure("ChildrenFailed", "one did")
+    fact: Any = ev.ChildrenEnded(state.cursor, 3, 0, failure if failed else None)
+    if state.undoing:
+        number = step.undo_attempts
+        undone = ev.StepCompensated(state.cursor, number)
+        fact = ev.CompensationFailed(state.cursor, number, failure) if failed else undone
+    return ev.ChildrenSeen(lease, fact, step.round)
 
 
 def likely(state: SagaState, plan: Plan) -> list[ev.Event]:
@@ -185,8 +213,11 @@ def likely(state: SagaState, plan: Plan) -> list[ev.Event]:
     found: list[ev.Event] = [ev.MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", lease)]
     if step is not None and step.status is T.RUNNING:
         found += [ev.StepCompleted(state.cursor, step.attempts), ev.StepFailed(state.cursor, step.attempts, BOOM)]
+        found += [ev.ChildrenStarted(state.cursor, step.attempts, 3)]
         found += [ev.WaitStarted(state.cursor, step.attempts, NOW + 50)]
         found += [ev.StepPostponed(state.cursor, step.attempts, "not yet", 50.0, NOW + 50, NOW)]
+    if step is not None and state.joins:
+        found += [seen(state, lease, failed=False), seen(state, lease, failed=True)]
     if step is not None and step.status is T.COMPENSATING:
         found += [ev.StepCompensated(state.cursor, step.undo_attempts)]
         found += [ev.CompensationAttemptFailed(state.cursor, step.undo_attempts, BOOM)]
@@ -208,7 +239,7 @@ def check(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decision
         assert not commands(decision)
     if any(isinstance(command, Refuse) for command in commands(decision)):
         assert after is state
-    if state.over and after is not state:
+    if state.over and after is not state and not (isinstance(event, ev.StallNoticed) and state.order):
         assert isinstance(event, OPERATORS)
     _check_backward(state, decision, event)
     return decision
@@ -295,7 +326,12 @@ def test_a_fact_about_no_execution_under_way_changes_nothing(drawn: tuple[Plan, 
     plan, state, fact = drawn
     step, forward = state.steps[state.cursor], isinstance(fact, FORWARD)
     number = step.attempts if forward else step.undo_attempts
-    busy = step.status is (T.RUNNING if forward else T.COMPENSATING) and state.lease is not None
+    doing = step.status is (T.RUNNING if forward else T.COMPENSATING)
+    if isinstance(fact, ev.ChildrenStarted):
+        doing = doing and step.waits_for == "children"
+    # Of children it is their parent that undoes them.
+    doing = doing or (state.joins and isinstance(fact, BACKWARD))
+    busy = doing and state.lease is not None
     decision = decide(plan, state, fact, NOW)
     if busy and (state.cursor, number) == (fact.index, fact.attempt):
         assert decision.state is not state
@@ -370,6 +406,8 @@ def _live(plan: Plan, state: SagaState, now: float, data: st.DataObject) -> tupl
     arrived: ev.Event = ev.MessageArrived(index, state.undoing, state.dispatch, 0, "x", lease)
     if state.lease is not None and data.draw(booleans):
         arrived = ev.StallNoticed(lease)
+    elif state.joins and state.lease is None and next_fact(plan, state) is None:
+        arrived = seen(state, lease, failed=data.draw(booleans))
     decision = decide(plan, state, arrived, now)
     if decision.state is state:
         return state, True

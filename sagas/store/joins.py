@@ -1,0 +1,143 @@
+"""Joins: what became of the children of a step, in a table of its own.
+
+Of each child there is one outcome in each phase, write-once: ``f``, when it ended first, and ``u1``, ``u2`` and so on,
+when it was undone for its parent. Beside it the outcomes are counted, in 16 shards: many children may end at once. The
+transaction that ends a child writes both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from pynamodb.pagination import ResultIterator
+
+from sagas.core.states import SagaState
+from sagas.core.times import epoch, iso
+from sagas.store.expressions import placeholders
+from sagas.store.joined import Outcome, Tally, outcome_of
+from sagas.store.mapping import Item, attributes_of, number_in
+from sagas.store.outcomes import Refused
+from sagas.store.settings import StoreSettings
+from sagas.store.tables import Tables
+
+SHARDS = 16
+"""Counters of a step's children: an item takes a thousand writes a second, and one transaction at a time."""
+
+
+def join_writes(table: str, before: SagaState, after: SagaState) -> list[Item]:
+    """Return the writes that belong to the end of a child, whatever path leads there; none if it is no such end.
+
+    Args:
+        table: of joins.
+        before, after: the saga, before and after the commit.
+    """
+    found, parent = outcome_of(before, after), after.parent
+    if not table or found is None or parent is None:
+        return []
+    return _writes(table, parent.saga_id, parent.step, parent.round, *found)
+
+
+def _writes(table: str, parent: str, step: str, round_: int, phase: str, outcome: Outcome) -> list[Item]:
+    """The outcome, if there is none, and its count."""
+    item = attributes_of(
+        {
+            "join": _join(parent, step, round_),
+            "part": f"{phase}#{outcome.position:05d}",
+            "how": outcome.how,
+            "seq": outcome.seq or None,
+            "round": outcome.round or None,
+            "at": iso(outcome.at),
+        }
+    )
+    count = f"{phase}_{outcome.how}"
+    put = {"TableName": table, "Item": item, "ConditionExpression": "attribute_not_exists(part)"}
+    add = {
+        "TableName": table,
+        "Key": _key(parent, step, round_, _shard(outcome.position)),
+        "UpdateExpression": f"ADD #{count} :one",
+        "ExpressionAttributeNames": placeholders(f"#{count}")[0],
+        "ExpressionAttributeValues": {":one": {"N": "1"}},
+    }
+    return [{"Put": put}, {"Update": add}]
+
+
+class Joins:
+    """The outcomes of children, by parent, step, round and phase."""
+
+    def __init__(self, tables: Tables, settings: StoreSettings) -> None:
+        self._tables = tables
+        self._table = settings.joins_table
+
+    def record(self, parent: str, step: str, round_: int, phase: str, outcome: Outcome) -> bool:
+        """Write an outcome in a child's stead; ``False`` if it has one.
+
+        Raises:
+            Contended, Ambiguous, Unavailable: try again.
+        """
+        writes = _writes(self._table, parent, step, round_, phase, outcome)
+        try:
+            self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})
+        except Refused:
+            return False
+        return True
+
+    def tally(self, parent: str, step: str, rounds: Iterable[int], children: int) -> Tally:
+        """Count the outcomes of a step's children, by consistent reads.
+
+        Args:
+            parent: the saga's id.
+            step: its step.
+            rounds: which.
+            children: how many the step has.
+        """
+        shards = [_shard(position) for position in range(min(SHARDS, children))]
+        keys = [_key(parent, step, round_, shard) for round_ in rounds for shard in shards]
+        tally = Tally()
+        for item in self._tables.connection.get_many(self._table, keys, consistent=True):
+            for name, value in item.items():
+                phase, _, how = name.partition("_")
+                if how:
+                    tally[phase, how] += int(value["N"])
+        return tally
+
+    def outcomes(self, parent: str, step: str, round_: int, phase: str) -> dict[int, Outcome]:
+        """Return the outcomes of a step's children in one phase, by position, by a consistent read."""
+        query = cast("Any", self._tables.connection).query
+        part = self._tables.join.part.startswith(f"{phase}#")
+        options = {"range_key_condition": part, "consistent_read": True}
+        found: Sequence[Item] = list(ResultIterator(query, (self._table, _join(parent, step, round_)), options))
+        outcomes = (
+            Outcome(
+                int(item["part"]["S"].partition("#")[2]),
+                item["how"]["S"],
+                number_in(item, "seq"),
+                number_in(item, "round"),
+                epoch(item["at"]["S"]),
+            )
+            for item in found
+        )
+        return {one.position: one for one in outcomes}
+
+    def delete(self, parent: str, step: str, round_: int) -> None:
+        """Delete all that is known of a step's children. What is gone already counts as deleted.
+
+        Raises:
+            Ambiguous, Unavailable: some may be deleted.
+        """
+        query = cast("Any", self._tables.connection).query
+        found: list[Item] = list(ResultIterator(query, (self._table, _join(parent, step, round_)), {}))
+        keys = [{"join": item["join"], "part": item["part"]} for item in found]
+        self._tables.connection.delete_many(self._table, keys)
+
+
+def _join(parent: str, step: str, round_: int) -> str:
+    return f"{parent}#{step}#{round_}"
+
+
+def _shard(position: int) -> str:
+    return f"sum#{position % SHARDS:02d}"
+
+
+def _key(parent: str, step: str, round_: int, part: str) -> Item:
+    return attributes_of({"join": _join(parent, step, round_), "part": part})

@@ -1,0 +1,89 @@
+"""Services whose sagas have children: the table of joins, and who may write there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from functions.checkout import Checkout
+from sagas import Saga, children, step
+from sagas.errors import DefinitionError
+from tests.cdk.test_waiting import granted, part, synthesized
+
+Template = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Basket:
+    parcels: int
+
+
+class Shipment(Saga[Basket], name="shipment"):
+    @step
+    def book(self, request: Basket) -> str:
+        return "label"
+
+
+class Delivery(Saga[Basket], name="delivery"):
+    @children(Shipment)
+    def shipments(self, request: Basket) -> list[Basket]:
+        return [request]
+
+
+@pytest.fixture(scope="module")
+def family() -> Template:
+    return synthesized(Delivery, Shipment, Checkout)[1]
+
+
+def joins(template: Template) -> list[str]:
+    """Logical ids of the tables of joins."""
+    return [
+        name
+        for name, one in template["Resources"].items()
+        if one["Type"] == "AWS::DynamoDB::Table" and one["Properties"]["KeySchema"][0]["AttributeName"] == "join"
+    ]
+
+
+def test_there_is_a_table_of_joins_only_where_some_saga_has_children(family: Template) -> None:
+    assert len(joins(family)) == 1
+    assert joins(synthesized(Checkout)[1]) == []
+
+
+def test_functions_of_a_family_and_of_the_service_find_it(family: Template) -> None:
+    for saga, step_name, there in (
+        ("delivery", "shipments", True),
+        ("shipment", "book", True),
+        ("checkout", "", False),
+    ):
+        tag = {"part": "function", "saga": saga} | ({"step": step_name} if step_name else {})
+        functions = [
+            one["Properties"]
+            for one in family["Resources"].values()
+            if tag.items() <= one.get("Metadata", {}).get("sagas", {}).items()
+        ]
+        for function in functions:
+            assert ("SAGAS_JOINS_TABLE" in function["Environment"]["Variables"]) is there
+    for tag in ({"part": "work_function", "name": "now"}, {"part": "work_function", "name": "bulk"}):
+        assert "SAGAS_JOINS_TABLE" in part(family, **tag)["Environment"]["Variables"]
+
+
+def test_a_step_may_join_and_nothing_else_there(family: Template) -> None:
+    (table,) = joins(family)
+    function = part(family, part="function", saga="shipment", step="book")
+    mine = {action for action, resource in granted(family, function) if table in resource}
+    assert mine == {"dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}
+    now = part(family, part="work_function", name="now")
+    assert {"dynamodb:Query"} <= {action for action, resource in granted(family, now) if table in resource}
+
+
+def test_a_child_tells_its_parent_by_the_queue_now(family: Template) -> None:
+    function = part(family, part="function", saga="shipment", step="book")
+    assert "now" in json.dumps(function["Environment"]["Variables"]["SAGAS_QUEUES"])
+
+
+def test_children_must_be_among_the_sagas() -> None:
+    with pytest.raises(DefinitionError, match="saga delivery has children of type Shipment, which is not among"):
+        synthesized(Delivery)

@@ -1,0 +1,328 @@
+"""Sagas with children, over real tables and queues."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sagas import Context, Exhausted, Retry, Saga, children, step, wait_for
+from sagas.core.families import child_id
+from sagas.errors import Conflict
+from sagas.store.entries import NEVER_STARTED
+from tests.support.bench import Bench, Death, once
+from tests.support.sagas import FAIL, LOG, act
+
+Make = Callable[..., Bench]
+ONCE = Retry.constant(max_retries=0, delay=0)
+
+
+@dataclass(frozen=True)
+class Basket:
+    """How many parcels."""
+
+    parcels: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """One of them."""
+
+    number: int
+
+
+class Shipment(Saga[Parcel], name="shipment", result="book"):
+    """Three steps, of which the first is undone."""
+
+    @step(retry=ONCE)
+    def book(self, request: Parcel, ctx: Context) -> str:
+        act(f"book {request.number}", ctx)
+        return f"label {request.number}"
+
+    @book.compensate(retry=ONCE)
+    def unbook(self, request: Parcel, ctx: Context) -> None:
+        act(f"unbook {request.number}", ctx)
+
+    @step(retry=ONCE)
+    def send(self, request: Parcel, ctx: Context) -> None:
+        act(f"send {request.number}", ctx)
+
+    @step
+    def tell(self, ctx: Context) -> None: ...
+
+
+class Basketful(Saga[Basket], name="basketful"):
+    """A basket by several carriers."""
+
+    @step
+    def pack(self, request: Basket, ctx: Context) -> None:
+        act("pack", ctx)
+
+    @pack.compensate
+    def unpack(self, ctx: Context) -> None:
+        act("unpack", ctx)
+
+    @children(Shipment, concurrency=4)
+    def shipments(self, request: Basket, ctx: Context) -> list[Parcel]:
+        return [Parcel(number) for number in range(request.parcels)]
+
+    @step(retry=ONCE)
+    def close(self, shipments: list[str], ctx: Context) -> int:
+        act("close", ctx)
+        return len(shipments)
+
+
+class Parked(Saga[Basket], name="parked-basket"):
+    """Waits for an operator when one is lost."""
+
+    @children(Shipment, on_failed=Exhausted.DEAD_LETTER)
+    def shipments(self, request: Basket, ctx: Context) -> list[Parcel]:
+        return [Parcel(number) for number in range(request.parcels)]
+
+    @step
+    def close(self, shipments: list[str], ctx: Context) -> list[str]:
+        return shipments
+
+
+class Waiting(Saga[Parcel], name="waiting-child"):
+    """Waits for a person."""
+
+    answer = wait_for(str, timeout=timedelta(days=1))
+
+    @step
+    def book(self, answer: str, ctx: Context) -> str:
+        act(answer, ctx)
+        return answer
+
+
+class Asking(Saga[Basket], name="asking"):
+    """Its children wait."""
+
+    @children(Waiting)
+    def asked(self, request: Basket, ctx: Context) -> list[Parcel]:
+        return [Parcel(number) for number in range(request.parcels)]
+
+    @step
+    def close(self, asked: list[str], ctx: Context) -> None: ...
+
+
+def all_of(b: Bench, saga_id: str) -> list[dict[str, Any]]:
+    """A saga's children, as they are listed."""
+    return [dict(one) for one in b.engine.reader.children(saga_id, 100, None)["sagas"]]
+
+
+def statuses(b: Bench, saga_id: str) -> Counter[str]:
+    return Counter(one["status"] for one in all_of(b, saga_id))
+
+
+def test_all_run_and_their_results_come_in_order(bench: Make) -> None:
+    b = bench(Basketful, Shipment)
+    saga_id = b.start("basketful", {"parcels": 10})
+    b.run()
+    shown = b.show(saga_id)
+    assert (shown["status"], shown["result"]) == ("COMPLETED", 10)
+    assert shown["steps"][1]["result"] == [f"label {number}" for number in range(10)]
+    found = shown["steps"][1]["children"]
+    assert found == {
+        "total": 10,
+        "started": 10,
+        "completed": 10,
+        "failed": 0,
+        "finished": 1.0,
+        "failures": [],
+        "href": f"/sagas?parent={saga_id}",
+    }
+    listed = all_of(b, saga_id)
+    assert [one["parent"]["position"] for one in listed] == list(range(10))
+    assert listed[3]["parent"] == {"name": "basketful", "saga_id": saga_id, "step": "shipments", "position": 3}
+    assert LOG.count("pack:1") == 1
+    assert b.actions(saga_id) == [
+        *("SagaStarted", "StepCompleted", "ChildrenStarted", "ChildrenEnded", "StepCompleted"),
+    ]
+
+
+def test_no_more_are_under_way_than_it_says(bench: Make) -> None:
+    b = bench(Basketful, Shipment)
+    saga_id = b.start("basketful", {"parcels": 11})
+    most = 0
+    for _ in range(60):
+        open_ = statuses(b, saga_id)
+        most = max(most, open_["PENDING"] + open_["RUNNING"])
+        b._round()  # pyright: ignore[reportPrivateUsage] -- between the rounds is looked
+    assert b.status(saga_id) == "COMPLETED"
+    assert 0 < most <= 4
+
+
+def test_a_parent_cancelled_in_the_middle_leaves_nothing(bench: Make) -> None:
+    b = bench(Basketful, Shipment)
+    saga_id = b.start("basketful", {"parcels": 9})
+    for _ in range(7):
+        b._round()  # pyright: ignore[reportPrivateUsage] -- in the middle
+    assert b.status(saga_id) == "WAITING"
+    b.engine.operations.cancel("basketful", saga_id, "ann")
+    b.run()
+    assert b.status(saga_id) == "CANCELLED"
+    assert not set(statuses(b, saga_id)) & {"PENDING", "RUNNING", "COMPENSATING", "COMPLETED"}
+    did = Counter(line.partition(" ")[2] for line in LOG if line.startswith("book "))
+    undid = Counter(line.partition(" ")[2] for line in LOG if line.startswith("unbook "))
+    assert did == undid
+    assert set(did.values()) == {1}
+    assert LOG[-1] == "unpack:1"
+
+
+def test_one_that_fails_stops_the_rest_and_is_named(bench: Make) -> None:
+    b = bench(Basketful, Shipment)
+    FAIL["send 1"] = RuntimeError("no van")
+    saga_id = b.start("basketful", {"parcels": 4})
+    b.run()
+    shown = b.show(saga_id)
+    assert shown["status"] == "COMPENSATED"
+    assert shown["error"]["type"] == "ChildrenFailed"
+    assert shown["steps"][1]["error"]["type"] == "ChildrenFailed"
+    failure = shown["steps"][1]["children"]["failures"][0]
+    assert (failure["position"], failure["error"]) == (1, {"type": "RuntimeError", "message": "no van"})
+    assert not [one for one in b.engine.reader.attention(None, 20, None)["sagas"] if one["name"] == "shipment"]
+
+
+def test_completed_children_are_undone_with_their_parent(bench: Make) -> None:
+    b = bench(Basketful, Shipment)
+    FAIL["close"] = RuntimeError("no")
+    saga_id = b.start("basketful", {"parcels": 3})
+    b.run()
+    assert b.status(saga_id) == "COMPENSATED"
+    assert statuses(b, saga_id) == {"COMPENSATED": 3}
+    child = child_id(saga_id, "shipments", 0)
+    assert b.entry(child, "CompensationStarted")["details"]["cause"] == "parent"
+
+
+def test_a_stuck_child_makes_the_parent_so_and_a_retry_tries_it_again(bench: Make) -> None:
+    b = bench(Basketful, Shipment)
+    FAIL.update({"close": RuntimeError("no"), "unbook 1": RuntimeError("gone")})
+    saga_id = b.start("basketful", {"parcels": 3})
+    b.run()
+    assert b.status(saga_id) == "COMPENSATION_FAILED"
+    assert statuses(b, saga_id) == {"COMPENSATED": 2, "COMPENSATION_FAILED": 1}
+    FAIL.clear()
+    b.engine.operations.retry("basketful", saga_id, "", "ann")
+    b.run()
+    assert b.status(saga_id) == "COMPENSATED"
+    assert statuses(b, saga_id) == {"COMPENSATED": 3}
+
+
+def test_settling_the_step_settles_its_children(bench: Make) -> None:
+    b = bench(Basketful, Shipment)
+    FAIL.update({"close": RuntimeError("no"), "unbook 1": RuntimeError("gone")})
+    saga_id = b.start("basketful", {"parcels": 2})
+    b.run()
+    b.engine.operations.resolve("basketful", saga_id, "by phone", "", ("shipments",), "ann")
+    assert b.engine.reader.attention(None, 20, None)["sagas"] == []
+    child = child_id(saga_id, "shipments", 1)
+    assert b.entry(child, "Resolved")["details"]["note"] == "by phone"
+
+
+def test_a_retry_starts_the_failed_ones_anew(bench: Make) -> None:
+    b = bench(Parked, Shipment)
+    FAIL["send 1"] = RuntimeError("no van")
+    saga_id = b.start("parked-basket", {"parcels": 3})
+    b.run()
+    assert b.status(saga_id) == "DEAD_LETTERED"
+    FAIL.clear()
+    b.engine.operations.retry("parked-basket", saga_id, "", "ann")
+    b.run()
+    shown = b.show(saga_id)
+    assert shown["status"] == "COMPLETED"
+    assert shown["steps"][0]["result"] == ["label 0", "label 1", "label 2"]
+    assert b.status(child_id(saga_id, "shipments", 1, 1)) == "COMPLETED"
+
+
+def test_a_child_is_cancelled_alone_only_with_force(bench: Make) -> None:
+    b = bench(Asking, Waiting)
+    saga_id = b.start("asking", {"parcels": 2})
+    b.run()
+    child = child_id(saga_id, "asked", 0)
+    assert b.step(saga_id, 0)["waiting_for"] == "children"
+    with pytest.raises(Conflict, match="is a child of asking"):
+        b.engine.operations.cancel("waiting-child", child, "ann")
+    b.engine.operations.cancel("waiting-child", child, "ann", force=True)
+    b.run()
+    assert b.status(saga_id) == "COMPENSATED"
+    assert statuses(b, saga_id) == {"CANCELLED": 2}
+
+
+def test_a_completed_saga_is_undone_with_force_only(bench: Make) -> None:
+    b = bench(Basketful, Shipment)
+    saga_id = b.start("basketful", {"parcels": 2})
+    b.run()
+    with pytest.raises(Conflict, match="only with force"):
+        b.engine.operations.compensate("basketful", saga_id, "", "ann")
+    b.engine.operations.compensate("basketful", saga_id, "", "ann", force=True)
+    b.run()
+    assert b.status(saga_id) == "COMPENSATED"
+    assert statuses(b, saga_id) == {"COMPENSATED": 2}
+
+
+def test_a_starter_that_dies_is_followed_by_another(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Basketful, Shipment)
+    saga_id = b.start("basketful", {"parcels": 3})
+    b.deliver("basketful", "pack")
+    once(monkeypatch, type(b.engine.control), "create")
+    with pytest.raises(Death):
+        b.run()
+    b.lose_messages()
+    b.clock.advance(300)
+    b.recover()
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+    assert LOG.count("book 0:1") == 1
+
+
+def test_what_was_never_started_is_closed(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Basketful, Shipment)
+    saga_id = b.start("basketful", {"parcels": 3})
+    b.deliver("basketful", "pack")
+    once(monkeypatch, type(b.engine.journal), "put")
+    original = type(b.engine.children).start
+
+    def dying(*given: Any) -> None:
+        raise Death
+
+    monkeypatch.undo()
+    monkeypatch.setattr(type(b.engine.children), "start", dying)
+    with pytest.raises(Death):
+        b.run()
+    monkeypatch.setattr(type(b.engine.children), "start", original)
+    b.engine.operations.cancel("basketful", saga_id, "ann")
+    b.run()
+    assert b.status(saga_id) == "CANCELLED"
+    assert all_of(b, saga_id) == []
+    assert [entry["action"] for entry in b.stack.entries(child_id(saga_id, "shipments", 0))] == [NEVER_STARTED]
+    parent = b.state(saga_id).steps[1]
+    assert parent.handed_out == 3
+
+
+def test_a_tree_is_purged_as_one(bench: Make) -> None:
+    b = bench(Basketful, Shipment)
+    saga_id = b.start("basketful", {"parcels": 2})
+    b.run()
+    b.clock.advance(3_600)
+    child = child_id(saga_id, "shipments", 0)
+    with pytest.raises(Conflict, match="purged with it"):
+        b.engine.purger.purge("shipment", child, "", "ann")
+    b.engine.purger.purge("basketful", saga_id, "", "ann")
+    assert b.engine.control.get(child) is None
+    assert b.engine.control.get(saga_id) is None
+    assert b.stack.dynamodb.scan(TableName=b.stack.joins_table)["Count"] == 0
+
+
+def test_control_items_stay_under_a_kilobyte(bench: Make) -> None:
+    b = bench(Basketful, Shipment)
+    saga_id = b.start("basketful", {"parcels": 12})
+    for _ in range(9):
+        b._round()  # pyright: ignore[reportPrivateUsage] -- in the middle
+    for one in (saga_id, child_id(saga_id, "shipments", 0)):
+        assert len(str(b.stack.control(one))) < 2_500

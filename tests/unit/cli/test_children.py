@@ -1,0 +1,47 @@
+"""What the command line says of parents and children."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.unit.cli.conftest import Run
+from tests.unit.client.stub import SAGA_ID, StubApi, a_saga
+
+CHILD = "00000000-0000-8000-8000-000000000001"
+PARENT: dict[str, Any] = {"name": "create-zip", "saga_id": SAGA_ID, "step": "parts", "position": 0}
+CHILDREN: dict[str, Any] = {"sagas": [a_saga(saga_id=CHILD, name="part", parent=PARENT)], "cursor": None}
+NONE: dict[str, Any] = {"sagas": [], "cursor": None}
+
+
+def test_lists_the_children_of_a_saga(api: StubApi, run: Run) -> None:
+    api.will(200, CHILDREN)
+    result = run("list", "--parent", SAGA_ID)
+    assert result.exit_code == 0, result.output
+    assert CHILD in result.stdout
+    assert f"parent={SAGA_ID}" in api.asked[0].path
+    assert run("list", "--parent", SAGA_ID, "--name", "part").exit_code != 0
+
+
+def test_shows_a_tree(api: StubApi, run: Run) -> None:
+    api.will(200, a_saga()).will(200, CHILDREN).will(200, NONE)
+    result = run("show", "create-zip", SAGA_ID, "--tree")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith(f"create-zip {SAGA_ID}")
+    assert f"parts[0] part {CHILD}" in lines[1]
+
+
+def test_shows_a_tree_as_json(api: StubApi, run: Run) -> None:
+    api.will(200, a_saga()).will(200, CHILDREN).will(200, NONE)
+    family = json.loads(run("show", "create-zip", SAGA_ID, "--tree", "--json").stdout)
+    assert family["children"][0]["saga"]["saga_id"] == CHILD
+
+
+def test_cancels_and_compensates_with_force(api: StubApi, run: Run) -> None:
+    api.will(200, a_saga()).will(202, a_saga()).will(202, a_saga())
+    assert run("cancel", "create-zip", SAGA_ID, "--force").exit_code == 0
+    assert run("cancel", "create-zip", SAGA_ID).exit_code == 0
+    assert run("compensate", "create-zip", SAGA_ID, "--force").exit_code == 0
+    assert ["force=true" in one.path for one in api.asked] == [True, False, False]
+    assert api.asked[2].body == {"note": "", "force": True}
