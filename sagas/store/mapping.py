@@ -185,6 +185,23 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
         told = {"message": state.polling.message, "after": state.polling.after}
         item["polling"] = packed({"since": iso(state.polling.since), "looks": state.polling.looks, **told})
     item |= _family_item(state)
+    return item | _places(state, settings, stale_after)
+
+
+def _family_item(state: SagaState) -> Item:
+    """What is stored of a child: whose it is, and what its parent ordered."""
+    item, parent, order = Item(), state.parent, state.order
+    if parent:
+        told = {"id": parent.saga_id, "saga": parent.saga, "step": parent.step, "n": parent.position}
+        item["parent"] = packed(told | ({"round": parent.round} if parent.round else {}))
+    if order:
+        item["order"] = {"N": str(order.number if order.open else -order.number)}
+    return item
+
+
+def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
+    """Where the sparse indexes have a saga: how it ended, whether it needs a person, when it is to be looked at."""
+    item, shard = Item(), shard_of(state.saga_id, settings.shards)
     if state.over:
         item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
@@ -202,17 +219,6 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     elif not listed and not state.over:
         key = wait_shard(shard) if sent_ahead(state) else str(shard)
         item |= attributes_of({"open_shard": key, "due": iso(due_at(state, stale_after))})
-    return item
-
-
-def _family_item(state: SagaState) -> Item:
-    """What is stored of a child: whose it is, and what its parent ordered."""
-    item, parent, order = Item(), state.parent, state.order
-    if parent:
-        told = {"id": parent.saga_id, "saga": parent.saga, "step": parent.step, "n": parent.position}
-        item["parent"] = packed(told | ({"round": parent.round} if parent.round else {}))
-    if order:
-        item["order"] = {"N": str(order.number if order.open else -order.number)}
     return item
 
 
