@@ -92,6 +92,7 @@ class BenchmarkContext:
     deadline = datetime(2100, 1, 1, tzinfo=UTC)
     cancelled = False
     trace_headers: Mapping[str, str] = MappingProxyType({})
+    signal_path = callback_url = ""
     logger = logging.getLogger("benchmark")
 
     def __init__(self, s3: GeneratedS3) -> None:
@@ -103,6 +104,9 @@ class BenchmarkContext:
 
     def raise_if_cancelled(self) -> None:
         """Nobody cancels."""
+
+    def signal(self, value: object) -> None:
+        """Nothing waits."""
 
     def client(self, service: str) -> Any:
         """The generated S3, whatever is asked for."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from rich.text import Text
 from rich.tree import Tree
 
 from sagas.cli.output import plain
 from sagas.cli.tables import coloured
-from sagas.client import AuditEntry, SagaClient, SagaView, Summary
+
+if TYPE_CHECKING:
+    from sagas.client import AuditEntry, SagaClient, SagaView, Summary
 
 _PAGE = 100
 

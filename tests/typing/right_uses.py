@@ -101,11 +101,11 @@ class Family(Saga[Request], name="family"):
         return [request]
 
     @children(Trip, Waiting)
-    async def branches(self, request: Request, trips: list[int]) -> tuple[Request, Request]:
+    async def branches(self, request: Request, trips: list[float]) -> tuple[Request, Request]:
         return request, request
 
     @step
-    def count(self, trips: list[int], branches: tuple[int, str]) -> int:
+    def count(self, trips: list[float], branches: tuple[float, Approval]) -> int:
         return len(trips)
 
 
