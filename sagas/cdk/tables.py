@@ -11,6 +11,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
 from sagas.cdk.acknowledge import acknowledge
+from sagas.cdk.checks import one_of
 from sagas.cdk.existing import EXPIRES, AnyTable, Keys, TableForm, check_table
 from sagas.cdk.options import ServiceOptions
 from sagas.cdk.parts import tag_part
@@ -32,6 +33,10 @@ CONTROL = TableForm(
 )
 AUDIT = TableForm({"saga_id": "S", "seq": "N"})
 JOINS = TableForm({"join": "S", "part": "S"})
+
+WITHOUT_INDEX = "sagas:without-index"
+"""The CDK context that leaves an index out, while a table that is there already gets the others: DynamoDB adds one at
+a time."""
 
 _TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER}
 
@@ -59,7 +64,7 @@ class Tables(Construct):
                 # What a purge leaves is in the audit table, and expires there.
                 expires = form is AUDIT and options.retention is not None
                 check_table(f"{options.service}: {name}", table, form, expires=expires)
-        self.sagas: AnyTable = sagas or _table(self, "Sagas", CONTROL, options)
+        self.sagas: AnyTable = sagas or _table(self, "Sagas", self._control_form(options), options)
         self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options, streamed=options.archive is not None)
         self.families = families
         self.joins = _table(self, "Joins", JOINS, options) if families else None
@@ -90,6 +95,13 @@ class Tables(Construct):
         for part, table in tagged.items():
             if table.node.default_child is not None:
                 tag_part(cast("IConstruct", table), part)
+
+    def _control_form(self, options: ServiceOptions) -> TableForm:
+        left_out = self.node.try_get_context(WITHOUT_INDEX)
+        if left_out is not None:
+            one_of(options.service, f"the context {WITHOUT_INDEX}", left_out, (ATTENTION_INDEX,))
+        indexes = {name: keys for name, keys in CONTROL.indexes.items() if name != left_out}
+        return TableForm(CONTROL.keys, indexes)
 
     def index_arn(self, index: str) -> str:
         """The ARN of an index of the control table."""
