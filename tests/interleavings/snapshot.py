@@ -90,7 +90,7 @@ class Mail:
         if request.name == "SendMessageBatch":
             mail = self
             for one in asked["Entries"]:
-                mail, _ = mail.send(queue, one["MessageBody"], 0.0, now)
+                mail, _ = mail.send(queue, one["MessageBody"], one.get("DelaySeconds", 0), now)
             return mail, Answer("{}")
         assert request.name == "SendMessage", request.name
         mail, message_id = self.send(queue, asked["MessageBody"], asked.get("DelaySeconds", 0), now)
