@@ -196,7 +196,7 @@ def _nobody_recovers() -> Generator[None]:
 
 @_rule("14: what was handed out is handed out again")
 def _handed_out_for_good() -> Generator[None]:
-    def busy(self: Any, run: Any) -> bool:
+    def busy(self: Any, queue: str, run: Any) -> bool:
         return False
 
     with patch.object(finding, "ROUND", 10.0**9), patch.object(Finder, "_idle", busy):

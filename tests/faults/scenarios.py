@@ -669,9 +669,12 @@ def _paused_and_cancelled(world: CrashWorld) -> None:
     world.settle()
 
 
+_FASTER = ("cancel_between", "paused_and_cancelled")
+
+
 def _chained(scenario: Scenario) -> Scenario:
     """The same life, its steps chained. What counts deliveries counts them past the end of a chain."""
-    faster = frozenset({"COMPLETED"}) if scenario.name in ("cancel_between",) else frozenset[str]()
+    faster = frozenset({"COMPLETED"}) if scenario.name in _FASTER else frozenset[str]()
     return Scenario(f"{scenario.name}, chained", scenario.play, scenario.ends | faster, chained=True)
 
 

@@ -240,6 +240,15 @@ Key = tuple[Any, ...]
 _NOT_MET = {"Code": "ConditionalCheckFailed"}
 
 
+def _projected(item: Item, asked: Item) -> Item:
+    """A copy of an item; of the attributes asked for, where some are."""
+    if "ProjectionExpression" not in asked:
+        return _copied(item)
+    names: dict[str, str] = asked.get("ExpressionAttributeNames", {})
+    wanted = {names.get(one.strip(), one.strip()) for one in asked["ProjectionExpression"].split(",")}
+    return _copied({name: value for name, value in item.items() if name in wanted})
+
+
 @dataclass
 class MemoryTables:
     """Answers DynamoDB's requests. A table's name ends in ``-sagas`` or ``-audit``, which tells its key."""
@@ -321,7 +330,7 @@ class MemoryTables:
         answers: dict[str, list[Item]] = {}
         for name, asked in request["RequestItems"].items():
             found = [self._table(name).get(self._key(name, key)) for key in asked["Keys"]]
-            answers[name] = [_copied(item) for item in found if item is not None]
+            answers[name] = [_projected(item, asked) for item in found if item is not None]
         return {"Responses": answers, "UnprocessedKeys": {}}
 
     def _transact(self, request: Item) -> Item:
