@@ -126,11 +126,8 @@ class Grants(Construct):
     def grant_signal(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
         """Let a principal send signals to steps that wait for them; a signal is answered with the saga.
 
-        Args, raises: as :meth:`grant_start`; also when a class has no step that takes one.
+        Args, raises: as :meth:`grant_start`.
         """
-        for saga in self._named(saga_classes):
-            if not any(step.waits_for == "signal" for step in saga.steps):
-                raise DefinitionError(f"{self.node.id}: saga {saga.name} has no step that takes a signal to grant")
         return self._grant("signal", grantee, saga_classes)
 
     def grant_cancel(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:

@@ -352,10 +352,6 @@ def fifo_queue(shop: Shop) -> None:
     shop.service.start_on(sqs.Queue(shop.stack, shop.free("Q"), fifo=True), Trip)
 
 
-def nothing_to_signal(shop: Shop) -> None:
-    shop.service.grant_signal(iam.ManagedPolicy(shop.stack, shop.free("Rights")), Trip)
-
-
 @pytest.mark.parametrize(
     ("build", "told"),
     [
@@ -372,7 +368,6 @@ def nothing_to_signal(shop: Shop) -> None:
         (bad_value, "Sagas: signal_on loan.approval: value does not fit"),
         (hasty_queue, "Sagas: start_on trip: the queue Shop/Qx* hides messages for 5 s; it must be 30 at least"),
         (fifo_queue, "Sagas: start_on trip: the queue Shop/Qx* is a FIFO queue"),
-        (nothing_to_signal, "Sagas: saga trip has no step that takes a signal to grant"),
     ],
 )
 def test_what_cannot_work_is_told_in_one_line(shop: Shop, build: Callable[[Shop], None], told: str) -> None:

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas.cdk import SagaService
-from sagas.cli import layout
 from sagas.cli.main import app as command
+from sagas.local import synthesis
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
 from sagas.local.layout import compare, layouts_in, record
@@ -113,7 +113,7 @@ class TestCommand:
         def synthesize(command: str, files: Files, output: str) -> Path:
             return deployed
 
-        monkeypatch.setattr(layout, "synthesize", synthesize)
+        monkeypatch.setattr(synthesis, "synthesize", synthesize)
         return tmp_path
 
     def run(self, *arguments: str) -> tuple[int, str]:

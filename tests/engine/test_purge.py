@@ -337,7 +337,7 @@ def test_what_is_left_is_shown_without_payloads(keeping: Make) -> None:
     assert after["purged_at"] == iso(bench.clock.now())
     assert after["purge_reason"] == "she asked for it"
     gone = {"request": None, "error": None, "fault": None}
-    steps = [{**one, "result": None, "error": None} for one in before["steps"]]
+    steps = [{**one, "result": None, "error": None, "took": None} for one in before["steps"]]
     assert after == before | gone | {
         "steps": steps,
         "purged_at": after["purged_at"],

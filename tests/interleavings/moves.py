@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,6 +37,8 @@ DISTURBANCES = (
     "expiry",  # DynamoDB deletes the control item of a saga that is over
     "switch",  # a process is interrupted by another before it is done; as often as may be by default
 )
+_MOST_LOOKS = 5
+"""Times in a row that a saga is looked at, by a message and by those that follow from it. No story takes more."""
 _WRITES = ("UpdateItem", "PutItem", "TransactWriteItems", "SendMessage", "SendMessageBatch")
 _OPERATIONS = {
     "cancel": "cancel {id}",
@@ -165,8 +168,15 @@ class Moves:
             if actor is not None:
                 self._check_effect(at, request, self.process(actor))
             return at, Answer()
+        if request.name == "SendMessageBatch":
+            self._check_hops(request)
         mail, answer = at.mail.answer(request, at.now)
         return at._replace(mail=mail), answer
+
+    def _check_hops(self, request: Request) -> None:
+        """What is looked at again and again never comes to rest."""
+        if any(json.loads(one["MessageBody"])["hops"] > _MOST_LOOKS for one in request.parameters["Entries"]):
+            raise Violation("a saga is looked at again without end")
 
     def _check_effect(self, at: Snapshot, request: Request, process: Process) -> None:
         entries = self.shelf[at.tables].items(self.replay.settings.audit_table)
