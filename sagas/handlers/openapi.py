@@ -158,6 +158,11 @@ def _saga_paths(saga: SagaType) -> Json:
     }
 
 
+def _given(field: str) -> Json:
+    """That a field of a body is there, and is no null."""
+    return {"required": [field], "properties": {field: {"type": "boolean"}}}
+
+
 def _signalled(saga: SagaType) -> list[StepDefinition]:
     return [step for step in saga.definition.steps if step.waits_for == "signal"]
 
@@ -232,7 +237,7 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
         "/definitions/{name}": {
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": name}],
             "get": _operation("show_definition", "One saga type", one, _READ),
-            "put": _with_body(change, describe_body(Change)),
+            "put": _with_body(change, describe_body(Change) | {"anyOf": list(map(_given, ("active", "paused")))}),
         },
         "/stats": {
             "parameters": [_query("name", name), _moment("since")],
