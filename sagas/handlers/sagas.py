@@ -119,7 +119,10 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         request.only(*_LISTED_BY, *found_by)
         key = request.text("idempotency_key")
         if key is not None:
-            request.only("name", "idempotency_key")
+            if request.others("name", "idempotency_key", "limit"):
+                told = "goes with no other parameter than name and limit"
+                raise InvalidRequest("the parameters do not fit", [Problem("query.idempotency_key", told)])
+            request.limit()  # it is one saga at most
             page = reader.by_keys(names, key)
         else:
             values, cursor = request.others(*_LISTED_BY), request.text("cursor")

@@ -22,7 +22,8 @@ from sagas.authoring.codec import json_schema
 
 _UNSAID = re.compile(
     r"query\.cursor"  # none of an earlier answer
-    r"|query\.parent"  # goes with no name and no status
+    r"|query\.(parent|idempotency_key)"  # goes without what else a list is asked by
+    r"|\$\.(starts|undos)"  # goes with a pause
     r"|\$\.steps\[\d+\]"  # no step of this saga
     r"|header\.Idempotency-Key"  # used before, with another body
     r"|\$|\$\.items\[\d+\]"  # refused by a ``__post_init__``, which may look at whole objects only

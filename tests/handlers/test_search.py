@@ -147,6 +147,7 @@ def test_by_idempotency_key_also_when_it_was_purged(site: Make) -> None:
     begin(w)
     assert ids(w, idempotency_key="order 1") == [saga_id]
     assert ids(w, idempotency_key="order 1", name="plain") == []
+    assert ids(w, idempotency_key="order 1", limit="1") == [saga_id]
     w.run()
     w.clock.advance(100)
     assert w.call("POST", f"/sagas/tour/{saga_id}/purge").status == 200
