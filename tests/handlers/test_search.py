@@ -87,7 +87,7 @@ def test_what_no_list_is_asked_by_is_refused(site: Make) -> None:
         ({"name": "plain", "customer": "c-17"}, "query.customer"),
         ({"since": "yesterday"}, "query.since"),
         ({"since": "2026-11-22T10:00:00Z", "until": "2026-11-22T10:00:00Z"}, "query.until"),
-        ({"idempotency_key": "k", "status": "FAILED"}, "query.status"),
+        ({"idempotency_key": "k", "status": "FAILED"}, "query.idempotency_key"),
     ):
         answer = w.call("GET", "/sagas", **query)
         assert (answer.status, answer.paths) == (422, [path])
