@@ -86,8 +86,9 @@ def test_the_runbook_by_keyboard_alone(console: Open, service: FakeService) -> N
     page, keys = tab.page, tab.page.keyboard
     tab.refreshed()
     keys.press("?")
-    assert page.get_by_role("heading", name="Keys").is_visible()
+    page.get_by_role("heading", name="Keys").wait_for()
     keys.press("Escape")
+    page.get_by_role("heading", name="Keys").wait_for(state="hidden")
     keys.press("j")  # the first saga of the worst group
     keys.press("Enter")
     page.wait_for_url(f"**{UNDO_FAILED}")
