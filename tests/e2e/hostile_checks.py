@@ -22,6 +22,7 @@ from sagas.authoring.codec import json_schema
 
 _UNSAID = re.compile(
     r"query\.cursor"  # none of an earlier answer
+    r"|query\.(since|until)"  # no time of ISO 8601, or not one after the other
     r"|query\.(parent|idempotency_key)"  # goes without what else a list is asked by
     r"|\$\.(starts|undos)"  # goes with a pause
     r"|\$\.steps\[\d+\]"  # no step of this saga
