@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import json
 import os
-import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
-from tests.support.aws import REGION, HandmadeStack
-from tests.support.databases import emulator
-from tests.versions.shared_sagas import Errands
-from tests.versions.test_side_by_side import ERRANDS, Turns, Version
+from tests.support.aws import HandmadeStack
+from tests.versions.turns import ERRANDS, HERE, RELEASE, Turns, taking_turns
 
 pytestmark = pytest.mark.timeout(400)
 
-_HERE = Path(__file__).parent
-_RECORDED = _HERE / "in_flight.json"
-_RELEASE = next(_HERE.glob("*.whl"))
+_RECORDED = HERE / "in_flight.json"
 _ENDS = {
     "happy": "COMPLETED",
     "once at first": "COMPLETED",
@@ -40,17 +35,10 @@ _ENDS = {
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
-    """A stack with empty tables, and this version alone at work; the release where it is to be recorded."""
-    url = emulator().endpoint_url
-    credentials = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION}
-    for key, value in credentials.items():
-        monkeypatch.setenv(key, value)
-    stack = HandmadeStack(Errands, prefix=f"u{uuid4().hex[:8]}", endpoint_url=url)
-    environment = stack.environment | credentials | {"AWS_ENDPOINT_URL": url or "", "TURN_REMAINING": "60"}
-    path = [_RELEASE] if os.environ.get("RECORD_IN_FLIGHT") else []
-    version = Version("release" if path else "this", path, environment)
-    yield Turns(stack, [version], random.Random(3))  # noqa: S311 - the same turns each time
-    version.end()
+    """This version alone at work; the release where it is to be recorded."""
+    alone: dict[str, list[Path]] = {"release": [RELEASE]} if os.environ.get("RECORD_IN_FLIGHT") else {"this": []}
+    with taking_turns(monkeypatch, 3, alone) as one:
+        yield one
 
 
 def _tables(stack: HandmadeStack) -> dict[str, str]:
@@ -71,8 +59,10 @@ def record(turns: Turns) -> None:
     for name, table in _tables(turns.stack).items():
         pages = turns.stack.dynamodb.get_paginator("scan").paginate(TableName=table)
         items[name] = [item for page in pages for item in page["Items"]]
-    text = json.dumps({"release": _RELEASE.name, "started": started, "items": items}, indent=1, sort_keys=True)
-    _RECORDED.write_text(text + "\n")
+    text = json.dumps({"release": RELEASE.name, "started": started, "items": items}, indent=1, sort_keys=True)
+    # Stack traces tell where this machine has its packages, and this project.
+    packages = next(path for path in sys.path if path.endswith("site-packages"))
+    _RECORDED.write_text(text.replace(packages, "/shop/packages").replace(str(HERE.parents[1]), "/shop") + "\n")
 
 
 def test_this_version_finishes_what_the_release_began(turns: Turns) -> None:
@@ -80,7 +70,7 @@ def test_this_version_finishes_what_the_release_began(turns: Turns) -> None:
         record(turns)
         return
     recorded = json.loads(_RECORDED.read_text())
-    assert recorded["release"] == _RELEASE.name, "record it anew"
+    assert recorded["release"] == RELEASE.name, "record it anew"
     for name, table in _tables(turns.stack).items():
         for item in recorded["items"][name]:
             turns.stack.dynamodb.put_item(TableName=table, Item=item)
