@@ -63,9 +63,8 @@ ROWS: tuple[Row, ...] = (
     Row((S.RUNNING,), ev.StepFailed, facts.step_failed, (S.RUNNING, S.COMPLETED)),
     Row((S.RUNNING,), ev.StepLost, facts.step_lost, (S.RUNNING, S.COMPLETED)),
     Row((S.PENDING, S.RUNNING), ev.WaitStarted, facts.wait_started, (S.WAITING,), "it waits"),
-    Row(
-        (S.WAITING,), ev.WaitStarted, facts.wait_started, ()
-    ),  # the code that looked again is gone, and nobody is asked
+    # Where the code is gone that was to look again, and the wait asks nobody.
+    Row((S.WAITING,), ev.WaitStarted, facts.wait_started, ()),
     Row((S.WAITING,), ev.SignalReceived, facts.signal_received, (S.RUNNING, S.COMPLETED), "a signal came"),
     Row((S.WAITING,), ev.WaitEnded, facts.wait_ended, (S.RUNNING, S.COMPLETED), "the time came"),
     Row((S.WAITING,), ev.WaitTimedOut, facts.wait_timed_out, (S.RUNNING, S.COMPLETED), "it waited in vain"),
