@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sagas.core.states import Lease, Progress, SagaState, SagaStatus, StepStatus
+from sagas.core.states import Lease, SagaState, SagaStatus
 from sagas.core.times import iso
-from sagas.errors import SagaError
 from sagas.formats import FORMAT
+from sagas.store.control_marks import READABLE, STATUSES, ControlMarks, key_of, seen
 from sagas.store.entries import Entry
-from sagas.store.expressions import placeholders, update_of
+from sagas.store.expressions import placeholders
 from sagas.store.joins import join_writes
 from sagas.store.journal import Journal
 from sagas.store.mapping import (
-    PARKED,
     Item,
     attributes_of,
     due_at,
     item_of,
     number_in,
-    parked_shard,
-    parked_until,
-    progress_of,
-    shard_of,
     state_of,
 )
 from sagas.store.outcomes import CancelWon, Fenced, Refused, SignalWon
-from sagas.store.settings import StoreSettings
-from sagas.store.tables import Tables
 
 _FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value, SagaStatus.WAITING.value)
-_ON_ITS_WAY = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
-_STATUSES = attributes_of({f":{status}": status.value for status in (*SagaStatus, *StepStatus)})
 _IN_TIME = "(attribute_not_exists({0}) OR {0} <= :now)"
 """What waits until a time may go on: there is none, or it has passed."""
 _LISTED = ("attention_shard", "attention_at")
 """What puts a saga on the list of those that need a person."""
-_READABLE = "(attribute_not_exists(#format) OR #format <= :known_format)"
-"""What a newer version wrote is left to it."""
 
 
-class ControlItems:
+class ControlItems(ControlMarks):
     """The table of control items. Every write is conditional, on an attribute that exists (rule 7): none can create an
     item but :meth:`create`.
 
@@ -50,22 +39,18 @@ class ControlItems:
     what it stands for: ``#status`` is the attribute, ``:status`` the value to set.
     """
 
-    def __init__(self, tables: Tables, settings: StoreSettings) -> None:
-        self._tables = tables
-        self._settings = settings
-
     def get(self, saga_id: str) -> SagaState | None:
         """Return the saga as it is, by a consistent read; ``None`` if there is none."""
         item = self._item(saga_id)
         return state_of(item) if item else None
 
     def _item(self, saga_id: str) -> Item | None:
-        request = {"TableName": self._settings.sagas_table, "Key": _key(saga_id), "ConsistentRead": True}
+        request = {"TableName": self._settings.sagas_table, "Key": key_of(saga_id), "ConsistentRead": True}
         return self._tables.connection.dispatch("GetItem", request).get("Item")
 
     def get_many(self, saga_ids: list[str], *, consistent: bool = False) -> dict[str, SagaState]:
         """Return those sagas that exist; ``consistent``: as they are now, at twice the price."""
-        keys = list(map(_key, saga_ids))
+        keys = list(map(key_of, saga_ids))
         items = self._tables.connection.get_many(self._settings.sagas_table, keys, consistent=consistent)
         return {state.saga_id: state for state in map(state_of, items)}
 
@@ -166,7 +151,7 @@ class ControlItems:
             "#cursor = :index",
             "#dispatch = :dispatch",  # rule 8: a message with another number is stale
             _IN_TIME.format("#not_before"),
-            _READABLE,
+            READABLE,
             *allowed,
         ]
         if name is not None:
@@ -177,7 +162,7 @@ class ControlItems:
             "#lease_expires_at = :lease_expires_at",
             "#act_until = :act_until",
         ]
-        values = _STATUSES | attributes_of(
+        values = STATUSES | attributes_of(
             {
                 ":index": index,
                 ":dispatch": dispatch,
@@ -211,7 +196,7 @@ class ControlItems:
         Returns:
             Whether it was taken; a write of this same claim whose answer was lost counts.
         """
-        condition = f"{_READABLE} AND #token = :seen_token AND #seq = :seen_seq"
+        condition = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq"
         # Rule 4: who takes an expired lease takes the one it saw, which no heartbeat has extended since.
         condition += (
             " AND #lease_owner = :seen_owner AND #lease_expires_at = :seen_expiry"
@@ -329,154 +314,19 @@ class ControlItems:
             raise SignalWon(found)
         return False
 
-    def request_cancel(self, before: SagaState, after: SagaState) -> bool:
-        """Set the cancel flag; ``False`` when the state no longer allows it.
-
-        A saga that waited is the supervisor's from now on: the caller may die before acting on it.
-        """
-        model = self._tables.control
-        waiting = before.status in (SagaStatus.DEAD_LETTERED, SagaStatus.WAITING)
-        able = (before.status.value,) if waiting else _ON_ITS_WAY
-        flag = [
-            model.cancel_requested_at.set(iso(after.cancel_requested_at)),
-            model.cancel_requested_by.set(after.cancel_requested_by or "unknown"),
-        ]
-        if waiting or before.parked:
-            shard = shard_of(before.saga_id, self._settings.shards)
-            flag += [model.open_shard.set(str(shard)), model.due.set(iso(after.cancel_requested_at))]
-            flag += [model.attention_shard.remove(), model.attention_at.remove()]
-        return self._changed(
-            before.saga_id, flag, model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
-        )
-
-    def hand_out(self, state: SagaState, index: int, count: int) -> bool:
-        """Note that children of a step are handed out to be started; ``False`` if the saga is not as it was read.
-
-        No lease is taken, but the token rises: who claims the saga knows how many there are.
-
-        Args:
-            state: the saga, which waits for its children.
-            index: the step's position.
-            count: how many further ones.
-        """
-        step, place = state.steps[index], f"#steps[{index}]"
-        conditions = [
-            _READABLE,
-            "#token = :seen_token AND #seq = :seen_seq",
-            "attribute_not_exists(#lease_owner)",
-            "attribute_not_exists(#cancel_requested_at)",  # nothing is started once a cancel is accepted
-            "#status = :WAITING",
-        ]
-        values = _STATUSES | _seen(state) | attributes_of({":next": step.handed_out + count, ":one": 1})
-        change = f"SET {place}.#next = :next, #token = #token + :one"
-        try:
-            update = self._update(state.saga_id, " AND ".join(conditions), change, values)
-            self._tables.connection.dispatch("UpdateItem", update)
-        except Refused:
-            return False
-        return True
-
-    def park(self, state: SagaState) -> bool:
-        """Have the saga wait, without a message, until its type is no longer paused; ``False`` when it has changed
-        since it was read, or a worker holds it."""
-        shard = shard_of(state.saga_id, self._settings.shards)
-        values = attributes_of({":open_shard": parked_shard(state.saga, shard), ":due": iso(parked_until(state))})
-        condition = f"{_READABLE} AND #token = :seen_token AND #seq = :seen_seq AND attribute_not_exists(#lease_owner)"
-        if not state.undoing:  # a cancel that was accepted meanwhile needs the message at hand
-            condition += " AND attribute_not_exists(#cancel_requested_at)"
-        update = "SET #open_shard = :open_shard, #due = :due"
-        try:
-            request = self._update(state.saga_id, condition, update, values | _seen(state))
-            self._tables.connection.dispatch("UpdateItem", request)
-        except Refused:
-            return False
-        return True
-
-    def order(self, state: SagaState, number: int, now: float) -> bool:
-        """Set the parent's order to undo a saga that is over; ``False`` if it is not as it was read.
-
-        It is the supervisor's from now on: who gives the order may die before it is carried out.
-
-        Args:
-            state: the saga, which is over.
-            number: which undoing of the parent's step it is for.
-            now: epoch seconds.
-        """
-        conditions = [_READABLE, "#token = :seen_token AND #seq = :seen_seq", "attribute_not_exists(#purge)"]
-        conditions.append("(attribute_not_exists(#lease_owner) OR #lease_expires_at < :now)")
-        shard = str(shard_of(state.saga_id, self._settings.shards))
-        values = _seen(state) | attributes_of({":order": number, ":one": 1, ":now": iso(now), ":open_shard": shard})
-        values |= attributes_of({":due": iso(now)})
-        change = "SET #order = :order, #token = #token + :one, #open_shard = :open_shard, #due = :due"
-        try:
-            update = self._update(state.saga_id, " AND ".join(conditions), change, values)
-            self._tables.connection.dispatch("UpdateItem", update)
-        except Refused:
-            return False
-        return True
-
-    def unpark(self, state: SagaState, due: float) -> bool:
-        """Have the supervisor look at a parked saga again, at ``due``: its message is to be sent; ``False`` when it is
-        parked no more."""
-        model, shard = self._tables.control, shard_of(state.saga_id, self._settings.shards)
-        back = [model.open_shard.set(str(shard)), model.due.set(iso(due))]
-        return self._changed(state.saga_id, back, model.open_shard.startswith(PARKED))
-
-    def push_due(self, saga_id: str, seen: str, due: float) -> bool:
-        """Have the supervisor look again at ``due``, if it still is to look at what it saw (rule 9); ``False`` if
-        not. That it is to look at ``due`` already may be this write's own doing, whose answer was lost (rule 10)."""
-        model = self._tables.control
-        return self._changed(saga_id, [model.due.set(iso(due))], (model.due == seen) | (model.due == iso(due)))
-
     def delete(self, state: SagaState) -> bool:
         """Delete the item of a saga at the end of its purge; ``False`` if it is not, or no longer, as it was seen."""
         condition = "attribute_exists(#purge) AND #token = :seen_token AND #seq = :seen_seq"
         names, used = placeholders(condition)
         request = {
             "TableName": self._settings.sagas_table,
-            "Key": _key(state.saga_id),
+            "Key": key_of(state.saga_id),
             "ConditionExpression": condition,
             "ExpressionAttributeNames": names,
-            "ExpressionAttributeValues": {name: value for name, value in _seen(state).items() if name in used},
+            "ExpressionAttributeValues": {name: value for name, value in seen(state).items() if name in used},
         }
         try:
             self._tables.connection.dispatch("DeleteItem", request)
-        except Refused:
-            return False
-        return True
-
-    def set_recovery_attempts(self, state: SagaState, attempts: int) -> bool:
-        """Set the number of stalls since the last progress; ``False`` if the saga has changed since it was read."""
-        model = self._tables.control
-        action = model.recovery_attempts.set(attempts) if attempts else model.recovery_attempts.remove()
-        return self._changed(state.saga_id, [action], (model.token == state.token) & (model.seq == state.seq))
-
-    def _changed(self, saga_id: str, actions: list[Any], condition: Any) -> bool:
-        """Whether an update was made; what asks for it comes by rarely, so PynamoDB puts it together."""
-        try:
-            self._tables.control(saga_id).update(actions=actions, condition=condition)
-        except Refused:
-            return False
-        return True
-
-    def extend(self, state: SagaState, expires_at: float, progress: Progress | None = None) -> bool:
-        """Push the lease's end out to ``expires_at``, and note a progress; ``False`` when the lease is lost."""
-        values = attributes_of({":lease_expires_at": iso(expires_at)})
-        return self._hold(state, values | ({":progress": progress_of(progress)} if progress else {}))
-
-    def note_progress(self, state: SagaState, progress: Progress) -> bool:
-        """Note how far the execution is, and nothing else; ``False`` when the lease is lost."""
-        return self._hold(state, {":progress": progress_of(progress)})
-
-    def _hold(self, state: SagaState, values: Item) -> bool:
-        """Change what is no state, as long as nothing was committed under the lease (rule 1)."""
-        if state.lease is None:
-            raise SagaError("only a lease that is held can be extended")
-        mine = "#lease_owner = :seen_owner AND #token = :seen_token AND #seq = :seen_seq"
-        changes = "SET " + ", ".join(f"#{value[1:]} = {value}" for value in values)
-        try:
-            update = self._update(state.saga_id, mine, changes, values | _seen(state))
-            self._tables.connection.dispatch("UpdateItem", update)
         except Refused:
             return False
         return True
@@ -514,16 +364,8 @@ class ControlItems:
         ]
         update = f"SET {', '.join(sets)} " if sets else ""
         values = {f":step{index}": step for index, step in changed.items()}
-        values |= {f":{name}": value for name, value in written.items()} | _seen(before)
+        values |= {f":{name}": value for name, value in written.items()} | seen(before)
         return self._update(before.saga_id, condition, f"{update}REMOVE #{', #'.join(removed)}", values)
-
-    def _update(self, saga_id: str, condition: str, update: str, values: Mapping[str, Item]) -> dict[str, Any]:
-        """An update, of whose values it takes those that it names."""
-        return update_of(self._settings.sagas_table, _key(saga_id), condition, update, values)
-
-
-def _key(saga_id: str) -> Item:
-    return {"saga_id": {"S": saga_id}}
 
 
 def _unsignalled(before: SagaState, after: SagaState) -> Iterator[int]:
@@ -531,17 +373,3 @@ def _unsignalled(before: SagaState, after: SagaState) -> Iterator[int]:
     for index, (was, now) in enumerate(zip(before.steps, after.steps, strict=True)):
         if was.waits_for == "signal" and was != now and not was.signalled:
             yield index
-
-
-def _seen(state: SagaState) -> Item:
-    """The values of conditions on what was read."""
-    lease = state.lease
-    return attributes_of(
-        {
-            ":known_format": FORMAT,
-            ":seen_token": state.token,
-            ":seen_seq": state.seq,
-            ":seen_owner": lease and lease.owner,
-            ":seen_expiry": lease and iso(lease.expires_at),
-        }
-    )
