@@ -40,6 +40,10 @@ _NEVER = 253_402_300_799.0
 _STARTING = 60.0
 """Seconds from a saga's start in which who started it may still be about to create the control item: its function may
 take 29 s."""
+_OVERTAKEN = 900.0
+"""Seconds beyond its lease for which a process may still be at work that another took over from: work without a saga's
+code holds short leases, and its function may take as long as any of Lambda's. What it writes late goes into a slot of
+the journal, which a purge empties."""
 _LATER = 86_400.0
 """Seconds after which a saga is looked at again that the service keeps for good by now."""
 _NOT_OPEN = 1.0
@@ -233,10 +237,14 @@ def _refusal(state: SagaState, now: float) -> str:
         return f"the saga is a child of {whose.saga}/{whose.saga_id}, and is purged with it"
     if state.attention:
         return f"the saga is {state.status} and needs a person: resolve it first"
-    if state.lease is not None and max(state.lease.expires_at, state.lease.act_until) > now:
+    holder = 0.0 if state.lease is None else max(state.lease.expires_at, state.lease.act_until)
+    if holder > now:
         return "a worker, the supervisor or another operator is at work on this saga"
-    if max(state.lost_until, state.created_at + _STARTING) > now:
-        return "an execution of this saga, or its start, may still be at work: try again in a minute"
+    overtaken = max(holder, state.lost_until)
+    if overtaken and overtaken + _OVERTAKEN > now:
+        return "a process that lost its lease on this saga may still be at work: try again in a quarter of an hour"
+    if state.created_at + _STARTING > now:
+        return "the start of this saga may still be at work: try again in a minute"
     return ""
 
 

@@ -405,9 +405,10 @@ def test_a_purge_waits_until_nothing_can_be_at_work(keeping: Make) -> None:
     state = bench.state(saga_id)
     lost = replace(state, token=state.token + 1, lost_until=bench.clock.now() + 900)
     assert bench.engine.control.claim(state, lost, 1.0)
-    with pytest.raises(Conflict, match="may still be at work"):
-        _purge(bench, saga_id)
-    bench.clock.advance(900)
+    for seconds in (900, 900):  # until it may act no more, and as long as a function may take at most
+        with pytest.raises(Conflict, match="may still be at work"):
+            _purge(bench, saga_id)
+        bench.clock.advance(seconds)
     assert _purge(bench, saga_id).purge.reason == "asked for"
 
 
@@ -424,6 +425,9 @@ def test_an_operator_who_died_does_not_keep_a_saga_for_good(keeping: Make) -> No
     with pytest.raises(Conflict, match="at work on this saga"):
         _purge(bench, saga_id)
     bench.clock.advance(31)
+    with pytest.raises(Conflict, match="lost its lease"):
+        _purge(bench, saga_id)
+    bench.clock.advance(900)
     assert bench.engine.purger.run(60.0).purged == [saga_id]
     assert [one["seq"] for one in bench.stack.entries(saga_id)] == [1]
     assert [one["action"] for one in bench.engine.reader.audit("trip", saga_id, 9, 0)[0]][-2:] == [
