@@ -7,17 +7,16 @@ from typing import cast
 from aws_cdk import Duration, Validations
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.archive import Archive
+from sagas.cdk.encryption import allow_key
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.options import METRICS_NAMESPACE, FunctionOptions, ServiceOptions
-from sagas.cdk.permissions import allow_archiving, allow_naming_failures, allow_streaming
-from sagas.cdk.queues import encrypted_queue
-from sagas.errors import DefinitionError
+from sagas.cdk.permissions import allow_archiving
+from sagas.cdk.streams import follow, stream_of
 
 _TIMEOUT = 60
 _BATCH = 1_000
@@ -37,15 +36,13 @@ class AuditArchive(Construct):
         archive: what it is to be like.
 
     Raises:
-        DefinitionError: the audit table is one of your own that has no stream.
+        DefinitionError: the audit table is an imported one without a stream, or its stream lacks new images.
     """
 
     def __init__(self, scope: Construct, id: str, *, shared: SharedAssets, archive: Archive) -> None:
         super().__init__(scope, id)
         options, table = shared.options, shared.tables.audit
-        stream = table.table_stream_arn
-        if stream is None:
-            raise DefinitionError(f"{options.service}: archive takes an audit_table with a stream of new images")
+        stream = stream_of(table, f"{options.service}: archive: audit_table", old=False)
         bucket = self._bucket(archive, options) if archive.bucket is None else archive.bucket
         self.bucket = cast("s3.IBucket", bucket)
         function = SagaFunction(
@@ -64,28 +61,20 @@ class AuditArchive(Construct):
             description="Copies the audit trail to S3",
         )
         self.function = function.function
-        allow_streaming(function.role, shared.tables, table, stream)
         allow_archiving(function.role, self.bucket)
-        # What cannot be written in the day that a stream keeps it is named here, and still is in the table.
-        self.missed = encrypted_queue(self, "Missed", options.encryption_key)
-        ends_here = "It is where what failed ends."
-        acknowledge(
-            Validations.of(self.missed), {"Serverless-SQSRedrivePolicy": ends_here, "AwsSolutions-SQS3": ends_here}
-        )
-        allow_naming_failures(function.role, self.missed)
-        mapping = function.alias.add_event_source_mapping(
-            "Stream",
-            event_source_arn=stream,
-            starting_position=lambda_.StartingPosition.TRIM_HORIZON,
+        for key in shared.tables.keys:
+            allow_key(function.role, key)
+        # What cannot be written in the day that a stream keeps it is named there, and still is in the table.
+        self.missed = follow(
+            function,
+            table,
+            stream,
+            lost="Missed",
+            encryption_key=options.encryption_key,
             batch_size=_BATCH,
-            max_batching_window=_WINDOW,
-            bisect_batch_on_error=True,
-            filters=[lambda_.FilterCriteria.filter({"eventName": ["INSERT", "MODIFY"]})],
+            window=_WINDOW,
+            filters=[{"eventName": ["INSERT", "MODIFY"]}],
         )
-        # The CDK's own way grants more than sending.
-        resource = cast("lambda_.CfnEventSourceMapping", mapping.node.default_child)
-        failed = lambda_.CfnEventSourceMapping.OnFailureProperty(destination=self.missed.queue_arn)
-        resource.destination_config = lambda_.CfnEventSourceMapping.DestinationConfigProperty(on_failure=failed)
 
     def lag(self) -> cloudwatch.Metric:
         """The age of the oldest entry that is not archived yet, in milliseconds."""

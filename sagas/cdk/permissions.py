@@ -128,26 +128,20 @@ def allow_working(role: iam.Role, queue: sqs.IQueue, *, counting: bool = True) -
     _allow(role, actions, [queue.queue_arn])
 
 
-def allow_naming_failures(role: iam.Role, queue: sqs.IQueue) -> None:
-    """Let Lambda name in a queue what a function could not process."""
-    _allow(role, ["sqs:SendMessage"], [queue.queue_arn])
-
-
-def allow_streaming(role: iam.Role, tables: Tables, table: AnyTable, stream: str) -> None:
-    """Let Lambda read a table's stream for a function.
+def allow_streaming(role: iam.Role, table: AnyTable, stream: str, lost: sqs.IQueue) -> None:
+    """Let Lambda read a table's stream for a function, and name in a queue what it gave up.
 
     Args:
         role: the function's.
-        tables: of the service.
-        table: one of them.
+        table: the table.
         stream: the ARN of its stream.
+        lost: the queue.
     """
-    for key in tables.keys:
-        allow_key(role, key)
     _allow(role, [f"dynamodb:{name}" for name in ("DescribeStream", "GetRecords", "GetShardIterator")], [stream])
     streams = f"{table.table_arn}/stream/*"
     _allow(role, ["dynamodb:ListStreams"], [streams])
     acknowledge_objects(role, streams, "Lambda asks which streams the table has, before it reads the one.")
+    _allow(role, ["sqs:SendMessage"], [lost.queue_arn])
 
 
 def allow_archiving(role: iam.Role, bucket: s3.IBucket) -> None:

@@ -65,7 +65,7 @@ class Tables(Construct):
                 expires = form is AUDIT and options.retention is not None
                 check_table(f"{options.service}: {name}", table, form, expires=expires)
         self.sagas: AnyTable = sagas or _table(self, "Sagas", self._control_form(options), options)
-        self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options, streamed=options.archive is not None)
+        self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options)
         self.families = families
         self.joins = _table(self, "Joins", JOINS, options) if families else None
         self.keys = [table.encryption_key for table in (sagas, audit) if table is not None and table.encryption_key]
@@ -108,9 +108,7 @@ class Tables(Construct):
         return f"{self.sagas.table_arn}/index/{index}"
 
 
-def _table(
-    scope: Construct, id: str, form: TableForm, options: ServiceOptions, *, streamed: bool = False
-) -> dynamodb.Table:
+def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) -> dynamodb.Table:
     protected = options.deletion_protection
     if protected is None:
         protected = options.removal_policy is RemovalPolicy.RETAIN
@@ -128,7 +126,6 @@ def _table(
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=True
         ),
-        stream=dynamodb.StreamViewType.NEW_IMAGE if streamed else None,
         deletion_protection=protected,
         removal_policy=options.removal_policy,
     )

@@ -67,16 +67,34 @@ def test_without_one_there_is_no_stream() -> None:
     assert service.archive_bucket is None
 
 
-def test_a_table_of_ones_own_needs_a_stream() -> None:
-    stack = Stack(App(), "Stack")
+def own_table(stack: Stack, **more: Any) -> dynamodb.Table:
     string, number = dynamodb.AttributeType.STRING, dynamodb.AttributeType.NUMBER
-    table = dynamodb.Table(
-        stack,
-        "Audit",
-        partition_key=dynamodb.Attribute(name="saga_id", type=string),
-        sort_key=dynamodb.Attribute(name="seq", type=number),
+    saga_id = dynamodb.Attribute(name="saga_id", type=string)
+    return dynamodb.Table(
+        stack, "Own", partition_key=saga_id, sort_key=dynamodb.Attribute(name="seq", type=number), **more
     )
-    with pytest.raises(DefinitionError, match="archive takes an audit_table with a stream of new images"):
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, "NEW_IMAGE"), ("NEW_AND_OLD_IMAGES", "NEW_AND_OLD_IMAGES")])
+def test_a_table_of_ones_own_gets_a_stream(given: str | None, found: str) -> None:
+    stack = Stack(App(), "Stack")
+    table = own_table(stack, stream=None if given is None else dynamodb.StreamViewType[given])
+    SagaService(stack, "Shop", sagas=[Checkout], audit_table=table, archive=Archive())
+    streamed = {"StreamSpecification": {"StreamViewType": found}}
+    Template.from_stack(stack).has_resource_properties("AWS::DynamoDB::Table", streamed)
+
+
+def test_a_stream_of_keys_does_not_do() -> None:
+    stack = Stack(App(), "Stack")
+    table = own_table(stack, stream=dynamodb.StreamViewType.KEYS_ONLY)
+    with pytest.raises(DefinitionError, match="archive: audit_table: its stream must be NEW_IMAGE"):
+        SagaService(stack, "Shop", sagas=[Checkout], audit_table=table, archive=Archive())
+
+
+def test_an_imported_table_needs_a_stream() -> None:
+    stack = Stack(App(), "Stack")
+    table = dynamodb.Table.from_table_name(stack, "Own", "audit")
+    with pytest.raises(DefinitionError, match="archive: audit_table: it has no stream; import it with"):
         SagaService(stack, "Shop", sagas=[Checkout], audit_table=table, archive=Archive())
 
 

@@ -492,5 +492,5 @@ class TestEvents:
         arn = "arn:aws:dynamodb:eu-central-1:123456789012:table/sagas"
         table = dynamodb.Table.from_table_arn(stack, "Theirs", arn)
         service = SagaService(stack, "Sagas", sagas=[Trip], sagas_table=table)
-        with pytest.raises(DefinitionError, match="sagas_table has no stream; import it with its table_stream_arn"):
+        with pytest.raises(DefinitionError, match="sagas_table: it has no stream; import it with its table_stream_arn"):
             _ = service.events
