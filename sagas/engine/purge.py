@@ -4,7 +4,8 @@
     as it was seen. From then on nothing but its purge goes on, whoever carries it out.
 2.  *bury*: the first entry becomes the tombstone, which answers for the saga from then on.
 3.  *clear*: payloads in S3 and all other entries are deleted.
-4.  *end*: the control item is deleted.
+4.  *end*: the control item is deleted; where an execution was lost, a quarter of an hour after its lease, and after
+    clearing once more: what it wrote late went into a slot that was empty by then.
 
 Each may be done again, and by two at once: what is done already stays as it is. Until the control item is gone the
 index names the saga, so that the supervisor goes on where a purge was interrupted. None makes the control item anew:
@@ -40,10 +41,6 @@ _NEVER = 253_402_300_799.0
 _STARTING = 60.0
 """Seconds from a saga's start in which who started it may still be about to create the control item: its function may
 take 29 s."""
-_OVERTAKEN = 900.0
-"""Seconds beyond its lease for which a process may still be at work that another took over from: work without a saga's
-code holds short leases, and its function may take as long as any of Lambda's. What it writes late goes into a slot of
-the journal, which a purge empties."""
 _LATER = 86_400.0
 """Seconds after which a saga is looked at again that the service keeps for good by now."""
 _NOT_OPEN = 1.0
@@ -160,14 +157,12 @@ class Purger:
                     return left
                 self._clear(left.state, purge)
                 continue
-            if state.purge is not None:
-                self._end(state, state.purge)
-                continue
-            if refused := _refusal(state, self.clock.now()):
+            if state.purge is None and (refused := _refusal(state, self.clock.now())):
                 raise Conflict(refused)
-            claimed = self._claim(state, purge)
+            claimed = state if state.purge is not None else self._claim(state, purge)
             if claimed is not None:
-                self._end(claimed, purge)
+                self._end(claimed, claimed.purge or purge)
+                return self.reader.left(name, saga_id)
         raise Unavailable("the saga changes too fast; try again", retry_after=1)
 
     def _claim(self, state: SagaState, purge: Purge) -> SagaState | None:
@@ -179,12 +174,15 @@ class Purger:
         lease = Lease(self.clock.new_owner(), _NEVER, _NEVER)
         steps = tuple(replace(step, undo=False) for step in state.steps)
         claimed = replace(state, steps=steps, lease=lease, token=state.token + 1, purge=purge, digest="")
+        if state.lease is not None:
+            claimed = replace(claimed, lost_until=max(state.lost_until, _held_until(state.lease)))
         return claimed if self.control.claim(state, claimed, _NOT_OPEN) else None
 
     def _end(self, claimed: SagaState, purge: Purge) -> None:
         self._end_children(claimed, purge)
         self._clear(claimed, purge)
-        self.control.delete(claimed)  # refused: another purge was faster
+        if purge_at(claimed, self.settings) <= self.clock.now():
+            self.control.delete(claimed)  # refused: another purge was faster
 
     def _end_children(self, parent: SagaState, purge: Purge) -> None:
         """Purge what a saga has started before it is purged itself: a tree is purged as one.
@@ -237,15 +235,15 @@ def _refusal(state: SagaState, now: float) -> str:
         return f"the saga is a child of {whose.saga}/{whose.saga_id}, and is purged with it"
     if state.attention:
         return f"the saga is {state.status} and needs a person: resolve it first"
-    holder = 0.0 if state.lease is None else max(state.lease.expires_at, state.lease.act_until)
-    if holder > now:
+    if state.lease is not None and _held_until(state.lease) > now:
         return "a worker, the supervisor or another operator is at work on this saga"
-    overtaken = max(holder, state.lost_until)
-    if overtaken and overtaken + _OVERTAKEN > now:
-        return "a process that lost its lease on this saga may still be at work: try again in a quarter of an hour"
-    if state.created_at + _STARTING > now:
-        return "the start of this saga may still be at work: try again in a minute"
+    if max(state.lost_until, state.created_at + _STARTING) > now:
+        return "an execution of this saga, or its start, may still be at work: try again in a minute"
     return ""
+
+
+def _held_until(lease: Lease) -> float:
+    return max(lease.expires_at, lease.act_until)
 
 
 def _tombstone(state: SagaState, purge: Purge, entries: Sequence[Entry], *, aside: bool) -> Tombstone:

@@ -119,12 +119,22 @@ def purge_shard(shard: int) -> str:
     return f"purge#{shard}"
 
 
+OVERTAKEN = 900.0
+"""Seconds beyond its lease for which a process may still be at work that another took over from: work without a saga's
+code holds short leases, and its function may take as long as any of Lambda's."""
+
+
 def purge_at(state: SagaState, settings: StoreSettings) -> float:
     """When the supervisor should purge the saga, or go on doing so (epoch seconds); 0 for never.
 
     Retention counts from the end of a saga. One that needs a person is kept until it is settled, and then counts from
     there.
+
+    A purge that has begun ends once no execution that was lost can write any more: what it wrote late would be kept
+    for good. One that was interrupted goes on by then, too.
     """
+    if state.purge is not None and state.lost_until:
+        return max(state.purge.at, state.lost_until + OVERTAKEN)
     # A child is kept as long as its parent, and purged with it.
     kept = state.saga in settings.never_expiring or not settings.retention or state.parent is not None
     due = 0.0 if kept or state.attention or not state.over else state.updated_at + settings.retention

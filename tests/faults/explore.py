@@ -68,6 +68,7 @@ def _played(world: CrashWorld, scenario: Scenario) -> Callable[[Wire], None]:
     def play(wire: Wire) -> None:
         world.reset(chained=scenario.chained)
         scenario.play(world)
+        world.end_purges()
         found = check(world, wire.points)
         journal = _journal(world)
         if not wire.points:

@@ -37,6 +37,7 @@ from sagas.messaging.work import BULK, NOW
 from sagas.store import listing
 from sagas.store.chain import look_through_tombstone
 from sagas.store.entries import Entry
+from sagas.store.mapping import OVERTAKEN
 from sagas.store.settings import StoreSettings
 from sagas.store.tombstones import tombstone_in
 from sagas.testing.faults import Fault, Point, ProcessDied, Wire
@@ -286,8 +287,17 @@ class CrashWorld:
         self._run(visit, self.clock.now() + _PATIENCE)
 
     def keep_no_longer(self) -> None:
-        """Time passes until no saga is to be kept any longer, and the supervisor comes to purge. One visit may die."""
-        self.clock.advance(RETENTION)
+        """Time passes until no saga is to be kept any longer, and the supervisor comes to purge."""
+        self._purge_after(RETENTION)
+
+    def end_purges(self) -> None:
+        """Purges that wait for what a process may write that lost its lease come to their end."""
+        if any(state.purge is not None for state in self.states()):
+            self._purge_after(OVERTAKEN)
+
+    def _purge_after(self, seconds: float) -> None:
+        """One visit of the supervisor may die."""
+        self.clock.advance(seconds)
         self._tick_at = self.clock.now()  # what the supervisor came by for meanwhile is not made up for
         for _ in range(3):
             self.clock.advance(TICK)
