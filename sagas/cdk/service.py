@@ -21,7 +21,7 @@ from sagas.cdk.bulk import BULK, NOW, WorkFunction, WorkQueue
 from sagas.cdk.callbacks import Callbacks, base_of, has_public_waits, makes_urls
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import CodeAssets, requirements_of
-from sagas.cdk.counting import MOST_AT_ONCE, MOST_OF_ONE_STACK, MOST_RESOURCES
+from sagas.cdk.counting import MOST_AT_ONCE, MOST_OF_ONE_STACK, MOST_RESOURCES, Part
 from sagas.cdk.dashboard import MOST_SHOWN, ServiceDashboard
 from sagas.cdk.encryption import let_logs_use
 from sagas.cdk.environment import service_environment, types_file
@@ -228,9 +228,17 @@ class SagaService(InOut):
 
     def _layouts(self) -> list[Layout]:
         """The places of all sagas: by what was asked for, else by how much room there is."""
-        service, nested = self._options.service, self._options.nested_stacks
-        gradual = self._options.deployment is not None
-        together, alone = self._catalogue.count(gradual=gradual)
+        options = self._options
+        service, nested, gradual = options.service, options.nested_stacks, options.deployment is not None
+        asked: dict[Part, bool] = {
+            "callbacks": has_public_waits(self._catalogue.sagas),
+            "archive": options.archive is not None,
+            "events": options.events is not None,
+            "access_log": options.access_log != "off",
+            "network": options.network is not None,
+            "web_acl": options.web_acl_arn is not None,
+        }
+        together, alone = self._catalogue.count([part for part, there in asked.items() if there], gradual=gradual)
         if nested is None and alone > MOST_RESOURCES:
             raise DefinitionError(
                 f"{service}: a stack has no room for all its queues: say nested_stacks=True if it is not deployed yet; "
