@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from sagas.testing.faults import DEATHS, DELAYS, Fault, Plan, Trial, Wire, crash_points
 from tests.faults.invariants import check, unshaken
-from tests.faults.scenarios import EVERY, Scenario
+from tests.faults.scenario import Scenario
+from tests.faults.scenarios import EVERY
 from tests.faults.world import CrashWorld
 
 
