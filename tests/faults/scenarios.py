@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tests.faults.changing import CHANGING
 from tests.faults.lives import LIVES
+from tests.faults.parents import PARENTS
 from tests.faults.purging import PURGING
 from tests.faults.scenario import Scenario
 from tests.faults.waiting import WAITING
 
-SCENARIOS: dict[str, Scenario] = {**LIVES, **PURGING, **CHANGING, **WAITING}
+SCENARIOS: dict[str, Scenario] = {**LIVES, **PURGING, **CHANGING, **WAITING, **PARENTS}
 _FASTER = ("cancel_between", "paused_and_cancelled")
 
 
@@ -18,5 +19,17 @@ def _chained(scenario: Scenario) -> Scenario:
     return Scenario(f"{scenario.name}, chained", scenario.play, scenario.ends | faster, chained=True)
 
 
-CHAINED = {one.name: one for one in map(_chained, tuple(SCENARIOS.values()))}
+_OF_PARENTS = (
+    "two_children",
+    "a_child_fails",
+    "children_undone_with_their_parent",
+    "cancelled_while_the_children_run",
+)
+"""What parents and children do apart from each other is chained as elsewhere: some of their lives show it."""
+CHAINED = {
+    one.name: one
+    for one in map(_chained, [one for name, one in SCENARIOS.items() if name in _OF_PARENTS or name not in PARENTS])
+}
 EVERY = SCENARIOS | CHAINED
+FAMILIES = frozenset(name for name, one in EVERY.items() if one.play in {own.play for own in PARENTS.values()})
+"""Lives of parents and children, which make more requests than others."""

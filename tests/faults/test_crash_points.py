@@ -19,7 +19,7 @@ from sagas.errors import Ambiguous
 from sagas.store.entries import Entry
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Wire
 from tests.faults.explore import explore
-from tests.faults.scenarios import EVERY, SCENARIOS
+from tests.faults.scenarios import EVERY, FAMILIES, SCENARIOS
 from tests.faults.tables import refusal
 from tests.faults.world import CrashWorld, world
 from tests.support.aws import client, create_tables
@@ -38,11 +38,20 @@ def made() -> Iterator[CrashWorld]:
 
 
 @pytest.mark.parametrize("kind", _FAULTS)
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", [name for name in EVERY if name not in FAMILIES])
 def test_whatever_fails_once_nothing_is_lost_or_repeated(made: CrashWorld, name: str, kind: str) -> None:
     sample = None if name in SHORT and kind != "delays" else 12
     figures = explore(made, [name], faults=_FAULTS[kind], bounds=_BOUNDS[kind], sample=sample)
     assert figures.runs > 10
+    assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
+
+
+@pytest.mark.parametrize("kind", _FAULTS)
+@pytest.mark.parametrize("name", [name for name in EVERY if name in FAMILIES])
+def test_whatever_fails_once_parents_and_children_end_together(made: CrashWorld, name: str, kind: str) -> None:
+    bounds = (*_BOUNDS[kind], 8) if kind == "delays" else _BOUNDS[kind]
+    figures = explore(made, [name], faults=_FAULTS[kind], bounds=bounds, sample=4)
+    assert figures.runs == 5
     assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
 
 
