@@ -67,7 +67,7 @@ def _played(world: CrashWorld, scenario: Scenario) -> Callable[[Wire], None]:
     undisturbed: list[object] = []
 
     def play(wire: Wire) -> None:
-        world.reset(chained=scenario.chained)
+        world.reset(chained=scenario.chained, families=scenario.families)
         scenario.play(world)
         world.end_purges()
         found = check(world, wire.points)

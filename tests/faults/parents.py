@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from sagas.authoring.context import Context
+from sagas.engine import children
 from tests.faults.sagas import STAGE
 from tests.faults.scenario import ALWAYS, Scenarios, life
 from tests.faults.world import CrashWorld
 
-PARENTS = Scenarios()
+PARENTS = Scenarios(families=True)
 _UNTIL_THEY_RUN = 4
 """What happens before the children's first steps: the parent's two steps, a look, a message of each child's."""
 
@@ -74,6 +77,27 @@ def _cancelled_before_the_children_run(world: CrashWorld) -> None:
     world.settle()
 
 
+def _starts_lost(world: CrashWorld) -> None:
+    """Both children are handed out, by a message each, and no message arrives."""
+    world.start("family")
+    with patch.object(children, "BLOCK", 1):
+        world.steps(3)
+    world.mailbox.lose()
+
+
+@PARENTS.ends("COMPLETED")
+def _starts_of_children_lost(world: CrashWorld) -> None:
+    _starts_lost(world)
+    world.settle()
+
+
+@PARENTS.ends("CANCELLED")
+def _cancelled_before_the_children_are_started(world: CrashWorld) -> None:
+    _starts_lost(world)
+    world.cancel()
+    world.settle()
+
+
 @PARENTS.ends("CANCELLED")
 def _cancelled_while_the_children_run(world: CrashWorld) -> None:
     world.start("family")
@@ -133,7 +157,7 @@ def _failed_children_started_anew(world: CrashWorld) -> None:
 
 @PARENTS.ends("COMPENSATED")
 def _failed_children_started_anew_and_undone(world: CrashWorld) -> None:
-    STAGE.fail = {"send 1": 4}
+    STAGE.fail = {"send 1": ALWAYS}
     life(world, "insistent")
     world.operate("retry", "fixed")
     world.settle()
@@ -181,7 +205,7 @@ def _an_undone_family_is_purged_by_an_operator(world: CrashWorld) -> None:
 def _a_cancelled_family_is_purged_by_an_operator(world: CrashWorld) -> None:
     world.start("family")
     world.mailbox.delay(70.0)
-    world.steps(_UNTIL_THEY_RUN)
+    world.steps(_UNTIL_THEY_RUN + 1)
     world.cancel()
     world.settle()
     world.clock.advance(60.0)

@@ -16,23 +16,29 @@ ALWAYS = 99
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """One life. ``ends``: the statuses it may end in, whatever dies; a cancel by others adds CANCELLED. ``chained``:
-    whether all steps share a queue and a function, which goes on with what is next."""
+    whether all steps share a queue and a function, which goes on with what is next. ``families``: whether it is one of
+    parents and children."""
 
     name: str
     play: Callable[[CrashWorld], None]
     ends: frozenset[str]
     chained: bool = False
+    families: bool = False
 
 
 class Scenarios(dict[str, Scenario]):
     """Those of one kind, by the names of their functions."""
+
+    def __init__(self, *, families: bool = False) -> None:
+        super().__init__()
+        self._families = families
 
     def ends(self, *ends: str) -> Callable[[Callable[[CrashWorld], None]], Callable[[CrashWorld], None]]:
         """Add the function that is decorated; see :class:`Scenario`."""
 
         def add(play: Callable[[CrashWorld], None]) -> Callable[[CrashWorld], None]:
             name = play.__name__.strip("_")
-            self[name] = Scenario(name, play, frozenset(ends))
+            self[name] = Scenario(name, play, frozenset(ends), families=self._families)
             return play
 
         return add

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.faults.changing import CHANGING
 from tests.faults.lives import LIVES
 from tests.faults.parents import PARENTS
@@ -16,7 +18,7 @@ _FASTER = ("cancel_between", "paused_and_cancelled")
 def _chained(scenario: Scenario) -> Scenario:
     """The same life, its steps chained. What counts deliveries counts them past the end of a chain."""
     faster = frozenset({"COMPLETED"}) if scenario.name in _FASTER else frozenset[str]()
-    return Scenario(f"{scenario.name}, chained", scenario.play, scenario.ends | faster, chained=True)
+    return replace(scenario, name=f"{scenario.name}, chained", ends=scenario.ends | faster, chained=True)
 
 
 _OF_PARENTS = (
@@ -28,8 +30,9 @@ _OF_PARENTS = (
 """What parents and children do apart from each other is chained as elsewhere: some of their lives show it."""
 CHAINED = {
     one.name: one
-    for one in map(_chained, [one for name, one in SCENARIOS.items() if name in _OF_PARENTS or name not in PARENTS])
+    for one in map(_chained, SCENARIOS.values())
+    if not one.families or one.name.removesuffix(", chained") in _OF_PARENTS
 }
 EVERY = SCENARIOS | CHAINED
-FAMILIES = frozenset(name for name, one in EVERY.items() if one.play in {own.play for own in PARENTS.values()})
+FAMILIES = tuple(name for name, one in EVERY.items() if one.families)
 """Lives of parents and children, which make more requests than others."""

@@ -121,10 +121,9 @@ Rows = list[dict[str, Any]]
 class CrashWorld:
     """What there is of AWS, and who acts in it."""
 
-    def __init__(self, classes: tuple[type[Any], ...] = (*CLASSES, *FAMILIES)) -> None:
-        self.registry = Registry(classes)
-        steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in self.registry}
-        self._steps = steps
+    def __init__(self) -> None:
+        self._registries = Registry(CLASSES), Registry(FAMILIES)
+        self.registry = self._registries[0]
         self.chained = False
         """Whether all steps of a saga share a queue and a function, which goes on with what is next."""
         self.settings = StoreSettings("faults-sagas", "faults-audit", "faults-payloads", shards=2, region=REGION)
@@ -157,14 +156,17 @@ class CrashWorld:
     def routes(self) -> Routes:
         """Which queue belongs to which step."""
         queues = {
-            saga: {step: f"{saga}-{'steps' if self.chained else step}" for step in names}
-            for saga, names in self._steps.items()
+            one.definition.name: {
+                step.name: f"{one.definition.name}-{'steps' if self.chained else step.name}"
+                for step in one.definition.steps
+            }
+            for one in self.registry
         }
         return Routes(_BASE, queues, {name: name for name in _WORKING})
 
-    def reset(self, *, chained: bool = False) -> None:
-        """Begin anew, on empty tables."""
-        self.chained = chained
+    def reset(self, *, chained: bool = False, families: bool = False) -> None:
+        """Begin anew, on empty tables; with ``families`` those sagas are deployed that have children, and these."""
+        self.registry, self.chained = self._registries[families], chained
         self.clock = ManualClock(_START)
         self.mailbox.clock = self.clock
         self.tables.clear()
@@ -179,6 +181,10 @@ class CrashWorld:
         self._horizon, self._tick_at = float("inf"), self.clock.now() + TICK
         STAGE.fail, STAGE.reject, STAGE.refuse, STAGE.looked = {}, set(), False, set()
         STAGE.perform, STAGE.during = self._perform, lambda name, ctx: None
+        if families:  # the first visit asks once how all sagas of all types ended, which makes many requests
+            with self.wire.aside():
+                self.engine.finder.run("recover", TICK)
+            self._engine = None
 
     # What answers, and what is seen.
 
