@@ -22,6 +22,7 @@ _SLOWEST = (
     "cdk/test_nested.py",
     "interleavings/test_stories.py",
     "cdk/test_options.py",
+    "cdk/test_many_types.py",
     "store/test_control.py",
     "cdk/test_monitoring.py",
     "engine/test_breaker.py",
