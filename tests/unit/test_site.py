@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from sagas.core.states import OVER, SagaStatus
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
@@ -36,6 +38,14 @@ def test_every_public_name_has_an_entry(module: str) -> None:
 def test_every_code_of_the_api_has_an_anchor() -> None:
     answers: Any = importlib.import_module("sagas.handlers.answers")
     assert {code for _, _, code in answers._CODES} <= set(GENERATED.CODES)
+
+
+def test_every_metric_that_is_written_is_on_the_page_and_no_other() -> None:
+    metrics: Any = importlib.import_module("sagas.handlers.metrics")
+    handlers = "\n".join(path.read_text() for path in sorted((ROOT / "sagas" / "handlers").glob("*.py")))
+    written = set(re.findall(r'\.(?:count|measure|add_metric)\(\s*"(\w+)"', handlers))
+    ends = {f"Saga{status.title().replace('_', '')}" for status in [*OVER, SagaStatus.DEAD_LETTERED]}
+    assert written | ends == set(metrics.METRICS)
 
 
 def test_pages_that_moved_lead_on() -> None:
