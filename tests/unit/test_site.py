@@ -73,3 +73,17 @@ def test_versions_stand_side_by_side(tmp_path: Path) -> None:
     assert listed == {"latest": "0.10", "versions": ["0.10", "0.9"]}
     assert "../../0.10/how-to/sweep.html" in (tmp_path / "public" / "latest" / "how-to" / "sweep.html").read_text()
     assert (tmp_path / "public" / "0.9" / "how-to" / "sweep.html").read_text() == "version 0.9"
+
+
+def test_the_pages_that_compare_have_the_same_rows_and_each_cell_its_source() -> None:
+    compared: Any = importlib.import_module("comparison")
+    assert len(compared.ALTERNATIVES) == 6
+    assert len(compared.ROWS) == len(compared.OURS) == 18
+    for name, alternative in compared.ALTERNATIVES.items():
+        assert len(alternative.cells) == 18, name
+        for row, (text, letters) in zip(compared.ROWS, alternative.cells, strict=True):
+            assert text, (name, row)
+            assert letters, (name, row)
+            assert set(letters) <= set(alternative.sources), (name, row)
+        assert re.search(r"\bno\b", " ".join(compared.OURS)), "what we lack is said"
+        assert compared.READ in (DOCS / "compare" / f"{name}.md").read_text()
