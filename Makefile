@@ -33,12 +33,12 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(RUNS): pyproject.toml .ci/constraints.txt | $(BIN)/python
-	@echo "Installing what runs the stack into $(VENV), about 550 MB: a minute, most of it the CDK and Node ..." >&2
+	@echo "Installing what runs the stack into $(VENV), about 600 MB, most of it the CDK and Node ..." >&2
 	@$(BIN)/python .ci/install.py --constraint .ci/constraints.txt --editable '.[local]'
 	@touch $@
 
 $(READY): pyproject.toml .ci/constraints.txt | $(BIN)/python
-	@echo "Installing what runs and tests it into $(VENV), about 900 MB ..." >&2
+	@echo "Installing what runs and tests it into $(VENV), about 1.1 GB ..." >&2
 	@$(BIN)/python .ci/install.py --constraint .ci/constraints.txt --editable '.[dev]'
 	@touch $(RUNS) $@
 

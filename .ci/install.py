@@ -1,7 +1,7 @@
 """``python .ci/install.py PIP_ARGUMENTS``: pip install, with a line for each package that it fetches.
 
 For the virtual environment's Python, which has nothing but pip yet. Without byte-compiling: Python compiles what is
-imported, and of the CDK that is a fiftieth.
+imported, which is a sixth of the CDK.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ def progress(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         words = line.split()
         if words[:1] == ["Downloading"] or words[:2] == ["Using", "cached"]:
-            file = words[-3 if words[-1].endswith(")") else -1].rpartition("/")[2]
+            size = words[-2:] if words[-1].endswith(")") else []
+            file = words[-1 - len(size)].rpartition("/")[2]
             if not file.endswith(".metadata"):
                 fetched += 1
-                yield f"{fetched:3}  {file} {' '.join(words[-2:])}"
+                yield " ".join([f"{fetched:3} ", file, *size])
         elif words[:2] == ["Installing", "collected"]:
             yield f"unpacking {len(words) - 3} packages ..."
-        elif line.startswith(("ERROR", "WARNING", "  ERROR", "Successfully")):
+        elif line.startswith(("ERROR", "WARNING", "Successfully installed")):
             yield f"{len(words) - 2} packages installed" if words[0] == "Successfully" else line.rstrip()
 
 
