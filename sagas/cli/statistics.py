@@ -14,7 +14,7 @@ from sagas.cli.output import display, emit, plain, screen
 from sagas.cli.reading import moment_of
 from sagas.cli.tables import breaker_table, queue_table, stats_table
 from sagas.cli.target import Target, on_target
-from sagas.cli.times import moment
+from sagas.core.wording import moment
 
 if TYPE_CHECKING:
     from sagas.client import StatsView

@@ -11,8 +11,8 @@ from rich.live import Live
 
 from sagas.cli.output import display, emit, plain, say, screen
 from sagas.cli.tables import saga_page
-from sagas.cli.times import clock_time
 from sagas.core.states import SagaStatus
+from sagas.core.wording import clock_time
 from sagas.engine.clock import SystemClock
 
 if TYPE_CHECKING:
