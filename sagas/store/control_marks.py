@@ -95,7 +95,8 @@ class ControlMarks:
         """Have the saga wait, without a message, until its type is no longer paused; ``False`` when it has changed
         since it was read, or a worker holds it."""
         shard = shard_of(state.saga_id, self._settings.shards)
-        values = attributes_of({":open_shard": parked_shard(state.saga, shard), ":due": iso(parked_until(state))})
+        key = parked_shard(state.saga, shard, undo=state.undoing)
+        values = attributes_of({":open_shard": key, ":due": iso(parked_until(state))})
         condition = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq AND attribute_not_exists(#lease_owner)"
         if not state.undoing:  # a cancel that was accepted meanwhile needs the message at hand
             condition += " AND attribute_not_exists(#cancel_requested_at)"

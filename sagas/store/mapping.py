@@ -103,10 +103,11 @@ def wait_shard(shard: int) -> str:
     return f"wait#{shard}"
 
 
-def parked_shard(saga: str, shard: int) -> str:
+def parked_shard(saga: str, shard: int, *, undo: bool) -> str:
     """Return the key under which the index ``open`` has the sagas of a shard that wait until their type is no longer
-    paused. No saga type's name has a ``#``."""
-    return f"{PARKED}{saga}#{shard}"
+    paused: those whose next step waits, or those whose undo does, which may go on earlier. No saga type's name has a
+    ``#``."""
+    return f"{PARKED}{saga}#undo#{shard}" if undo else f"{PARKED}{saga}#{shard}"
 
 
 def ended_shard(saga: str, status: str, shard: int) -> str:
@@ -225,7 +226,9 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     elif listed and state.ends_at:
         item |= attributes_of({"open_shard": str(shard), "due": iso(state.ends_at)})
     elif state.parked and not listed and not state.over:
-        item |= attributes_of({"open_shard": parked_shard(state.saga, shard), "due": iso(parked_until(state))})
+        item |= attributes_of(
+            {"open_shard": parked_shard(state.saga, shard, undo=state.undoing), "due": iso(parked_until(state))}
+        )
     elif not listed and not state.over:
         key = wait_shard(shard) if sent_ahead(state) else str(shard)
         item |= attributes_of({"open_shard": key, "due": iso(due_at(state, stale_after))})

@@ -153,6 +153,19 @@ def test_a_happy_step_is_three_writes_and_one_message(deployed: Make, wire: Wire
         assert [name for name, _ in requests] == ["UpdateItem", "PutItem", "UpdateItem", "SendMessage"]
 
 
+def test_which_types_are_paused_is_read_once_in_five_seconds_at_half_the_price(deployed: Make, wire: Wire) -> None:
+    w = deployed(Trip)
+    w.start("trip", {"item": "train"})
+    read = len(wire.of_pauses)
+    for name in ("book", "pay"):  # one function's environment here
+        _handle(w, wire, "trip", name)
+    assert len(wire.of_pauses) - read == 1
+    w.clock.advance(6)
+    _handle(w, wire, "trip", "tell")
+    assert len(wire.of_pauses) - read == 2
+    assert [asked["ConsistentRead"] for asked in wire.of_pauses] == [False] * len(wire.of_pauses)
+
+
 def test_a_step_reads_just_what_it_names_where_messages_bring_nothing(deployed: Make, wire: Wire) -> None:
     w = deployed(Trip, SAGAS_CARRY_INPUTS="0")
     saga_id = w.start("trip", {"item": "train"})
