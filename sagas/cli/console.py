@@ -80,4 +80,4 @@ def made(target: Target, port: int, *, read_only: bool = False, payloads: bool =
     except ImportError as error:
         fail(f'the console needs more packages ({error.name}): pip install "lambda-sagas[console]"')
     redaction = redaction_of(Path.cwd(), payloads=payloads)
-    return Serving(target.client(), Options(target.stack, port, read_only, redaction))
+    return Serving(target.client(), Options(target.stack, port, read_only, redaction, target.ahead))

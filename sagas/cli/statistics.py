@@ -34,7 +34,7 @@ def top(
     watching: Annotated[bool, typer.Option("--watch", help="Count anew every 30 s until Ctrl-C.")] = False,
 ) -> None:
     """Show how many sagas there are by type and status, how many start and end a minute, and what waits."""
-    client, from_when = target.client(), moment_of(since, "--since")
+    client, from_when = target.client(), moment_of(since, "--since", target.now())
     found = client.stats(name, since=from_when)
     if target.as_json:
         emit(found)

@@ -47,6 +47,7 @@ def console(
     redaction: Redaction | None = None,
     read_only: bool = False,
     clock: Callable[[], float] = time.time,  # noqa: TID251 - a person's, not the engine's
+    ahead: Callable[[], float] = float,
     rate: float = 5.0,
 ) -> Guard:
     """Return the console as an ASGI application.
@@ -58,6 +59,7 @@ def console(
         redaction: what is not shown; by default what is hidden always.
         read_only: no button, and nothing but reading is answered.
         clock: epoch seconds.
+        ahead: seconds by which the service's clock is ahead of that.
         rate: sagas a second of what is done to many.
     """
 
@@ -66,7 +68,7 @@ def console(
 
     jobs = Jobs(act, rate)
     given = redaction or Redaction(), stack or "local", client.region
-    desk = Desk(Source(client), session, *given, clock, jobs, read_only)
+    desk = Desk(Source(client), session, *given, lambda: clock() + ahead(), jobs, read_only, ahead)
     routes = [
         Route("/", _get(desk, attention.show)),
         Route("/sagas", _get(desk, sagas.show)),

@@ -62,8 +62,9 @@ class Desk:
         stack: the service's stack, ``local`` for the one on this machine.
         region: of the service.
         clock: epoch seconds.
-        read_only: whether there are buttons.
         jobs: what is done to many sagas.
+        read_only: whether there are buttons.
+        ahead: seconds by which the clock is ahead of the browser's.
     """
 
     source: Source
@@ -74,6 +75,7 @@ class Desk:
     clock: Callable[[], float]
     jobs: Jobs
     read_only: bool = False
+    ahead: Callable[[], float] = float
     _templates: Environment = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,6 +103,7 @@ class Desk:
             "stack": self.stack,
             "region": self.region,
             "read_only": self.read_only,
+            "ahead": lambda: round(self.ahead()),
         }
         self._templates.globals.update(shared)
 

@@ -31,12 +31,14 @@ class Options:
         port: on 127.0.0.1; 0 takes a free one.
         read_only: nothing but reading is answered.
         redaction: what is not shown.
+        ahead: seconds by which the service's clock is ahead of this machine's.
     """
 
     stack: str | None = None
     port: int = PORT
     read_only: bool = False
     redaction: Redaction = field(default_factory=Redaction)
+    ahead: Callable[[], float] = float
 
 
 class Serving:
@@ -54,7 +56,12 @@ class Serving:
         self._socket = _listening(options.port)
         self.session = Session(self._socket.getsockname()[1])
         app = console(
-            client, self.session, stack=options.stack, redaction=options.redaction, read_only=options.read_only
+            client,
+            self.session,
+            stack=options.stack,
+            redaction=options.redaction,
+            read_only=options.read_only,
+            ahead=options.ahead,
         )
         # No access log: the first URL has the token in it.
         config = uvicorn.Config(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from sagas.cli.output import plain
 from sagas.client import DeadLetter
+from sagas.core.times import epoch, iso
 from tests.unit.cli.conftest import Run
 from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, an_error
 
@@ -33,6 +36,30 @@ DEFINITION: dict[str, Any] = {
     "name": "create-zip", "version": "1", "description": "", "active": False, "reason": "closed", "changed_by": "ann",
     "changed_at": BEGAN, "request": {}, "steps": [{"name": "upload"}, {"name": "announce"}],
 }  # fmt: skip
+
+
+class TestSkippedTime:
+    """The local stack's clock may be days ahead of this machine's."""
+
+    @pytest.fixture(autouse=True)
+    def three_days(self, api: StubApi, tmp_path: Path) -> None:
+        (tmp_path / ".sagas" / "clock").write_text("259200.000\n")
+
+    def test_ages_are_by_the_stacks_clock(self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("COLUMNS", "80")
+        now = iso(time.time() + 259_200 - 120)
+        api.will(200, a_saga("RUNNING", created_at=now, updated_at=now))
+        assert "2 min ago" in run("show", "create-zip", SAGA_ID).stdout
+        api.will(200, {"sagas": [a_saga(created_at=now, updated_at=now)], "cursor": None})
+        api.answers.pop(0)
+        assert "2 min ago" in run("list").stdout
+
+    def test_so_is_since(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [], "cursor": None})
+        run("list", "--since", "1h")
+        asked = re.search(r"since=([^&]*)", unquote(api.asked[0].path))
+        assert asked is not None
+        assert abs(epoch(asked[1]) - (time.time() + 259_200 - 3600)) < 60
 
 
 class TestStart:
