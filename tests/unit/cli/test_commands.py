@@ -46,7 +46,8 @@ class TestSkippedTime:
         (tmp_path / ".sagas" / "clock").write_text("259200.000\n")
 
     def test_ages_are_by_the_stacks_clock(self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("COLUMNS", "80")
+        for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", "80")):  # as on a terminal
+            monkeypatch.setenv(name, value)
         now = iso(time.time() + 259_200 - 120)
         api.will(200, a_saga("RUNNING", created_at=now, updated_at=now))
         assert "2 min ago" in run("show", "create-zip", SAGA_ID).stdout
