@@ -25,10 +25,11 @@ def cancel(
     target: Target,
     name: Name,
     saga_id: SagaId,
+    note: _Note = "",
     force: Annotated[bool, typer.Option("--force", help="Also a child whose parent is not over.")] = False,
 ) -> None:
     """Cancel a saga: it stops, and what was done is undone."""
-    report(target, target.client().cancel(name, saga_id, force=force))
+    report(target, target.client().cancel(name, saga_id, note, force=force))
 
 
 @on_target

@@ -48,7 +48,7 @@ def act_on(client: Any, do: str, item: Item, note: str, form: Form | None = None
         case Do.RESOLVE:
             client.resolve(name, saga_id, note, _one(given, "taken"), given.get("step", []))
         case Do.CANCEL:
-            client.cancel(name, saga_id)
+            client.cancel(name, saga_id, note)
         case Do.RECOVER:
             client.recover(name=name, saga_id=saga_id)
         case Do.RERUN:

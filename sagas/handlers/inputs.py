@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sagas.authoring.shapes.base import Path
-from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID
+from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_CORRELATION_ID
 from sagas.core.states import SagaStatus
 from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge
 from sagas.handlers.actors import actor_of
@@ -173,6 +173,18 @@ class Request:
         if text not in (None, "true", "false"):
             raise InvalidRequest(f"{name} does not fit", [Problem(f"query.{name}", "must be true or false")])
         return text == "true"
+
+    def cancel_note(self) -> str:
+        """Return why a saga is cancelled; empty if that is not said.
+
+        Raises:
+            InvalidRequest: it is too long.
+        """
+        text = self.text("note") or ""
+        if len(text) > LONGEST_CANCEL_NOTE:
+            problem = Problem("query.note", f"must have {LONGEST_CANCEL_NOTE} characters at most")
+            raise InvalidRequest("the note is too long", [problem])
+        return text
 
     def parent(self) -> str:
         """Return the id of the saga whose children are asked for.

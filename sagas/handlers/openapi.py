@@ -6,7 +6,7 @@ from typing import Any
 
 from sagas.authoring.codec import json_schema
 from sagas.authoring.definition import StepDefinition
-from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
+from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
 from sagas.handlers.bodies import Attempts, Change, Compensation, Note, Resolution, describe_body
@@ -127,7 +127,11 @@ def _saga_paths(saga: SagaType) -> Json:
     if not definition.cancellable:
         cancel["description"] = _NOT_CANCELLABLE
     told = "Also a child whose parent is not over: it counts as failed."
-    cancel["parameters"] = [_query("force", {"type": "boolean", "default": False}) | {"description": told}]
+    note = {"type": "string", "maxLength": LONGEST_CANCEL_NOTE, "default": ""}
+    cancel["parameters"] = [
+        _query("force", {"type": "boolean", "default": False}) | {"description": told},
+        _query("note", note) | {"description": "Why; kept in the audit trail with the cancel that is accepted first."},
+    ]
     note, change = describe_body(Note), f"{_WRITE} 409"
     retry = operation("retry", "Retry what failed", "202", change)
     compensate = operation("compensate", "Give up and undo", "202", change)

@@ -152,8 +152,9 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     @app.delete("/sagas/<name>/<saga_id>")
     def cancel(name: str, saga_id: str) -> Response[str]:
         request = _request(app)
-        request.only("force")
-        state = operations.cancel(name, checked_id(saga_id), request.actor, force=request.flag("force"))
+        request.only("force", "note")
+        note, force = request.cancel_note(), request.flag("force")
+        state = operations.cancel(name, checked_id(saga_id), request.actor, note=note, force=force)
         return shown(state, 200 if state.status is SagaStatus.CANCELLED else 202)
 
     @app.post("/sagas/<name>/<saga_id>/retry")

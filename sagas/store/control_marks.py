@@ -42,6 +42,7 @@ class ControlMarks:
         flag = [
             model.cancel_requested_at.set(iso(after.cancel_requested_at)),
             model.cancel_requested_by.set(after.cancel_requested_by or "unknown"),
+            *([model.cancel_note.set(after.cancel_note)] if after.cancel_note else []),
         ]
         if waiting or before.parked:
             shard = shard_of(before.saga_id, self._settings.shards)

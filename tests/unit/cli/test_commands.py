@@ -382,6 +382,7 @@ class TestOperating:
         ("arguments", "method", "path", "body"),
         [
             (["cancel"], "DELETE", "", None),
+            (["cancel", "--note", "no more"], "DELETE", "?note=no%20more", None),
             (["retry", "--note", "again"], "POST", "/retry", {"note": "again"}),
             (["compensate"], "POST", "/compensate", {"note": ""}),
             (["purge", "--note", "asked for"], "POST", "/purge", {"note": "asked for"}),

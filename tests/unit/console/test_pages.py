@@ -282,7 +282,7 @@ class TestActions:
         [
             ("retry", {"note": "again"}, ("retry", numbered(1), "again")),
             ("compensate", {"note": "n"}, ("compensate", numbered(1), "n")),
-            ("cancel", {}, ("cancel", numbered(1))),
+            ("cancel", {"note": "no"}, ("cancel", numbered(1), "no")),
             ("recover", {}, ("recover", numbered(1))),
             ("rerun", {}, ("rerun", numbered(1))),
             (
