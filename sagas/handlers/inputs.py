@@ -84,6 +84,11 @@ class Request:
         headers: dict[str, str] = self._event.get("headers") or {}
         return next((value for key, value in headers.items() if key.lower() == name.lower()), None)
 
+    def knows(self, tag: str) -> bool:
+        """Whether the caller's ``If-None-Match`` has an ``ETag``: nothing but that is to be answered then."""
+        known = (one.strip().removeprefix("W/") for one in (self.header("If-None-Match") or "").split(","))
+        return tag in known
+
     def body(self) -> Any:
         """Return the body as JSON builtins.
 

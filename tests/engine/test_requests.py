@@ -144,6 +144,21 @@ def test_a_start_that_is_repeated_shows_the_saga_as_it_is_now(
     assert "SendMessage" not in wire.names()
 
 
+def test_to_ask_for_a_saga_that_has_not_changed_is_one_read(deployed: Make, wire: Wire) -> None:
+    w = deployed(Trip)
+    saga_id = w.start("trip", {"item": "train"})
+    w.run()
+    api_handler.reset()
+    event = request("GET", f"/sagas/trip/{saga_id}")
+    tag = Answer(api_handler.handler(event, LambdaContext())).headers["etag"]
+    event["headers"]["If-None-Match"] = tag
+    wire.requests.clear()
+    answer = Answer(api_handler.handler(event, LambdaContext()))
+    assert (answer.status, answer.body, answer.headers["etag"]) == (304, None, tag)
+    assert wire.names() == ["GetItem"]
+    api_handler.reset()
+
+
 def test_a_happy_step_is_three_writes_and_one_message(deployed: Make, wire: Wire) -> None:
     """Its inputs came with the message."""
     w = deployed(Trip)
