@@ -19,7 +19,7 @@ from sagas.cli.tables import (
     family_trail,
     list_table,
     payloads,
-    stack_trace,
+    stack_traces,
     verification_notes,
 )
 from sagas.cli.target import Target, on_target
@@ -153,8 +153,7 @@ def show(
     if not target.as_json:
         display(payloads(saga))
         if saga["error"] or any(step["error"] for step in saga["steps"]):
-            trace = stack_trace(client.audit(saga["name"], saga["saga_id"]))
-            if trace is not None:
+            for trace in stack_traces(client.audit(saga["name"], saga["saga_id"]))[-1:]:
                 display(trace)
 
 
@@ -293,7 +292,7 @@ def audit(
     name: _MaybeName = None,
     saga_id: _MaybeId = None,
     last: _Last = False,
-    traces: Annotated[bool, typer.Option("--trace", help="With the last stack trace and its trace id.")] = False,
+    traces: Annotated[bool, typer.Option("--trace", help="With the stack traces and their trace ids.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Tell whether it is what was written; exit with 1 if it is not.")
     ] = False,
@@ -317,8 +316,7 @@ def audit(
         emit({"entries": entries})
         return
     display(audit_table(entries, screen().width))
-    trace = stack_trace(entries) if traces else None
-    if trace is not None:
+    for trace in stack_traces(entries) if traces else ():
         display(trace)
 
 

@@ -102,17 +102,18 @@ def payloads(saga: SagaView) -> RenderableType:
     return Group(*(line for name, value in found if value is not None for line in _json(name, value)))
 
 
-def stack_trace(entries: Iterable[AuditEntry]) -> RenderableType | None:
-    """Return the last stack trace of an audit trail with its attempt and trace id; ``None`` if there is none."""
-    last = None
+def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
+    """Return the stack traces of an audit trail, each with its attempt and trace id, the last one at the end."""
+    found = list[RenderableType]()
     for entry in entries:
-        last = entry if entry["details"].get("stack_trace") else last
-    if last is None:
-        return None
-    trace_id = last["trace_id"] or last["details"].get("trace_id")
-    head = f"stack trace of {last['step']}, attempt {last['attempt']}" + (f", trace id {trace_id}" if trace_id else "")
-    lines = [Text(f"  {plain_line(line)}") for line in str(last["details"]["stack_trace"]).splitlines()]
-    return Group(Text(plain(head), style="dim"), *lines)
+        if not entry["details"].get("stack_trace"):
+            continue
+        trace_id = entry["trace_id"] or entry["details"].get("trace_id")
+        head = f"stack trace of {entry['step']}, attempt {entry['attempt']}"
+        head += f", trace id {trace_id}" if trace_id else ""
+        lines = [Text(f"  {plain_line(line)}") for line in str(entry["details"]["stack_trace"]).splitlines()]
+        found.append(Group(Text(plain(head), style="dim"), *lines))
+    return found
 
 
 def _json(name: str, value: Any) -> list[Text]:

@@ -15,6 +15,7 @@ import uvicorn
 
 from sagas.console.app import console
 from sagas.console.guard import Session
+from sagas.console.links import Links
 from sagas.console.redaction import Redaction
 from sagas.errors import InvalidRequest
 
@@ -32,6 +33,7 @@ class Options:
         read_only: nothing but reading is answered.
         redaction: what is not shown.
         ahead: seconds by which the service's clock is ahead of this machine's.
+        links: where traces and logs are.
     """
 
     stack: str | None = None
@@ -39,6 +41,7 @@ class Options:
     read_only: bool = False
     redaction: Redaction = field(default_factory=Redaction)
     ahead: Callable[[], float] = float
+    links: Links = field(default_factory=Links)
 
 
 class Serving:
@@ -62,6 +65,7 @@ class Serving:
             redaction=options.redaction,
             read_only=options.read_only,
             ahead=options.ahead,
+            links=options.links,
         )
         # No access log: the first URL has the token in it.
         config = uvicorn.Config(

@@ -57,7 +57,7 @@ def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
         graph=graph(saga["steps"], {step: one["undo"] for step, one in declared.items()}),
         timeline=timeline(saga, entries, now),
         words=WORDS,
-        trace=next((entry for entry in reversed(entries) if entry["details"].get("stack_trace")), None),
+        traces=[entry for entry in reversed(entries) if entry["details"].get("stack_trace")],
         entries=list(reversed(listed))[first : first + _PAGE],
         entry_count=len(listed),
         first=first,
@@ -70,6 +70,7 @@ def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
         over=saga["status"] in _OVER,
         did=_DID.get(request.query_params.get("did", ""), ""),
         link=desk.saga_path(name, saga_id),
+        logs=desk.links.logs(saga["saga_id"], saga["created_at"], saga["updated_at"]),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sagas.console.links import Links, links_of
 from sagas.console.redaction import Redaction, redaction_of
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, Unavailable
 from tests.unit.client.stub import BEGAN, a_saga, a_step
@@ -230,6 +231,22 @@ class TestSaga:
         told = text_of(opened(service, SAGA))
         for part in ('"bucket": "sources"', '"etag": "e-1"', "Traceback: here", "trace id 1-abc"):
             assert part in told
+
+    def test_shows_the_traces_of_all_attempts_and_where_more_is_to_be_seen(self, service: FakeService) -> None:
+        ids = ("1-5f84c7a1-012345678901234567890123", "0af7651916cd43dd8448eb211c80319c")
+        for number, trace_id in enumerate(ids):
+            details = {"stack_trace": f"Traceback {number}"}
+            service.entries.append(an_entry(2 + number, "StepFailed", "upload", details=details, trace_id=trace_id))
+        told = text_of(opened(service, SAGA))
+        assert told.index("Traceback 1") < told.index("Traceback 0")
+        assert "X-Ray" not in told
+        assert "Logs of this saga" not in told
+        page = html.unescape(opened(service, SAGA, links=Links("eu-central-1", ["/aws/lambda/pay"])))
+        base = "https://eu-central-1.console.aws.amazon.com/cloudwatch/home?region=eu-central-1#"
+        assert f'href="{base}xray:traces/{ids[0]}"' in page
+        assert f'href="{base}xray:traces/1-0af76519-16cd43dd8448eb211c80319c"' in page
+        assert f'href="{base}logsV2:logs-insights?queryDetail=~(end~' in page
+        assert "~source~(~'*2faws*2flambda*2fpay))" in page
 
     def test_the_audit_is_in_pages_and_may_be_only_of_failures(self, service: FakeService) -> None:
         service.entries = [an_entry(number, "StepCompleted", "upload") for number in range(1, 451)]
@@ -587,6 +604,19 @@ class TestRedaction:
             return
         with pytest.raises(InvalidRequest, match="redact"):
             redaction_of(tmp_path)
+
+    def test_a_project_says_where_traces_and_logs_are(self, tmp_path: Path) -> None:
+        (tmp_path / "pyproject.toml").write_text(
+            '[tool.sagas.console]\ntrace_url = "https://t.example/{trace_id}"\nlogs_url = "https://l.example/?q={saga_id}"\n'
+        )
+        links = links_of(tmp_path)
+        assert links.trace("a/b c") == "https://t.example/a%2Fb%20c"
+        assert links.logs("id-1", BEGAN, LATER) == "https://l.example/?q=id-1"
+        assert Links().trace("1-5f84c7a1-012345678901234567890123") == Links("r").trace("nonsense") == ""
+        for wrong in ('trace_url = "javascript:{trace_id}"', 'logs_url = "https://l.example"', "logs_url = 1"):
+            (tmp_path / "pyproject.toml").write_text(f"[tool.sagas.console]\n{wrong}\n")
+            with pytest.raises(InvalidRequest, match=r"_url: must be an http URL"):
+                links_of(tmp_path)
 
     def test_without_payloads_there_are_none(self, service: FakeService) -> None:
         service.sagas[numbered(1)] |= {
