@@ -75,6 +75,7 @@ def console(
     routes = [
         Route("/", _get(desk, attention.show)),
         Route("/sagas", _get(desk, sagas.show)),
+        Route("/sagas/all", _get(desk, sagas.everything)),
         Route("/search", _get(desk, sagas.search)),
         Route("/sagas/{name}/{saga_id}", _get(desk, _canonical)),
         Route("/letters", _get(desk, others.letters_of_all)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -408,6 +409,65 @@ class TestSignals:
             browser.submit(f"/sagas/create-zip/{numbered(1)}/signals/approval", **{"value.": sent}).status_code == 303
         )
         assert service.did() == [("signal", numbered(1), "approval", value)]
+
+
+class TestAllThatMatch:
+    """What a filter has is acted on as a whole, however many pages of the list it takes."""
+
+    def test_are_counted_and_then_done(self) -> None:
+        service = FakeService([*(dead(number) for number in range(120)), a_saga(saga_id=numbered(999))])
+        browser = Browser(service).open()
+        assert 'href="/sagas/all' not in browser.get("/sagas").text
+        listed = html.unescape(browser.get("/sagas", params={"status": "DEAD_LETTERED", "text": "topic"}).text)
+        (link,) = re.findall(r'href="(/sagas/all[^"]*)"', listed)
+        told = text_of(browser.get(link).text)
+        assert "120 sagas match" in told
+        assert "Type their number, 120" in told
+        form = {"matching": "1", "status": "DEAD_LETTERED", "text": "topic", "do": "retry", "note": "mended"}
+        refused = browser.submit("/jobs", **form)
+        assert refused.status_code == 422
+        assert "count: type 120" in refused.text
+        assert browser.submit("/jobs", **form, rate="1000").status_code == 422
+        assert service.did() == []
+        begun = browser.submit("/jobs", **form, count="120")
+        assert begun.status_code == 303
+        done = wait_over(browser, begun.headers["location"])
+        assert "chosen 120 done 120 refused 0 failed 0 not tried 0" in done
+        assert len({call[1] for call in service.did()}) == 120
+
+    def test_one_first_and_a_text(self) -> None:
+        other = dead(3, error={"step": "announce", "type": "Denied", "message": "no"})
+        other["steps"] = [a_step("announce", "FAILED", error={"type": "Denied", "message": "no"})]
+        service = FakeService([dead(1), dead(2), other])
+        browser = Browser(service).open()
+        form = {"matching": "1", "text": "denied", "do": "retry", "note": "mended", "rate": "20"}
+        wait_over(browser, browser.submit("/jobs", **form, first="1").headers["location"])
+        assert [call[1] for call in service.did()] == [numbered(3)]
+        assert "No saga does" in text_of(browser.get("/sagas/all", params={"text": "nothing like it"}).text)
+
+    def test_all_of_all_times_are_refused(self, browser: Browser, service: FakeService) -> None:
+        assert browser.get("/sagas/all").status_code == 422
+        assert browser.submit("/jobs", matching="1", do="cancel", note="n").status_code == 422
+        assert service.did() == []
+
+    def test_what_failed_is_gone_on_with(self, service: FakeService) -> None:
+        service.refuses["retry"] = Unavailable("away")
+        service.sagas = {numbered(number): dead(number) for number in range(8)}
+        browser = Browser(service).open()
+        begun = browser.submit("/jobs", matching="1", name="create-zip", do="retry", note="n").headers["location"]
+        assert "failed 5 not tried 3" in wait_over(browser, begun)
+        service.refuses.clear()
+        again = browser.submit("/jobs", again=begun.rpartition("/")[2], do="retry", note="n").headers["location"]
+        assert "chosen 8 done 8" in wait_over(browser, again)
+
+
+def wait_over(browser: Browser, job: str) -> str:
+    """The words of a job's page once it is over."""
+    end = time.monotonic() + 10
+    while 'data-over="yes"' not in (page := browser.get(job).text):
+        assert time.monotonic() < end, "the job goes on"
+        time.sleep(0.01)
+    return text_of(page)
 
 
 class TestLetters:
