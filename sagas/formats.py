@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from sagas.errors import Unavailable
 
-FORMAT = 3
-"""The highest that this version reads, and what it writes of parents and children."""
+FORMAT = 4
+"""The highest that this version reads, and what it writes of payloads that are sealed."""
+CHILDREN = 3
+"""What it writes of parents and children."""
 WAITS = 2
 """What it writes of other sagas that wait."""
 PLAIN = 1

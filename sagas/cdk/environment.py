@@ -62,7 +62,7 @@ def service_environment(
         "SAGAS_RETENTION": None if options.retention is None else options.retention.total_seconds(),
         "SAGAS_KEY_RETENTION": None if options.key_retention is None else options.key_retention.total_seconds(),
         "SAGAS_PAYLOAD_LIMIT": options.payload_limit,
-        "SAGAS_CARRY_INPUTS": None if options.carry_inputs else 0,
+        "SAGAS_CARRY_INPUTS": None if options.carry_inputs and options.payload_key is None else 0,
         "SAGAS_RECOVER_EVERY": None if every == timedelta(minutes=1) or not work else every.total_seconds(),
     }
     joins = any(saga.name in tables.families for saga in sagas)
@@ -78,6 +78,7 @@ def service_environment(
         "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
         "POWERTOOLS_LOG_LEVEL": options.log_level,
         **{name: f"{value:.0f}" for name, value in kept.items() if value is not None},
+        **({} if options.payload_key is None else {"SAGAS_PAYLOAD_KEY": options.payload_key.key_arn}),
         **({} if options.auto_disable is None else {"SAGAS_AUTO_DISABLE": options.auto_disable.text}),
         **(options.environment or {}),
     }

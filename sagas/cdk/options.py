@@ -221,6 +221,8 @@ class SagaServiceProps(TypedDict, total=False):
         carry_inputs: whether small requests and results travel in the messages too, so that a step reads nothing. If
             not, no payload is in any queue, dead-letter queues included; steps read theirs, and an outcome that cannot
             be committed is not kept: its step runs again, under the same idempotency key.
+        payload_key: of KMS: functions encrypt requests, results and signals before they store them, and need it to read
+            them. It implies ``carry_inputs=False``; what is stored already stays as it is.
         auto_disable: of saga types that declare none; none when absent.
         max_concurrency: executions that all functions of steps may take at once. It is divided over them by the
             ``weight`` of their options, 2 at least for each; one with a ``maximum_concurrency`` of its own counts with
@@ -279,6 +281,7 @@ class SagaServiceProps(TypedDict, total=False):
     key_retention: timedelta | None
     payload_limit: int | None
     carry_inputs: bool
+    payload_key: AnyKey | None
     auto_disable: AutoDisable | None
     max_concurrency: int | None
     api_options: FunctionOptions | None
@@ -339,6 +342,7 @@ class ServiceOptions:
     key_retention: timedelta | None = None
     payload_limit: int | None = None
     carry_inputs: bool = True
+    payload_key: AnyKey | None = None
     auto_disable: AutoDisable | None = None
     max_concurrency: int | None = None
     api_options: FunctionOptions | None = None

@@ -69,6 +69,7 @@ class Tables(Construct):
         self.families = families
         self.joins = _table(self, "Joins", JOINS, options) if families else None
         self.keys = [table.encryption_key for table in (sagas, audit) if table is not None and table.encryption_key]
+        self.payload_key, self.service = options.payload_key, options.service
         versions = options.payload_versions
         self.payloads = s3.Bucket(
             self,

@@ -27,7 +27,7 @@ from sagas.core.events import (
 )
 from sagas.core.plan import Plan
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
-from sagas.formats import FORMAT, PLAIN, WAITS
+from sagas.formats import CHILDREN, PLAIN, WAITS
 
 SHORT_WAIT = 5.0
 """Seconds up to which a message is hidden; who waits longer is a new message, or a copy: SQS counts each receipt, and
@@ -88,7 +88,7 @@ def knows_children(state: SagaState) -> bool:
 
 def format_of(state: SagaState) -> int:
     """Return the format of a saga's item and messages: what older code cannot go on with has a higher one."""
-    return FORMAT if knows_children(state) else WAITS if knows_waits(state) else PLAIN
+    return CHILDREN if knows_children(state) else WAITS if knows_waits(state) else PLAIN
 
 
 def order_to_obey(state: SagaState) -> Fact | None:

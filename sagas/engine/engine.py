@@ -231,6 +231,8 @@ def settings_from(environment: Mapping[str, str]) -> StoreSettings:
         retention=float(environment.get("SAGAS_RETENTION", StoreSettings.retention)),
         key_retention=float(environment.get("SAGAS_KEY_RETENTION", StoreSettings.key_retention)),
         joins_table=environment.get("SAGAS_JOINS_TABLE", ""),
+        payload_key=environment.get("SAGAS_PAYLOAD_KEY", ""),
+        service=environment.get("POWERTOOLS_SERVICE_NAME", ""),
         region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
         endpoint_url=environment.get("AWS_ENDPOINT_URL"),
     )
@@ -256,7 +258,8 @@ def from_environment(
     registry = Registry.load(classes, AutoDisable.parse(usual) if usual else None)
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps, groups)
-    carry = environment.get("SAGAS_CARRY_INPUTS") != "0"
+    # What is sealed in tables and bucket is not to be read in queues.
+    carry = environment.get("SAGAS_CARRY_INPUTS") != "0" and not environment.get("SAGAS_PAYLOAD_KEY")
     settings, clock, callbacks = settings_from(environment), SystemClock(), None
     if url := environment.get("SAGAS_CALLBACK_URL"):
         secret = environment["SAGAS_CALLBACK_SECRET"]

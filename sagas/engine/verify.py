@@ -15,6 +15,7 @@ from sagas.store.chain import Bad, Finding, Verified, Wrong, look_through, look_
 from sagas.store.control import ControlItems
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
+from sagas.store.sealing import Changed
 
 _TRIES = 3
 _OLDEST = 400 * 86_400.0
@@ -130,6 +131,8 @@ class Verifier:
     def _is_there(self, entry: Entry) -> bool:
         try:
             loaded = self.journal.load(entry)
+        except Changed:
+            return False
         except SagaError as error:
             if isinstance(error.__cause__, ClientError) and code_of(error.__cause__) in _GONE:
                 return False

@@ -8,7 +8,7 @@ from typing import Any
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter, Purge, SagaState
 from sagas.core.times import epoch, iso
-from sagas.formats import FORMAT, PLAIN, WAITS
+from sagas.formats import CHILDREN, PLAIN, WAITS
 from sagas.store.entry_hash import details_hash, linked, payload_hash, sealed
 
 ACTIONS = frozenset({"SagaStarted", "NeverStarted", *ev.FACTS})
@@ -85,7 +85,8 @@ class Entry:
         payload: the request or the result, as JSON text.
         salt: of the entry's hashes: 22 random characters of base64url; empty for none.
         link: the hash of the entry before it; empty for the first, and for those of version 0.1.0.
-        hashed: the hash of a payload that is stored aside, while it is not loaded.
+        hashed: the hash of a payload that is stored aside or sealed, while it is not loaded.
+        sealed: the payload as it is encrypted, while it is not loaded.
         tombstone: what is left of a saga that was purged, in its first entry.
     """
 
@@ -106,6 +107,7 @@ class Entry:
     salt: str = ""
     link: bytes = b""
     hashed: str = ""
+    sealed: str = ""
     tombstone: Tombstone | None = None
 
     @property
@@ -151,7 +153,7 @@ RESULTS = ("StepCompleted", "SignalReceived", "WaitEnded", "ChildrenEnded")
 
 def format_of_action(action: str) -> int:
     """Return the format of an entry: of those that older code cannot read a higher one."""
-    return FORMAT if action in CHILD_ACTIONS else WAITS if action in NEW_ACTIONS else PLAIN
+    return CHILDREN if action in CHILD_ACTIONS else WAITS if action in NEW_ACTIONS else PLAIN
 
 
 def _error(failure: ev.Failure) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from typing import Any, cast
 from pynamodb.pagination import ResultIterator
 
 from sagas.core.times import epoch, iso
-from sagas.formats import NewerFormat, check_format
+from sagas.formats import FORMAT, NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
 from sagas.store.entries import ACTIONS, Entry, format_of_action
 from sagas.store.mapping import Item, attributes_of, number_in, text_in
 from sagas.store.outcomes import Fenced, Refused
 from sagas.store.payloads import Payloads
+from sagas.store.sealing import is_sealed
 from sagas.store.tables import Tables
 from sagas.store.tombstones import tombstone_in
 
@@ -39,13 +40,16 @@ class Journal:
     def item(self, entry: Entry) -> Item:
         """Return ``entry`` as an item, in DynamoDB's own JSON, its payload stored aside if it is large."""
         text, ref = entry.payload, None
+        if text is not None:
+            text = self._payloads.sealed(entry.saga_id, text)
+        sealed = text is not None and is_sealed(text)
         if text is not None and self._payloads.is_large(text):
             text, ref = None, self._payloads.put(entry.saga_id, entry.seq, entry.token, text)
         item = attributes_of(
             {
                 "saga_id": entry.saga_id,
                 "seq": entry.seq,
-                "format": format_of_action(entry.action),
+                "format": FORMAT if sealed else format_of_action(entry.action),
                 "at": iso(entry.at),
                 "saga": entry.saga,
                 "action": entry.action,
@@ -162,11 +166,13 @@ class Journal:
     def load_within(self, entry: Entry, most: int | None = None) -> tuple[Entry, int]:
         """Return ``entry`` with its payload fetched, unless that has more than ``most`` bytes, and how many it has."""
         key = entry.details.get("payload_ref")
-        if entry.payload is not None or not key:
+        if entry.payload is not None or not (key or entry.sealed):
             return entry, len((entry.payload or "").encode())
-        payload, size = self._payloads.get_within(key, most)
-        loaded = entry if payload is None else replace(entry, payload=payload, hashed="")
-        return loaded, size
+        stored, size = self._payloads.get_within(key, most) if key else (entry.sealed, len(entry.sealed))
+        if stored is None:
+            return entry, size
+        payload = self._payloads.opened(entry.saga_id, stored)
+        return replace(entry, payload=payload, hashed="", sealed=""), size
 
 
 def entry_if_any(item: Item) -> Entry | None:
@@ -199,6 +205,7 @@ def _entry_of(item: Item) -> Entry:
     details: dict[str, Any] = unpacked(item["details"]) if "details" in item else {}
     if "payload_ref" in item:
         details["payload_ref"] = item["payload_ref"]["S"]
+    text = item["payload"]["S"] if "payload" in item else None
     return Entry(
         saga_id=saga_id,
         seq=seq,
@@ -213,9 +220,10 @@ def _entry_of(item: Item) -> Entry:
         trace_id=text_in(item, "trace_id"),
         token=int(item["token"]["N"]),
         details=details,
-        payload=item["payload"]["S"] if "payload" in item else None,
+        payload=None if text is None or is_sealed(text) else text,
+        sealed=text if text is not None and is_sealed(text) else "",
         salt=text_in(item, "salt"),
         link=item["prev"]["B"] if "prev" in item else b"",
-        hashed=text_in(item, "payload_hash") if "payload_ref" in item else "",
+        hashed=text_in(item, "payload_hash") if "payload_ref" in item or (text and is_sealed(text)) else "",
         tombstone=tombstone_in(item),
     )

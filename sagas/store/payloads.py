@@ -15,6 +15,7 @@ from typing import Any
 from sagas.aws import PAYLOADS, connect, translated
 from sagas.errors import SagaError, TooLarge
 from sagas.store.objects import Objects
+from sagas.store.sealing import Sealing, is_sealed
 from sagas.store.settings import StoreSettings
 
 _DIGITS = 32
@@ -38,6 +39,35 @@ class Payloads:
     @cached_property
     def _client(self) -> Any:
         return connect("s3", PAYLOADS, region=self._settings.region, endpoint_url=self._settings.endpoint_url)
+
+    @cached_property
+    def _sealing(self) -> Sealing | None:
+        settings = self._settings
+        if not settings.payload_key:
+            return None
+        return Sealing(settings.payload_key, settings.service, settings.region, settings.endpoint_url)
+
+    def sealed(self, saga_id: str, payload: str) -> str:
+        """Return a payload as it is to be stored: encrypted, where a key is configured.
+
+        Raises:
+            SagaError: the function may not use the key.
+            Unavailable: KMS is out of reach.
+        """
+        return payload if self._sealing is None else self._sealing.seal(saga_id, payload)
+
+    def opened(self, saga_id: str, stored: str) -> str:
+        """Return a payload that is stored, as it was before.
+
+        Raises:
+            SagaError: it is encrypted, and no key is configured, the function may not use it, or it was changed.
+            Unavailable: KMS is out of reach.
+        """
+        if not is_sealed(stored):
+            return stored
+        if self._sealing is None:
+            raise SagaError(f"a payload of saga {saga_id} is encrypted, and this function has no payload_key")
+        return self._sealing.open(saga_id, stored)
 
     def is_large(self, payload: str) -> bool:
         """Whether ``payload`` (JSON text) goes to S3."""

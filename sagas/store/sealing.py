@@ -1,0 +1,150 @@
+"""Payloads encrypted before they leave the function: AES-256-GCM, with data keys of KMS that are of one saga each.
+
+Each sealed text brings the data key it is sealed with, wrapped by KMS. So whoever reads tables, buckets or backups of
+them reads nothing without ``kms:Decrypt``, no entry has to be read for the key of another, and a purge that deletes a
+saga's payloads deletes its keys. KMS binds a wrapped key to service and saga: it unwraps none for another. An
+environment seals with the key of what it opened of the saga before, and asks KMS for a new one where that was nothing.
+
+AES-GCM by ``cryptography``, not the AWS Encryption SDK: that has keys and algorithms to choose from and messages that
+name them, a call of KMS for each payload, and 20 MB in the layer. Here is one key of KMS and one algorithm.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode, b64encode
+from collections import OrderedDict
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from sagas.aws import HOT, code_of, connect, translated
+from sagas.errors import SagaError
+
+_MARK = "sealed1:"
+"""What a sealed text begins with: no JSON does."""
+_NONCE = 12
+"""Bytes, by chance: a saga has some dozens of payloads under one key, far from where two would be the same."""
+_LENGTH = 2
+"""Bytes of the length of a wrapped key."""
+_KEPT = 1_000
+"""Data keys an environment knows unwrapped: it asks once about those of a saga while that runs there."""
+
+
+class Changed(SagaError):
+    """What is stored is not what was sealed, or is of another saga."""
+
+    def __init__(self, saga_id: str) -> None:
+        super().__init__(f"a sealed payload of saga {saga_id} was changed, or is of another saga")
+
+
+class Sealing:
+    """Seals and opens the payloads of sagas.
+
+    Args:
+        key_id: ARN of the KMS key.
+        service: the service's name; part of what a data key is bound to.
+        region: of the key; ``None`` takes the environment's.
+        endpoint_url: of KMS; ``None`` takes the environment's.
+    """
+
+    def __init__(self, key_id: str, service: str, region: str | None = None, endpoint_url: str | None = None) -> None:
+        self._key_id, self._service = key_id, service
+        self._region, self._endpoint_url = region, endpoint_url
+        self._unwrapped: OrderedDict[tuple[str, bytes], bytes] = OrderedDict()
+        self._in_use: OrderedDict[str, bytes] = OrderedDict()
+        self._lock = Lock()
+
+    @cached_property
+    def _client(self) -> Any:
+        return connect("kms", HOT, region=self._region, endpoint_url=self._endpoint_url)
+
+    def seal(self, saga_id: str, text: str) -> str:
+        """Return a payload encrypted, as text.
+
+        Args:
+            saga_id: whose it is.
+            text: the payload.
+
+        Raises:
+            SagaError: the function may not use the key, or it is disabled.
+            Unavailable: KMS is out of reach.
+        """
+        with self._lock:
+            wrapped = self._in_use.get(saga_id)
+            key = None if wrapped is None else self._unwrapped.get((saga_id, wrapped))
+        if wrapped is None or key is None:
+            with translated("KMS"):
+                made = self._client.generate_data_key(
+                    KeyId=self._key_id, KeySpec="AES_256", EncryptionContext=self._context(saga_id)
+                )
+            wrapped, key = bytes(made["CiphertextBlob"]), bytes(made["Plaintext"])
+            self._keep(saga_id, wrapped, key)
+        nonce = os.urandom(_NONCE)
+        sealed = _cipher(key).encrypt(nonce, text.encode(), saga_id.encode())
+        return _MARK + b64encode(len(wrapped).to_bytes(_LENGTH) + wrapped + nonce + sealed).decode()
+
+    def open(self, saga_id: str, text: str) -> str:
+        """Return a payload as it was before it was sealed.
+
+        Args:
+            saga_id: whose it is.
+            text: what was stored.
+
+        Raises:
+            Changed: it was changed, or is of another saga.
+            SagaError: the function may not use the key.
+            Unavailable: KMS is out of reach.
+        """
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            stored = b64decode(text.removeprefix(_MARK), validate=True)
+        except ValueError:
+            raise Changed(saga_id) from None
+        begin = _LENGTH + int.from_bytes(stored[:_LENGTH])
+        wrapped, nonce, sealed = stored[_LENGTH:begin], stored[begin : begin + _NONCE], stored[begin + _NONCE :]
+        with self._lock:
+            key = self._unwrapped.get((saga_id, wrapped))
+        if key is None:
+            with translated("KMS"):
+                try:
+                    answer = self._client.decrypt(
+                        KeyId=self._key_id, CiphertextBlob=wrapped, EncryptionContext=self._context(saga_id)
+                    )
+                except ClientError as error:
+                    if code_of(error) != "InvalidCiphertextException":
+                        raise
+                    raise Changed(saga_id) from None
+            key = bytes(answer["Plaintext"])
+            self._keep(saga_id, wrapped, key)
+        try:
+            return _cipher(key).decrypt(nonce, sealed, saga_id.encode()).decode()
+        except (InvalidTag, ValueError):
+            raise Changed(saga_id) from None
+
+    def _keep(self, saga_id: str, wrapped: bytes, key: bytes) -> None:
+        with self._lock:
+            self._unwrapped[saga_id, wrapped] = key
+            self._in_use[saga_id] = wrapped
+            for kept in (self._unwrapped, self._in_use):
+                while len(kept) > _KEPT:
+                    kept.popitem(last=False)
+
+    def _context(self, saga_id: str) -> dict[str, str]:
+        """What KMS binds a data key to, names in its log, and may be asked for in a policy."""
+        return {"sagas:service": self._service, "sagas:id": saga_id}
+
+
+def is_sealed(text: str) -> bool:
+    """Whether a stored payload is sealed."""
+    return text.startswith(_MARK)
+
+
+def _cipher(key: bytes) -> Any:
+    # Only services that ask for it have the package in their layer.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(key)
