@@ -55,6 +55,7 @@ class ControlMarks:
         flag = [
             model.cancel_requested_at.set(iso(after.cancel_requested_at)),
             model.cancel_requested_by.set(after.cancel_requested_by or "unknown"),
+            *([model.cancel_note.set(after.cancel_note)] if after.cancel_note else []),
         ]
         if waiting or before.parked:
             shard = shard_of(before.saga_id, self._settings.shards)
@@ -113,7 +114,8 @@ class ControlMarks:
         """Have the saga wait, without a message, until its type is no longer paused; ``False`` when it has changed
         since it was read, or a worker holds it."""
         shard = shard_of(state.saga_id, self._settings.shards)
-        values = attributes_of({":open_shard": parked_shard(state.saga, shard), ":due": iso(parked_until(state))})
+        key = parked_shard(state.saga, shard, undo=state.undoing)
+        values = attributes_of({":open_shard": key, ":due": iso(parked_until(state))})
         condition = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq AND attribute_not_exists(#lease_owner)"
         if not state.undoing:  # a cancel that was accepted meanwhile needs the message at hand
             condition += " AND attribute_not_exists(#cancel_requested_at)"

@@ -123,6 +123,7 @@ def contents(steps: int = 2, *, families: bool = False) -> st.SearchStrategy[Cal
         "lost_until": _whens,
         "cancel_requested_at": _whens,
         "cancel_requested_by": st.text(max_size=20),
+        "cancel_note": st.text(max_size=20),
         "cancelling": st.booleans(),
         "rejected": st.booleans(),
         "failed": st.booleans(),
