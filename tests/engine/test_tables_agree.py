@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, cast
 
@@ -26,7 +26,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Compared:
     """Have both answer while it lasts; what was asked, by operation."""
 
     @contextmanager
-    def comparing() -> Iterator[Counter[str]]:
+    def comparing() -> Generator[Counter[str]]:
         seen, tables, send = Counter[str](), MemoryTables(), cast("Any", BaseClient)._make_api_call
 
         def both(self: Any, operation: str, parameters: dict[str, Any]) -> Any:
