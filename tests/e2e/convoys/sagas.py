@@ -92,7 +92,7 @@ class Convoy(Saga[Load], name="convoy", stale_after=_STALE):
         """Give it back."""
         self._shop.refund(ctx)
 
-    @children(Carried, concurrency=AT_ONCE, retry=_STUBBORN)
+    @children(Carried, concurrency=AT_ONCE, retry=_STUBBORN, step_timeout=3)
     def crates(self, request: Load, ctx: Context) -> list[Crate]:
         """All of them."""
         return [Crate(number) for number in range(request.crates)]
