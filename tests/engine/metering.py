@@ -23,9 +23,11 @@ _LAMBDAS = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility")
 
 @dataclass
 class Wire:
-    """The requests that left, in order, each with its parameters."""
+    """The requests that left, in order, each with its parameters. What an environment reads once in five seconds,
+    whatever it does, is kept apart: which types are paused."""
 
     requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
+    of_pauses: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def names(self) -> list[str]:
         return [name for name, _ in self.requests]

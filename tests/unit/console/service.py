@@ -151,8 +151,8 @@ class FakeService:
     def compensate(self, name: str, saga_id: str, note: str = "") -> Any:
         self._did("compensate", saga_id, note)
 
-    def cancel(self, name: str, saga_id: str) -> Any:
-        self._did("cancel", saga_id)
+    def cancel(self, name: str, saga_id: str, note: str = "") -> Any:
+        self._did("cancel", saga_id, note)
         if self.sagas[saga_id]["status"] == "COMPLETED":
             raise Conflict("the saga is COMPLETED")
 
