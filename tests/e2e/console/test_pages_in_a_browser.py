@@ -19,6 +19,7 @@ SAGA = f"/sagas/checkout/{UNDO_FAILED}"
 PAGES = (
     *("/", "/sagas", SAGA, f"/sagas/loan/{WAITING}"),
     *("/letters/create-zip", "/types/loan", "/breakers", "/sweeps/checkout"),
+    *("/charts/checkout", "/sagas/all?status=DEAD_LETTERED"),
 )
 
 
