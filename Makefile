@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# What runs the stack, and what tests it besides: a demonstration does without the second half.
+RUNS := $(VENV)/.runs
 READY := $(VENV)/.installed
 # A test file stays in one process, so that the stack or engine it starts is started once. Files are handed out in the
 # order of tests/conftest.py, which begins with the slowest; without the option, in the order of their numbers of tests.
@@ -25,19 +27,27 @@ CDK = @PATH="$(NODE)/bin:$$PATH" node $(CDK_HOME)/node_modules/aws-cdk/bin/cdk
 help:  ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml .ci/constraints.txt
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; say: make PYTHON=python3.13") if sys.version_info < (3, 11) else None'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing into $(VENV) ..." >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt --editable '.[dev]' >&2
+	@echo "Making the virtual environment $(VENV) ..." >&2
+	@$(PYTHON) -m venv $(VENV)
+
+$(RUNS): pyproject.toml .ci/constraints.txt | $(BIN)/python
+	@echo "Installing what runs the stack into $(VENV), about 600 MB, most of it the CDK and Node ..." >&2
+	@$(BIN)/python .ci/install.py --constraint .ci/constraints.txt --editable '.[local]'
 	@touch $@
+
+$(READY): pyproject.toml .ci/constraints.txt | $(BIN)/python
+	@echo "Installing what runs and tests it into $(VENV), about 1.1 GB ..." >&2
+	@$(BIN)/python .ci/install.py --constraint .ci/constraints.txt --editable '.[dev]'
+	@touch $(RUNS) $@
 
 setup: $(READY)  ## make the virtual environment
 
-demo: $(READY)  ## run the reference sagas on real files, here, and check what they did
+demo: $(RUNS)  ## run the reference sagas on real files, here, and check what they did
 	@$(BIN)/python -m demo
 
-run: $(READY)  ## run the stack here until Ctrl-C, with stock and files for the tour; ARGS="--watch" and others
+run: $(RUNS)  ## run the stack here until Ctrl-C, with stock and files for the tour; ARGS="--watch" and others
 	@$(BIN)/sagas local up --seed "python -m demo.seed" $(ARGS)
 
 test: unit model aws e2e  ## the tests, by tier

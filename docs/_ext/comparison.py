@@ -36,9 +36,9 @@ ROWS = (
 OURS = (
     "none",
     "timers and signals of up to a year, holding nothing; [waits](../how-to/waiting.md)",
-    "yes, by API, callback URL or event",
-    "within a step (`async def`): one retry and one undo for all; else no",
-    "a step starts one and looks after it; [how](../how-to/start-from-a-saga.md)",
+    "yes, by API, callback URL or event; no queries or updates answered by the saga",
+    "[branches as child sagas](../how-to/children.md), each with retries and undos of its own; within one step by `async def`; no parallel steps in one saga",
+    "yes: `@children`, up to 10,000 a step; all of it is undone with the parent; [how](../how-to/children.md)",
     "first class: strictly backward, retried, listed when it fails for good",
     "sagas keep the steps they were started with; `sagas check` compares types",
     "steps and undos, always under the same key; [guarantees](../concepts/guarantees.md)",
@@ -47,10 +47,10 @@ OURS = (
     "none but the class keyword `timeout`",
     "yes: an emulator from PyPI, no Docker",
     "yes: `sagas.testing.run`, time is skipped",
-    "command line and a console on this machine; no hosted one",
-    "by type and status; by idempotency key; no query language",
+    "[a console](../operations/console.md) on your machine, with your credentials, and a command line; no hosted one",
+    "by type, status, time, idempotency key, and up to four values of the request ([`find_by`](../how-to/finding.md)); no query language, no full text",
     "21.90, chained 14.20 ([measured](../concepts/cost-model.md), by price list)",
-    "pollers and alarms: 6.62 a month for six steps",
+    "pollers, alarms, dashboard: 10.20 a month for [ten steps of three types](../operations/deploying.md#what-it-costs-while-nothing-happens); no, not nothing",
     "AWS (Lambda, SQS, DynamoDB); steps are plain methods",
 )
 

@@ -24,6 +24,7 @@ from sagas.core import events
 from sagas.core.diagram import page as states_page
 from sagas.engine.registry import Registry
 from sagas.handlers import answers, openapi
+from sagas.handlers.metrics import METRICS
 
 DOCS = Path(__file__).resolve().parents[1]
 NOTE = "*Generated from the code by `make docs`.*\n"
@@ -205,6 +206,28 @@ def actions_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def metrics_page() -> str:
+    """What a service's functions measure."""
+    dimensions = {
+        "saga type": "`service`, `saga`",
+        "service": "`service`",
+        "both": "`service`, `saga`; and `service` alone",
+    }
+    lines = [
+        f"# Metrics\n\n{NOTE}",
+        "In CloudWatch's namespace `Sagas`, written as lines of the functions' logs (embedded metric format). `service` is the",
+        "option `service_name` of `SagaService`, `saga` the name of the saga type. Counts are summed, times and ages looked at by",
+        "their maximum or a percentile. Each is written only when there is something to say, so none at all is no news:",
+        "[what they cost](../operations/deploying.md#what-it-costs-while-nothing-happens). Which of them wake a person:",
+        "[alarms](alarms.md).\n",
+        "| metric | unit | dimensions | written when |",
+        "|---|---|---|---|",
+    ]
+    for name, metric in METRICS.items():
+        lines.append(f"| `{name}` | {metric.unit.value} | {dimensions[metric.of]} | {cell(metric.when)} |")
+    return "\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "concepts/states.md": states_page,
     "reference/audit-actions.md": actions_page,
@@ -212,6 +235,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/errors.md": errors_page,
     "reference/http-api.md": http_page,
     "reference/keywords-and-policies.md": keywords_page,
+    "reference/metrics.md": metrics_page,
     **comparison.PAGES,
 }
 """Each generated page, and what writes it."""

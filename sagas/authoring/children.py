@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from sagas.authoring.policies import Exhausted, Retry
 from sagas.authoring.steps import DEFAULT_TIMEOUT, Step, StepOptions, WaitOptions
@@ -39,150 +50,113 @@ class _AnyChildren(Protocol):
     def __call__(self, fn: Callable[Concatenate[Any, P], tuple[Any, ...]], /) -> Step[P, Any]: ...
 
 
-if TYPE_CHECKING:
+class ChildrenOptions(TypedDict, total=False):
+    """What ``@children`` takes beside the saga classes; it says there what each is for."""
 
-    @overload
-    def children(
-        child: type[Saga[A]],
-        /,
-        *,
-        concurrency: int = CONCURRENCY,
-        tolerate: int = 0,
-        on_failed: Exhausted = Exhausted.COMPENSATE,
-        undo: Literal["parallel", "reverse"] = "parallel",
-        retry: Retry | None = None,
-        step_timeout: float = DEFAULT_TIMEOUT,
-    ) -> _Children[list[A]]: ...
-    @overload
-    def children(
-        first: type[Saga[A]],
-        second: type[Saga[B]],
-        /,
-        *,
-        concurrency: int = CONCURRENCY,
-        tolerate: int = 0,
-        on_failed: Exhausted = Exhausted.COMPENSATE,
-        undo: Literal["parallel", "reverse"] = "parallel",
-        retry: Retry | None = None,
-        step_timeout: float = DEFAULT_TIMEOUT,
-    ) -> _Children[tuple[A, B]]: ...
-    @overload
-    def children(
-        first: type[Saga[A]],
-        second: type[Saga[B]],
-        third: type[Saga[C]],
-        /,
-        *,
-        concurrency: int = CONCURRENCY,
-        tolerate: int = 0,
-        on_failed: Exhausted = Exhausted.COMPENSATE,
-        undo: Literal["parallel", "reverse"] = "parallel",
-        retry: Retry | None = None,
-        step_timeout: float = DEFAULT_TIMEOUT,
-    ) -> _Children[tuple[A, B, C]]: ...
-    @overload
-    def children(
-        first: type[Saga[A]],
-        second: type[Saga[B]],
-        third: type[Saga[C]],
-        fourth: type[Saga[D]],
-        /,
-        *,
-        concurrency: int = CONCURRENCY,
-        tolerate: int = 0,
-        on_failed: Exhausted = Exhausted.COMPENSATE,
-        undo: Literal["parallel", "reverse"] = "parallel",
-        retry: Retry | None = None,
-        step_timeout: float = DEFAULT_TIMEOUT,
-    ) -> _Children[tuple[A, B, C, D]]: ...
-    @overload
-    def children(
-        first: type[Saga[A]],
-        second: type[Saga[B]],
-        third: type[Saga[C]],
-        fourth: type[Saga[D]],
-        fifth: type[Saga[E]],
-        /,
-        *,
-        concurrency: int = CONCURRENCY,
-        tolerate: int = 0,
-        on_failed: Exhausted = Exhausted.COMPENSATE,
-        undo: Literal["parallel", "reverse"] = "parallel",
-        retry: Retry | None = None,
-        step_timeout: float = DEFAULT_TIMEOUT,
-    ) -> _Children[tuple[A, B, C, D, E]]: ...
-    @overload
-    def children(
-        first: type[Saga[Any]],
-        second: type[Saga[Any]],
-        third: type[Saga[Any]],
-        fourth: type[Saga[Any]],
-        fifth: type[Saga[Any]],
-        sixth: type[Saga[Any]],
-        /,
-        *more: type[Saga[Any]],
-        concurrency: int = CONCURRENCY,
-        tolerate: int = 0,
-        on_failed: Exhausted = Exhausted.COMPENSATE,
-        undo: Literal["parallel", "reverse"] = "parallel",
-        retry: Retry | None = None,
-        step_timeout: float = DEFAULT_TIMEOUT,
-    ) -> _AnyChildren: ...
-    def children(*types: Any, **options: Any) -> Any:
-        """Declare the decorated method a step that starts other sagas, its children, and waits for all of them.
+    concurrency: int
+    tolerate: int
+    on_failed: Exhausted
+    undo: Literal["parallel", "reverse"]
+    retry: Retry | None
+    step_timeout: float
 
-        With one saga class the method returns a list of requests: one child is started for each, and the step's result
-        is the list of their results, in the same order. With several classes it returns a tuple with one request for
-        each of them, and the result is the tuple of their results. The method is an ordinary step with retries; nothing
-        runs and nothing is held while the children do.
 
-        The step has failed when more of them than ``tolerate`` end otherwise than COMPLETED: those that run are
-        cancelled, and ``on_failed`` decides. When it is undone, children that run are cancelled, and those that are
-        COMPLETED are compensated, by their own undos.
+@overload
+def children(child: type[Saga[A]], /, **options: Unpack[ChildrenOptions]) -> _Children[list[A]]: ...
+@overload
+def children(
+    first: type[Saga[A]], second: type[Saga[B]], /, **options: Unpack[ChildrenOptions]
+) -> _Children[tuple[A, B]]: ...
+@overload
+def children(
+    first: type[Saga[A]], second: type[Saga[B]], third: type[Saga[C]], /, **options: Unpack[ChildrenOptions]
+) -> _Children[tuple[A, B, C]]: ...
+@overload
+def children(
+    first: type[Saga[A]],
+    second: type[Saga[B]],
+    third: type[Saga[C]],
+    fourth: type[Saga[D]],
+    /,
+    **options: Unpack[ChildrenOptions],
+) -> _Children[tuple[A, B, C, D]]: ...
+@overload
+def children(
+    first: type[Saga[A]],
+    second: type[Saga[B]],
+    third: type[Saga[C]],
+    fourth: type[Saga[D]],
+    fifth: type[Saga[E]],
+    /,
+    **options: Unpack[ChildrenOptions],
+) -> _Children[tuple[A, B, C, D, E]]: ...
+@overload
+def children(
+    first: type[Saga[Any]],
+    second: type[Saga[Any]],
+    third: type[Saga[Any]],
+    fourth: type[Saga[Any]],
+    fifth: type[Saga[Any]],
+    sixth: type[Saga[Any]],
+    /,
+    *more: type[Saga[Any]],
+    **options: Unpack[ChildrenOptions],
+) -> _AnyChildren: ...
+def children(*types: Any, **options: Any) -> Any:
+    """Declare the decorated method a step that starts other sagas, its children, and waits for all of them.
 
-        Args:
-            types: the saga classes.
-            concurrency: how many children of the step are under way at a time, at most.
-            tolerate: how many may fail. With more than 0 the result has ``None`` in the place of each that did.
-            on_failed: what happens when more fail. With ``Exhausted.CONTINUE`` the saga goes on, with ``None`` in the
-                places of those that failed.
-            undo: ``"parallel"`` compensates the children that are COMPLETED at the same time, for they do not know of
-                each other; ``"reverse"`` one by one, the last that completed first.
-            retry: the method's policy.
-            step_timeout: seconds that an attempt of the method may take.
+    With one saga class the method returns a list of requests: one child is started for each, and the step's result
+    is the list of their results, in the same order. With several classes it returns a tuple with one request for
+    each of them, and the result is the tuple of their results. The method is an ordinary step with retries; nothing
+    runs and nothing is held while the children do.
 
-        Raises:
-            DefinitionError: an option is unknown or out of range, or what is given is no saga class.
-        """
+    The step has failed when more of them than ``tolerate`` end otherwise than COMPLETED: those that run are
+    cancelled, and ``on_failed`` decides. When it is undone, children that run are cancelled, and those that are
+    COMPLETED are compensated, by their own undos.
 
-else:
+    Args:
+        types: the saga classes.
+        concurrency: how many children of the step are under way at a time, at most.
+        tolerate: how many may fail. With more than 0 the result has ``None`` in the place of each that did.
+        on_failed: what happens when more fail. With ``Exhausted.CONTINUE`` the saga goes on, with ``None`` in the
+            places of those that failed.
+        undo: ``"parallel"`` compensates the children that are COMPLETED at the same time, for they do not know of
+            each other; ``"reverse"`` one by one, the last that completed first.
+        retry: the method's policy.
+        step_timeout: seconds that an attempt of the method may take.
 
-    def children(*types, **options):
-        known = ("concurrency", "tolerate", "on_failed", "undo", "retry", "step_timeout")
-        for name in options:
-            if name not in known:
-                raise DefinitionError(f'children: unknown option "{name}"; known are {", ".join(known)}')
-        if not types or not all(isinstance(one, type) for one in types):
-            raise DefinitionError("children: the saga classes come first, as in @children(Payout, concurrency=40)")
-        if len(types) > MOST_BRANCHES:
-            raise DefinitionError(f"children: {len(types)} saga classes are given, {MOST_BRANCHES} are the most")
-        concurrency = _whole("concurrency", options.get("concurrency", CONCURRENCY), 1)
-        tolerate = _whole("tolerate", options.get("tolerate", 0), 0)
-        on_failed, undo = options.get("on_failed", Exhausted.COMPENSATE), options.get("undo", "parallel")
-        if not isinstance(on_failed, Exhausted):
-            raise DefinitionError(f"children: on_failed must be a member of Exhausted, not {on_failed!r}")
-        if undo not in ("parallel", "reverse"):
-            raise DefinitionError(f'children: undo must be "parallel" or "reverse", not {undo!r}')
-        wait = WaitOptions(
-            "children",
-            on_timeout=on_failed,
-            types=types,
-            concurrency=concurrency,
-            tolerate=tolerate,
-            in_reverse=undo == "reverse",
-        )
-        given = StepOptions(options.get("retry"), options.get("step_timeout", DEFAULT_TIMEOUT), wait=wait)
-        return lambda fn: Step(fn, given)
+    Raises:
+        DefinitionError: an option is unknown or out of range, or what is given is no saga class.
+    """
+    known = ChildrenOptions.__annotations__
+    for name in options:
+        if name not in known:
+            raise DefinitionError(f'children: unknown option "{name}"; known are {", ".join(known)}')
+    if not types or not all(isinstance(one, type) for one in types):
+        raise DefinitionError("children: the saga classes come first, as in @children(Payout, concurrency=40)")
+    if len(types) > MOST_BRANCHES:
+        raise DefinitionError(f"children: {len(types)} saga classes are given, {MOST_BRANCHES} are the most")
+    concurrency = _whole("concurrency", options.get("concurrency", CONCURRENCY), 1)
+    tolerate = _whole("tolerate", options.get("tolerate", 0), 0)
+    on_failed, undo = options.get("on_failed", Exhausted.COMPENSATE), options.get("undo", "parallel")
+    if not isinstance(on_failed, Exhausted):
+        raise DefinitionError(f"children: on_failed must be a member of Exhausted, not {on_failed!r}")
+    if undo not in ("parallel", "reverse"):
+        raise DefinitionError(f'children: undo must be "parallel" or "reverse", not {undo!r}')
+    wait = WaitOptions(
+        "children",
+        on_timeout=on_failed,
+        types=types,
+        concurrency=concurrency,
+        tolerate=tolerate,
+        in_reverse=undo == "reverse",
+    )
+    given = StepOptions(options.get("retry"), options.get("step_timeout", DEFAULT_TIMEOUT), wait=wait)
+
+    def declare(fn: Callable[..., Any]) -> Step[..., Any]:
+        return Step(fn, given)
+
+    return declare
 
 
 def _whole(name: str, value: object, least: int) -> int:

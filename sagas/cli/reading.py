@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sagas.cli.families import family_of, trail_of, tree_of
+from sagas.cli.families import trail_of, tree_of
 from sagas.cli.output import display, emit, fail, say, screen
 from sagas.cli.tables import (
     audit_table,
@@ -140,7 +140,9 @@ def show(
     else:
         saga = client.show(*which(client, name, saga_id, last=last))
     if tree:
-        family = family_of(client, saga)
+        from sagas.client.families import family_of
+
+        family = family_of(client.list, saga)
         if target.as_json:
             emit(family)
         else:
@@ -302,7 +304,9 @@ def audit(
     client = target.client()
     name, saga_id = which(client, name, saga_id, last=last)
     if tree:
-        told = list(trail_of(client, family_of(client, client.show(name, saga_id))))
+        from sagas.client.families import family_of
+
+        told = list(trail_of(client, family_of(client.list, client.show(name, saga_id))))
         if target.as_json:
             emit({"entries": told})
         else:

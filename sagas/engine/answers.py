@@ -294,7 +294,8 @@ class VerificationView(TypedDict):
 class DefinitionStepView(TypedDict):
     """A step of a saga type: ``timeout`` in seconds; new sagas do not take one that is ``retired``.
 
-    ``signal`` is there if it waits for one: the JSON Schema of the value.
+    ``signal`` is there if it waits for one: the JSON Schema of the value. ``children`` is there if it starts sagas: the
+    names of their types.
     """
 
     name: str
@@ -304,6 +305,7 @@ class DefinitionStepView(TypedDict):
     timeout: Annotated[float, Meta(gt=0)]
     retired: bool
     signal: NotRequired[dict[str, Any]]
+    children: NotRequired[list[str]]
 
 
 class DefinitionView(TypedDict):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from aws_lambda_powertools.metrics import MetricUnit
-
 from sagas.engine.answers import PurgeView, RecoveryView
 from sagas.engine.engine import Engine
 from sagas.engine.purge import PurgeReport
@@ -77,7 +75,7 @@ def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryV
     _tell(report, shown)
     # Written only when there is something to see: a metric costs by the hours in which it is.
     if report.overdue:
-        telemetry().measure("OldestDueSaga", round(report.overdue, 3), MetricUnit.Seconds)
+        telemetry().measure("OldestDueSaga", round(report.overdue, 3))
     return shown
 
 
@@ -113,7 +111,7 @@ def find(task: Literal["recover", "purge"], event: Mapping[str, Any], context: A
         telemetry().measure("ShardsLowered", report.stranded_shards)
     # Written only when there is something to see: a metric costs by the hours in which it is.
     if task == "recover" and report.overdue:
-        telemetry().measure("OldestDueSaga", round(report.overdue, 3), MetricUnit.Seconds)
+        telemetry().measure("OldestDueSaga", round(report.overdue, 3))
     return shown
 
 
@@ -186,7 +184,7 @@ def _tell(report: RecoveryReport, shown: RecoveryView) -> None:
     """Log the counts; count in metrics what a person should see."""
     telemetry().logger.info("recovery", extra={name: count for name, count in shown.items() if name != "saga_ids"})
     for saga, overdue in report.overdue_by_type.items():
-        telemetry().measure("OldestDueSaga", round(overdue, 3), MetricUnit.Seconds, saga)
+        telemetry().measure("OldestDueSaga", round(overdue, 3), saga)
     for saga, times in report.by_type.items():
         telemetry().count("SagaRecovered", saga, times)
     if len(report.failed) > report.undeployed:

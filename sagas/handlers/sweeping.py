@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, cast
 
-from aws_lambda_powertools.metrics import MetricUnit
-
 from sagas.authoring.shapes.scalars import has_surrogate
 from sagas.engine.engine import Engine
 from sagas.engine.orphans import SweepReport
@@ -141,4 +139,4 @@ def _tell_end(ended: EndedRound) -> None:
     seen.logger.info("sweep round ended", extra={**known, **counts})
     seen.measure("SweepListed", counts["listed"], saga=ended.saga)
     seen.measure("SweepOrphans", counts["orphans"] + counts["unreferenced"], saga=ended.saga)
-    seen.measure("SweepDuration", ended.seconds, MetricUnit.Seconds, ended.saga)
+    seen.measure("SweepDuration", ended.seconds, ended.saga)

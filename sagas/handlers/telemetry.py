@@ -8,11 +8,11 @@ import traceback
 from functools import lru_cache
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 
 from sagas.core.events import Fact
-from sagas.core.states import SagaState, StepStatus
+from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.formats import NewerFormat
+from sagas.handlers.metrics import METRICS
 from sagas.messaging.message import Message
 
 _TRACE_VARIABLE = "_X_AMZN_TRACE_ID"
@@ -50,10 +50,10 @@ class Telemetry:
         # An undo that failed for good is seen at every level of the log that leaves errors in.
         tell = self.logger.error if _undos_failed(after) > _undos_failed(before) else self.logger.info
         tell(fact.action, extra={key: value for key, value in fields.items() if value is not None})
-        if after.status is not before.status and (after.over or after.attention):
+        if after.status is not before.status and (after.over or after.status is SagaStatus.DEAD_LETTERED):
             if after.over:
                 took = round((after.updated_at - after.created_at) * 1000)
-                self._metrics.add_metric("SagaDuration", MetricUnit.Milliseconds, took)
+                self._metrics.add_metric("SagaDuration", METRICS["SagaDuration"].unit, took)
             self.count(f"Saga{after.status.value.title().replace('_', '')}", after.saga)
         if after.attention and not before.attention:
             self.count("SagaNeedsAttention", after.saga)
@@ -92,11 +92,11 @@ class Telemetry:
         """
         self.measure(metric, times, saga=saga)
 
-    def measure(self, metric: str, value: float, unit: MetricUnit = MetricUnit.Count, saga: str = "") -> None:
-        """Write a metric of a saga type, or of the service as a whole."""
+    def measure(self, metric: str, value: float, saga: str = "") -> None:
+        """Write a metric of a saga type, or of the service as a whole, in its own unit."""
         if saga:
             self._metrics.add_dimension("saga", saga)
-        self._metrics.add_metric(metric, unit, value)
+        self._metrics.add_metric(metric, METRICS[metric].unit, value)
         self._metrics.flush_metrics()
 
     def goes_on(self, message: Message) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from tests.e2e.api import Api
 from tests.e2e.elsewhere import Elsewhere, chosen
+from tests.e2e.pages import play
 from tests.e2e.stack import REPOSITORY, Stack, free_port
 
 pytestmark = pytest.mark.e2e
@@ -25,7 +26,27 @@ pytestmark = pytest.mark.e2e
 _OURS = ("lambda_sagas-", "_editable_impl_lambda_sagas", "__editable__.lambda_sagas")
 """How what makes this repository importable is called in our own virtual environment."""
 
+FIRST_TUTORIAL = REPOSITORY / "docs" / "tutorial" / "first-saga.md"
 _NOT_INHERITED = ("PYTHON", "AWS_", "SAGAS_", "VIRTUAL_ENV", "PYTEST_")
+
+
+# What the tutorial's reader has and a machine without a network has not, nor one with other tests at work.
+_PREPARED = """
+python3() {{ {python} -m venv --without-pip .venv && echo {lent} > $(echo .venv/lib/python3*/site-packages)/lent.pth; }}
+pip() {{ {python} -m pip --python .venv/bin/python install --quiet --no-deps --no-index {wheel}; }}
+sagas() {{
+    if [ "$1 $2" = "local up" ]; then
+        mkdir -p .sagas && ln -sfn {cache} .sagas/cache && command sagas "$@" --port {port}
+    else
+        command sagas "$@"
+    fi
+}}
+"""
+
+
+def _clean() -> dict[str, str]:
+    """Our environment without what would lead to this repository."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
 
 
 class Installed:
@@ -42,11 +63,10 @@ class Installed:
 
     def run(self, program: str, *arguments: str, deadline: float = 90) -> str:
         """Run a program of the virtual environment in the project; it must succeed. Return what it printed."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
         ended = subprocess.run(
             [self.bin / program, *arguments],
             cwd=self.directory,
-            env=kept,
+            env=_clean(),
             capture_output=True,
             text=True,
             timeout=deadline,
@@ -80,7 +100,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Generato
     one = Installed(home / "venv" / "bin", home / "project")
     one.directory.mkdir()
     (packages,) = (home / "venv").glob("lib/python3*/site-packages")
-    _lend_packages(home / "lent", packages)
+    _lend_packages(home / "lent")
+    (packages / "lent.pth").write_text(f"{home / 'lent'}\n")
     pip = [sys.executable, "-m", "pip", "--python", str(one.bin / "python"), "install", "--quiet"]
     subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True, timeout=60)
     one.run("sagas", "init", ".", "--name", "first-project")
@@ -88,14 +109,13 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Generato
     one.run("sagas", "local", "down")
 
 
-def _lend_packages(lent: Path, packages: Path) -> None:
-    """Let a virtual environment import what is installed in ours, but for this repository."""
+def _lend_packages(lent: Path) -> None:
+    """Fill a directory with what is installed in our virtual environment, but for this repository."""
     lent.mkdir()
     for place in site.getsitepackages():
         for entry in Path(place).iterdir():
             if not entry.name.startswith(_OURS) and not (lent / entry.name).exists():
                 (lent / entry.name).symlink_to(entry)
-    (packages / "lent.pth").write_text(f"{lent}\n")
 
 
 def test_the_wheel_holds_sagas_only(wheel: Path) -> None:
@@ -136,6 +156,23 @@ def test_the_project_runs_here(installed: Installed) -> None:
     assert refused["status"] == "COMPENSATED", refused
     assert "COMPLETED" in installed.run("sagas", "list", "--name", "trip")
     assert ("being deleted" if brought else "ended") in installed.run("sagas", "local", "down")
+
+
+@pytest.mark.embedded("it is about `sagas local`")
+def test_the_first_tutorial_shows_what_one_sees(wheel: Path, tmp_path: Path) -> None:
+    _lend_packages(tmp_path / "lent")
+    prepared = _PREPARED.format(
+        python=sys.executable,
+        lent=tmp_path / "lent",
+        wheel=wheel,
+        cache=REPOSITORY / ".sagas" / "cache",
+        port=free_port(),
+    )
+    places = [one for one in os.environ["PATH"].split(os.pathsep) if not (Path(one) / "sagas").exists()]
+    try:
+        play(FIRST_TUTORIAL, tmp_path, {**_clean(), "PATH": os.pathsep.join(places)}, before=prepared)
+    finally:
+        Installed(tmp_path / "my-trips" / ".venv" / "bin", tmp_path / "my-trips").run("sagas", "local", "down")
 
 
 def _share_cache(project: Path) -> None:

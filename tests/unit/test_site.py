@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from sagas.core.states import OVER, SagaStatus
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
@@ -38,6 +40,14 @@ def test_every_code_of_the_api_has_an_anchor() -> None:
     assert {code for _, _, code in answers._CODES} <= set(GENERATED.CODES)
 
 
+def test_every_metric_that_is_written_is_on_the_page_and_no_other() -> None:
+    metrics: Any = importlib.import_module("sagas.handlers.metrics")
+    handlers = "\n".join(path.read_text() for path in sorted((ROOT / "sagas" / "handlers").glob("*.py")))
+    written = set(re.findall(r'\.(?:count|measure|add_metric)\(\s*"(\w+)"', handlers))
+    ends = {f"Saga{status.title().replace('_', '')}" for status in [*OVER, SagaStatus.DEAD_LETTERED]}
+    assert written | ends == set(metrics.METRICS)
+
+
 def test_pages_that_moved_lead_on() -> None:
     for old, new in REDIRECTS.MOVED.items():
         assert not (DOCS / f"{old}.md").exists()
@@ -63,3 +73,17 @@ def test_versions_stand_side_by_side(tmp_path: Path) -> None:
     assert listed == {"latest": "0.10", "versions": ["0.10", "0.9"]}
     assert "../../0.10/how-to/sweep.html" in (tmp_path / "public" / "latest" / "how-to" / "sweep.html").read_text()
     assert (tmp_path / "public" / "0.9" / "how-to" / "sweep.html").read_text() == "version 0.9"
+
+
+def test_the_pages_that_compare_have_the_same_rows_and_each_cell_its_source() -> None:
+    compared: Any = importlib.import_module("comparison")
+    assert len(compared.ALTERNATIVES) == 6
+    assert len(compared.ROWS) == len(compared.OURS) == 18
+    for name, alternative in compared.ALTERNATIVES.items():
+        assert len(alternative.cells) == 18, name
+        for row, (text, letters) in zip(compared.ROWS, alternative.cells, strict=True):
+            assert text, (name, row)
+            assert letters, (name, row)
+            assert set(letters) <= set(alternative.sources), (name, row)
+        assert re.search(r"\bno\b", " ".join(compared.OURS)), "what we lack is said"
+        assert compared.READ in (DOCS / "compare" / f"{name}.md").read_text()

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sagas.client.advice import advice
+from sagas.client.families import Family, family_of
 from sagas.client.next_action import Do, command_of, next_action
 from sagas.console.desk import LABELS, Desk
 from sagas.console.drawing.graph import graph
@@ -17,6 +18,8 @@ from sagas.console.forms import PREFIX, fields_of
 from sagas.console.redaction import scrubbed
 
 _PAGE = 200
+_FAMILY = 100
+"""Sagas of a family that a page shows; the list has the others."""
 _BAD = ("Failed", "Lost", "DeadLettered", "TimedOut", "Exhausted")
 _DID = {
     "retry": "It is tried again.",
@@ -48,6 +51,7 @@ def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
         request,
         "saga.html",
         saga=saga,
+        family=scrubbed(_family(desk, saga, types), hidden),
         action=action,
         do="" if action.do is Do.NOTHING else str(action.do),
         others=[str(do) for do in _others(saga, action.others) if LABELS[do]],
@@ -72,6 +76,14 @@ def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
         link=desk.saga_path(name, saga_id),
         logs=desk.links.logs(saga["saga_id"], saga["created_at"], saga["updated_at"]),
     )
+
+
+def _family(desk: Desk, saga: Any, types: Mapping[str, Any]) -> Family | None:
+    """A saga with its children, and theirs; nothing of one that has none."""
+    if not any(step.get("children") for step in saga["steps"]) or not desk.source.lists_by("parent"):
+        return None
+    childless = [name for name, one in types.items() if not any(step.get("children") for step in one["steps"])]
+    return family_of(desk.source.list, saga, _FAMILY, childless)
 
 
 def document(desk: Desk, _request: Request, name: str, saga_id: str) -> Response:

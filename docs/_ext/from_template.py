@@ -1,0 +1,245 @@
+"""Pages of the reference that are written from the template of a service that has everything.
+
+``python docs/_ext/from_template.py`` synthesizes ``docs/examples/all_options.py`` and writes them anew. A test compares
+each with what is written here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from sagas.cdk.grants import RIGHTS
+
+DOCS = Path(__file__).resolve().parents[1]
+NOTE = "*Generated from the template of [a service that has everything](permissions.md#the-service) by `python docs/_ext/from_template.py`.*\n"
+Template = dict[str, Any]
+
+# fmt: off
+ROLES = {
+    "order": ("The function of a step", "One for each step, or for each saga type with `isolation=\"saga\"`. What the step itself needs, your stack grants to `service.function(...)`."),
+    "Supervisor": ("The supervisor", "Looks for stalled sagas each minute, and hands out what is due; purges, sweeps, verifies."),
+    "Bulk": ("The function behind the queue `bulk`", "Recovers, purges and sweeps what the supervisor has found."),
+    "Now": ("The function behind the queue `now`", "Ends waits. It is there only where a saga waits or has children."),
+    "ApiFunction": ("The API's function", "Answers callers and operators."),
+    "CommandFunction": ("The function of the command queue", "It is there only where the service takes commands or events."),
+    "Outbox": ("The function that tells events", "It is there only where the service tells of its sagas."),
+    "ArchiveCopy": ("The function that archives the audit trail", "It is there only with `archive=`."),
+}
+"""What the logical ids of roles begin with: how the page calls the role, and what it is for. Types count as one."""
+
+RESOURCES = {
+    "TablesSagas": "the control table", "TablesAudit": "the audit table", "TablesJoins": "the table of joins",
+    "TablesPayloads": "the payload bucket", "BulkQueue": "the queue `bulk`", "NowQueue": "the queue `now`",
+    "CommandsQueue": "the command queue", "CommandsDeadLetters": "its dead-letter queue",
+    "OutboxUntold": "the queue of what it gave up", "ArchiveCopyMissed": "the queue of what it gave up",
+    "ArchiveBucket": "the archive's bucket", "CallbacksSecret": "the secret of callback URLs",
+    "Scans": "the bucket that is swept", "Bus": "the bus",
+}
+"""How the page calls what the logical ids of resources begin with."""
+
+WHY = {
+    ("own log group", "logs:CreateLogStream"): "write its log, which has no payloads",
+    ("`*`", "xray:PutTraceSegments"): "traces; AWS offers no narrower resource, and `tracing=False` takes it away",
+    ("the control table", "dynamodb:GetItem"): "claim a saga and commit what became of it, item by item: no index, no scan, no deletion",
+    ("the audit table", "dynamodb:GetItem"): "put entries of the journal, read those of earlier steps; nothing that is written is changed",
+    ("`payloads/*` of the payload bucket", "s3:GetObject"): "requests and results that are too large for an item",
+    ("the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: write what became of one, and count",
+    ("index `by_name` of the control table", "dynamodb:Query"): "where a type has `auto_disable`: count failures in a row",
+    ("the queues of its saga", "sqs:SendMessage"): "send the next step its message, or its own one again later",
+    ("all queues of steps", "sqs:SendMessage"): "send sagas on, of all types; never to a dead-letter queue",
+    ("the queue `now`", "sqs:SendMessage"): "have a wait ended soon after its time, or a parent told of its child",
+    ("the queue `bulk`", "sqs:SendMessage"): "hand out what is due, and see how much of it still waits",
+    ("its own queue", "sqs:ReceiveMessage"): "for Lambda, which receives for it, and to hide a message for as long as its saga waits",
+    ("the queue `bulk`", "sqs:ReceiveMessage"): "for Lambda, which receives for it",
+    ("the queue `now`", "sqs:ReceiveMessage"): "for Lambda, which receives for it",
+    ("the command queue", "sqs:ReceiveMessage"): "for Lambda, which receives for it",
+    ("the secret of callback URLs", "secretsmanager:GetSecretValue"): "where a wait says `public=True`: sign the link, or check it",
+    ("the audit table", "dynamodb:ConditionCheckItem"): "start no saga under the key of one that was purged, or is being purged",
+    ("the control table", "dynamodb:DeleteItem"): "purge",
+    ("the audit table", "dynamodb:UpdateItem"): "purge: payloads are taken out of entries, and a tombstone is left",
+    ("the payload bucket", "s3:ListBucket"): "purge: find what a saga has there",
+    ("`payloads/*` of the payload bucket", "s3:DeleteObject"): "purge",
+    ("indexes `open`, `by_name`, `attention`, `ended` of the control table", "dynamodb:Query"): "list sagas by state, type, need and end",
+    ("the bucket that is swept", "s3:ListBucket"): "by `allow_sweep`: see what is under the saga's prefix",
+    ("`scans/*` of the bucket that is swept", "s3:GetObject"): "by `allow_sweep`: take orphans away; with `action=\"report\"` it is not granted",
+    ("`audit/*` of the archive's bucket", "s3:PutObject"): "add to the archive, and neither read nor delete there",
+    ("stream of the audit table", "dynamodb:DescribeStream"): "for Lambda, which reads the stream for it",
+    ("stream of the control table", "dynamodb:DescribeStream"): "for Lambda, which reads the stream for it",
+    ("streams of the audit table", "dynamodb:ListStreams"): "Lambda asks which streams there are before it reads the one",
+    ("streams of the control table", "dynamodb:ListStreams"): "Lambda asks which streams there are before it reads the one",
+    ("the queue of what it gave up", "sqs:SendMessage"): "name what it gave up",
+    ("the bus", "events:PutEvents"): "tell",
+    ("the command queue and its dead-letter queue", "sqs:SendMessage"): "try a command again later; put one that is refused aside, with the reason",
+}
+"""Why a role may do that: by the resource, and the first of the actions."""
+
+WHY_THIS = {
+    ("Outbox", "the control table"): "read what became of a saga",
+    ("Outbox", "the audit table"): "read the entries that are to be told",
+    ("Outbox", "index `by_name` of the control table"): "tell once more: find the sagas of a type",
+    ("order", "the secret of callback URLs"): "where a wait says `public=True` and its code asks for the link: sign it",
+    ("ApiFunction", "the secret of callback URLs"): "where a wait says `public=True`: check the link",
+    ("ApiFunction", "the table of joins"): "where sagas have children: start them, read what became of each, purge that with the parent",
+    ("Supervisor", "the table of joins"): "where sagas have children: start them, read what became of each, purge that with the parent",
+    ("Bulk", "the table of joins"): "where sagas have children: start them, read what became of each, purge that with the parent",
+    ("Now", "the table of joins"): "where sagas have children: start them, read what became of each",
+}
+"""What a role may do there for reasons of its own."""
+# fmt: on
+
+
+def as_list(value: Any) -> list[Any]:
+    """IAM writes a list of one as the one."""
+    return value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType] - JSON
+
+
+def called(logical_id: str) -> str:
+    """How the page calls a resource of the template."""
+    plain = re.sub("[0-9A-F]{8}$", "", logical_id).removeprefix("Service")
+    if plain.endswith("Log"):
+        return "own log group"
+    return "its own queue" if "queues" in plain else RESOURCES[plain]
+
+
+def resource(value: Any) -> str:
+    """How the page calls the resource of a permission."""
+    match value:
+        case "*":
+            return "`*`"
+        case {"Fn::Join": [_, parts]}:
+            whole = "".join(one if isinstance(one, str) else resource(one) for one in parts)
+            table, _, index = whole.partition("/index/")
+            if index:
+                return f"index `{index}` of {table}"
+            table, _, stream = whole.partition("/stream/")
+            if stream:
+                return f"streams of {table}"
+            bucket, _, path = whole.partition("/")
+            return f"`{path}` of {bucket}"
+        case {"Fn::GetAtt": [name, attribute]}:
+            return f"stream of {called(name)}" if attribute == "StreamArn" else called(name)
+        case {"Ref": name}:
+            return called(name)
+        case {"Fn::Sub": [pattern, _]} if ":sqs:" in pattern:  # named by its saga and step
+            return "a queue of a step"
+        case _:
+            raise ValueError(f"the page has no name for {value}")
+
+
+def resources(values: list[Any], role: str) -> str:
+    """The resources of a statement in a few words."""
+    names = list(dict.fromkeys(resource(one) for one in values))
+    of_steps = "the queues of its saga" if role == "order" else "all queues of steps"
+    names = [of_steps if one == "a queue of a step" else one for one in names]
+    indexes = [one.split("`")[1] for one in names if one.startswith("index ")]
+    if len(indexes) > 1:
+        return f"indexes {', '.join(f'`{one}`' for one in indexes)} of {names[0].partition(' of ')[2]}"
+    return " and ".join(names)
+
+
+def statements(template: Template) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Every permission of a function: its role's kind, the actions, and on what."""
+    for name, one in template["Resources"].items():
+        if one["Type"] != "AWS::IAM::Policy":
+            continue
+        owner = name.removeprefix("Service")
+        role = next((kind for kind in ROLES if owner.startswith(f"{kind}Role")), "order")
+        for statement in one["Properties"]["PolicyDocument"]["Statement"]:
+            if statement["Effect"] != "Allow":
+                raise ValueError(f"the page has no words for {statement}")
+            yield role, tuple(as_list(statement["Action"])), resources(as_list(statement["Resource"]), role)
+
+
+def permissions_page(template: Template) -> str:
+    """What the role of each function may do, and why."""
+    lines = [
+        f"# Permissions\n\n{NOTE}",
+        "What the service's own functions may do, by role, and what callers may be granted. The functions of steps have one role each.",
+        "A service that lacks a part, such as children, callbacks, a sweep or events, lacks its permissions too. With `encryption_key`",
+        "each role may also use the key, with `network` have Lambda make network interfaces. What these rights are worth, and what they",
+        "are not: [security](../concepts/security-model.md).\n",
+    ]
+    found: dict[str, dict[tuple[tuple[str, ...], str], None]] = {role: {} for role in ROLES}
+    for role, actions, where in statements(template):
+        found[role][actions, where] = None
+    for role, (title, what) in ROLES.items():
+        lines += [f"## {title}\n\n{what}\n", "| may | on | to |", "|---|---|---|"]
+        for actions, where in found[role]:
+            why = WHY_THIS.get((role, where)) or WHY[where, actions[0]]
+            lines.append(f"| {', '.join(f'`{one}`' for one in actions)} | {where} | {why} |")
+        lines.append("")
+    lines += [
+        "## Callers and operators\n\nWhat `service.grant_...` lets a principal do, as `execute-api:Invoke` on methods and paths of the API;",
+        "what comes with it is told [there](../concepts/security-model.md#rights-by-saga-type).\n",
+        "| right | of the types named | without a type |",
+        "|---|---|---|",
+    ]
+    for name, right in RIGHTS.items():
+        shown = [", ".join(f"`{one}`" for one in patterns) for patterns in (right.of_type, right.of_all)]
+        lines.append(f"| `grant_{name}` | {shown[0]} | {shown[1] or 'each type by its name'} |")
+    lines.append("\n## The service\n\n```{literalinclude} ../examples/all_options.py\n:language: python\n```")
+    return "\n".join(lines) + "\n"
+
+
+def alarms_page(template: Template) -> str:
+    """Every alarm, with its section of the runbook."""
+    lines = [
+        f"# Alarms\n\n{NOTE}",
+        "Each names its section of [the runbook](../operations/runbook.md) in its description, and tells `alarm_topic` when it goes on.",
+        "SAGA stands for a saga type, STEP for a step (or the steps that share a function).\n",
+        "| alarm | goes on when | metric | more than | in | what to do |",
+        "|---|---|---|---|---|---|",
+    ]
+    rows: dict[str, None] = {}
+    for name, one in template["Resources"].items():
+        if one["Type"] != "AWS::CloudWatch::Alarm":
+            continue
+        alarm = one["Properties"]
+        what, _, link = alarm["AlarmDescription"].partition(" What to do: ")
+        what = re.sub("(aga) (order|shipment)", r"\1 SAGA", re.sub("(scan|approval|ship|book) of", "STEP of", what))
+        anchor = link.partition("#")[2]
+        plain = re.sub("[0-9A-F]{8}$", "", name).removeprefix("Service").removeprefix("Alarms")
+        plain = re.sub("^(order|shipment)alarms(scan|approval|ship|book)", "SAGA: STEP ", plain)
+        plain = re.sub("^(order|shipment)alarms", "SAGA: ", plain)
+        metric = f"`{alarm['MetricName']}`" + ("" if alarm["Namespace"] == "Sagas" else f" of {alarm['Namespace']}")
+        above = "as its policies explain" if plain.endswith("STEP Age") else f"{alarm['Threshold']:,}"
+        if alarm["ComparisonOperator"].startswith("LessThan"):
+            above = "(none there)"
+        looked = f"{alarm.get('DatapointsToAlarm', alarm['EvaluationPeriods'])} of {alarm['EvaluationPeriods']}"
+        minutes = f"{alarm['Period'] // 60} min"
+        link = f"[{anchor}](../operations/runbook.md#{anchor})"
+        rows[f"| {plain} | {what} | {metric} | {above} | {looked} times {minutes} | {link} |"] = None
+    return "\n".join([*lines, *rows]) + "\n"
+
+
+PAGES: dict[str, Callable[[Template], str]] = {
+    "reference/alarms.md": alarms_page,
+    "reference/permissions.md": permissions_page,
+}
+"""Each page, and what writes it from the template."""
+
+
+def synthesize(directory: str) -> Template:
+    """Return the template of the service that has everything.
+
+    Args:
+        directory: where the CDK writes what it makes.
+    """
+    sys.path.insert(0, str(DOCS / "examples"))
+    import all_options
+
+    all_options.build_app(directory).synth()
+    return json.loads((Path(directory) / "Everything.template.json").read_text())
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        written = synthesize(made)
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(written))

@@ -1,0 +1,44 @@
+"""What `make` shows while it installs: a line for each file, as pip fetches it, and its errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+INSTALL = Path(__file__).resolve().parents[2] / ".ci" / "install.py"
+
+
+def module() -> Any:
+    spec = spec_from_file_location("install", INSTALL)
+    assert spec is not None
+    assert spec.loader is not None
+    made = module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def test_each_file_that_is_fetched_is_shown() -> None:
+    said = """Collecting aws-cdk-lib
+  Downloading aws_cdk_lib-2.275.0-py3-none-any.whl.metadata (24 kB)
+  Downloading https://example.org/simple/aws_cdk_lib-2.275.0-py3-none-any.whl (47.1 MB)
+Collecting rich
+  Using cached rich-15.0.0-py3-none-any.whl (310 kB)
+Installing collected packages: aws-cdk-lib, rich
+Successfully installed aws-cdk-lib-2.275.0 rich-15.0.0
+"""
+    assert list(module().progress(said.splitlines(keepends=True))) == [
+        "  1  aws_cdk_lib-2.275.0-py3-none-any.whl (47.1 MB)",
+        "  2  rich-15.0.0-py3-none-any.whl (310 kB)",
+        "unpacking 2 packages ...",
+        "2 packages installed",
+    ]
+
+
+def test_what_fails_is_told_and_ends_with_pips_code(tmp_path: Path) -> None:
+    command = [sys.executable, INSTALL, "--no-index", "--target", tmp_path, "no-such-package-of-ours"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "No matching distribution found for no-such-package-of-ours" in done.stderr
