@@ -19,6 +19,8 @@ _SLOWEST = (
     "interleavings/test_stories.py",
     "cdk/test_options.py",
     "store/test_control.py",
+    "cdk/test_shared_functions.py",
+    "store/test_commits.py",
     "cdk/test_monitoring.py",
     "engine/test_breaker.py",
     "cdk/test_sweeping.py",
