@@ -6,18 +6,20 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from demo.approval import answer_nothing, approve_late
 from demo.archive import archive_files
+from demo.basket import fail_to_ship, ship
 from demo.letters import redrive
 from demo.shop import buy, fail_to_buy, open_shop
-from demo.show import console, show_books, show_timeline
+from demo.show import console, show_books, show_children, show_timeline
 from demo.stack import Api, DemoFailed, LocalStack, local_stack
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def _event(name: str) -> dict[str, object]:
+def _event(name: str) -> dict[str, Any]:
     return json.loads((ROOT / "events" / name).read_text())
 
 
@@ -30,7 +32,7 @@ def _zip(stack: LocalStack, api: Api) -> None:
 
 def _shop(stack: LocalStack, api: Api) -> None:
     served, unservable = _event("checkout.json"), _event("checkout_unservable.json")
-    shop = open_shop(stack, served)
+    shop = open_shop(stack, served["items"])
     console.rule("A checkout succeeds")
     saga, before, after = buy(api, shop, served)
     show_timeline(saga, api.audit(saga))
@@ -40,6 +42,22 @@ def _shop(stack: LocalStack, api: Api) -> None:
     show_timeline(saga, api.audit(saga))
     show_books(before, after)
     console.print("[green]Stock and ledger are as if it had never begun; the audit trail tells that it had.[/]")
+
+
+def _basket(stack: LocalStack, api: Api) -> None:
+    served, unservable = _event("basket.json"), _event("basket_unservable.json")
+    shop = open_shop(stack, [item for parcel in served["parcels"] for item in parcel["items"]])
+    console.rule("Three carriers take the parcels of one basket, each a saga of its own")
+    saga, before, after = ship(api, shop, served)
+    show_timeline(saga, api.audit(saga))
+    show_children(api.children(saga))
+    show_books(before, after)
+    console.rule("One of three carriers takes nothing: what the others did is undone, and the payment")
+    saga, before, after = fail_to_ship(api, shop, unservable)
+    show_timeline(saga, api.audit(saga))
+    show_children(api.children(saga))
+    show_books(before, after)
+    console.print("[green]The books balance over the basket and its parcels, and as if there had been none.[/]")
 
 
 def _letters(stack: LocalStack, api: Api) -> None:
@@ -70,6 +88,7 @@ def main() -> int:
             console.print(f"Ready after {time.monotonic() - begin:.1f} s: {stack.description['api_url']}")
             _zip(stack, api)
             _shop(stack, api)
+            _basket(stack, api)
             _letters(stack, api)
             _approval(stack, api)
     except DemoFailed as error:

@@ -1,4 +1,4 @@
-"""Fourth act: an order that waits for a person, for days that take seconds."""
+"""Fifth act: an order that waits for a person, for days that take seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Third act: a step that cannot succeed for now waits in the dead-letter queue, and goes on when it is redriven."""
+"""Fourth act: a step that cannot succeed for now waits in the dead-letter queue, and goes on when it is redriven."""
 
 from __future__ import annotations
 

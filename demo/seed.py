@@ -24,7 +24,7 @@ _REQUEST = Path(".sagas/large.json")
 
 
 def _fill(stack: LocalStack) -> None:
-    open_shop(stack, json.loads((_EVENTS / "checkout.json").read_text()))
+    open_shop(stack, json.loads((_EVENTS / "checkout.json").read_text())["items"])
     request = json.loads((_EVENTS / "create_zip.json").read_text())
     s3 = stack.client("s3")
     s3.create_bucket(Bucket=request["bucket"])

@@ -40,10 +40,10 @@ class Shop:
         return Books(stock, sum(amounts, Decimal(0)), len(amounts))
 
 
-def open_shop(stack: LocalStack, request: dict[str, Any]) -> Shop:
-    """Put ten of everything in the request in stock."""
+def open_shop(stack: LocalStack, items: list[dict[str, Any]]) -> Shop:
+    """Put ten of each of the items in stock."""
     shop = Shop(stack)
-    for item in request["items"]:
+    for item in items:
         shop.put(item["sku"], 10)
     return shop
 

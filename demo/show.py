@@ -38,6 +38,16 @@ def show_timeline(saga: dict[str, Any], entries: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
+def show_children(children: list[dict[str, Any]]) -> None:
+    """Print a saga's children."""
+    table = Table("", "saga", "is", box=None, header_style="dim")
+    for child in children:
+        place = f"{child['parent']['step']}[{child['parent']['position']}]"
+        status = f"[{_COLOURS.get(child['status'], 'red')}]{child['status']}[/]"
+        table.add_row(place, f"{child['name']} {child['saga_id']}", status)
+    console.print(table)
+
+
 def show_books(before: Books, after: Books) -> None:
     """Print stock and ledger before and after."""
     table = Table("", "before", "after", box=None, header_style="dim")

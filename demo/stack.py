@@ -72,6 +72,10 @@ class Api:
             saga = self.call("GET", f"/sagas/{name}/{saga['saga_id']}")
         return saga
 
+    def children(self, saga: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the sagas that a saga has started."""
+        return self.call("GET", f"/sagas?parent={saga['saga_id']}&limit=100")["sagas"]
+
     def audit(self, saga: dict[str, Any]) -> list[dict[str, Any]]:
         """Return a saga's audit trail."""
         return self.call("GET", f"/sagas/{saga['name']}/{saga['saga_id']}/audit?limit=100")["entries"]

@@ -24,7 +24,7 @@ class Shipments:
         self._dynamodb = dynamodb
         self._table = table
 
-    def book(self, key: str, *, order_id: str, payment_key: str, country: str) -> str:
+    def book(self, key: str, *, order_id: str, payment_key: str, country: str, carrier: str = "") -> str:
         """Book a shipment under ``key``; return its tracking number, the same for every call with that key.
 
         Raises:
@@ -32,7 +32,8 @@ class Shipments:
         """
         tracking = _tracking_number(key)
         values = {"order_id": order_id, "payment_key": payment_key, "country": country, "tracking": tracking}
-        item = {name: {"S": value} for name, value in {"shipment_key": key, "status": "BOOKED", **values}.items()}
+        values |= {"shipment_key": key, "status": "BOOKED", "carrier": carrier}
+        item = {name: {"S": value} for name, value in values.items() if value}
         try:
             self._dynamodb.put_item(
                 TableName=self._table,

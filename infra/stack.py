@@ -11,6 +11,7 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from functions.approval import Approval
+from functions.basket import Basket, Parcel
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas.cdk import FunctionOptions, SagaService
@@ -23,10 +24,10 @@ _KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 
 
 class ReferenceStack(Stack):
-    """Three sagas, create-zip, checkout and approval, with everything they touch."""
+    """The sagas create-zip, checkout, approval and basket, whose children are parcels, with everything they touch."""
 
     def __init__(self, scope: Construct, id: str) -> None:
-        super().__init__(scope, id, description="lambda-sagas: the reference sagas create-zip, checkout and approval")
+        super().__init__(scope, id, description="lambda-sagas: the reference sagas of functions/")
         self.zips = _zips_bucket(self)
         self.announcements = _announcements(self)
         self.stock = _table(self, "Stock", "sku")
@@ -35,7 +36,7 @@ class ReferenceStack(Stack):
         self.orders = _table(self, "Orders", "order_key")
         self.service = self._service()
         self._grant_create_zip()
-        self._grant_checkout()
+        self._grant_shop()
         self._grant_approval()
         self._show_outputs()
 
@@ -43,7 +44,7 @@ class ReferenceStack(Stack):
         service = SagaService(
             self,
             "Sagas",
-            sagas=[CreateZip, Checkout, Approval],
+            sagas=[CreateZip, Checkout, Approval, Basket, Parcel],
             functions={CreateZip.upload: FunctionOptions(memory_size=1024)},
             # cdk deploy -c access_log=account, where API Gateway has a role for logs.
             access_log=self.node.try_get_context("access_log") or "off",
@@ -72,11 +73,14 @@ class ReferenceStack(Stack):
         _allow(upload, ["s3:ListBucketMultipartUploads"], self.zips.bucket_arn)
         _allow(self.service.function(CreateZip.announce), ["sns:Publish"], self.announcements.topic_arn)
 
-    def _grant_checkout(self) -> None:
+    def _grant_shop(self) -> None:
         write = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]
-        _allow(self.service.function(Checkout.reserve), write, self.stock.table_arn)
-        _allow(self.service.function(Checkout.capture), write[:2], self.ledger.table_arn)
-        _allow(self.service.function(Checkout.ship), write, self.shipments.table_arn)
+        for step in (Checkout.reserve, Parcel.pack):
+            _allow(self.service.function(step), write, self.stock.table_arn)
+        for step in (Checkout.capture, Basket.capture):
+            _allow(self.service.function(step), write[:2], self.ledger.table_arn)
+        for step in (Checkout.ship, Parcel.book):
+            _allow(self.service.function(step), write, self.shipments.table_arn)
 
     def _grant_approval(self) -> None:
         for step in (Approval.enter, Approval.place):

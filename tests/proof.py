@@ -46,6 +46,7 @@ PARTS = (
     Part("A service of 60 types and 480 steps", (*_PYTEST, "tests/cdk/test_size.py"), {"SAGAS_PROOF": "full"}),
     Part("Answers that are lost", ("-m", "tests.faults", "answers")),
     Part("Deaths", ("-m", "tests.faults", "deaths", "successors", "rules")),
+    Part("Parents and children", ("-m", "tests.faults", "families", "kin-answers", "kin-lingers")),
     Part("Deaths, two in a row", ("-m", "tests.faults", "pairs")),
     Part(
         "Orders of requests: all short stories, and without each rule", ("-m", "tests.interleavings", "short", "rules")

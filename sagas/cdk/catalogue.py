@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import definition_of
 from sagas.authoring.steps import Undoable
 from sagas.cdk.concurrency import divided
-from sagas.cdk.counting import counted
+from sagas.cdk.counting import Part, counted
 from sagas.cdk.options import FunctionOptions, ServiceOptions
 from sagas.cdk.step_groups import SHARED, StepGroup
 from sagas.errors import DefinitionError
@@ -148,9 +149,19 @@ class Catalogue:
                 groups[_id_of(names)] = StepGroup(_id_of(names), saga, steps, options, chained=self._chain)
         return [self._limited(group) for group in groups.values()]
 
-    def count(self, *, gradual: bool) -> tuple[int, int]:
-        """Return the resources of the service, and those that stay in its stack when functions are in nested ones."""
-        return counted([len(self.groups(saga)) for saga in self.sagas], gradual=gradual, now=self.works_now)
+    def count(self, parts: Collection[Part], *, gradual: bool) -> tuple[int, int]:
+        """Return the resources of the service, and those that stay in its stack when functions are in nested ones.
+
+        Args:
+            parts: what the service has besides what follows from its sagas' steps and children.
+            gradual: whether CodeDeploy moves aliases.
+        """
+        found: list[Part] = list(parts)
+        if self.works_now:
+            found.append("now")
+        if self.families:
+            found.append("joins")
+        return counted([len(self.groups(saga)) for saga in self.sagas], gradual=gradual, parts=found)
 
     @property
     def works_now(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +15,7 @@ from constructs import Construct
 from sagas.cdk.modules import Modules
 from sagas.cdk.staging import built_once, copy_files, digest_of, names_under, source_files
 from sagas.errors import DefinitionError
+from sagas.messaging.routes import TYPES_FILE
 
 
 def packages_of(saga_classes: Iterable[type]) -> list[ModuleType]:
@@ -42,12 +43,13 @@ class CodeAssets:
 
     Args:
         saga_classes: of the service.
+        types: the text of ``sagas-types.json``, for functions of a saga (of all: under None) that have one.
 
     Raises:
         DefinitionError: a class lives where Lambda could not import it from.
     """
 
-    def __init__(self, saga_classes: Sequence[type]) -> None:
+    def __init__(self, saga_classes: Sequence[type], types: Mapping[type | None, str] | None = None) -> None:
         self.packages = packages_of(saga_classes)
         files: dict[str, Path] = {}
         for package in self.packages:
@@ -62,13 +64,17 @@ class CodeAssets:
         self._files, self._modules = files, Modules(files)
         homes = {one: home for one in saga_classes if (home := self._modules.file_of(one.__module__))}
         self._territories = {one: _territory(home, set(homes.values())) for one, home in homes.items()}
-        selections = [self._selection(one) for one in (None, *saga_classes)]
-        digests = [digest_of({name: files[name] for name in selection}) for selection in selections]
-        self._digests: dict[type | None, str] = dict(zip((None, *saga_classes), digests, strict=True))
+        owners: list[type | None] = [None, *saga_classes]
+        selections = [{name: files[name] for name in self._selection(one)} for one in owners]
+        texts = [(types or {}).get(one, "") for one in owners]
+        digests = [digest_of(one, text) for one, text in zip(selections, texts, strict=True)]
+        self._digests = dict(zip(owners, digests, strict=True))
 
         def build(target: Path) -> None:
-            for digest, selection in zip(digests, selections, strict=True):
-                copy_files({name: files[name] for name in selection}, target / digest)
+            for digest, selection, text in zip(digests, selections, texts, strict=True):
+                copy_files(selection, target / digest)
+                if text:
+                    (target / digest / TYPES_FILE).write_text(text, encoding="utf-8")
 
         together = hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:32]
         self._directory = built_once(f"code-{together}", build).resolve()

@@ -17,9 +17,12 @@ from sagas.cdk.queues import SagaQueues, base_url
 from sagas.cdk.step_groups import SHARED
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
+from sagas.messaging.routes import TYPES_FILE
 
 _LIMIT = 4096
 """Bytes that Lambda allows for all variables of a function together."""
+_MOST_NAMED = 1024
+"""Of them, what the names of saga types and shared queues may take: more are in a file beside the code."""
 
 
 def service_environment(
@@ -41,11 +44,12 @@ def service_environment(
         work: the service's own work queues that it may send to, by name.
     """
     any_queues, shared = next(iter(queues.values())), options.isolation == "saga"
+    filed, (classes, groups) = types_file(sagas, queues, options), _types(sagas, queues, options)
     # What sagas.messaging.routes.Routes reads.
     routes: dict[str, object] = {"base": base_url(any_queues.any_queue_in(scope))}
     if any_queues.derived:
         routes |= {"token": any_queues.token(scope), **({"shared": SHARED} if shared else {})}
-        if groups := {saga: own.grouped for saga, own in queues.items() if own.grouped and not shared}:
+        if groups and filed is None:
             routes["groups"] = groups
     else:
         names = {saga: {step: q.queue_name for step, q in own.by_step.items()} for saga, own in queues.items()}
@@ -62,14 +66,13 @@ def service_environment(
         "SAGAS_RECOVER_EVERY": None if every == timedelta(minutes=1) or not work else every.total_seconds(),
     }
     joins = any(saga.name in tables.families for saga in sagas)
-    classes = [f"{saga.saga_class.__module__}:{saga.saga_class.__qualname__}" for saga in sagas]
     return {
         "SAGAS_TABLE": tables.sagas.table_name,
         "SAGAS_AUDIT_TABLE": tables.audit.table_name,
         "SAGAS_PAYLOAD_BUCKET": tables.payloads.bucket_name,
         **({"SAGAS_JOINS_TABLE": tables.joins.table_name} if tables.joins is not None and joins else {}),
         "SAGAS_SHARDS": str(options.shards),
-        "SAGAS_CLASSES": json.dumps(classes, separators=(",", ":")),
+        "SAGAS_CLASSES": json.dumps(classes, separators=(",", ":")) if filed is None else f"@{TYPES_FILE}",
         "SAGAS_QUEUES": Stack.of(scope).to_json_string(routes),
         "POWERTOOLS_SERVICE_NAME": options.service,
         "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
@@ -78,6 +81,33 @@ def service_environment(
         **({} if options.auto_disable is None else {"SAGAS_AUTO_DISABLE": options.auto_disable.text}),
         **(options.environment or {}),
     }
+
+
+def types_file(
+    sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues], options: ServiceOptions
+) -> str | None:
+    """Return the text of a file beside the code, for functions that deal with more sagas than variables can name.
+
+    Args:
+        sagas: the sagas whose code the functions load.
+        queues: their queues, by saga name.
+        options: of the service.
+
+    Returns:
+        JSON; ``None`` where the variables have room.
+    """
+    classes, groups = _types(sagas, queues, options)
+    text = json.dumps({"classes": classes, "groups": groups}, separators=(",", ":"))
+    return text if len(text.encode()) > _MOST_NAMED else None
+
+
+def _types(
+    sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues], options: ServiceOptions
+) -> tuple[list[str], dict[str, dict[str, str]]]:
+    """Where the classes are, and which steps share a queue whose name is derived."""
+    classes = [f"{saga.saga_class.__module__}:{saga.saga_class.__qualname__}" for saga in sagas]
+    own = {saga.name: queues[saga.name] for saga in sagas} if options.isolation == "step" else {}
+    return classes, {name: one.grouped for name, one in own.items() if one.derived and one.grouped}
 
 
 def check_size(scope: Construct, environment: Mapping[str, str]) -> None:
@@ -93,7 +123,7 @@ def check_size(scope: Construct, environment: Mapping[str, str]) -> None:
     if size > _LIMIT:
         raise DefinitionError(
             f"{scope.node.path}: its environment variables take about {size} bytes and Lambda allows {_LIMIT}; "
-            "with nested_stacks=True the names of queues take no room there; or give the function fewer variables"
+            'with queue_names="derived" the names of queues take no room there; or give the function fewer variables'
         )
 
 

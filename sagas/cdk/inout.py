@@ -185,6 +185,16 @@ class InOut(Grants):
             self._let_replay(grantee)
         return outbox
 
+    def _held_of_events(self) -> dict[str, object]:
+        """What holds commands, and names of events that could not be told, as far as it is there."""
+        held: dict[str, object] = {}
+        if self.node.try_find_child(_QUEUE) is not None:
+            queue, _ = self._commands()
+            held |= {"command queue": queue.queue, "dead-letter queue of commands": queue.dead_letters}
+        if self.node.try_find_child(_OUTBOX) is not None:
+            held["queue of events not told"] = self._outbox().lost
+        return held
+
     def _released(self, function: SagaFunction, alarm: str) -> None:
         self._release(function, self._alarms.node.find_child(alarm))
 

@@ -44,11 +44,11 @@ def allow_joining(role: iam.Role, tables: Tables, *, reading: bool = False) -> N
     Args:
         role: the function's.
         tables: of the service.
-        reading: whether it may also start children, read what became of each, and delete that with their parent.
+        reading: whether it may also start children, and read what became of each.
     """
     if tables.joins is None:
         return
-    more = ["dynamodb:Query", "dynamodb:BatchWriteItem"] if reading else []
+    more = ["dynamodb:Query"] if reading else []
     actions = ["dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", *more]
     _allow(role, actions, [tables.joins.table_arn])
     if reading:  # to start a child that another began to start, on condition that it was not purged since
@@ -67,6 +67,8 @@ def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
     """Let the API or the supervisor also list sagas, by the indexes, and purge one."""
     allow_one_saga(role, tables)
     allow_joining(role, tables, reading=True)
+    if tables.joins is not None:
+        _allow(role, ["dynamodb:BatchWriteItem"], [tables.joins.table_arn])
     _allow(role, ["dynamodb:DeleteItem"], [tables.sagas.table_arn])
     _allow(
         role,

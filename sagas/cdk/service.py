@@ -12,6 +12,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IConstruct
 
+from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.steps import Undoable
 from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms
 from sagas.cdk.api import ApiFunction, Mount, SagaApi
@@ -20,10 +21,10 @@ from sagas.cdk.bulk import BULK, NOW, WorkFunction, WorkQueue
 from sagas.cdk.callbacks import Callbacks, base_of, has_public_waits, makes_urls
 from sagas.cdk.catalogue import Catalogue
 from sagas.cdk.code import CodeAssets, requirements_of
-from sagas.cdk.counting import MOST_AT_ONCE, MOST_OF_ONE_STACK, MOST_RESOURCES
+from sagas.cdk.counting import MOST_AT_ONCE, MOST_OF_ONE_STACK, MOST_RESOURCES, Part
 from sagas.cdk.dashboard import MOST_SHOWN, ServiceDashboard
 from sagas.cdk.encryption import let_logs_use
-from sagas.cdk.environment import service_environment
+from sagas.cdk.environment import service_environment, types_file
 from sagas.cdk.existing import AnyTable, mounted_api
 from sagas.cdk.functions import SagaFunction, SharedAssets, StepGroupFunction
 from sagas.cdk.inout import InOut
@@ -74,8 +75,8 @@ class SagaService(InOut):
         self._queues = {
             layout.saga.name: SagaQueues(self, layout, options.encryption_key, derived=derived) for layout in layouts
         }
-        watch_layout(self, self.tables, self._queues.values())
-        code = CodeAssets([saga.saga_class for saga in sagas])
+        watch_layout(self, self._held)
+        code = CodeAssets([saga.saga_class for saga in sagas], self._types())
         layers = Layers(
             self,
             options.architecture,
@@ -89,6 +90,7 @@ class SagaService(InOut):
         soon = None
         if self._catalogue.works_now:
             soon = WorkQueue(self, "NowQueue", kind=NOW, options=now_options, encryption_key=options.encryption_key)
+        self._work = [one for one in (work, soon) if one is not None]
         shared = self._shared = SharedAssets(self, code, layers, options, self.tables, soon and soon.queue)
         self._functions: dict[tuple[str, str], StepGroupFunction] = {}
         placements = [placement for layout in layouts for placement in layout.placements]
@@ -145,8 +147,9 @@ class SagaService(InOut):
         api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
         public = has_public_waits(sagas)
         self.api = SagaApi(self, "Api", function=api, options=options, mount=mount, callbacks=public).rest_api
+        self._callbacks = None
         if public:
-            self._add_callbacks(placements, api, mount.path if mount else "")
+            self._callbacks = self._add_callbacks(placements, api, mount.path if mount else "")
         archive = options.archive
         self._archive = archive and AuditArchive(self, "Archive", shared=shared, archive=archive)
         self._add_alarms(placements, supervisor, api, bulk, now)
@@ -225,9 +228,17 @@ class SagaService(InOut):
 
     def _layouts(self) -> list[Layout]:
         """The places of all sagas: by what was asked for, else by how much room there is."""
-        service, nested = self._options.service, self._options.nested_stacks
-        gradual = self._options.deployment is not None
-        together, alone = self._catalogue.count(gradual=gradual)
+        options = self._options
+        service, nested, gradual = options.service, options.nested_stacks, options.deployment is not None
+        asked: dict[Part, bool] = {
+            "callbacks": has_public_waits(self._catalogue.sagas),
+            "archive": options.archive is not None,
+            "events": options.events is not None,
+            "access_log": options.access_log != "off",
+            "network": options.network is not None,
+            "web_acl": options.web_acl_arn is not None,
+        }
+        together, alone = self._catalogue.count([part for part, there in asked.items() if there], gradual=gradual)
         if nested is None and alone > MOST_RESOURCES:
             raise DefinitionError(
                 f"{service}: a stack has no room for all its queues: say nested_stacks=True if it is not deployed yet; "
@@ -248,7 +259,35 @@ class SagaService(InOut):
             for saga in self._catalogue.sagas
         ]
 
-    def _add_callbacks(self, placements: Sequence[Placement], api: ApiFunction, path: str) -> None:
+    def _held(self) -> dict[str, object]:
+        """What holds sagas, messages, payloads or keys, by what it is."""
+        held: dict[str, object] = {
+            "sagas table": self.tables.sagas,
+            "audit table": self.tables.audit,
+            "payloads": self.tables.payloads,
+        }
+        if self.tables.joins is not None:
+            held["joins table"] = self.tables.joins
+        for own in self._queues.values():
+            held[f"dead-letter queue of {own.saga}"] = own.dead_letters
+            held |= {f"queue of {own.saga}.{group}": queue for group, queue in own.by_group.items()}
+        for work in self._work:
+            held |= {f"work queue {work.name}": work.queue, f"dead-letter queue of work {work.name}": work.dead_letters}
+        if self._callbacks is not None:
+            held["callback secret"] = self._callbacks.secret
+        if self._archive is not None:
+            held |= {"archive": self._archive.bucket, "queue of what was not archived": self._archive.missed}
+        return held | self._held_of_events()
+
+    def _types(self) -> dict[type | None, str]:
+        """What is in a file beside the code, by whose functions' code: what their variables have no room for."""
+        sagas = self._catalogue.sagas
+        owners: list[tuple[type | None, list[SagaDefinition]]] = [(None, sagas)]
+        owners += [(saga.saga_class, [saga]) for saga in sagas]
+        texts = {owner: types_file(own, self._queues, self._options) for owner, own in owners}
+        return {owner: text for owner, text in texts.items() if text is not None}
+
+    def _add_callbacks(self, placements: Sequence[Placement], api: ApiFunction, path: str) -> Callbacks:
         """The secret of public waits, for the functions of those that may ask for a URL, and the API's."""
         base = self._options.callback_base_url or base_of(self._options.service, self.api, path)
         callbacks = Callbacks(self, "Callbacks", options=self._options, base=base)
@@ -256,6 +295,7 @@ class SagaService(InOut):
         for group in (group for placement in placements for group in placement.groups):
             if makes_urls(group.steps):
                 callbacks.let_sign(self._functions[group.saga.name, group.id])
+        return callbacks
 
     def _tell_concurrency(self, placements: Sequence[Placement]) -> None:
         """Tell how ``max_concurrency`` is divided, or that nothing limits the functions of steps."""

@@ -3,37 +3,43 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import cast
 
-from aws_cdk import Annotations, CfnResource, Stack
+import jsii
+from aws_cdk import Annotations, Aspects, CfnResource, IAspect, Stack
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IConstruct
 
-from sagas.cdk.queues import SagaQueues
-from sagas.cdk.tables import Tables
 from sagas.topology import LAYOUT, moved
 
 
-def watch_layout(service: Construct, tables: Tables, queues: Iterable[SagaQueues]) -> None:
-    """Leave the places of queues, tables and bucket in the assembly, for ``sagas layout``; warn of recorded ones left.
+def watch_layout(service: Construct, held: Callable[[], Mapping[str, object]]) -> None:
+    """Leave the places of queues, tables and buckets in the assembly, for ``sagas layout``; warn of recorded ones left.
 
     Args:
         service: the construct of the service.
-        tables: of the service.
-        queues: of all its sagas.
+        held: asked when the app is synthesized, for some are made after the service: constructs by what they are.
     """
-    held: dict[str, Any] = {"sagas table": tables.sagas, "audit table": tables.audit, "payloads": tables.payloads}
-    for own in queues:
-        held[f"dead-letter queue of {own.saga}"] = own.dead_letters
-        held |= {f"queue of {own.saga}.{group}": queue for group, queue in own.by_group.items()}
-    places = {what: place for what, one in held.items() if (place := _place(cast("IConstruct", one)))}
-    service.node.add_metadata(LAYOUT, places)
-    recorded = service.node.try_get_context(f"{LAYOUT}:{service.node.path}")
-    for what in moved(recorded or {}, places):
-        told = f"{what} of what is deployed would be replaced or dropped, with what is in it"
-        more = "see docs/how-to/change-code-in-flight.md, or `sagas layout --write` if that is meant"
-        Annotations.of(service).add_warning_v2(f"sagas:Replaced:{what}", f"{told}; {more}")
+    # On a construct without children: an aspect of the service would be asked about each of thousands.
+    Aspects.of(Construct(service, "Layout")).add(cast("IAspect", _Watch(service, held)))
+
+
+@jsii.implements(IAspect)
+class _Watch:
+    def __init__(self, service: Construct, held: Callable[[], Mapping[str, object]]) -> None:
+        self._service, self._held = service, held
+
+    def visit(self, node: IConstruct) -> None:
+        """Note the places, and compare them."""
+        service, held = self._service, self._held()
+        places = {what: place for what, one in held.items() if (place := _place(cast("IConstruct", one)))}
+        service.node.add_metadata(LAYOUT, places)
+        recorded = service.node.try_get_context(f"{LAYOUT}:{service.node.path}")
+        for what in moved(recorded or {}, places):
+            told = f"{what} of what is deployed would be replaced or dropped, with what is in it"
+            more = "see docs/how-to/change-code-in-flight.md, or `sagas layout --write` if that is meant"
+            Annotations.of(service).add_warning_v2(f"sagas:Replaced:{what}", f"{told}; {more}")
 
 
 def _place(construct: IConstruct) -> str | None:

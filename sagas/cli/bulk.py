@@ -18,7 +18,6 @@ from sagas.cli.reading import filters, moment_of
 from sagas.cli.tables import list_table
 from sagas.cli.target import Target
 from sagas.core.states import SagaStatus
-from sagas.engine.clock import SystemClock
 from sagas.errors import SagaError
 
 if TYPE_CHECKING:
@@ -165,14 +164,14 @@ def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[st
         _do(target, client, job, told)
         return
     status = told["status"].value if told["status"] is not None else None
-    since, error = moment_of(told["since"], "--since"), told["error"]
+    since, error = moment_of(told["since"], "--since", target.now()), told["error"]
     chosen = choose(client, action, str(name), status=status, error=error, since=since, find=find | by_option)
     if told["dry_run"]:
         if target.as_json:
             emit({"action": action, "chosen": len(chosen), "sagas": chosen})
             return
         if chosen:
-            display(list_table(chosen[:_SHOWN], SystemClock().now(), screen().width))
+            display(list_table(chosen[:_SHOWN], target.now(), screen().width))
         say(
             f"{len(chosen)} sagas would be chosen"
             + (f"; the first {_SHOWN} are shown." if len(chosen) > _SHOWN else ".")

@@ -75,9 +75,13 @@ def made(target: Target, port: int, *, read_only: bool = False, payloads: bool =
         payloads: whether requests, results and messages are shown.
     """
     try:
+        from sagas.console.links import links_of
         from sagas.console.redaction import redaction_of
         from sagas.console.serving import Options, Serving
     except ImportError as error:
         fail(f'the console needs more packages ({error.name}): pip install "lambda-sagas[console]"')
-    redaction = redaction_of(Path.cwd(), payloads=payloads)
-    return Serving(target.client(), Options(target.stack, port, read_only, redaction))
+    redaction, client = redaction_of(Path.cwd(), payloads=payloads), target.client()
+    # What the local stack traces and logs is on this machine, and not in AWS's console.
+    region, log_groups = (client.region, client.log_groups) if target.stack is not None else ("", [])
+    links = links_of(Path.cwd(), region, log_groups)
+    return Serving(client, Options(target.stack, port, read_only, redaction, target.ahead, links))

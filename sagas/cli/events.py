@@ -11,7 +11,6 @@ import typer
 
 from sagas.cli.output import emit, say
 from sagas.cli.target import Target, on_target
-from sagas.engine.clock import SystemClock
 from sagas.engine.telling import event_schema
 from sagas.messaging.commands import command_schema
 
@@ -51,17 +50,16 @@ def replay(
     name: Annotated[str | None, typer.Option(help="Only of sagas of this type.")] = None,
 ) -> None:
     """Have events told once more, from the journals, each with the id it has."""
-    told = target.client().replay_events(_time(since), name)
+    told = target.client().replay_events(_time(since, target.now()), name)
     if target.as_json:
         emit({"told": told})
     else:
         say(f"{told} event{'' if told == 1 else 's'} told once more")
 
 
-def _time(text: str) -> datetime:
-    now = datetime.fromtimestamp(SystemClock().now(), UTC)
+def _time(text: str, now: float) -> datetime:
     if found := _SPAN.fullmatch(text):
-        return now - timedelta(**{_UNITS[found[2]]: int(found[1])})
+        return datetime.fromtimestamp(now, UTC) - timedelta(**{_UNITS[found[2]]: int(found[1])})
     try:
         given = datetime.fromisoformat(text)
     except ValueError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 from rich.tree import Tree
@@ -12,32 +12,8 @@ from sagas.cli.output import plain
 from sagas.cli.tables import coloured
 
 if TYPE_CHECKING:
-    from sagas.client import AuditEntry, SagaClient, SagaView, Summary
-
-_PAGE = 100
-
-
-class Family(TypedDict):
-    """A saga and its children."""
-
-    saga: SagaView | Summary
-    children: list[Family]
-
-
-def family_of(client: SagaClient, saga: SagaView | Summary) -> Family:
-    """Return a saga with all that it has started, and what those have.
-
-    Args:
-        client: asks for it.
-        saga: the topmost.
-    """
-    children, cursor = list[Family](), None
-    while True:
-        page = client.list(parent=saga["saga_id"], limit=_PAGE, cursor=cursor)
-        children += [family_of(client, child) for child in page["sagas"]]
-        cursor = page["cursor"]
-        if cursor is None:
-            return {"saga": saga, "children": children}
+    from sagas.client import AuditEntry, SagaClient
+    from sagas.client.families import Family
 
 
 def tree_of(family: Family, tree: Tree | None = None) -> Tree:

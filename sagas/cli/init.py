@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from importlib.metadata import version
 from importlib.resources import files
@@ -35,9 +35,9 @@ class Example(StrEnum):
 
 
 _SAGAS = {
-    Example.CHECKOUT: "functions.trip:Trip",
-    Example.APPROVAL: "functions.expense:Expense",
-    Example.FAN_OUT: "functions.shipment:Shipment",
+    Example.CHECKOUT: ("functions.trip:Trip",),
+    Example.APPROVAL: ("functions.expense:Expense",),
+    Example.FAN_OUT: ("functions.shipment:Shipment", "functions.shipment:Parcel"),
 }
 _OF_AN_EXAMPLE = ("README.md", "events/", "functions/trip.py", "infra/stack.py", "sagas.lock.json", "tests/test_")
 """What of the template another example brings itself."""
@@ -59,7 +59,7 @@ def init(
         rule = "1 to 40 characters of a-z, 0-9 and single '-', starting with a letter and not ending with '-'"
         fail(f'"{called}" cannot be the name of project and stack: {rule}{advice}')
     _require_empty(directory)
-    values = {"{{name}}": called, "{{version}}": version("lambda-sagas"), "{{saga}}": _SAGAS[example]}
+    values = {"{{name}}": called, "{{version}}": version("lambda-sagas"), "{{sagas}}": _quoted(_SAGAS[example])}
     made = dict(_template(files("sagas.cli") / "template", PurePosixPath()))
     if example is not Example.CHECKOUT:
         made = {path: source for path, source in made.items() if not path.as_posix().startswith(_OF_AN_EXAMPLE)}
@@ -80,6 +80,11 @@ def init(
     say("  pytest")
     say("  sagas local up")
     say("README.md has the rest.")
+
+
+def _quoted(names: Iterable[str]) -> str:
+    """Strings of a TOML list."""
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def _require_empty(directory: Path) -> None:

@@ -18,8 +18,8 @@ from sagas.cli.console import PORT, made
 from sagas.cli.output import fail, say
 from sagas.cli.supervising import StaleAfter, show_recovery
 from sagas.cli.target import Target
-from sagas.cli.times import moment, span
 from sagas.core.times import iso
+from sagas.core.wording import moment, span
 from sagas.errors import InvalidRequest, SagaError
 
 if TYPE_CHECKING:

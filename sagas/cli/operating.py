@@ -25,10 +25,11 @@ def cancel(
     target: Target,
     name: Name,
     saga_id: SagaId,
+    note: _Note = "",
     force: Annotated[bool, typer.Option("--force", help="Also a child whose parent is not over.")] = False,
 ) -> None:
     """Cancel a saga: it stops, and what was done is undone."""
-    report(target.client().cancel(name, saga_id, force=force), as_json=target.as_json)
+    report(target, target.client().cancel(name, saga_id, note, force=force))
 
 
 @on_target
@@ -50,7 +51,7 @@ def signal(
         value = json.loads(file.read() if file is not None else data or "")
     except (ValueError, RecursionError) as error:
         fail(f"the value is not JSON: {error}")
-    report(target.client().signal(name, saga_id, step, value), as_json=target.as_json)
+    report(target, target.client().signal(name, saga_id, step, value))
 
 
 @on_target
@@ -62,9 +63,9 @@ def retry(
     client = target.client()
     saga = client.retry(name, saga_id, note)
     if watching:
-        watch(client, saga, timeout, as_json=target.as_json)
+        watch(target, client, saga, timeout)
     else:
-        report(saga, as_json=target.as_json)
+        report(target, saga)
 
 
 @on_target
@@ -89,7 +90,7 @@ def compensate(
     force: Annotated[bool, typer.Option("--force", help="Also one that is COMPLETED.")] = False,
 ) -> None:
     """Give up on a DEAD_LETTERED or FAILED saga and undo what was done."""
-    report(target.client().compensate(name, saga_id, note, force=force), as_json=target.as_json)
+    report(target, target.client().compensate(name, saga_id, note, force=force))
 
 
 @on_target
@@ -103,7 +104,7 @@ def resolve(
     step: Annotated[list[str] | None, typer.Option(help="A step that was undone by hand; may be repeated.")] = None,
 ) -> None:
     """Say that a saga which needs a person is settled: it leaves the attention list."""
-    report(target.client().resolve(name, saga_id, note, action, step or ()), as_json=target.as_json)
+    report(target, target.client().resolve(name, saga_id, note, action, step or ()))
 
 
 @on_target
@@ -114,7 +115,7 @@ def purge(
     note: Annotated[str, typer.Option("--reason", "--note", help="Why; kept with what is left.")] = "",
 ) -> None:
     """Delete what is stored of a saga that is over: its request, results, errors and entries."""
-    report(target.client().purge(name, saga_id, note), as_json=target.as_json)
+    report(target, target.client().purge(name, saga_id, note))
 
 
 @on_target

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sagas.cli.families import family_of, trail_of, tree_of
+from sagas.cli.families import trail_of, tree_of
 from sagas.cli.output import display, emit, fail, say, screen
 from sagas.cli.tables import (
     audit_table,
@@ -19,14 +19,13 @@ from sagas.cli.tables import (
     family_trail,
     list_table,
     payloads,
-    stack_trace,
+    stack_traces,
     verification_notes,
 )
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
 from sagas.core.states import SagaStatus
 from sagas.core.times import iso
-from sagas.engine.clock import SystemClock
 
 if TYPE_CHECKING:
     from sagas.client import Page, SagaClient, SagaView, VerificationView
@@ -111,7 +110,7 @@ def start(
     if watching:
         if not target.as_json:
             say(f"Started {saga['name']} {saga['saga_id']}")
-        watch(client, saga, timeout, as_json=target.as_json)
+        watch(target, client, saga, timeout)
     else:
         print_started(target, saga)
 
@@ -141,21 +140,22 @@ def show(
     else:
         saga = client.show(*which(client, name, saga_id, last=last))
     if tree:
-        family = family_of(client, saga)
+        from sagas.client.families import family_of
+
+        family = family_of(client.list, saga)
         if target.as_json:
             emit(family)
         else:
             display(tree_of(family))
         return
     if watching:
-        watch(client, saga, timeout, as_json=target.as_json)
+        watch(target, client, saga, timeout)
         return
-    report(saga, as_json=target.as_json)
+    report(target, saga)
     if not target.as_json:
         display(payloads(saga))
         if saga["error"] or any(step["error"] for step in saga["steps"]):
-            trace = stack_trace(client.audit(saga["name"], saga["saga_id"]))
-            if trace is not None:
+            for trace in stack_traces(client.audit(saga["name"], saga["saga_id"]))[-1:]:
                 display(trace)
 
 
@@ -205,7 +205,7 @@ def list_sagas(
     elif key is not None:
         page = client.list(name, status, idempotency_key=key, find=find)
     else:
-        span = {"since": moment_of(since, "--since"), "until": moment_of(until, "--until")}
+        span = {"since": moment_of(since, "--since", target.now()), "until": moment_of(until, "--until", target.now())}
         page = _full(
             lambda most, at: client.list(name, status, limit=most, cursor=at, find=find, **span), limit, cursor
         )
@@ -236,15 +236,20 @@ def filters(words: Sequence[str], name: str | None) -> tuple[str | None, dict[st
     return name, find
 
 
-def moment_of(text: str | None, option: str) -> str | None:
+def moment_of(text: str | None, option: str, now: float) -> str | None:
     """Return a time as the API takes it: as it is, or so long ago (``90s``, ``30m``, ``2h``, ``3d``).
+
+    Args:
+        text: as it was given.
+        option: by which.
+        now: epoch seconds.
 
     Raises:
         BadParameter: it is neither.
     """
     ago = re.fullmatch(r"(\d{1,6})([smhd])", text or "")
     if ago is not None:
-        return iso(SystemClock().now() - int(ago[1]) * _UNITS[ago[2]])
+        return iso(now - int(ago[1]) * _UNITS[ago[2]])
     try:
         return text and datetime.fromisoformat(text).isoformat()
     except ValueError:
@@ -276,7 +281,7 @@ def _print_page(target: Target, page: Page, nothing: str) -> None:
         emit(page)
         return
     if page["sagas"]:
-        display(list_table(page["sagas"], SystemClock().now(), screen().width))
+        display(list_table(page["sagas"], target.now(), screen().width))
     elif page["cursor"] is None:
         say(nothing)
     if page["cursor"] is not None:
@@ -289,7 +294,7 @@ def audit(
     name: _MaybeName = None,
     saga_id: _MaybeId = None,
     last: _Last = False,
-    traces: Annotated[bool, typer.Option("--trace", help="With the last stack trace and its trace id.")] = False,
+    traces: Annotated[bool, typer.Option("--trace", help="With the stack traces and their trace ids.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Tell whether it is what was written; exit with 1 if it is not.")
     ] = False,
@@ -299,7 +304,9 @@ def audit(
     client = target.client()
     name, saga_id = which(client, name, saga_id, last=last)
     if tree:
-        told = list(trail_of(client, family_of(client, client.show(name, saga_id))))
+        from sagas.client.families import family_of
+
+        told = list(trail_of(client, family_of(client.list, client.show(name, saga_id))))
         if target.as_json:
             emit({"entries": told})
         else:
@@ -313,8 +320,7 @@ def audit(
         emit({"entries": entries})
         return
     display(audit_table(entries, screen().width))
-    trace = stack_trace(entries) if traces else None
-    if trace is not None:
+    for trace in stack_traces(entries) if traces else ():
         display(trace)
 
 

@@ -14,7 +14,7 @@ from sagas.cli.output import display, emit, plain, screen
 from sagas.cli.reading import moment_of
 from sagas.cli.tables import breaker_table, queue_table, stats_table
 from sagas.cli.target import Target, on_target
-from sagas.cli.times import moment
+from sagas.core.wording import moment
 
 if TYPE_CHECKING:
     from sagas.client import StatsView
@@ -34,7 +34,7 @@ def top(
     watching: Annotated[bool, typer.Option("--watch", help="Count anew every 30 s until Ctrl-C.")] = False,
 ) -> None:
     """Show how many sagas there are by type and status, how many start and end a minute, and what waits."""
-    client, from_when = target.client(), moment_of(since, "--since")
+    client, from_when = target.client(), moment_of(since, "--since", target.now())
     found = client.stats(name, since=from_when)
     if target.as_json:
         emit(found)

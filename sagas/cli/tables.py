@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from sagas.cli.output import plain, plain_line, pretty
-from sagas.cli.times import ago, between, clock_time, moment, span
 from sagas.core.states import OVER, SagaStatus
+from sagas.core.wording import ago, between, clock_time, moment, span
 
 if TYPE_CHECKING:
     from sagas.client.dead_letters import DeadLetter
@@ -102,17 +102,18 @@ def payloads(saga: SagaView) -> RenderableType:
     return Group(*(line for name, value in found if value is not None for line in _json(name, value)))
 
 
-def stack_trace(entries: Iterable[AuditEntry]) -> RenderableType | None:
-    """Return the last stack trace of an audit trail with its attempt and trace id; ``None`` if there is none."""
-    last = None
+def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
+    """Return the stack traces of an audit trail, each with its attempt and trace id, the last one at the end."""
+    found = list[RenderableType]()
     for entry in entries:
-        last = entry if entry["details"].get("stack_trace") else last
-    if last is None:
-        return None
-    trace_id = last["trace_id"] or last["details"].get("trace_id")
-    head = f"stack trace of {last['step']}, attempt {last['attempt']}" + (f", trace id {trace_id}" if trace_id else "")
-    lines = [Text(f"  {plain_line(line)}") for line in str(last["details"]["stack_trace"]).splitlines()]
-    return Group(Text(plain(head), style="dim"), *lines)
+        if not entry["details"].get("stack_trace"):
+            continue
+        trace_id = entry["trace_id"] or entry["details"].get("trace_id")
+        head = f"stack trace of {entry['step']}, attempt {entry['attempt']}"
+        head += f", trace id {trace_id}" if trace_id else ""
+        lines = [Text(f"  {plain_line(line)}") for line in str(entry["details"]["stack_trace"]).splitlines()]
+        found.append(Group(Text(plain(head), style="dim"), *lines))
+    return found
 
 
 def _json(name: str, value: Any) -> list[Text]:
@@ -276,18 +277,12 @@ def stats_table(types: Iterable[TypeStats]) -> Table:
     statuses = [status for status in _ORDER if any(one["statuses"].get(status) for one in listed)]
     table = _table("saga", *statuses, "need you", "started/min", "ended/min", "oldest in flight")
     for one in listed:
-
-        def told(figure: float, name: str, short: set[str] = set(one["at_least"])) -> str:  # noqa: B006 - read only
-            return f"{figure:g}{'+' if name in short else ''}"
-
         name = Text.assemble(one["name"], (" paused", "red")) if one["paused"] else Text(one["name"])
-        counts = [told(one["statuses"].get(status, 0), status) for status in statuses]
-        rates = [
-            told(one["started_per_minute"], "started_per_minute"),
-            told(one["ended_per_minute"], "ended_per_minute"),
-        ]
+        figures = {status: one["statuses"].get(status, 0) for status in statuses}
+        figures |= {rate: one[rate] for rate in ("attention", "started_per_minute", "ended_per_minute")}
+        told = [f"{figure:g}{'+' if figure_of in one['at_least'] else ''}" for figure_of, figure in figures.items()]
         oldest = moment(one["oldest_in_flight"]) if one["oldest_in_flight"] else ""
-        table.add_row(name, *counts, told(one["attention"], "attention"), *rates, oldest)
+        table.add_row(name, *told, oldest)
     return table
 
 

@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
@@ -61,6 +62,18 @@ class Target:
         if self.region is not None or self.profile is not None:
             raise typer.BadParameter("goes with --stack", param_hint="--region/--profile")
         return SagaClient.local()
+
+    def ahead(self) -> float:
+        """Seconds by which the service's clock is ahead of this machine's: on the local stack time may be skipped."""
+        from sagas.engine.clock import skipped
+
+        return skipped(str(Path.cwd() / ".sagas" / "clock")) if self.stack is None else 0.0
+
+    def now(self) -> float:
+        """Epoch seconds by the service's clock."""
+        from sagas.engine.clock import SystemClock
+
+        return SystemClock().now() + self.ahead()
 
 
 def _meant(target: Target, message: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -11,35 +12,35 @@ from rich.live import Live
 
 from sagas.cli.output import display, emit, plain, say, screen
 from sagas.cli.tables import saga_page
-from sagas.cli.times import clock_time
 from sagas.core.states import SagaStatus
-from sagas.engine.clock import SystemClock
+from sagas.core.wording import clock_time
 
 if TYPE_CHECKING:
+    from sagas.cli.target import Target
     from sagas.client import SagaClient, SagaView
 
 _NOT_COMPLETED, _STILL_UNDER_WAY, _INTERRUPTED = 3, 4, 130
 """Exit codes."""
 
 
-def report(saga: SagaView, *, as_json: bool) -> None:
+def report(target: Target, saga: SagaView) -> None:
     """Print a saga."""
-    if as_json:
+    if target.as_json:
         emit(saga)
     else:
-        display(saga_page(saga, SystemClock().now()))
+        display(saga_page(saga, target.now()))
 
 
-def watch(client: SagaClient, saga: SagaView, timeout: float | None, *, as_json: bool) -> None:
+def watch(target: Target, client: SagaClient, saga: SagaView, timeout: float | None) -> None:
     """Show a saga until it is over or waits for a person, and end with the exit code that tells which.
 
-    On a terminal the page is redrawn; elsewhere each change is a line; with ``as_json`` only the end is printed.
+    On a terminal the page is redrawn; elsewhere each change is a line; with ``--json`` only the end is printed.
 
     Raises:
         Exit: 3 if it is not COMPLETED, 4 if the time was over before it was.
     """
-    console = screen()
-    show = _Redrawn(console) if console.is_terminal else _Lines()
+    console, as_json = screen(), target.as_json
+    show = _Redrawn(console, target.now) if console.is_terminal else _Lines()
     try:
         with nullcontext() if as_json else show.shown():
             last = client.wait(saga["name"], saga["saga_id"], timeout, None if as_json else show.change)
@@ -50,7 +51,7 @@ def watch(client: SagaClient, saga: SagaView, timeout: float | None, *, as_json:
         typer.echo("sagas: no longer watching; the saga goes on", err=True)
         raise typer.Exit(_INTERRUPTED) from None
     if as_json or not console.is_terminal:
-        report(last, as_json=as_json)
+        report(target, last)
     if last["status"] != SagaStatus.COMPLETED:
         raise typer.Exit(_NOT_COMPLETED)
 
@@ -58,14 +59,15 @@ def watch(client: SagaClient, saga: SagaView, timeout: float | None, *, as_json:
 class _Redrawn:
     """A page that is drawn anew at every change."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, now: Callable[[], float]) -> None:
         self._live = Live(console=console, auto_refresh=False)
+        self._now = now
 
     def shown(self) -> AbstractContextManager[Any]:
         return self._live
 
     def change(self, saga: SagaView) -> None:
-        self._live.update(saga_page(saga, SystemClock().now()), refresh=True)
+        self._live.update(saga_page(saga, self._now()), refresh=True)
 
 
 class _Lines:

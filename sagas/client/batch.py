@@ -18,6 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast, get_args
 
+from sagas.core.keys import LONGEST_CANCEL_NOTE
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.answers import Page, SagaView, Summary
@@ -51,7 +52,7 @@ LONGEST_REASON = 3_000
 class Caller(Protocol):
     """What a job needs of a client; see :class:`sagas.client.SagaClient`."""
 
-    def cancel(self, name: str, saga_id: str) -> SagaView: ...
+    def cancel(self, name: str, saga_id: str, note: str = "") -> SagaView: ...
     def retry(self, name: str, saga_id: str, note: str = "") -> SagaView: ...
     def compensate(self, name: str, saga_id: str, note: str = "") -> SagaView: ...
     def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> SagaView: ...
@@ -177,7 +178,7 @@ class Batch:
         action: the operation.
         name: of the saga type.
         saga_ids: of the sagas, in order.
-        reason: why; each audit entry has ``bulk JOB: reason`` (a cancel's has no note).
+        reason: why; each audit entry has ``bulk JOB: reason``.
         job: its name; a new one by default.
         rate: calls a second, at most.
         path: of the file of outcomes; none is written without. One that is there must be of this job.
@@ -201,8 +202,9 @@ class Batch:
             raise ValueError(f"action: there is no {self.action!r}; known are {', '.join(ACTIONS)}")
         if not 0 < self.rate <= 1_000:
             raise ValueError("rate: must be above 0, and 1000 calls a second at most")
-        if len(self.reason) > LONGEST_REASON:
-            raise ValueError(f"reason: has more than {LONGEST_REASON} characters")
+        most = LONGEST_REASON if self.action != "cancel" else LONGEST_CANCEL_NOTE - len(self._note(""))
+        if len(self.reason) > most:
+            raise ValueError(f"reason: has more than {most} characters")
         if self.action == "resolve" and not self.reason.strip():
             raise ValueError("reason: why the sagas are settled must be said")
 
@@ -293,11 +295,14 @@ class Batch:
                 return self._outcome(saga_id, "done", "", saga["saga_id"] if self.action == "rerun" else "")
         raise AssertionError("unreachable")
 
+    def _note(self, reason: str) -> str:
+        return f"bulk {self.job}: {reason}"
+
     def _call(self, saga_id: str) -> SagaView:
-        note = f"bulk {self.job}: {self.reason}".strip().rstrip(":")
+        note = self._note(self.reason).strip().rstrip(":")
         match self.action:
             case "cancel":
-                return self.client.cancel(self.name, saga_id)
+                return self.client.cancel(self.name, saga_id, note)
             case "retry":
                 return self.client.retry(self.name, saga_id, note)
             case "compensate":

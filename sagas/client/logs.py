@@ -41,6 +41,11 @@ class LogCalls:
     _endpoints: ServiceEndpoints
     _transport: Transport
 
+    @property
+    def log_groups(self) -> list[str]:
+        """Names of the log groups that the service's functions write to; none if they are not known."""
+        return [*self._endpoints.log_groups]
+
     def logs(self, saga_id: str, since: float | None = None) -> list[LogLine]:
         """Return the lines of all functions that name a saga: the service's own, and those of ``ctx.logger``.
 

@@ -20,19 +20,21 @@ class OperatorCalls:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def cancel(self, name: str, saga_id: str, *, force: bool = False) -> SagaView:
+    def cancel(self, name: str, saga_id: str, note: str = "", *, force: bool = False) -> SagaView:
         """Ask for a saga to be cancelled. It is CANCELLED once a running step has stopped and all is undone.
 
         Args:
             name: of the type.
             saga_id: the saga.
+            note: why, in 500 characters at most; the audit trail keeps that of the cancel which is accepted first.
             force: also a child whose parent is not over: it counts as failed.
 
         Raises:
             NotFound: there is no such saga.
             Conflict: it is over, or a child of one that is not.
+            InvalidRequest: the note is too long.
         """
-        query = {"force": "true"} if force else None
+        query = {"force": "true" if force else None, "note": note or None}
         return self._transport.call("DELETE", path_of("sagas", name, saga_id), query=query)
 
     def signal(self, name: str, saga_id: str, step: str, value: Any) -> SagaView:

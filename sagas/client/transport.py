@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import quote, urlencode
@@ -23,6 +25,8 @@ _CONNECT_TIMEOUT, _READ_TIMEOUT = 5.0, 35.0
 """Seconds. API Gateway itself answers after 29."""
 _TRIES = 2
 """A call that reached nobody, or that only reads, is made again once."""
+_MOST_KEPT, _LARGEST_KEPT = 64, 256 * 1024
+"""Answers, and bytes of one."""
 _REGION = re.compile(r"\.execute-api\.([a-z0-9-]+)\.amazonaws\.com")
 _UNREACHED = (aws.EndpointConnectionError, aws.ConnectTimeoutError, aws.ProxyConnectionError, aws.SSLError)
 
@@ -41,6 +45,8 @@ def path_of(*segments: str) -> str:
 
 class Transport:
     """Calls one API, signed (SigV4, ``execute-api``) with the caller's credentials.
+
+    What was answered with an ``ETag`` is kept, the latest few of it: asked for again, it need not be read again.
 
     Args:
         api_url: the API's URL with its stage.
@@ -64,6 +70,8 @@ class Transport:
             proxies=cast("Any", utils).get_environ_proxies(self.url),
             timeout=(_CONNECT_TIMEOUT, _READ_TIMEOUT),
         )
+        self._kept: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        self._keeping = threading.Lock()
 
     def call(
         self,
@@ -99,10 +107,25 @@ class Transport:
             problem = Problem("$", "is not JSON; give the saga class to have a request object encoded")
             raise InvalidRequest("the request is not JSON", [problem]) from error
         extra = {"Content-Type": "application/json"} if data else {}
+        tag, kept = self._kept.get(url, ("", b"")) if method == "GET" else ("", b"")
+        extra |= {"If-None-Match": tag} if tag else {}
         answer = self._send(method, url, data, {**extra, **(headers or {})})
+        if tag and answer.status == 304:
+            return json.loads(kept)
         if answer.status >= 300:
             raise error_of(answer, writes=method != "GET")
+        if method == "GET":
+            self._keep(url, answer)
         return answer.json()
+
+    def _keep(self, url: str, answer: Answer) -> None:
+        tag = next((value for name, value in answer.headers.items() if name.lower() == "etag"), "")
+        with self._keeping:
+            self._kept.pop(url, None)
+            if tag and len(answer.content) <= _LARGEST_KEPT:
+                self._kept[url] = tag, answer.content
+                if len(self._kept) > _MOST_KEPT:
+                    self._kept.popitem(last=False)
 
     def _send(self, method: str, url: str, data: bytes, headers: dict[str, str]) -> Answer:
         for tries_left in reversed(range(_TRIES)):

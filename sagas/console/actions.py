@@ -13,12 +13,11 @@ from sagas.client.next_action import Do
 from sagas.console.desk import Desk
 from sagas.console.forms import value_of
 from sagas.console.jobs import Item
-from sagas.console.pages import others
+from sagas.console.pages import others, sagas
 from sagas.errors import InvalidRequest, NotFound, Problem
 
 _FOR_MANY = (Do.RETRY, Do.REDRIVE, Do.COMPENSATE, Do.RESOLVE, Do.CANCEL, Do.RECOVER)
-_MANY = 100
-"""From more sagas than this on, their number is to be typed."""
+_RATES = (1, 5, 20)
 Form = Mapping[str, list[str]]
 
 
@@ -48,7 +47,7 @@ def act_on(client: Any, do: str, item: Item, note: str, form: Form | None = None
         case Do.RESOLVE:
             client.resolve(name, saga_id, note, _one(given, "taken"), given.get("step", []))
         case Do.CANCEL:
-            client.cancel(name, saga_id)
+            client.cancel(name, saga_id, note)
         case Do.RECOVER:
             client.recover(name=name, saga_id=saga_id)
         case Do.RERUN:
@@ -141,15 +140,32 @@ def begin_job(desk: Desk, form: Form) -> Response:
     do, note = _one(form, "do"), _one(form, "note")
     if do not in _FOR_MANY:
         raise NotFound(f"there is no action {do!r} for many sagas")
-    chosen = [_item(text) for text in form.get("one") or form.get("all", [])]
+    again = desk.jobs.get(int(_one(form, "again"))) if _one(form, "again").isdecimal() else None
+    if "matching" in form:
+        wanted = sagas.filter_of(desk, {name: values[0] for name, values in form.items()})
+        chosen = [Item(one["name"], one["saga_id"]) for one in sagas.matching(desk, wanted)]
+    elif again is not None:
+        chosen = [*again.failed, *again.left]
+    else:
+        chosen = [_item(text) for text in form.get("one") or form.get("all", [])]
     if not chosen:
         raise InvalidRequest("no saga is chosen", [Problem("one", "choose at least one saga")])
     if "first" in form:
         chosen = chosen[:1]
     _need("note", note)
-    if len(chosen) > _MANY and _one(form, "count") != str(len(chosen)):
+    # What a job went through was counted when it began.
+    if again is None and len(chosen) > sagas.MANY and _one(form, "count") != str(len(chosen)):
         raise InvalidRequest(f"these are {len(chosen)} sagas", [Problem("count", f"type {len(chosen)} to go on")])
-    return _back(desk, f"/jobs/{desk.jobs.start(do, note, chosen).job_id}")
+    job = desk.jobs.start(do, note, chosen, _rate(form) if again is None else again.rate)
+    return _back(desk, f"/jobs/{job.job_id}")
+
+
+def _rate(form: Form) -> float | None:
+    """So many a second at most; ``None`` where that is not said."""
+    rate = _one(form, "rate")
+    if rate and rate not in map(str, _RATES):
+        raise InvalidRequest("the rate does not fit", [Problem("rate", "must be 1, 5 or 20")])
+    return float(rate) if rate else None
 
 
 def stop_job(desk: Desk, _form: Form, number: int) -> Response:

@@ -21,6 +21,7 @@ from sagas.console import actions
 from sagas.console.desk import Desk
 from sagas.console.guard import Guard, Session
 from sagas.console.jobs import Item, Jobs
+from sagas.console.links import Links
 from sagas.console.pages import attention, others, saga, sagas
 from sagas.console.redaction import Redaction
 from sagas.console.source import Source
@@ -47,7 +48,9 @@ def console(
     redaction: Redaction | None = None,
     read_only: bool = False,
     clock: Callable[[], float] = time.time,  # noqa: TID251 - a person's, not the engine's
+    ahead: Callable[[], float] = float,
     rate: float = 5.0,
+    links: Links | None = None,
 ) -> Guard:
     """Return the console as an ASGI application.
 
@@ -58,7 +61,9 @@ def console(
         redaction: what is not shown; by default what is hidden always.
         read_only: no button, and nothing but reading is answered.
         clock: epoch seconds.
+        ahead: seconds by which the service's clock is ahead of that.
         rate: sagas a second of what is done to many.
+        links: where traces and logs are; by default nowhere.
     """
 
     def act(do: str, item: Item, note: str) -> None:
@@ -66,10 +71,11 @@ def console(
 
     jobs = Jobs(act, rate)
     given = redaction or Redaction(), stack or "local", client.region
-    desk = Desk(Source(client), session, *given, clock, jobs, read_only)
+    desk = Desk(Source(client), session, *given, lambda: clock() + ahead(), jobs, read_only, ahead, links or Links())
     routes = [
         Route("/", _get(desk, attention.show)),
         Route("/sagas", _get(desk, sagas.show)),
+        Route("/sagas/all", _get(desk, sagas.everything)),
         Route("/search", _get(desk, sagas.search)),
         Route("/sagas/{name}/{saga_id}", _get(desk, _canonical)),
         Route("/letters", _get(desk, others.letters_of_all)),

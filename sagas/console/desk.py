@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from sagas.client.next_action import Do
 from sagas.console.guard import Session
 from sagas.console.jobs import Jobs
+from sagas.console.links import Links
 from sagas.console.redaction import Redaction, scrubbed
 from sagas.console.source import Source
 from sagas.core.wording import ago, between, moment, plain, span
@@ -62,8 +63,10 @@ class Desk:
         stack: the service's stack, ``local`` for the one on this machine.
         region: of the service.
         clock: epoch seconds.
-        read_only: whether there are buttons.
         jobs: what is done to many sagas.
+        read_only: whether there are buttons.
+        ahead: seconds by which the clock is ahead of the browser's.
+        links: where traces and logs are.
     """
 
     source: Source
@@ -74,6 +77,8 @@ class Desk:
     clock: Callable[[], float]
     jobs: Jobs
     read_only: bool = False
+    ahead: Callable[[], float] = float
+    links: Links = field(default_factory=Links)
     _templates: Environment = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,6 +106,8 @@ class Desk:
             "stack": self.stack,
             "region": self.region,
             "read_only": self.read_only,
+            "links": self.links,
+            "ahead": lambda: round(self.ahead()),
         }
         self._templates.globals.update(shared)
 

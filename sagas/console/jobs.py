@@ -11,6 +11,7 @@ from sagas.errors import Ambiguous, SagaError, Unavailable
 _STOPS = 5
 """So many failures in a row end a job: what follows would fail as well."""
 _REMEMBERED = 50
+_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,12 @@ class Job:
         return tuple(item for item, (outcome, _) in self.outcomes.items() if outcome in ("failed", "unknown"))
 
     @property
+    def told(self) -> list[tuple[Item, tuple[str, str]]]:
+        """What became of the sagas, those first for which it was not done; as many as a page has room for."""
+        settled = sorted(self.outcomes.items(), key=lambda one: one[1][0] == "done")
+        return settled[:_SHOWN]
+
+    @property
     def over(self) -> bool:
         """Whether nothing more is done."""
         return self._over.is_set()
@@ -102,11 +109,11 @@ class Jobs:
         self._number = 0
         self._lock = threading.Lock()
 
-    def start(self, do: str, note: str, items: Iterable[Item]) -> Job:
-        """Begin to do something to many sagas."""
+    def start(self, do: str, note: str, items: Iterable[Item], rate: float | None = None) -> Job:
+        """Begin to do something to many sagas, so many a second; as many as the console does, if that is not said."""
         with self._lock:
             self._number += 1
-            job = Job(self._number, do, note, tuple(dict.fromkeys(items)), self._rate)
+            job = Job(self._number, do, note, tuple(dict.fromkeys(items)), rate or self._rate)
             self._jobs[job.job_id] = job
             for old in [*self._jobs][:-_REMEMBERED]:
                 if self._jobs[old].over:

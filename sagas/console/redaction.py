@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from sagas.console.settings import settings_of
 from sagas.errors import InvalidRequest
 
 HIDDEN = "***"
@@ -101,16 +101,7 @@ def redaction_of(project: Path, *, payloads: bool = True) -> Redaction:
     Raises:
         InvalidRequest: the file is no TOML, or ``redact`` no list of paths.
     """
-    path = project / "pyproject.toml"
-    try:
-        settings: Any = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        settings = {}
-    except ValueError as error:
-        raise InvalidRequest(f"{path} is not TOML: {error}") from None
-    for name in ("tool", "sagas", "console"):
-        settings = settings.get(name, {})
-    wanted: Any = settings.get("redact", [])
+    path, wanted = project / "pyproject.toml", settings_of(project).get("redact", [])
     anywhere, places = set[str](), set[tuple[str, ...]]()
     for one in cast("list[Any]", wanted) if isinstance(wanted, list) else [wanted]:
         if not isinstance(one, str) or _PATH.fullmatch(one) is None or ".." in one[3:]:

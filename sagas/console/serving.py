@@ -15,6 +15,7 @@ import uvicorn
 
 from sagas.console.app import console
 from sagas.console.guard import Session
+from sagas.console.links import Links
 from sagas.console.redaction import Redaction
 from sagas.errors import InvalidRequest
 
@@ -31,12 +32,16 @@ class Options:
         port: on 127.0.0.1; 0 takes a free one.
         read_only: nothing but reading is answered.
         redaction: what is not shown.
+        ahead: seconds by which the service's clock is ahead of this machine's.
+        links: where traces and logs are.
     """
 
     stack: str | None = None
     port: int = PORT
     read_only: bool = False
     redaction: Redaction = field(default_factory=Redaction)
+    ahead: Callable[[], float] = float
+    links: Links = field(default_factory=Links)
 
 
 class Serving:
@@ -54,7 +59,13 @@ class Serving:
         self._socket = _listening(options.port)
         self.session = Session(self._socket.getsockname()[1])
         app = console(
-            client, self.session, stack=options.stack, redaction=options.redaction, read_only=options.read_only
+            client,
+            self.session,
+            stack=options.stack,
+            redaction=options.redaction,
+            read_only=options.read_only,
+            ahead=options.ahead,
+            links=options.links,
         )
         # No access log: the first URL has the token in it.
         config = uvicorn.Config(

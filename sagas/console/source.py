@@ -22,6 +22,8 @@ _MOST_SHOWN = 24
 """Sagas that one look at a list shows in full, to tell their errors: the next look tells of those that are left."""
 _SHORTEST_ID = 4
 """Characters of an id from which on the service looks for what begins so."""
+_TRAILS = 32
+"""Audit trails that are remembered."""
 _KEPT = 5_000
 """Sagas whose errors are remembered."""
 
@@ -41,6 +43,7 @@ class Source:
         self._locks: dict[Any, threading.Lock] = {}
         self._answers: dict[Any, tuple[float, Any]] = {}
         self._shown: dict[str, tuple[str, Any]] = {}
+        self._trails: dict[str, tuple[Any, list[Any]]] = {}
         self._pool = ThreadPoolExecutor(_THREADS, "sagas-console")
 
     def close(self) -> None:
@@ -52,14 +55,28 @@ class Source:
         with self._lock:
             self._answers.clear()
             self._locks.clear()
+            self._trails.clear()
 
     def show(self, name: str, saga_id: str) -> Any:
         """Return a saga."""
         return self._coalesced(("show", name, saga_id), lambda: self.client.show(name, saga_id))
 
-    def audit(self, name: str, saga_id: str) -> list[Any]:
-        """Return the whole audit trail of a saga."""
-        return self._coalesced(("audit", name, saga_id), lambda: list(self.client.audit(name, saga_id)))
+    def audit(self, saga: Mapping[str, Any]) -> list[Any]:
+        """Return the whole audit trail of a saga. It is not read again before the saga has changed.
+
+        Args:
+            saga: as :meth:`show` returned it.
+        """
+        name, saga_id, seen = saga["name"], saga["saga_id"], (saga["updated_at"], saga.get("purged_at"))
+        known = self._trails.get(saga_id)
+        if known is not None and known[0] == seen:
+            return known[1]
+        found = self._coalesced(("audit", name, saga_id, seen), lambda: list(self.client.audit(name, saga_id)))
+        with self._lock:
+            if len(self._trails) >= _TRAILS:
+                self._trails.clear()
+            self._trails[saga_id] = seen, found
+        return found
 
     def list(self, **wanted: Any) -> Any:
         """Return a page of the list."""

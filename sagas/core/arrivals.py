@@ -194,7 +194,7 @@ def cancel_asked(plan: Plan, state: SagaState, event: ev.CancelAsked, now: float
         return Decision(state, Refuse(f"the saga is {state.status}"))
     if state.cancel_requested_at:
         return Decision(state)
-    after = replace(state, cancel_requested_at=now, cancel_requested_by=event.actor)
+    after = replace(state, cancel_requested_at=now, cancel_requested_by=event.actor, cancel_note=event.note)
     return Decision(after, send=None if state.lease else send_current(after))
 
 

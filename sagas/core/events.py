@@ -303,9 +303,10 @@ class StallNoticed:
 
 @dataclass(frozen=True, slots=True)
 class CancelAsked:
-    """A caller wants the saga cancelled; ``actor``: who."""
+    """A caller wants the saga cancelled; ``actor``: who; ``note``: why."""
 
     actor: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,7 +305,8 @@ def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now
     """The accepted cancel is on the record; undoing follows."""
     if state.lease is None or _busy(state) or not state.cancel_requested_at or state.cancelling:
         return Decision(state)
-    return _proceed(plan, replace(_committed(state), cancelling=True, cancel_requested_by=""), now)
+    journaled = replace(_committed(state), cancelling=True, cancel_requested_by="", cancel_note="")
+    return _proceed(plan, journaled, now)
 
 
 def saga_timed_out(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:

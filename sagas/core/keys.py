@@ -10,3 +10,6 @@ KEY_PATTERN = r"^[!-~]([ -~]*[!-~])?$"
 
 LONGEST_CORRELATION_ID = 128
 """Characters a caller's correlation id may have; :data:`KEY_PATTERN` holds for it, too."""
+
+LONGEST_CANCEL_NOTE = 500
+"""Characters of the note that a cancel may have: until it is journaled, it is in the control item."""

@@ -216,6 +216,7 @@ class SagaState:
         lost_until: a lost execution may act until then.
         cancel_requested_at: when a cancel was accepted.
         cancel_requested_by: who asked for it, until that is journaled.
+        cancel_note: why, until that is journaled.
         cancelling: the cancel was journaled.
         rejected: the failing step was rejected: undo, whatever its policy says.
         failed: it counts among the failed sagas of its type, whatever became of it since.
@@ -257,6 +258,7 @@ class SagaState:
     lost_until: float = 0.0
     cancel_requested_at: float = 0.0
     cancel_requested_by: str = ""
+    cancel_note: str = ""
     cancelling: bool = False
     rejected: bool = False
     failed: bool = False

@@ -21,6 +21,7 @@ _StepStatus = Annotated[str, Meta(extra_json_schema={"enum": list(StepStatus)})]
 _Wrong = Annotated[str, Meta(extra_json_schema={"enum": list(Wrong)})]
 _BreakerState = Annotated[str, Meta(extra_json_schema={"enum": ["closed", "open", "half-open"]})]
 _Policy = Annotated[str, Meta(extra_json_schema={"enum": list(Exhausted)})]
+WAITS_FOR = ("signal", "time", "children", "paused", "breaker", "backoff", "lease", "queue")
 _Count = Annotated[int, Meta(ge=0)]
 _Ordinal = Annotated[int, Meta(ge=1)]
 
@@ -132,6 +133,18 @@ class WaitingBehindView(TypedDict):
     open_until: _Time
 
 
+class WaitingView(TypedDict):
+    """What a saga that is not over waits for, and until when, where that is known.
+
+    ``signal``, ``time``, ``children``: its step does, until its time is over. ``paused``: its type is. ``breaker``: its
+    step's circuit breaker is open. ``backoff``: its next attempt is due then. ``lease``: a worker is at it, until then
+    unless it gives another sign of life. ``queue``: its message is on its way to a worker.
+    """
+
+    kind: Annotated[str, Meta(extra_json_schema={"enum": list(WAITS_FOR)})]
+    until: _Time | None
+
+
 class LeaseView(TypedDict):
     """Who is at work on a saga: since when, until when without another heartbeat, and when the last one was, if there
     are any.
@@ -188,7 +201,7 @@ class Summary(TypedDict):
 class SagaView(Summary):
     """A saga with its request and its steps in order. ``result`` is there once it is COMPLETED; ``deadline`` is when it
     will be cancelled, if it is not over by then; ``error`` is the one that ended the forward way; ``breaker`` is
-    there while it waits behind one.
+    there while it waits behind one; ``waiting`` is null once it is over, or waits for a person.
 
     ``redacted`` says where ``***`` stands for what the type does not show. ``purged_at`` and ``purge_reason`` are there
     when it was purged: then request, results and errors are null.
@@ -200,6 +213,7 @@ class SagaView(Summary):
     error: SagaErrorView | None
     progress: ProgressView | None
     breaker: WaitingBehindView | None
+    waiting: WaitingView | None
     resolution: ResolutionView | None
     correlation_id: str
     result: Any
@@ -280,7 +294,8 @@ class VerificationView(TypedDict):
 class DefinitionStepView(TypedDict):
     """A step of a saga type: ``timeout`` in seconds; new sagas do not take one that is ``retired``.
 
-    ``signal`` is there if it waits for one: the JSON Schema of the value.
+    ``signal`` is there if it waits for one: the JSON Schema of the value. ``children`` is there if it starts sagas: the
+    names of their types.
     """
 
     name: str
@@ -290,6 +305,7 @@ class DefinitionStepView(TypedDict):
     timeout: Annotated[float, Meta(gt=0)]
     retired: bool
     signal: NotRequired[dict[str, Any]]
+    children: NotRequired[list[str]]
 
 
 class DefinitionView(TypedDict):

@@ -341,17 +341,16 @@ class Attempt:
         step, index = held.steps[self._message.index], self._message.index
         if self._message.undo:
             return self._commit(held, ev.StepCompensated(index, step.undo_attempts), None, {})
-        children = self._type.step(step.name).children
-        if step.waits_for == "children" and children is not None:
-            many, types = len(json.loads(payload or "[]")), tuple(one.name for one in children.sagas)
+        code = self._type.step(step.name)
+        if step.waits_for == "children" and code.children is not None:
+            many, types = len(json.loads(payload or "[]")), tuple(one.name for one in code.children.sagas)
             if many > MOST_CHILDREN:
                 told = f"the step {step.name!r} asks for {many:,} children, {MOST_CHILDREN:,} are allowed"
                 return self.fail(held, WrongResult(told))
             return self._commit(held, ev.ChildrenStarted(index, step.attempts, many, types), payload, {})
-        if (
-            step.waits_for and self._type.step(step.name).waits_for
-        ):  # it has asked: the wait begins, which is no result yet
-            until = self._until or round(self._services.clock.now() + self._type.step(step.name).wait, 3)
+        if step.waits_for and code.waits_for:
+            # It has asked: the wait begins, which is no result yet.
+            until = self._until or round(self._services.clock.now() + code.wait, 3)
             return self._commit(held, ev.WaitStarted(index, step.attempts, until), None, {})
         return self._commit(held, ev.StepCompleted(index, step.attempts), payload, {})
 

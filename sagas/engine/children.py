@@ -49,6 +49,8 @@ _NAMED = 10
 """Failed children that an error names."""
 _ROUNDS = 20
 """Times that a look begins anew, because the parent has changed or there is more to do."""
+_TOKENS = 100_000
+"""By how much a hand-out raises the token at most. Two looks of the same rise start the same children: no harm."""
 _STANDING = (SagaStatus.COMPLETED, SagaStatus.FAILED)
 
 
@@ -117,7 +119,8 @@ class Children:
             room = min(room, step.at_once - (step.handed_out - tally.ended))
         if room <= 0:
             return False
-        if not self.control.hand_out(state, state.cursor, room):
+        token = state.token + 1 + int(self.advancer.services.clock.chance() * _TOKENS)
+        if not self.control.hand_out(state, state.cursor, room, token):
             return True
         blocks = [
             ChildrenToStart(state.saga_id, step.name, step.round, first, min(BLOCK, step.handed_out + room - first))
@@ -281,8 +284,8 @@ class Children:
             if self.control.request_cancel(child, decision.state):
                 return True
             found = self.control.get(child.saga_id)
-            if found is None:
-                return False
+            if found is None or found.cancel_requested_at:  # set by this same write, or by another look
+                return found is not None
             child = found
         return False
 
@@ -340,7 +343,8 @@ class Children:
             return thorough
         if child.order is not None and child.order.number >= number:
             return thorough or child.order.open
-        return self.control.order(child, number, self._now)
+        self.control.order(child, number, self._now)  # refused: another look's, or this same write's own success
+        return True
 
 
 def _undone_already(child: SagaState | None, number: int) -> str:

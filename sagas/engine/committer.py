@@ -255,6 +255,8 @@ class Committer:
         if before.polling is not None and index is None and before.current is not None:
             details["looked"] = {"step": before.current.name, "attempts": before.current.attempts}
         asked = isinstance(fact, ev.CancelRequested) and before.cancel_requested_by
+        if asked and before.cancel_note:
+            details["note"] = before.cancel_note
         return Entry(
             saga_id=before.saga_id,
             seq=before.seq + 1,

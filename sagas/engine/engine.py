@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from sagas.authoring.policies import AutoDisable
@@ -250,9 +252,10 @@ def from_environment(
     if missing:
         raise SagaError(f"the environment lacks {', '.join(missing)}")
     usual = environment.get("SAGAS_AUTO_DISABLE")
-    registry = Registry.load(environment["SAGAS_CLASSES"], AutoDisable.parse(usual) if usual else None)
+    classes, groups = _types(environment)
+    registry = Registry.load(classes, AutoDisable.parse(usual) if usual else None)
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
-    routes = Routes.parse(environment["SAGAS_QUEUES"], steps)
+    routes = Routes.parse(environment["SAGAS_QUEUES"], steps, groups)
     carry = environment.get("SAGAS_CARRY_INPUTS") != "0"
     settings, clock, callbacks = settings_from(environment), SystemClock(), None
     if url := environment.get("SAGAS_CALLBACK_URL"):
@@ -272,3 +275,17 @@ def from_environment(
         every=float(environment.get("SAGAS_RECOVER_EVERY", 60)),
         callbacks=callbacks,
     )
+
+
+def _types(environment: Mapping[str, str]) -> tuple[str, Mapping[str, Mapping[str, str]]]:
+    """The names of the classes as JSON, and the steps that share a queue; of many types they are in a file beside the
+    code."""
+    text = environment["SAGAS_CLASSES"]
+    if not text.startswith("@"):
+        return text, {}
+    path = Path(environment.get("LAMBDA_TASK_ROOT", "."), text[1:])
+    try:
+        types = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SagaError(f"SAGAS_CLASSES names {path}, which is not there") from None
+    return json.dumps(types["classes"]), types["groups"]

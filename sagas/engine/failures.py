@@ -16,6 +16,8 @@ from sagas.errors import NotYet, Rejected, TimedOut, TypeChanged, WrongResult
 
 _LONGEST_MESSAGE = 1_000
 _LONGEST_TRACE = 4_000
+_SHORT_TRACE = 600
+"""Characters that the first attempt keeps of it: its entry stays within a write unit."""
 _LONGEST_REASON = 100
 """Characters of what a step says it waits for: they are in the control item."""
 _MANY, _SLOW = 100, 60.0
@@ -65,7 +67,10 @@ def step_failure(
         excused=cancelled or not began,
         outcome_unknown=isinstance(error, TimedOut | WrongResult) and began,
     )
-    return fact, {} if again or cancelled else {"stack_trace": _stack_trace(error, hide)}
+    # The first attempt tells what is wrong while others follow, the last one what was wrong to the end.
+    if cancelled or (again and used > 1):
+        return fact, {}
+    return fact, {"stack_trace": _stack_trace(error, hide, _SHORT_TRACE if again else _LONGEST_TRACE)}
 
 
 def postponement(
@@ -111,7 +116,8 @@ def undo_failure(
         attempts = step.undo_attempts - (1 if failure.type_changed else 0)
         details = {"stack_trace": _stack_trace(error, hide), "attempts": attempts, "trace_id": trace_id}
         return ev.CompensationFailed(index, step.undo_attempts, failure), details
-    return ev.CompensationAttemptFailed(index, step.undo_attempts, failure, _retry_at(retry, used, clock)), {}
+    first = {"stack_trace": _stack_trace(error, hide, _SHORT_TRACE)} if used == 1 else {}
+    return ev.CompensationAttemptFailed(index, step.undo_attempts, failure, _retry_at(retry, used, clock)), first
 
 
 def _failure(error: Exception, began: bool, hide: Callable[[str], str]) -> ev.Failure:
@@ -122,13 +128,13 @@ def _failure(error: Exception, began: bool, hide: Callable[[str], str]) -> ev.Fa
     return failure
 
 
-def _stack_trace(error: Exception, hide: Callable[[str], str]) -> str:
+def _stack_trace(error: Exception, hide: Callable[[str], str], longest: int = _LONGEST_TRACE) -> str:
     """The trace from where the saga's own code begins: what led there is always the same, and bytes are paid for."""
     own = error.__traceback__
     while own is not None and str(own.tb_frame.f_globals.get("__name__")).startswith(_NOT_ITS_OWN):
         own = own.tb_next
     lines = traceback.format_exception(type(error), error, own or error.__traceback__)
-    return hide("".join(lines))[-_LONGEST_TRACE:]
+    return hide("".join(lines))[-longest:]
 
 
 def _retry_at(retry: Retry, failures: int, clock: Clock) -> float:

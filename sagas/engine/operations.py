@@ -30,7 +30,7 @@ class Operations:
     control: ControlItems
     advancer: Advancer
 
-    def cancel(self, name: str, saga_id: str, actor: str, *, force: bool = False) -> SagaState:
+    def cancel(self, name: str, saga_id: str, actor: str, *, note: str = "", force: bool = False) -> SagaState:
         """Ask for a saga to be cancelled, and begin undoing it if no step is running.
 
         One whose cancel was accepted before its type was declared with ``cancellable=False`` is answered as ever.
@@ -39,6 +39,7 @@ class Operations:
             name: the saga type.
             saga_id: the saga.
             actor: who asks.
+            note: why; it is kept with the first cancel that is accepted.
             force: also a child whose parent is not over: it counts as failed.
 
         Returns:
@@ -56,7 +57,7 @@ class Operations:
                 raise Conflict(f"{told}; this one is {state.status}")
             if not force and not state.over and not state.cancel_requested_at:
                 self._refuse_child(state)
-            asked = ev.CancelAsked(actor)
+            asked = ev.CancelAsked(actor, note)
             decision = decide(self.advancer.plan(state), state, asked, self.advancer.services.clock.now())
             if isinstance(decision.then, Refuse):
                 raise Conflict(decision.then.reason)

@@ -127,11 +127,11 @@ class Pausing:
 
     def _send_parked(self, name: str, *, only_undos: bool = False) -> int:
         end, sent = self._clock.now() + _BUDGET, 0
-        for position in self.listing.parked(name, _MOST_AT_ONCE):
+        for position in self.listing.parked(name, _MOST_AT_ONCE, only_undos=only_undos):
             if self._clock.now() >= end:
                 break
             state = self.control.get(position.saga_id)
-            if state is None or not state.parked or (only_undos and not state.undoing):
+            if state is None or not state.parked:
                 continue
             try:
                 sent += self.send(state, sent / _A_SECOND)
@@ -173,7 +173,8 @@ class Pausing:
     def shards(self, now: float) -> dict[str, float]:
         """Return the keys of the index where there may be parked sagas, and by when they are to be looked at.
 
-        While a type is paused these are the ones whose own deadline has passed; once it is resumed, all.
+        While a type is paused these are the ones whose own deadline has passed, and undos if those go on; once it is
+        resumed, all.
 
         Raises:
             Unavailable: the store is out of reach.
@@ -181,8 +182,10 @@ class Pausing:
         found = dict[str, float]()
         for name, pause in self.pauses.all().items():
             if pause.on or now - pause.resumed_at < _SETTLING:
-                # With undos going on, what a cancel has turned is not parked any more.
                 found |= dict.fromkeys(self.listing.parked_shards(name), now if pause.on else NEVER_DUE)
+                # Undos were parked if an earlier pause of the type held them, too.
+                held = pause.on and pause.undos
+                found |= dict.fromkeys(self.listing.parked_shards(name, undo=True), now if held else NEVER_DUE)
         return found
 
 

@@ -40,7 +40,7 @@ _NEVER = 253_402_300_799.0
 """The end of the year 9999: such a lease is never taken over, by no version."""
 _STARTING = 60.0
 """Seconds from a saga's start in which who started it may still be about to create the control item: its function may
-take 29 s."""
+take 29 s. Who starts children begins before their parent's end."""
 _LATER = 86_400.0
 """Seconds after which a saga is looked at again that the service keeps for good by now."""
 _NOT_OPEN = 1.0
@@ -126,6 +126,9 @@ class Purger:
             self._end(state, state.purge)
             return True
         purge = Purge(now)
+        if self._needy(state) is not None:
+            self.control.push_due(found.saga_id, found.sort, now + _LATER)
+            return False
         claimed = None if _refusal(state, now) else self._claim(state, purge)
         if claimed is not None:
             self._end(claimed, purge)
@@ -145,7 +148,7 @@ class Purger:
 
         Raises:
             NotFound: there is no such saga.
-            Conflict: it is not over, needs a person, or something may still be at work on it.
+            Conflict: it is not over, it or a child of it needs a person, or something may still be at work on it.
             Unavailable: the store is out of reach; asked again, it goes on.
         """
         purge = Purge(self.clock.now(), actor, note)
@@ -159,11 +162,23 @@ class Purger:
                 continue
             if state.purge is None and (refused := _refusal(state, self.clock.now())):
                 raise Conflict(refused)
+            if state.purge is None and (needy := self._needy(state)) is not None:
+                raise Conflict(
+                    f"its child {needy.saga}/{needy.saga_id} is {needy.status} and needs a person: resolve it first"
+                )
             claimed = state if state.purge is not None else self._claim(state, purge)
             if claimed is not None:
                 self._end(claimed, claimed.purge or purge)
                 return self.reader.left(name, saga_id)
         raise Unavailable("the saga changes too fast; try again", retry_after=1)
+
+    def _needy(self, state: SagaState) -> SagaState | None:
+        """One of those whose purge this one's is, children and theirs, that needs a person; ``None`` if none does."""
+        for child in self.control.get_many(children_ids(state), consistent=True).values():
+            needy = child if child.attention else self._needy(child)
+            if needy is not None:
+                return needy
+        return None
 
     def _claim(self, state: SagaState, purge: Purge) -> SagaState | None:
         """Take the lease for good; ``None`` when the saga is no longer as it was read.
@@ -237,8 +252,9 @@ def _refusal(state: SagaState, now: float) -> str:
         return f"the saga is {state.status} and needs a person: resolve it first"
     if state.lease is not None and _held_until(state.lease) > now:
         return "a worker, the supervisor or another operator is at work on this saga"
-    if max(state.lost_until, state.created_at + _STARTING) > now:
-        return "an execution of this saga, or its start, may still be at work: try again in a minute"
+    started = state.updated_at if any(step.children for step in state.steps) else state.created_at
+    if max(state.lost_until, started + _STARTING) > now:
+        return "an execution of this saga, or a start, may still be at work: try again in a minute"
     return ""
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 from sagas.core.families import child_id, children_ids
 from sagas.core.rules import forward, needs_attention
@@ -129,6 +130,37 @@ class Reader:
             raise Conflict(f"the saga is {state.status} and is being purged")
         return state
 
+    def show_changed(self, name: str, saga_id: str, known: Callable[[str], bool]) -> tuple[SagaView | None, str]:
+        """Return one saga as :meth:`show` does, unless it is known as it is; and what will be known of it by now.
+
+        To find that it is known takes one read, not one of each entry. What is known may be older than what is shown,
+        never newer.
+
+        Args:
+            name: of the type.
+            saga_id: which.
+            known: whether what it is given stands for what the caller has.
+
+        Returns:
+            The saga, ``None`` if it is known; and a text that changes whenever what is shown does, empty where nothing
+            short of that tells.
+
+        Raises:
+            NotFound: there is no such saga of that type.
+        """
+        state = self.stored(name, saga_id)
+        mark = "" if state is None else self._mark(state)
+        if mark and known(mark):
+            return None, mark
+        return self._show(name, saga_id, state, payloads=True), mark
+
+    def _mark(self, state: SagaState) -> str:
+        if state.purge is not None or any(step.waits_for == "children" and step.requests_seq for step in state.steps):
+            return ""  # others may change what is shown of it
+        breaker = None if state.current is None else self.breakers.waits_behind(state.saga, state.current.name)
+        seen = state, self.paused(state), breaker and breaker.open_until
+        return sha256(repr(seen).encode()).hexdigest()[:32]
+
     def show(self, name: str, saga_id: str, *, payloads: bool = True) -> SagaView:
         """Return one saga with its steps, request and results; of one that was purged, what is left.
 
@@ -140,7 +172,9 @@ class Reader:
         Raises:
             NotFound: there is no such saga of that type.
         """
-        state = self.stored(name, saga_id)
+        return self._show(name, saga_id, self.stored(name, saga_id), payloads=payloads)
+
+    def _show(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool) -> SagaView:
         if state is None or state.purge is not None:
             left = self.left(name, saga_id)
             entries, left_out = self._loaded(left.state, left.entries, payloads)
@@ -155,6 +189,8 @@ class Reader:
             breaker = self.breakers.waits_behind(state.saga, step.name)
             if breaker is not None:
                 view["breaker"] = {"step": step.name, "open_until": iso(breaker.open_until)}
+                if view["waiting"] is not None and view["waiting"]["kind"] in ("backoff", "queue"):
+                    view["waiting"] = {"kind": "breaker", "until": iso(breaker.open_until)}
                 view["steps"][state.cursor]["next_attempt_at"] = iso(max(breaker.open_until, state.not_before))
         if state.lease is not None and "lease" in view and state.lease.expires_at < state.lease.act_until:
             # A lease that lasts as long as its function can act is never extended.

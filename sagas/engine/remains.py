@@ -10,7 +10,7 @@ from typing import Any
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import iso
 from sagas.engine.registry import Registry
-from sagas.errors import TypeChanged
+from sagas.errors import ChildrenFailed, TypeChanged
 from sagas.store.entries import RESULTS, Entry, Tombstone
 from sagas.store.journal import Journal
 
@@ -23,6 +23,8 @@ _ENDS = {
     "WaitEnded": StepStatus.COMPLETED,
     "WaitTimedOut": StepStatus.FAILED,
     "WaitStarted": StepStatus.WAITING,
+    "ChildrenStarted": StepStatus.WAITING,
+    "ChildrenEnded": StepStatus.COMPLETED,
     "StepPostponed": StepStatus.WAITING,
     "StepFailed": StepStatus.FAILED,
     "StepLost": StepStatus.FAILED,
@@ -31,7 +33,8 @@ _ENDS = {
     "CompensationAttemptFailed": StepStatus.COMPENSATION_FAILED,
     "CompensationFailed": StepStatus.COMPENSATION_FAILED,
 }
-_FAILURES = ("StepFailed", "StepLost", "StepDeadLettered", "WaitTimedOut", "SagaTimedOut")
+_FAILURES = ("StepFailed", "StepLost", "StepDeadLettered", "WaitTimedOut", "ChildrenEnded", "SagaTimedOut")
+_WAITED_IN_VAIN = ("WaitTimedOut", ChildrenFailed.__name__)
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
 _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
 
@@ -141,10 +144,11 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         if entry.action == "CompensationStarted":
             state = replace(state, cause=str(entry.details.get("cause", "")), resolution_seq=0)
             known = {name: _turned(step) for name, step in known.items()}
-        in_vain = entry.action == "StepDeadLettered" and entry.details.get("error", {}).get("type") == "WaitTimedOut"
-        if entry.action in _FAILURES and "error" in entry.details and not again and not in_vain:
+        error = entry.details.get("error", {}).get("type", "")
+        in_vain = entry.action == "StepDeadLettered" and error in _WAITED_IN_VAIN
+        if entry.action in _FAILURES and error and not again and not in_vain:
             state = replace(state, error_seq=entry.seq)
-        if entry.action in RESULTS:
+        elif entry.action in RESULTS:
             state = replace(state, error_seq=0)
         if entry.action == "Resolved":
             state = replace(state, resolution_seq=entry.seq)
@@ -170,6 +174,8 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     """The step after an entry about it."""
     status, attempt = _ENDS[entry.action], entry.attempt or 0
     error: dict[str, Any] = entry.details.get("error") or {}
+    if entry.action == "ChildrenEnded" and error:
+        status = StepStatus.FAILED
     if error.get("type") == TypeChanged.__name__:
         attempt -= 1  # no code was called, and the attempt given back
     if status in _BACKWARD:
@@ -177,7 +183,7 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
         undos = max(step.undo_attempts, attempt)
         return replace(step, status=status, undo_attempts=undos, outcome_unknown=unknown)
     doubt = entry.action == "StepLost" or bool(entry.details.get("outcome_unknown"))
-    settled = status is StepStatus.COMPLETED or entry.action == "WaitStarted"
+    settled = status is StepStatus.COMPLETED or entry.action in ("WaitStarted", "ChildrenStarted")
     unknown = doubt or (step.outcome_unknown and not settled)
     return replace(
         step,

@@ -9,7 +9,16 @@ from typing import Any
 from sagas.core.rules import forward, needs_attention
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
-from sagas.engine.answers import AuditEntry, ErrorView, FaultView, SagaView, StepView, Summary, VerificationView
+from sagas.engine.answers import (
+    AuditEntry,
+    ErrorView,
+    FaultView,
+    SagaView,
+    StepView,
+    Summary,
+    VerificationView,
+    WaitingView,
+)
 from sagas.engine.clock import claimed_at
 from sagas.store.chain import Verified, Wrong
 from sagas.store.entries import RESULTS, Entry
@@ -226,6 +235,7 @@ def saga_view(
         "error": None,
         "progress": None,
         "breaker": None,
+        "waiting": _waiting_view(state, paused=paused),
         "resolution": None,
         "correlation_id": state.correlation_id or (by_seq[1].correlation_id if 1 in by_seq else ""),
         "result": None,
@@ -247,6 +257,21 @@ def saga_view(
             "steps": settled.details.get("undone_by_hand", []),
         }
     return view
+
+
+def _waiting_view(state: SagaState, *, paused: bool) -> WaitingView | None:
+    """What a saga waits for, as far as its control item tells."""
+    if state.over or (state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at):
+        return None
+    if state.lease is not None:
+        return {"kind": "lease", "until": iso(state.lease.expires_at)}
+    if state.waiting_for in ("signal", "time", "children"):
+        return {"kind": state.waiting_for, "until": _when(state.not_before)}
+    if paused:
+        return {"kind": "paused", "until": None}
+    if state.not_before > state.updated_at:
+        return {"kind": "backoff", "until": iso(state.not_before)}
+    return {"kind": "queue", "until": None}
 
 
 def left_view(state: SagaState, entries: Sequence[Entry], purge: Purge | None) -> SagaView:

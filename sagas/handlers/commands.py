@@ -128,7 +128,7 @@ class _Works:
                 engine.signals.step(command.saga, command.step)
                 engine.signals.send(command.saga, saga_id, command.step, command.value, actor)
             case Cancel():
-                engine.operations.cancel(command.saga, command.saga_id.lower(), actor)
+                engine.operations.cancel(command.saga, command.saga_id.lower(), actor, note=command.note)
 
     def _later(self, record: dict[str, Any], command: AnyCommand, seconds: float) -> bool:
         """Have the command come back, itself or as a copy; return whether the record may be deleted."""

@@ -91,4 +91,6 @@ def _step(step: StepDefinition) -> DefinitionStepView:
     }
     if step.waits_for == "signal":
         view["signal"] = json_schema(step.signal_type)
+    if step.children is not None:
+        view["children"] = [child.name for child in step.children.sagas]
     return view

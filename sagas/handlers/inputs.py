@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sagas.authoring.shapes.base import Path
-from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID
+from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_CORRELATION_ID
 from sagas.core.states import SagaStatus
 from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge
 from sagas.handlers.actors import actor_of
@@ -83,6 +83,11 @@ class Request:
         """Return a header, whatever its case; ``None`` if it is missing."""
         headers: dict[str, str] = self._event.get("headers") or {}
         return next((value for key, value in headers.items() if key.lower() == name.lower()), None)
+
+    def knows(self, tag: str) -> bool:
+        """Whether the caller's ``If-None-Match`` has an ``ETag``: nothing but that is to be answered then."""
+        known = (one.strip().removeprefix("W/") for one in (self.header("If-None-Match") or "").split(","))
+        return tag in known
 
     def body(self) -> Any:
         """Return the body as JSON builtins.
@@ -173,6 +178,18 @@ class Request:
         if text not in (None, "true", "false"):
             raise InvalidRequest(f"{name} does not fit", [Problem(f"query.{name}", "must be true or false")])
         return text == "true"
+
+    def cancel_note(self) -> str:
+        """Return why a saga is cancelled; empty if that is not said.
+
+        Raises:
+            InvalidRequest: it is too long.
+        """
+        text = self.text("note") or ""
+        if len(text) > LONGEST_CANCEL_NOTE:
+            problem = Problem("query.note", f"must have {LONGEST_CANCEL_NOTE} characters at most")
+            raise InvalidRequest("the note is too long", [problem])
+        return text
 
     def parent(self) -> str:
         """Return the id of the saga whose children are asked for.

@@ -6,7 +6,7 @@ from typing import Any
 
 from sagas.authoring.codec import json_schema
 from sagas.authoring.definition import StepDefinition
-from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
+from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
 from sagas.handlers.bodies import Attempts, Change, Compensation, Note, Resolution, describe_body
@@ -47,6 +47,7 @@ _LIST = (
 )
 _BY_KEY = "Only what this Idempotency-Key started; goes with name alone."
 _FOUND_BY = "Only sagas with this value in their requests, of types that are found by it."
+_ETAG: Json = {"required": True, "schema": {"type": "string"}}
 _LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
 
 
@@ -65,6 +66,16 @@ def _operation(id: str, summary: str, answers: dict[str, Json], errors: str) -> 
     responses: Json = {status: {"description": "Done.", "content": _content(body)} for status, body in answers.items()}
     responses |= {status: _error(status) for status in sorted({*errors.split(), *_ANYWHERE})}
     return {"operationId": id, "summary": summary, "responses": responses}
+
+
+def _polled(operation: Json) -> Json:
+    """An operation of which who has the answer already is told just that."""
+    told = "The ETag of an answer that the caller has."
+    header = {"name": "If-None-Match", "in": "header", "required": False, "schema": {"type": "string"}}
+    unchanged = {"description": "The answer is still the one with this ETag.", "headers": {"ETag": _ETAG}}
+    done: Json = operation["responses"]["200"]
+    responses = {**operation["responses"], "200": done | {"headers": {"ETag": _ETAG}}, "304": unchanged}
+    return operation | {"parameters": [header | {"description": told}], "responses": responses}
 
 
 def _with_body(operation: Json, schema: Json, *, required: bool = True) -> Json:
@@ -127,7 +138,11 @@ def _saga_paths(saga: SagaType) -> Json:
     if not definition.cancellable:
         cancel["description"] = _NOT_CANCELLABLE
     told = "Also a child whose parent is not over: it counts as failed."
-    cancel["parameters"] = [_query("force", {"type": "boolean", "default": False}) | {"description": told}]
+    note = {"type": "string", "maxLength": LONGEST_CANCEL_NOTE, "default": ""}
+    cancel["parameters"] = [
+        _query("force", {"type": "boolean", "default": False}) | {"description": told},
+        _query("note", note) | {"description": "Why; kept in the audit trail with the cancel that is accepted first."},
+    ]
     note, change = describe_body(Note), f"{_WRITE} 409"
     retry = operation("retry", "Retry what failed", "202", change)
     compensate = operation("compensate", "Give up and undo", "202", change)
@@ -141,7 +156,7 @@ def _saga_paths(saga: SagaType) -> Json:
         f"/sagas/{name}": {"post": start},
         one: {
             "parameters": where,
-            "get": operation("show", f"Show one {name}", "200", _READ),
+            "get": _polled(operation("show", f"Show one {name}", "200", _READ)),
             "delete": cancel,
         },
         f"{one}/audit": {"parameters": [*where, *_paging()], "get": audit},
@@ -222,16 +237,16 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
     paths: Json = {
         "/sagas": {
             "parameters": listed_by,
-            "get": _operation("list_sagas", "List sagas", list_of_sagas, "404 422") | {"description": _LIST},
+            "get": _polled(_operation("list_sagas", "List sagas", list_of_sagas, "404 422") | {"description": _LIST}),
         },
         "/sagas/{saga_id}": {
             "parameters": [{"name": "saga_id", "in": "path", "required": True, "schema": {"type": "string"}}],
-            "get": _operation("look_up", "Show a saga by its id alone", {"200": ref("Saga")}, "404 409 422")
+            "get": _polled(_operation("look_up", "Show a saga by its id alone", {"200": ref("Saga")}, "404 409 422"))
             | {"description": "Also by how its id begins, if that is enough to tell it from others: 409 if not."},
         },
         "/attention": {
             "parameters": [_query("name", name), *_paging()],
-            "get": _operation("list_attention", "Sagas that need a person", list_of_sagas, "404 422"),
+            "get": _polled(_operation("list_attention", "Sagas that need a person", list_of_sagas, "404 422")),
         },
         "/definitions": {"get": _operation("list_definitions", "The saga types", {"200": ref("Definitions")}, "")},
         "/definitions/{name}": {

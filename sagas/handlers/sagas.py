@@ -17,6 +17,7 @@ from sagas.errors import Conflict, InvalidRequest, Problem
 from sagas.handlers.answers import answer
 from sagas.handlers.bodies import Attempts, Compensation, Note, Resolution, read_body
 from sagas.handlers.inputs import WHOLE_ID, Request, checked_beginning, checked_id
+from sagas.handlers.polling import polled, tag_of, unchanged
 from sagas.handlers.telemetry import telemetry
 from sagas.store.listing import IndexPosition
 
@@ -41,13 +42,19 @@ def _linked(request: Request, saga: SagaT) -> SagaT:
     return saga
 
 
+def _shown_to(request: Request, reader: Reader, name: str, saga_id: str) -> Response[str]:
+    """Answer with a saga; where the caller has it as it is, with that alone."""
+    saga, mark = reader.show_changed(name, saga_id, lambda mark: request.knows(tag_of(mark)))
+    return unchanged(tag_of(mark)) if saga is None else polled(request, _linked(request, saga), mark)
+
+
 def _children(reader: Reader, request: Request) -> Response[str]:
     """Answer with the children of a saga."""
     if request.text("name") is not None or request.text("status") is not None:
         told = "goes with neither name nor status"
         raise InvalidRequest("the parameters do not fit", [Problem("query.parent", told)])
     page = reader.children(request.parent(), request.limit(), request.text("cursor"))
-    return answer(200, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
+    return polled(request, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
 
 
 def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
@@ -92,7 +99,7 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
 
     @app.get("/sagas/<name>/<saga_id>")
     def show(name: str, saga_id: str) -> Response[str]:
-        return answer(200, _linked(_request(app), reader.show(name, checked_id(saga_id))))
+        return _shown_to(_request(app), reader, name, checked_id(saga_id))
 
     _ = start, audit, verify, show
 
@@ -105,7 +112,7 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     def look_up(saga_id: str) -> Response[str]:
         begun = checked_beginning(saga_id)
         found = begun if len(begun) == WHOLE_ID else reader.beginning_with(begun)
-        return answer(200, _linked(_request(app), reader.show(reader.name_of(found), found)))
+        return _shown_to(_request(app), reader, reader.name_of(found), found)
 
     @app.get("/sagas")
     def list_sagas() -> Response[str]:
@@ -127,7 +134,7 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         else:
             values, cursor = request.others(*_LISTED_BY), request.text("cursor")
             page = reader.list(names, request.status(), request.limit(), cursor, request.span(), values)
-        return answer(200, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
+        return polled(request, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
 
     @app.get("/attention")
     def attention() -> Response[str]:
@@ -136,7 +143,7 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         if (name := request.text("name")) is not None:
             registry.get(name)
         page = reader.attention(name, request.limit(), request.text("cursor"))
-        return answer(200, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
+        return polled(request, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
 
     _ = look_up, list_sagas, attention
 
@@ -152,8 +159,9 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     @app.delete("/sagas/<name>/<saga_id>")
     def cancel(name: str, saga_id: str) -> Response[str]:
         request = _request(app)
-        request.only("force")
-        state = operations.cancel(name, checked_id(saga_id), request.actor, force=request.flag("force"))
+        request.only("force", "note")
+        note, force = request.cancel_note(), request.flag("force")
+        state = operations.cancel(name, checked_id(saga_id), request.actor, note=note, force=force)
         return shown(state, 200 if state.status is SagaStatus.CANCELLED else 202)
 
     @app.post("/sagas/<name>/<saga_id>/retry")

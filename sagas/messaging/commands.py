@@ -15,7 +15,7 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
-from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
+from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_KEY
 from sagas.errors import InvalidRequest, Problem
 from sagas.messaging.json_paths import pick
 
@@ -83,6 +83,7 @@ class Cancel(Command, frozen=True, tag="cancel"):
 
     saga: _Saga
     saga_id: _SagaId
+    note: Annotated[str, Meta(description="why; kept in the audit trail", max_length=LONGEST_CANCEL_NOTE)] = ""
 
 
 class StartOn(Command, frozen=True, tag="start_on"):

@@ -13,6 +13,8 @@ from sagas.errors import NotFound
 
 _ROOM = 64
 """Characters of a derived name before its token. SQS takes 80 in all."""
+TYPES_FILE = "sagas-types.json"
+"""Beside the code of functions that deal with more saga types than their variables have room to name."""
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -48,7 +50,12 @@ class Routes:
     lanes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
 
     @classmethod
-    def parse(cls, text: str, steps: Mapping[str, Collection[str]] | None = None) -> Routes:
+    def parse(
+        cls,
+        text: str,
+        steps: Mapping[str, Collection[str]] | None = None,
+        groups: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Routes:
         """Read the routes from the JSON in a function's environment.
 
         Lambda allows 4 KB for all variables of a function. So a queue that all steps of a saga share is named once, and
@@ -59,13 +66,14 @@ class Routes:
                 when all steps of a saga have the queue of that name, or ``"groups": {saga: {step: name}}`` of those
                 steps that share one; in either, ``"work"`` names the work queues.
             steps: names of the steps deployed, by saga.
+            groups: as in the text, where that has no room for them.
         """
         data: dict[str, Any] = json.loads(text)
         known, work = steps or {}, data.get("work", {})
         if "token" in data:
-            token, shared, groups = data["token"], data.get("shared"), data.get("groups", {})
+            token, shared, grouped = data["token"], data.get("shared"), data.get("groups", groups or {})
             queues = {
-                saga: {s: shared or groups.get(saga, {}).get(s, s) for s in names} for saga, names in known.items()
+                saga: {s: shared or grouped.get(saga, {}).get(s, s) for s in names} for saga, names in known.items()
             }
             derived = {saga: {s: derived_name(saga, q, token) for s, q in own.items()} for saga, own in queues.items()}
             return cls(data["base"], derived, work)

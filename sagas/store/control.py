@@ -44,10 +44,6 @@ class ControlItems(ControlMarks):
         item = self._item(saga_id)
         return state_of(item) if item else None
 
-    def _item(self, saga_id: str) -> Item | None:
-        request = {"TableName": self._settings.sagas_table, "Key": key_of(saga_id), "ConsistentRead": True}
-        return self._tables.connection.dispatch("GetItem", request).get("Item")
-
     def get_many(self, saga_ids: list[str], *, consistent: bool = False) -> dict[str, SagaState]:
         """Return those sagas that exist; ``consistent``: as they are now, at twice the price."""
         keys = list(map(key_of, saga_ids))

@@ -13,7 +13,16 @@ from sagas.core.times import iso
 from sagas.errors import SagaError
 from sagas.formats import FORMAT
 from sagas.store.expressions import update_of
-from sagas.store.mapping import PARKED, Item, attributes_of, parked_shard, parked_until, progress_of, shard_of
+from sagas.store.mapping import (
+    PARKED,
+    Item,
+    attributes_of,
+    number_in,
+    parked_shard,
+    parked_until,
+    progress_of,
+    shard_of,
+)
 from sagas.store.outcomes import Refused
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
@@ -31,6 +40,10 @@ class ControlMarks:
         self._tables = tables
         self._settings = settings
 
+    def _item(self, saga_id: str) -> Item | None:
+        request = {"TableName": self._settings.sagas_table, "Key": key_of(saga_id), "ConsistentRead": True}
+        return self._tables.connection.dispatch("GetItem", request).get("Item")
+
     def request_cancel(self, before: SagaState, after: SagaState) -> bool:
         """Set the cancel flag; ``False`` when the state no longer allows it.
 
@@ -42,6 +55,7 @@ class ControlMarks:
         flag = [
             model.cancel_requested_at.set(iso(after.cancel_requested_at)),
             model.cancel_requested_by.set(after.cancel_requested_by or "unknown"),
+            *([model.cancel_note.set(after.cancel_note)] if after.cancel_note else []),
         ]
         if waiting or before.parked:
             shard = shard_of(before.saga_id, self._settings.shards)
@@ -51,15 +65,17 @@ class ControlMarks:
             before.saga_id, flag, model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
         )
 
-    def hand_out(self, state: SagaState, index: int, count: int) -> bool:
+    def hand_out(self, state: SagaState, index: int, count: int, token: int) -> bool:
         """Note that children of a step are handed out to be started; ``False`` if the saga is not as it was read.
 
-        No lease is taken, but the token rises: who claims the saga knows how many there are.
+        No lease is taken, but the token rises: who claims the saga knows how many there are. By how much it rises is
+        chance, which tells whose hand-out it was: this write's own success, if its answer was lost, counts (rule 10).
 
         Args:
             state: the saga, which waits for its children.
             index: the step's position.
             count: how many further ones.
+            token: the saga's from then on, higher than it is.
         """
         step, place = state.steps[index], f"#steps[{index}]"
         conditions = [
@@ -69,9 +85,12 @@ class ControlMarks:
             "attribute_not_exists(#cancel_requested_at)",  # nothing is started once a cancel is accepted
             "#status = :WAITING",
         ]
-        values = STATUSES | seen(state) | attributes_of({":next": step.handed_out + count, ":one": 1})
-        change = f"SET {place}.#next = :next, #token = #token + :one"
-        return self._marked(state.saga_id, " AND ".join(conditions), change, values)
+        values = STATUSES | seen(state) | attributes_of({":next": step.handed_out + count, ":token": token})
+        change = f"SET {place}.#next = :next, #token = :token"
+        if self._marked(state.saga_id, " AND ".join(conditions), change, values):
+            return True
+        found = self._item(state.saga_id)
+        return found is not None and number_in(found, "token") == token and number_in(found, "seq") == state.seq
 
     def order(self, state: SagaState, number: int, now: float) -> bool:
         """Set the parent's order to undo a saga that is over; ``False`` if it is not as it was read.
@@ -95,7 +114,8 @@ class ControlMarks:
         """Have the saga wait, without a message, until its type is no longer paused; ``False`` when it has changed
         since it was read, or a worker holds it."""
         shard = shard_of(state.saga_id, self._settings.shards)
-        values = attributes_of({":open_shard": parked_shard(state.saga, shard), ":due": iso(parked_until(state))})
+        key = parked_shard(state.saga, shard, undo=state.undoing)
+        values = attributes_of({":open_shard": key, ":due": iso(parked_until(state))})
         condition = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq AND attribute_not_exists(#lease_owner)"
         if not state.undoing:  # a cancel that was accepted meanwhile needs the message at hand
             condition += " AND attribute_not_exists(#cancel_requested_at)"

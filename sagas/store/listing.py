@@ -169,7 +169,7 @@ class Listing:
             limit: how many at most.
         """
         keys = [*self.due_shards, *self.wait_shards]
-        keys += [key for name in names for key in self.parked_shards(name)]
+        keys += [key for name in names for undo in (False, True) for key in self.parked_shards(name, undo=undo)]
         listed = self.attention(limit, None).saga_ids if status == SagaStatus.DEAD_LETTERED else []
         found = [*listed, *(position.saga_id for position in self._due(keys, NEVER_DUE, limit))]
         # One that needs a person and has a deadline is in both.
@@ -303,14 +303,16 @@ class Listing:
         """
         return self._due(self.purge_shards, until, limit)
 
-    def parked(self, name: str, limit: int) -> list[IndexPosition]:
+    def parked(self, name: str, limit: int, *, only_undos: bool = False) -> list[IndexPosition]:
         """Return sagas of a type that wait until it is no longer paused.
 
         Args:
             name: of the type.
             limit: how many at most.
+            only_undos: only those whose undo waits.
         """
-        return self._due(self.parked_shards(name), NEVER_DUE, limit)
+        steps = [] if only_undos else self.parked_shards(name)
+        return self._due([*steps, *self.parked_shards(name, undo=True)], NEVER_DUE, limit)
 
     def first_due(self, shards: Sequence[str], until: float) -> list[IndexPosition | None]:
         """Return what has been due longest in each shard; ``None`` where nothing is due.
@@ -363,9 +365,9 @@ class Listing:
         """The index's keys of long waits."""
         return [wait_shard(shard) for shard in range(self.shards.number())]
 
-    def parked_shards(self, name: str) -> list[str]:
-        """Return the index's keys of the parked sagas of a type."""
-        return [parked_shard(name, shard) for shard in range(self.shards.number())]
+    def parked_shards(self, name: str, *, undo: bool = False) -> list[str]:
+        """Return the index's keys of the parked sagas of a type whose next step waits, or whose undo does."""
+        return [parked_shard(name, shard, undo=undo) for shard in range(self.shards.number())]
 
     @property
     def purge_shards(self) -> list[str]:

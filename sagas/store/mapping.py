@@ -103,10 +103,11 @@ def wait_shard(shard: int) -> str:
     return f"wait#{shard}"
 
 
-def parked_shard(saga: str, shard: int) -> str:
+def parked_shard(saga: str, shard: int, *, undo: bool) -> str:
     """Return the key under which the index ``open`` has the sagas of a shard that wait until their type is no longer
-    paused. No saga type's name has a ``#``."""
-    return f"{PARKED}{saga}#{shard}"
+    paused: those whose next step waits, or those whose undo does, which may go on earlier. No saga type's name has a
+    ``#``."""
+    return f"{PARKED}{saga}#undo#{shard}" if undo else f"{PARKED}{saga}#{shard}"
 
 
 def ended_shard(saga: str, status: str, shard: int) -> str:
@@ -169,6 +170,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "lost_until": text_of(state.lost_until),
             "cancel_requested_at": text_of(state.cancel_requested_at),
             "cancel_requested_by": state.cancel_requested_by or None,
+            "cancel_note": state.cancel_note or None,
             "cancelling": state.cancelling or None,
             "rejected": state.rejected or None,
             "failed": state.failed or None,
@@ -225,7 +227,9 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     elif listed and state.ends_at:
         item |= attributes_of({"open_shard": str(shard), "due": iso(state.ends_at)})
     elif state.parked and not listed and not state.over:
-        item |= attributes_of({"open_shard": parked_shard(state.saga, shard), "due": iso(parked_until(state))})
+        item |= attributes_of(
+            {"open_shard": parked_shard(state.saga, shard, undo=state.undoing), "due": iso(parked_until(state))}
+        )
     elif not listed and not state.over:
         key = wait_shard(shard) if sent_ahead(state) else str(shard)
         item |= attributes_of({"open_shard": key, "due": iso(due_at(state, stale_after))})
@@ -367,6 +371,7 @@ def state_of(item: Item) -> SagaState:
         lease=Lease(owner, epoch(item["lease_expires_at"]["S"]), epoch(item["act_until"]["S"])) if owner else None,
         cancelling=_flag_in(item, "cancelling"),
         cancel_requested_by=text_in(item, "cancel_requested_by"),
+        cancel_note=text_in(item, "cancel_note"),
         rejected=_flag_in(item, "rejected"),
         failed=_flag_in(item, "failed"),
         cause=text_in(item, "cause"),

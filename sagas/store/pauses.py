@@ -64,16 +64,17 @@ class Pauses:
         self._known: tuple[float, dict[str, Pause]] | None = None
 
     def all(self, *, fresh: bool = False) -> dict[str, Pause]:
-        """Return the pauses by saga type, those that are over included, by a consistent read or from memory.
+        """Return the pauses by saga type, those that are over included, as they were a moment ago: what is believed for
+        seconds may as well be read where it costs half.
 
         Args:
-            fresh: ask the table even if the answer is known.
+            fresh: as they are, by a consistent read.
 
         Raises:
             Unavailable: the table is out of reach.
         """
         if fresh or self._known is None or self._now() - self._known[0] >= _GOOD_FOR:
-            request = {"TableName": self._table, "Key": _KEY, "ConsistentRead": True}
+            request = {"TableName": self._table, "Key": _KEY, "ConsistentRead": fresh}
             item: Item = self._tables.connection.dispatch("GetItem", request).get("Item") or {}
             found = {name[len(_OF) :]: _pause_of(stored) for name, stored in item.items() if name.startswith(_OF)}
             self.believe(found)
@@ -110,7 +111,8 @@ class Pauses:
             "ExpressionAttributeValues": {":pause": packed(stored)},
         }
         self._tables.connection.dispatch("UpdateItem", request)
-        self._known = None
+        if self._known is not None:  # reading it back could find what was there before
+            self.believe({**self._known[1], name: pause})
 
 
 def _pause_of(stored: Item) -> Pause:

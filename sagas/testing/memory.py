@@ -104,11 +104,11 @@ class MemoryControl:
         self.items[before.saga_id] = after
         return True
 
-    def hand_out(self, state: SagaState, index: int, count: int) -> bool:
+    def hand_out(self, state: SagaState, index: int, count: int, token: int) -> bool:
         """Note that children of a step are handed out to be started."""
         step = state.steps[index]
         handed = state.with_step(index, replace(step, handed_out=step.handed_out + count))
-        self.items[state.saga_id] = replace(handed, token=state.token + 1)
+        self.items[state.saga_id] = replace(handed, token=token)
         return True
 
     def order(self, state: SagaState, number: int, now: float) -> bool:

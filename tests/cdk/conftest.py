@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from sagas.node import use_bundled_node
 
 use_bundled_node()
+# An asset stays where it was built: each app would copy the thirty megabytes of the layer into its output.
+os.environ["CDK_CONTEXT_JSON"] = json.dumps({"aws:cdk:disable-asset-staging": True})
 
 Template = dict[str, Any]
 Find = Callable[[str], list[Template]]

@@ -12,12 +12,14 @@ from typer.testing import CliRunner
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
-from sagas.cdk import SagaService
+from sagas.cdk import Archive, SagaService
 from sagas.cli.main import app as command
 from sagas.local import synthesis
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
 from sagas.local.layout import compare, layouts_in, record
+from tests.cdk.test_callbacks import Loan
+from tests.cdk.test_children import Delivery, Shipment
 
 KEY = "sagas:layout:Test/Shop"
 
@@ -37,6 +39,26 @@ def warned(stack: Stack) -> list[str]:
     return sorted(str(one.entry.data) for one in warnings if "alarm_topic" not in str(one.entry.data))
 
 
+def stack_of_all(app: App, *, later: bool = True) -> Stack:
+    """A service with all that holds something; ``later``: also what is made when it is asked for."""
+    stack = Stack(app, "Test")
+    service = SagaService(
+        stack, "Shop", sagas=[Delivery, Shipment, Loan], isolation="saga", dashboard=False, archive=Archive()
+    )
+    if later:
+        assert service.command_queue.queue_name
+        assert service.events.event_bus_name
+    return stack
+
+
+def assembly_of_all(directory: Path, *, later: bool = True) -> Path:
+    """Its output."""
+    app = App(outdir=str(directory))
+    stack_of_all(app, later=later)
+    app.synth()
+    return directory
+
+
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The assembly of a service of two sagas."""
@@ -49,7 +71,8 @@ class TestRecord:
     def test_has_what_holds_something(self, deployed: Path) -> None:
         (places,) = layouts_in(deployed).values()
         assert {"sagas table", "audit table", "payloads", "dead-letter queue of checkout"} <= places.keys()
-        assert len(places) == 3 + 2 + 6
+        assert {"work queue bulk", "dead-letter queue of work bulk"} <= places.keys()
+        assert len(places) == 3 + 2 + 6 + 2
         template = json.loads((deployed / "Test.template.json").read_text())
         ids = {place.split(" ")[0].rpartition("/")[2] for place in places.values()}
         assert {template["Resources"][id]["Type"] for id in ids} == {
@@ -61,7 +84,7 @@ class TestRecord:
     def test_stands_beside_what_else_is_there(self, deployed: Path, tmp_path: Path) -> None:
         context = tmp_path / "cdk.context.json"
         context.write_text(json.dumps({"vpc": "known", "sagas:layout:Old/Gone": {}}))
-        assert record(deployed, tmp_path) == 11
+        assert record(deployed, tmp_path) == 13
         assert json.loads(context.read_text()).keys() == {"vpc", KEY}
 
     def test_that_cannot_be_read(self, deployed: Path, tmp_path: Path) -> None:
@@ -98,6 +121,25 @@ class TestSynthesis:
         assert len(told) == 8
         assert "queue of checkout.capture of what is deployed would be replaced or dropped" in "".join(told)
 
+    def test_knows_what_options_and_later_calls_make(self, tmp_path: Path) -> None:
+        (places,) = layouts_in(assembly_of_all(tmp_path / "all")).values()
+        assert places.keys() - layouts_in(assembly_of_all(tmp_path / "less", later=False)).popitem()[1].keys() == {
+            "command queue",
+            "dead-letter queue of commands",
+            "queue of events not told",
+        }
+        assert {"work queue now", "joins table", "callback secret", "archive", "queue of what was not archived"} <= (
+            places.keys()
+        )
+
+    def test_compares_what_is_made_after_the_service_when_all_is_made(self, tmp_path: Path) -> None:
+        recorded = dict(layouts_in(assembly_of_all(tmp_path / "all")))
+        app = App(context=recorded, outdir=str(tmp_path / "again"))
+        assert warned(stack_of_all(app)) == []
+        without = warned(stack_of_all(App(context=recorded, outdir=str(tmp_path / "without")), later=False))
+        assert len(without) == 3
+        assert without[0].startswith("command queue of what is deployed would be replaced or dropped")
+
     def test_warns_of_queues_that_would_be_dropped(self, deployed: Path, tmp_path: Path) -> None:
         told = warned(synthesize(tmp_path, Checkout, context=self.recorded(deployed)))
         assert len(told) == 4
@@ -126,7 +168,7 @@ class TestCommand:
         assert "cdk.context.json has no record yet" in said
 
     def test_finds_nothing_right_after_it(self, project: Path) -> None:
-        assert self.run("--write") == (0, "Recorded 11 queues, tables and buckets in cdk.context.json.\n")
+        assert self.run("--write") == (0, "Recorded 13 queues, tables and buckets in cdk.context.json.\n")
         assert self.run() == (0, "Nothing that was recorded would be replaced.\n")
 
     def test_tells_what_moved(self, project: Path, deployed: Path) -> None:

@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 from aws_cdk import App, Stack, assertions
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_sns as sns
 
 from functions.checkout import Checkout
 from sagas import AutoDisable, Context, Saga, step
-from sagas.cdk import Deployment, FunctionOptions, SagaService
-from sagas.cdk.counting import MOST_OF_ONE_STACK, counted
+from sagas.cdk import Archive, Deployment, FunctionOptions, Network, SagaEvents, SagaService
+from sagas.cdk.counting import MOST_OF_ONE_STACK, Part, counted
+from tests.cdk.test_callbacks import Loan
+from tests.cdk.test_children import Delivery, Shipment
 
 Template = dict[str, Any]
 Find = Callable[[str], list[Template]]
@@ -174,8 +177,40 @@ class TestSize:
         SagaService(stack, "Shop", sagas=kinds, deployment=deployment)
         resources = assertions.Template.from_stack(stack).to_json()["Resources"]
         count, _ = counted([steps] * sagas, gradual=gradual)
-        assert count - 10 - 4 * sagas <= len(resources) <= count <= MOST_OF_ONE_STACK
+        assert count - 4 * sagas <= len(resources) <= count <= MOST_OF_ONE_STACK
         assert not [one for one in resources.values() if one["Type"] == "AWS::CloudFormation::Stack"]
+
+    @pytest.mark.parametrize("gradual", [False, True])
+    def test_so_it_is_with_all_there_can_be(self, gradual: bool) -> None:
+        """What a service has by its options, by its sagas, and by what is asked for once it is there."""
+        stack = Stack(App(), "Test")
+        service = SagaService(
+            stack,
+            "Shop",
+            sagas=[Delivery, Shipment, Loan, saga_of(1, 2, auto_disable=AutoDisable())],
+            deployment=Deployment.all_at_once() if gradual else None,
+            archive=Archive(),
+            events=SagaEvents(),
+            access_log="role",
+            web_acl_arn="arn:aws:wafv2:us-east-1:123456789012:regional/webacl/one/1",
+            network=Network(ec2.Vpc(stack, "Network", max_azs=1)),
+        )
+        assert service.command_queue.queue_name
+        resources = assertions.Template.from_stack(stack).to_json()["Resources"]
+        own = [name for name in resources if name.startswith("Shop")]
+        usual: list[Part] = ["now", "joins", "callbacks", "archive", "events", "commands"]
+        parts: list[Part] = [*usual, "access_log", "network", "web_acl"]
+        count, _ = counted([1, 1, 3, 2], gradual=gradual, parts=parts)
+        assert count - 4 * 4 <= len(own) <= count
+
+    def test_queues_alone_leave_room_for_what_may_be_made_later(self) -> None:
+        """A stack that is full of queues cannot be left without losing what is in them."""
+        parts: list[Part] = ["commands", "events"]
+        _, alone = counted([5], gradual=False)
+        assert (alone, alone) == (
+            counted([5], gradual=False, parts=parts)[1],
+            counted([5], gradual=False, parts=parts[:1])[1],
+        )
 
     def test_more_do_with_one_function_a_saga(self) -> None:
         stack = Stack(App(), "Test")

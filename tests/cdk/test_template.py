@@ -117,6 +117,8 @@ class TestFunctions:
             *(("create-zip", step) for step in ("check", "upload", "announce")),
             *(("checkout", step) for step in ("reserve", "capture", "ship")),
             *(("approval", step) for step in ("enter", "decision", "late_decision", "place")),
+            *(("basket", step) for step in ("capture", "parcels", "confirm")),
+            *(("parcel", step) for step in ("pack", "book")),
         }
         roles = [json.dumps(function["Role"]) for function in found.values()]
         assert len(set(roles)) == len(roles)
@@ -157,14 +159,14 @@ class TestQueues:
             for name, resource in template["Resources"].items()
             if resource.get("Metadata", {}).get("sagas", {}).get("part") == "dead_letter_queue"
         }
-        assert sorted(letters.values()) == ["approval", "checkout", "create-zip"]
+        assert sorted(letters.values()) == ["approval", "basket", "checkout", "create-zip", "parcel"]
         for (saga, _), queue in marked_all(template, "queue"):
             assert letters[queue["RedrivePolicy"]["deadLetterTargetArn"]["Fn::GetAtt"][0]] == saga
 
     def test_event_sources(self, of_type: Find) -> None:
         sources = of_type("AWS::Lambda::EventSourceMapping")
-        assert len(sources) == 12
-        assert sorted(source["BatchSize"] for source in sources) == [*[1] * 11, 10]  # ends of waits come ten at a time
+        assert len(sources) == 17
+        assert sorted(source["BatchSize"] for source in sources) == [*[1] * 16, 10]  # ends of waits come ten at a time
         for source in sources:
             assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
         assert [one["ScalingConfig"] for one in sources if "ScalingConfig" in one] == [

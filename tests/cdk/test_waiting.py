@@ -161,11 +161,11 @@ def test_no_saga_waits_no_queue() -> None:
 
 
 def test_it_is_counted(waiting: Template) -> None:
-    assert len(waiting["Resources"]) <= counted([3, 4], gradual=False, now=True)[0]
+    assert len(waiting["Resources"]) <= counted([3, 4], gradual=False, parts=["now"])[0]
     _, without = synthesized(Checkout)
     _, alone = synthesized(Checkout, Loan)
     own = len(alone["Resources"]) - len(without["Resources"])
-    more = counted([3, 4], gradual=False, now=True)[0] - counted([4], gradual=False)[0]
+    more = counted([3, 4], gradual=False, parts=["now"])[0] - counted([4], gradual=False)[0]
     assert own <= more
 
 

@@ -241,6 +241,8 @@ class TestReading:
             "create-zip",
             "checkout",
             "approval",
+            "basket",
+            "parcel",
         }
 
     def test_what_is_not_there_is_not_found(self, desk: Desk) -> None:
@@ -287,7 +289,7 @@ class TestSupervising:
 
 def test_a_stack_that_is_named_is_found_with_api_and_queues(desk: Desk, named: list[str]) -> None:
     names = {saga["name"] for saga in desk.json("definitions", *named)["definitions"]}
-    assert names == {"create-zip", "checkout", "approval"}
+    assert names == {"create-zip", "checkout", "approval", "basket", "parcel"}
     assert desk.json("dlq", "list", "checkout", *named) == {"dead_letters": []}
 
 

@@ -61,10 +61,10 @@ class TestDescription:
             "outputs", "pid", "work_queues", "work_dead_letter_queues", "log_groups", "command_queue",
             "command_dead_letter_queue", "events_function",
         }  # fmt: skip
-        assert set(description["tables"]) == {"sagas", "audit"}
+        assert set(description["tables"]) == {"sagas", "audit", "joins"}
         assert (
             set(description["queues"])
-            == {"create-zip", "checkout", "approval"}
+            == {"create-zip", "checkout", "approval", "basket", "parcel"}
             == set(description["dead_letter_queues"])
         )
         assert description["functions"].keys() == description["queues"].keys()

@@ -88,13 +88,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
-    """Listen at botocore, through which PynamoDB and boto3 both go. What an environment reads once in five seconds,
-    whatever it does, is left out: which types are paused."""
+    """Listen at botocore, through which PynamoDB and boto3 both go."""
     seen = Wire()
     send = cast("Any", BaseClient)._make_api_call
 
     def listening(self: Any, operation: str, parameters: dict[str, Any]) -> Any:
-        if parameters.get("Key") != {"saga_id": {"S": "pauses"}} or operation != "GetItem":
+        if parameters.get("Key") == {"saga_id": {"S": "pauses"}} and operation == "GetItem":
+            seen.of_pauses.append(parameters)
+        else:
             seen.requests.append((operation, parameters))
         return send(self, operation, parameters)
 

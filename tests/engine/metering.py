@@ -17,13 +17,17 @@ _INDEXES = (
     ("attention_shard", "attention_at"),
     ("ended", "updated_at"),
 )
+_LAMBDAS = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility")
+"""What a bench asks of SQS in Lambda's stead; a function that has a message wait asks for the last by itself."""
 
 
 @dataclass
 class Wire:
-    """The requests that left, in order, each with its parameters."""
+    """The requests that left, in order, each with its parameters. What an environment reads once in five seconds,
+    whatever it does, is kept apart: which types are paused."""
 
     requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
+    of_pauses: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def names(self) -> list[str]:
         return [name for name, _ in self.requests]
@@ -38,15 +42,17 @@ class Meter:
     dues: list[str] = field(default_factory=list[str])
     control_units: int = 0
     entry_units: int = 0
+    join_units: int = 0
     index_units: int = 0
     read_units: int = 0
     messages: int = 0
+    requests: int = 0
     items: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
     @property
     def units(self) -> int:
-        """Of both tables, without the indexes."""
-        return self.control_units + self.entry_units
+        """Of the tables, without the indexes."""
+        return self.control_units + self.entry_units + self.join_units
 
     def control_written(self, saga_id: str, after: dict[str, Any], *, transaction: bool) -> None:
         before, self.items[saga_id] = self.items.get(saga_id, {}), after
@@ -56,6 +62,15 @@ class Meter:
         due = after.get("due", {}).get("S", "")
         if due not in self.dues[-1:]:
             self.dues.append(due)
+
+    def asked(self, operation: str, parameters: dict[str, Any]) -> None:
+        self.requests += operation not in _LAMBDAS
+        self.read_units += operation == "GetItem"
+        self.messages += operation == "SendMessage"
+        if operation == "BatchGetItem":
+            self.read_units += sum(len(asked["Keys"]) for asked in parameters["RequestItems"].values())
+        elif operation == "SendMessageBatch":
+            self.messages += len(parameters["Entries"])
 
     def entry_written(self, item: dict[str, Any], *, transaction: bool) -> None:
         self.entry_units += write_units({}, item, transaction=transaction)
@@ -70,6 +85,9 @@ def metered(w: Bench, monkeypatch: pytest.MonkeyPatch) -> Meter:
             saga_id = (request.get("Key") or request["Item"])["saga_id"]["S"]
             found = send(w.stack.dynamodb, "GetItem", {"TableName": w.stack.sagas_table, "Key": _key(saga_id)})
             seen.control_written(saga_id, found.get("Item", {}), transaction=transaction)
+        elif request["TableName"] == w.stack.joins_table:
+            # An outcome or a counter of sixteen: less than a kilobyte.
+            seen.join_units += 2 if transaction else 1
         elif "Item" in request:
             seen.entry_written(request["Item"], transaction=transaction)
         else:
@@ -78,6 +96,7 @@ def metered(w: Bench, monkeypatch: pytest.MonkeyPatch) -> Meter:
 
     def metering(self: Any, operation: str, parameters: dict[str, Any]) -> Any:
         answer = send(self, operation, parameters)
+        seen.asked(operation, parameters)
         if operation in ("PutItem", "UpdateItem", "DeleteItem"):
             written(parameters, transaction=False)
         elif operation == "BatchWriteItem":
@@ -87,11 +106,6 @@ def metered(w: Bench, monkeypatch: pytest.MonkeyPatch) -> Meter:
             for item in parameters["TransactItems"]:
                 [request] = item.values()
                 written(request, transaction=True)
-        elif operation == "BatchGetItem":
-            seen.read_units += sum(len(asked["Keys"]) for asked in parameters["RequestItems"].values())
-        seen.read_units += operation == "GetItem"
-        seen.messages += operation == "SendMessage"
-        seen.messages += len(parameters["Entries"]) if operation == "SendMessageBatch" else 0
         return answer
 
     monkeypatch.setattr(BaseClient, "_make_api_call", metering)

@@ -144,6 +144,21 @@ def test_a_start_that_is_repeated_shows_the_saga_as_it_is_now(
     assert "SendMessage" not in wire.names()
 
 
+def test_to_ask_for_a_saga_that_has_not_changed_is_one_read(deployed: Make, wire: Wire) -> None:
+    w = deployed(Trip)
+    saga_id = w.start("trip", {"item": "train"})
+    w.run()
+    api_handler.reset()
+    event = request("GET", f"/sagas/trip/{saga_id}")
+    tag = Answer(api_handler.handler(event, LambdaContext())).headers["etag"]
+    event["headers"]["If-None-Match"] = tag
+    wire.requests.clear()
+    answer = Answer(api_handler.handler(event, LambdaContext()))
+    assert (answer.status, answer.body, answer.headers["etag"]) == (304, None, tag)
+    assert wire.names() == ["GetItem"]
+    api_handler.reset()
+
+
 def test_a_happy_step_is_three_writes_and_one_message(deployed: Make, wire: Wire) -> None:
     """Its inputs came with the message."""
     w = deployed(Trip)
@@ -151,6 +166,19 @@ def test_a_happy_step_is_three_writes_and_one_message(deployed: Make, wire: Wire
     for name in ("book", "pay"):
         requests = _handle(w, wire, "trip", name)
         assert [name for name, _ in requests] == ["UpdateItem", "PutItem", "UpdateItem", "SendMessage"]
+
+
+def test_which_types_are_paused_is_read_once_in_five_seconds_at_half_the_price(deployed: Make, wire: Wire) -> None:
+    w = deployed(Trip)
+    w.start("trip", {"item": "train"})
+    read = len(wire.of_pauses)
+    for name in ("book", "pay"):  # one function's environment here
+        _handle(w, wire, "trip", name)
+    assert len(wire.of_pauses) - read == 1
+    w.clock.advance(6)
+    _handle(w, wire, "trip", "tell")
+    assert len(wire.of_pauses) - read == 2
+    assert [asked["ConsistentRead"] for asked in wire.of_pauses] == [False] * len(wire.of_pauses)
 
 
 def test_a_step_reads_just_what_it_names_where_messages_bring_nothing(deployed: Make, wire: Wire) -> None:

@@ -77,6 +77,12 @@ def test_failing_undo_stops_no_other(deployed: Make) -> None:
     assert failed["details"]["error"]["type"] == "ValueError"
     assert int(failed["details"]["attempts"]) == 3
     assert "ValueError: never" in failed["details"]["stack_trace"]
+    # The first attempt has it, too, as far as it fits; those between only the error.
+    told = [e for e in w.stack.entries(saga_id) if e["action"] in ("StepFailed", "CompensationAttemptFailed")]
+    traces = [(e["step"], int(e["attempt"]), e["details"].get("stack_trace", "")) for e in told]
+    assert [(step, attempt) for step, attempt, trace in traces if trace] == [("tell", 1), ("tell", 3), ("pay", 1)]
+    firsts = [trace for _, attempt, trace in traces if trace and attempt == 1]
+    assert all(len(trace) <= 600 and trace.rstrip().endswith(("no", "never")) for trace in firsts)
     assert saga["error"]["step"] == "tell"
 
 

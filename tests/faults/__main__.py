@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault
 from tests.faults.explore import explore
 from tests.faults.mutants import MUTANTS, missed
-from tests.faults.scenarios import EVERY
+from tests.faults.scenarios import EVERY, FAMILIES
 from tests.faults.world import CrashWorld, world
 
 RULES = "rules"
@@ -19,13 +19,15 @@ _SHORT = ("happy", "rejected", "happy, chained", "rejected, chained")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One way of disturbing: which scenarios, by what, how much others do meanwhile, how often at once."""
+    """One way of disturbing: which scenarios, by what, how much others do meanwhile, how often at once, and how many of
+    each scenario's runs; all by default."""
 
     title: str
     faults: Sequence[Fault]
-    names: Sequence[str] = tuple(EVERY)
+    names: Sequence[str] = tuple(name for name in EVERY if name not in FAMILIES)
     bounds: tuple[int, ...] = (0,)
     at_once: int = 1
+    sample: int | None = None
 
 
 PARTS: dict[str, Part] = {
@@ -34,6 +36,9 @@ PARTS: dict[str, Part] = {
     "lingers": Part("it lingers, a message comes twice", DELAYS, bounds=(1, 2)),
     "cancels": Part("it lingers, others cancel or act", DELAYS, bounds=(3, 4, 5)),
     "purges": Part("it lingers, others purge or undo", DELAYS, bounds=(6, 7)),
+    "families": Part("of parents and children, a process dies", DEATHS, FAMILIES),
+    "kin-answers": Part("of these, an answer is lost", LOST_ANSWERS, FAMILIES, sample=100),
+    "kin-lingers": Part("of these, one lingers", DELAYS, FAMILIES, (1, 2, 3, 4, 5, 6, 7, 8), sample=150),
     "pairs": Part("two deaths in a row", DEATHS, _SHORT, at_once=2),
     "successors": Part(
         "it pauses, its successor dies", (Fault.PAUSES, Fault.DIES_AFTER), ("short_lease",), bounds=(2, 4), at_once=2
@@ -47,7 +52,7 @@ def _tell(text: str) -> None:
 
 def _prove(one: CrashWorld, part: Part) -> bool:
     began = time.monotonic()
-    figures = explore(one, part.names, faults=part.faults, bounds=part.bounds, at_once=part.at_once)
+    figures = explore(one, part.names, faults=part.faults, bounds=part.bounds, at_once=part.at_once, sample=part.sample)
     _tell(f"{part.title:<36}{figures}, {time.monotonic() - began:.0f} s")
     for name, trial in figures.violations[:20]:
         _tell(f"  {name}: {trial}")

@@ -12,12 +12,14 @@ from sagas.engine.registry import Registry, SagaType
 from sagas.store.chain import look_through
 from sagas.store.entries import Entry
 from sagas.testing.faults import DELAYS, Fault, Plan
+from tests.faults.kin import check_families
 from tests.faults.mailbox import Letter
 from tests.faults.sagas import STAGE
 from tests.faults.world import Began, CrashWorld, Effect, Entered, Event, Rows
 
-_REPORTS = frozenset({"StepCompleted", "StepFailed", "StepLost", "WaitStarted", "StepPostponed"})
-_RESULTS = ("StepCompleted", "SignalReceived", "WaitEnded")
+_REPORTS = frozenset({"StepCompleted", "StepFailed", "StepLost", "WaitStarted", "ChildrenStarted", "StepPostponed"})
+_RESULTS = ("StepCompleted", "SignalReceived", "WaitEnded", "ChildrenEnded")
+_ASKED = ("WaitStarted", "ChildrenStarted")
 _UNDO_REPORTS = frozenset({"StepCompensated", "CompensationAttemptFailed", "CompensationFailed"})
 _UNDONE = (SagaStatus.COMPENSATED, SagaStatus.CANCELLED)
 _NEEDY = (SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED, SagaStatus.DEAD_LETTERED)
@@ -46,7 +48,7 @@ class Remains(Protocol):
 
 def check(world: CrashWorld, points: Plan) -> list[str]:
     """Return what is violated, each in a sentence."""
-    found = [*check_rest(world), *_purged(world)]
+    found = [*check_rest(world), *_purged(world), *check_families(world)]
     for state in world.states():
         found += check_chain(state, world.everything(state.saga_id))
         alone = not any(point.fault in DELAYS for point in points)
@@ -123,7 +125,8 @@ def _journal(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]
     if entries and entries[-1]["status"] != state.status.value:
         yield f"the last entry says {entries[-1]['status']}, the saga is {state.status}"
     for entry, following in pairwise(entries):
-        if entry["status"] in _FINAL and following["action"] != "Resolved":
+        ordered = entry["status"] == "COMPLETED" and state.order and following["action"] == "CompensationStarted"
+        if entry["status"] in _FINAL and following["action"] != "Resolved" and not ordered:
             yield f"entry {entry['seq']} says {entry['status']}, but {following['action']} followed"
     turned = False
     for entry in entries:
@@ -150,7 +153,8 @@ def _end(remains: Remains, state: SagaState, entries: Rows) -> Iterator[str]:
         yield "the lease is not free"
     if state.cancel_requested_at and state.status is SagaStatus.COMPLETED:
         yield "an accepted cancel ended COMPLETED"
-    if state.status in _NEEDY and not state.attention and not state.resolution_seq:
+    of_its_parent = state.parent is not None and state.status is SagaStatus.FAILED
+    if state.status in _NEEDY and not of_its_parent and not state.attention and not state.resolution_seq:
         yield f"the saga is {state.status}, and nobody is told"
     if state.over and state.in_doubt and not state.attention and not state.resolution_seq:
         yield f"{state.in_doubt} is in doubt, and nobody is told"
@@ -168,7 +172,7 @@ def _end(remains: Remains, state: SagaState, entries: Rows) -> Iterator[str]:
 
 
 def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str]:
-    done = Counter(entry["step"] for entry in entries if entry["action"] in _RESULTS)
+    done = Counter(entry["step"] for entry in entries if entry["action"] in _RESULTS and not entry["error"])
     in_vain = Counter(entry["step"] for entry in entries if entry["action"] == "WaitTimedOut")
     undone = Counter(entry["step"] for entry in entries if entry["action"] == "StepCompensated")
     lost = {entry["step"] for entry in entries if entry["action"] == "StepLost" or _late(entry)}
@@ -179,14 +183,14 @@ def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str
             yield f"a signal for {step.name} was accepted and not taken"
         if done[step.name] and in_vain[step.name]:
             yield f"{step.name} ended twice: {done[step.name]} results, and in vain"
-        has_undo = saga_type.step(step.name).undo is not None
+        has_undo = saga_type.step(step.name).undo is not None or step.waits_for == "children"
         if state.status is SagaStatus.COMPLETED and (done[step.name], undone[step.name]) != (1, 0):
             yield f"{step.name} of a COMPLETED saga: completed {done[step.name]}, undone {undone[step.name]} times"
         if state.status in _UNDONE and has_undo and done[step.name] and not undone[step.name]:
             yield f"{step.name} of a {state.status} saga was not undone"
         if step.status in (StepStatus.RUNNING, StepStatus.COMPENSATING):
             yield f"{step.name} is left {step.status}"
-        asked = any(entry["action"] == "WaitStarted" and entry["step"] == step.name for entry in entries)
+        asked = any(entry["action"] in _ASKED and entry["step"] == step.name for entry in entries)
         known = done[step.name] or asked or undone[step.name] or step.name in state.in_doubt
         if state.over and step.name in lost and not known and not state.resolution_seq:
             yield f"an execution of {step.name} was lost or late, and nothing tells of it"
@@ -249,7 +253,7 @@ def _order(own: list[Event]) -> Iterator[str]:
                 for run in open_runs.values():
                     if event.at < run.deadline:
                         yield f"{action} at {event.at:.0f}, while {run.name} may act until {run.deadline:.0f}"
-            case Entered(action="StepCompleted" | "StepFailed" | "WaitStarted" | "StepPostponed"):
+            case Entered(action="StepCompleted" | "StepFailed" | "WaitStarted" | "ChildrenStarted" | "StepPostponed"):
                 open_runs.pop((event.step, event.attempt), None)
             case Began(undo=False):
                 open_runs[event.name, event.attempt] = event

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault
 from tests.faults.explore import Figures, explore
+from tests.faults.family_rules import FAMILY_RULES
 from tests.faults.rules import RULES
 from tests.faults.world import CrashWorld
+
+EVERY_RULE = RULES | FAMILY_RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,7 @@ class Mutant:
 
     scenarios: tuple[str, ...]
     faults: Sequence[Fault] = DEATHS
+    bounds: Sequence[int] = (1, 2, 3, 4, 6, 7)
 
 
 MUTANTS: dict[str, Mutant] = {
@@ -46,6 +50,17 @@ MUTANTS: dict[str, Mutant] = {
     "claims_not_checked_by_nonce": Mutant(("cancel_during_a_step, chained",), LOST_ANSWERS),
     "chains_ignore_the_time": Mutant(("steps_take_their_time, chained",)),
     "chained_attempts_not_counted": Mutant(("exhausted_compensate, chained",)),
+    "joins_apart_from_the_end": Mutant(("two_children",)),
+    "plain_commits_do_not_join": Mutant(("a_child_fails",)),
+    "outcomes_counted_again": Mutant(("cancelled_before_the_children_are_started",), (Fault.REPEATED,)),
+    "starts_are_not_continued": Mutant(("starts_of_children_lost",)),
+    "closing_fences_no_start": Mutant(("two_children",), DELAYS, (3,)),
+    "undoing_ends_early": Mutant(("children_undone_with_their_parent",)),
+    "orders_are_obeyed_again": Mutant(("a_child_cannot_be_undone",)),
+    "nobody_looks_after_parents": Mutant(("messages_of_children_lost",)),
+    "purges_leave_the_children": Mutant(("a_family_is_purged",)),
+    "purges_ignore_starts_of_children": Mutant(("an_undone_family_is_purged_by_an_operator",), (Fault.PAUSES,), (8,)),
+    "purges_take_the_needy": Mutant(("a_cancelled_family_is_purged_by_an_operator",)),
 }
 """By rule. What needs more than one process at every moment of another is missed by the interleavings only."""
 
@@ -53,5 +68,5 @@ MUTANTS: dict[str, Mutant] = {
 def missed(world: CrashWorld, name: str) -> Figures:
     """Explore without a rule, until something is violated."""
     mutant = MUTANTS[name]
-    with RULES[name].off():
-        return explore(world, mutant.scenarios, faults=mutant.faults, bounds=(1, 2, 3, 4, 6, 7), stop=True)
+    with EVERY_RULE[name].off():
+        return explore(world, mutant.scenarios, faults=mutant.faults, bounds=mutant.bounds, stop=True)

@@ -18,7 +18,11 @@ Item = dict[str, Any]
 Operand = Callable[[Item, "Names"], Any]
 Test = Callable[[Item, "Names"], bool]
 
-KEYS: dict[str, tuple[str, ...]] = {"sagas": ("saga_id",), "audit": ("saga_id", "seq")}
+KEYS: dict[str, tuple[str, ...]] = {
+    "sagas": ("saga_id",),
+    "audit": ("saga_id", "seq"),
+    "joins": ("join", "part"),
+}
 """The primary keys, by the last part of a table's name."""
 _TOKEN = re.compile(r"\s*([A-Za-z_#:]\w*|\d+|<=|>=|<>|[=<>()+\-,.\[\]])")
 
@@ -195,10 +199,11 @@ class _Parser:
     def update(self) -> Callable[[Item, Names], None]:
         changes: list[tuple[Path, Operand | None]] = []
         while self._next:
-            if self._take("SET", "REMOVE") == "SET":
-                changes += self._listed(self._assignment)
-            else:
+            clause = self._take("SET", "REMOVE", "ADD")
+            if clause == "REMOVE":
                 changes += [(path, None) for path in self._listed(self.path)]
+            else:
+                changes += self._listed(self._assignment if clause == "SET" else self._addition)
 
         def apply(item: Item, known: Names) -> None:
             values = [(path, value and value(item, known)) for path, value in changes]
@@ -206,6 +211,15 @@ class _Parser:
                 _set(item, path, known, value)
 
         return apply
+
+    def _addition(self) -> tuple[Path, Operand]:
+        path, more = self.path(), self.operand()
+
+        def total(item: Item, known: Names) -> Item:
+            before = _get(item, path, known) or {"N": "0"}
+            return {"N": str(int(before["N"]) + int(more(item, known)["N"]))}
+
+        return path, total
 
     def _assignment(self) -> tuple[Path, Operand]:
         path = self.path()
@@ -251,7 +265,7 @@ def _projected(item: Item, asked: Item) -> Item:
 
 @dataclass
 class MemoryTables:
-    """Answers DynamoDB's requests. A table's name ends in ``-sagas`` or ``-audit``, which tells its key."""
+    """Answers DynamoDB's requests. What a table's name ends in tells its key."""
 
     tables: dict[str, dict[Key, Item]] = field(default_factory=dict[str, dict[Key, Item]])
 

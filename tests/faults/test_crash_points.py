@@ -19,10 +19,10 @@ from sagas.errors import Ambiguous
 from sagas.store.entries import Entry
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Wire
 from tests.faults.explore import explore
-from tests.faults.scenarios import EVERY, SCENARIOS
+from tests.faults.scenarios import EVERY, FAMILIES, SCENARIOS
 from tests.faults.tables import refusal
 from tests.faults.world import CrashWorld, world
-from tests.support.aws import client, create_tables
+from tests.support.aws import client, create_joins_table, create_tables
 
 Ask = Callable[[str, dict[str, Any]], Any]
 
@@ -38,11 +38,20 @@ def made() -> Iterator[CrashWorld]:
 
 
 @pytest.mark.parametrize("kind", _FAULTS)
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", [name for name in EVERY if name not in FAMILIES])
 def test_whatever_fails_once_nothing_is_lost_or_repeated(made: CrashWorld, name: str, kind: str) -> None:
     sample = None if name in SHORT and kind != "delays" else 12
     figures = explore(made, [name], faults=_FAULTS[kind], bounds=_BOUNDS[kind], sample=sample)
     assert figures.runs > 10
+    assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
+
+
+@pytest.mark.parametrize("kind", _FAULTS)
+@pytest.mark.parametrize("name", [name for name in EVERY if name in FAMILIES])
+def test_whatever_fails_once_parents_and_children_end_together(made: CrashWorld, name: str, kind: str) -> None:
+    bounds = (*_BOUNDS[kind], 8) if kind == "delays" else _BOUNDS[kind]
+    figures = explore(made, [name], faults=_FAULTS[kind], bounds=bounds, sample=4)
+    assert figures.runs == 5
     assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
 
 
@@ -90,7 +99,13 @@ def test_a_lost_answer_is_ambiguous_and_no_other_error(made: CrashWorld) -> None
             made.engine.control.get(state.saga_id)
 
 
-@pytest.mark.parametrize("name", ["retried_by_an_operator_then_redriven", "undo_retried", "message_lost"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("retried_by_an_operator_then_redriven", "undo_retried", "message_lost"),
+        *("children_undone_one_after_the_other", "cancelled_before_the_children_are_started", "a_family_is_purged"),
+    ],
+)
 def test_the_tables_in_memory_answer_as_moto_does(made: CrashWorld, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request is put to both, in the same order."""
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -99,6 +114,7 @@ def test_the_tables_in_memory_answer_as_moto_does(made: CrashWorld, name: str, m
     with mock_aws():
         dynamodb = client("dynamodb")
         create_tables(dynamodb, "faults")
+        create_joins_table(dynamodb, "faults")
         send: Ask = dynamodb._make_api_call
         memory: Ask = made.tables.answer
 
@@ -111,9 +127,9 @@ def test_the_tables_in_memory_answer_as_moto_does(made: CrashWorld, name: str, m
             return mine
 
         made.wire.begin()
-        made.reset()
         monkeypatch.setitem(cast("dict[str, Any]", made.wire.answers), "dynamodb", both)
         with made.wire.installed():
+            made.reset(families=SCENARIOS[name].families)
             SCENARIOS[name].play(made)
     assert len(compared) > 15
 

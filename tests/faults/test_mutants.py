@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.mutants import MUTANTS, missed
-from tests.faults.rules import RULES
+from tests.faults.mutants import EVERY_RULE, MUTANTS, missed
 from tests.faults.world import CrashWorld, world
 
 
@@ -19,4 +18,4 @@ def made() -> Iterator[CrashWorld]:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_rule_that_is_switched_off_is_missed(made: CrashWorld, name: str) -> None:
-    assert missed(made, name).violations, f"nothing tells that this is off: {RULES[name].text}"
+    assert missed(made, name).violations, f"nothing tells that this is off: {EVERY_RULE[name].text}"

@@ -36,11 +36,12 @@ from sagas.messaging.routes import Routes
 from sagas.messaging.work import BULK, NOW
 from sagas.store import listing
 from sagas.store.chain import look_through_tombstone
-from sagas.store.entries import Entry
+from sagas.store.entries import NEVER_STARTED, Entry
 from sagas.store.mapping import OVERTAKEN
 from sagas.store.settings import StoreSettings
 from sagas.store.tombstones import tombstone_in
 from sagas.testing.faults import Fault, Point, ProcessDied, Wire
+from tests.faults.families import FAMILIES
 from tests.faults.mailbox import Letter, Mailbox
 from tests.faults.sagas import CLASSES, STAGE
 from tests.faults.tables import MemoryTables
@@ -120,14 +121,13 @@ Rows = list[dict[str, Any]]
 class CrashWorld:
     """What there is of AWS, and who acts in it."""
 
-    def __init__(self, classes: tuple[type[Any], ...] = CLASSES) -> None:
-        self.registry = Registry(classes)
-        steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in self.registry}
-        self._steps = steps
+    def __init__(self) -> None:
+        self._registries = Registry(CLASSES), Registry(FAMILIES)
+        self.registry = self._registries[0]
         self.chained = False
         """Whether all steps of a saga share a queue and a function, which goes on with what is next."""
         self.settings = StoreSettings("faults-sagas", "faults-audit", "faults-payloads", shards=2, region=REGION)
-        self.settings = replace(self.settings, retention=RETENTION)
+        self.settings = replace(self.settings, retention=RETENTION, joins_table="faults-joins")
         self.clock = ManualClock(_START)
         self.tables = MemoryTables()
         self.mailbox = Mailbox(self.clock, _MOST_RECEIVES)
@@ -156,14 +156,17 @@ class CrashWorld:
     def routes(self) -> Routes:
         """Which queue belongs to which step."""
         queues = {
-            saga: {step: f"{saga}-{'steps' if self.chained else step}" for step in names}
-            for saga, names in self._steps.items()
+            one.definition.name: {
+                step.name: f"{one.definition.name}-{'steps' if self.chained else step.name}"
+                for step in one.definition.steps
+            }
+            for one in self.registry
         }
         return Routes(_BASE, queues, {name: name for name in _WORKING})
 
-    def reset(self, *, chained: bool = False) -> None:
-        """Begin anew, on empty tables."""
-        self.chained = chained
+    def reset(self, *, chained: bool = False, families: bool = False) -> None:
+        """Begin anew, on empty tables; with ``families`` those sagas are deployed that have children, and these."""
+        self.registry, self.chained = self._registries[families], chained
         self.clock = ManualClock(_START)
         self.mailbox.clock = self.clock
         self.tables.clear()
@@ -178,6 +181,10 @@ class CrashWorld:
         self._horizon, self._tick_at = float("inf"), self.clock.now() + TICK
         STAGE.fail, STAGE.reject, STAGE.refuse, STAGE.looked = {}, set(), False, set()
         STAGE.perform, STAGE.during = self._perform, lambda name, ctx: None
+        if families:  # the first visit asks once how all sagas of all types ended, which makes many requests
+            with self.wire.aside():
+                self.engine.finder.run("recover", TICK)
+            self._engine = None
 
     # What answers, and what is seen.
 
@@ -315,7 +322,7 @@ class CrashWorld:
 
     def _once(self, operation: Callable[[SagaState], object]) -> None:
         def act() -> None:
-            for state in self.states():
+            for state in self.asked():
                 with suppress(SagaError):
                     operation(state)
 
@@ -352,8 +359,8 @@ class CrashWorld:
         self.call(lambda engine: engine.starter.start(name, {"item": "book"}, key=key))
 
     def operate(self, operation: str, *arguments: Any) -> None:
-        """Cancel, retry, compensate or resolve every saga there is."""
-        for state in self.states():
+        """Cancel, retry, compensate or resolve every saga there is, but for children: they are their parent's."""
+        for state in self.asked():
             self.call(
                 lambda engine, state=state: getattr(engine.operations, operation)(
                     state.saga, state.saga_id, *arguments, "ada"
@@ -361,8 +368,8 @@ class CrashWorld:
             )
 
     def purge(self) -> None:
-        """Have every saga there is purged at once."""
-        for state in self.states():
+        """Have every saga there is purged at once; children are, with their parent."""
+        for state in self.asked():
             self.call(lambda engine, state=state: engine.purger.purge(state.saga, state.saga_id, "asked for", "ada"))
 
     def cancel(self) -> None:
@@ -426,8 +433,8 @@ class CrashWorld:
 
         1: the same message is delivered a second time; 2: likewise, but when a short lease has expired; 3: a cancel;
         4: a cancel when a short lease has expired; 5: nothing in particular; 6: what is over is purged; 7: what
-        FAILED is undone. A process that is dead by then lingers until all is at rest, one that only pauses as long as
-        it may act.
+        FAILED is undone; 8: a cancel, and what is over is purged. A process that is dead by then lingers until all is
+        at rest, one that only pauses as long as it may act.
         """
         horizon, dead = self._horizon, point.fault is Fault.LATE
         before, self._engine = self._engine, None
@@ -436,12 +443,12 @@ class CrashWorld:
             self.clock.advance(11.0)
         if point.bound in (1, 2) and self._handling:
             self.deliver(self.mailbox.again(self._handling[-1][1]))
-        if point.bound in (3, 4):
+        if point.bound in (3, 4, 8):
             self.cancel()
         if point.bound == 7:
             self.compensate_once()
         self.settle(strict=dead)
-        if point.bound == 6 and not dead:  # a purge counts on it that what is dead cannot act any more
+        if point.bound in (6, 8) and not dead:  # a purge counts on it that what is dead cannot act any more
             self.purge_once()
         self._engine, self._horizon = before, horizon
 
@@ -451,6 +458,18 @@ class CrashWorld:
         with self.wire.aside():
             found = [self.engine.control.get(saga_id) for saga_id in ids]
         return [state for state in found if state is not None]
+
+    def asked(self) -> list[SagaState]:
+        """Those that somebody asked for: whose parent is no other saga."""
+        return [state for state in self.states() if state.parent is None]
+
+    def joins(self) -> list[dict[str, Any]]:
+        """What the table of joins holds."""
+        return self.tables.items(self.settings.joins_table)
+
+    def never_started(self) -> list[tuple[str, str]]:
+        """The ids of the children that were decided never to start, each with that of the parent."""
+        return never_started_in(self.tables.items(self.settings.audit_table))
 
     def entries(self, saga_id: str) -> Rows:
         """A saga's journal, as the table has it."""
@@ -477,6 +496,8 @@ class CrashWorld:
                 continue
             found += [f"a purge left {name}" for name in ("payload", "payload_ref", "salt") if name in rows[0]]
             found += [f"a purge left {key}" for key in self.objects if key.split("/")[1] == saga_id]
+            if tombstone.state.attention:
+                found.append(f"{saga_id} was purged, {tombstone.state.status}, though it needs a person")
             finding = look_through_tombstone(saga_id, rows[0]["saga"]["S"], tombstone)
             if finding.bad is not None or finding.chained_from != 1:
                 found.append(f"what a purge left of {saga_id} does not verify: {finding}")
@@ -491,8 +512,9 @@ class CrashWorld:
             for state in self.states():
                 left = self.engine.reader.remains.of(state.saga_id) if state.over else None
                 cancelled = state.cancel_requested_at
-                if left is not None and _seen(left.state, cancelled) != _seen(state, cancelled):
-                    found.append(f"the journal of {state.saga_id} tells of {left.state}, not of {state}")
+                told, known = left and _seen(left.state, cancelled), _seen(state, cancelled)
+                if left is not None and told != known:
+                    found.append(f"the journal of {state.saga_id} tells of {told}, not of {known}")
         return found
 
     def lost_payloads(self) -> list[str]:
@@ -523,10 +545,16 @@ def rows_of(items: Iterable[dict[str, Any]], saga_id: str) -> Rows:
             "attempt": int(row.get("attempt", {}).get("N", 0)),
             "at": epoch(row["at"]["S"]),
             "error": row["details"]["M"].get("error", {}).get("M", {}).get("type", {}).get("S", ""),
+            "payload": row.get("payload", {}).get("S"),
         }
         for row in items
         if row["saga_id"]["S"] == saga_id
     ]
+
+
+def never_started_in(items: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return which children were decided never to start, and their parents, given the audit table's items."""
+    return [(row["saga_id"]["S"], row["correlation_id"]["S"]) for row in items if row["action"]["S"] == NEVER_STARTED]
 
 
 def _seen(state: SagaState, cancelled: object) -> object:

@@ -41,7 +41,7 @@ class Answer:
         single: dict[str, str] = raw.get("headers") or {}
         several = {name.lower(): values[0] for name, values in multi.items()}
         self.headers: dict[str, str] = several | {name.lower(): value for name, value in single.items()}
-        self.body: Any = json.loads(raw["body"])
+        self.body: Any = json.loads(raw["body"]) if raw["body"] else None
 
     @property
     def code(self) -> str:

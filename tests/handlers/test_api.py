@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from tests.handlers.conftest import ANN, Make, Site, request
-from tests.support.sagas import FAIL, LOG, Fatal, Stubborn, Trip
+from tests.support.sagas import FAIL, LOG, Fatal, Order, Stubborn, Trip
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -29,6 +30,24 @@ class Weigh(Saga[Weight], name="weigh"):
     @step
     def weigh(self, request: Weight) -> float:
         return request.kilos
+
+
+DURING: list[Callable[[], Any]] = []
+"""What happens while the next step is at work."""
+
+
+class Held(Saga[Order], name="held"):
+    """Somebody acts while it runs."""
+
+    @step
+    def hold(self, request: Order) -> str:
+        while DURING:
+            DURING.pop()()
+        return request.item
+
+    @step
+    def go_on(self, hold: str) -> str:
+        return hold
 
 
 def _audit(site: Site, saga_id: str, **query: str) -> Any:
@@ -360,6 +379,23 @@ def test_cancel_undoes_what_was_done(site: Make) -> None:
     s.run()
     assert LOG == ["book:1", "unbook:1"]
     assert s.call("DELETE", f"/sagas/trip/{saga_id}").body["status"] == "CANCELLED"
+
+
+def test_a_cancel_keeps_its_note_whoever_acts_on_it(site: Make) -> None:
+    s = site(Trip, Held)
+    at_rest, held = s.begin("trip"), s.begin("held")
+    assert s.call("DELETE", f"/sagas/trip/{at_rest}", note="the customer gave up").status == 200
+    record = s.entry(at_rest, "CancelRequested")
+    assert (record["actor"], record["details"]["note"]) == (ANN, "the customer gave up")
+    DURING.append(lambda: s.call("DELETE", f"/sagas/held/{held}", note="in the middle"))
+    s.run()
+    s.call("DELETE", f"/sagas/held/{held}", note="again")
+    assert [one["details"]["note"] for one in s.stack.entries(held) if one["action"] == "CancelRequested"] == [
+        "in the middle"
+    ]
+    assert "cancel_note" not in s.stack.control(held)
+    answer = s.call("DELETE", f"/sagas/trip/{at_rest}", note="x" * 501)
+    assert (answer.status, answer.paths) == (422, ["query.note"])
 
 
 def test_what_is_over_cannot_be_cancelled(site: Make) -> None:

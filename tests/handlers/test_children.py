@@ -68,3 +68,9 @@ def test_attention_has_one_line_for_the_parent(site: Make) -> None:
     assert listed == []
     shown = s.call("GET", f"/sagas/basketful/{saga}").body
     assert shown["steps"][1]["children"]["failures"][0]["error"] == {"type": "RuntimeError", "message": "no"}
+
+
+def test_a_definition_names_what_a_step_starts(site: Make) -> None:
+    s = site(Basketful, Shipment)
+    steps = s.call("GET", "/definitions/basketful").body["steps"]
+    assert [step.get("children") for step in steps] == [None, ["shipment"], None]

@@ -120,13 +120,15 @@ class TestCommands:
         trips.run()
         told = {"saga": "loan", "saga_id": one, "step": "approval", "value": {"granted": True}}
         send(trips, {"command": "signal", **told})
-        send(trips, {"command": "cancel", "saga": "loan", "saga_id": other.upper()})
+        send(trips, {"command": "cancel", "saga": "loan", "saga_id": other.upper(), "note": "why not"})
         assert work_off(trips) == [True, True]
         trips.run()
         assert trips.status(one) == "COMPLETED"
         assert trips.status(other) == "CANCELLED"
         assert trips.entry(one, "SignalReceived")["actor"].startswith("queue:")
-        assert trips.entry(other, "CancelRequested")["actor"].startswith("queue:")
+        cancel = trips.entry(other, "CancelRequested")
+        assert cancel["actor"].startswith("queue:")
+        assert "why not" in json.dumps(cancel["details"])
 
 
 class TestEvents:

@@ -11,6 +11,7 @@ from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.authoring.waits import wait_for
+from sagas.engine import pausing
 from sagas.engine.pausing import SPREAD
 from tests.handlers.conftest import Make, Site
 from tests.support.bench import Death, once
@@ -123,6 +124,31 @@ def test_undos_go_on_unless_they_are_to_wait_too(site: Make) -> None:
     settle(w)
     w.run()
     assert shown(w, two)["status"] == "CANCELLED"
+
+
+def test_undos_that_were_left_go_on_before_the_type_is_resumed(site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who lets undos go on sends the first of them; the supervisor finds the others, and only those."""
+    monkeypatch.setattr(pausing, "_MOST_AT_ONCE", 1)
+    w = site(Walk)
+    ids = [w.begin("walk") for _ in range(4)]
+    for _ in ids:
+        w.invoke("walk", "first")
+    pause(w, undos=True)
+    settle(w)
+    for one in ids[:3]:
+        assert w.call("DELETE", f"/sagas/walk/{one}").status == 202
+    w.run()
+    assert [shown(w, one)["paused"] for one in ids] == [True] * 4
+    pause(w)
+    settle(w)
+    w.run()
+    assert sorted(shown(w, one)["status"] for one in ids) == ["CANCELLED", "COMPENSATING", "COMPENSATING", "RUNNING"]
+    assert w.engine.finder.run("recover", 60).found == 2
+    w.engine.recovery.look_after(w.engine.finder.listing.parked("walk", 10, only_undos=True), 60)
+    w.clock.advance(SPREAD)
+    w.run()
+    assert [shown(w, one)["status"] for one in ids] == ["CANCELLED"] * 3 + ["RUNNING"]
+    assert shown(w, ids[3])["paused"]
 
 
 def test_a_wait_ends_and_is_taken_but_the_next_step_does_not_begin(site: Make) -> None:

@@ -89,6 +89,7 @@ def contents(steps: int = 2) -> st.SearchStrategy[Callable[[str], SagaState]]:
         "lost_until": _whens,
         "cancel_requested_at": _whens,
         "cancel_requested_by": st.text(max_size=20),
+        "cancel_note": st.text(max_size=20),
         "cancelling": st.booleans(),
         "rejected": st.booleans(),
         "failed": st.booleans(),

@@ -42,7 +42,10 @@ class Description:
             answers = operation["responses"]
             assert str(status) in answers, f"{method} {path} answered {status}, which is not described: {body}"
             answer = answers[str(status)]
-            self._validator(answer["content"]["application/json"]["schema"]).validate(body)
+            if "content" in answer:
+                self._validator(answer["content"]["application/json"]["schema"]).validate(body)
+            else:
+                assert body is None, f"{method} {path} answered {status} with a body"
             for name, header in answer.get("headers", {}).items():
                 assert name.lower() in headers or not header["required"], f"{name} is missing"
 

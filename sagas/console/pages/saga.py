@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sagas.client.advice import advice
+from sagas.client.families import Family, family_of
 from sagas.client.next_action import Do, command_of, next_action
 from sagas.console.desk import LABELS, Desk
 from sagas.console.drawing.graph import graph
@@ -17,6 +18,8 @@ from sagas.console.forms import PREFIX, fields_of
 from sagas.console.redaction import scrubbed
 
 _PAGE = 200
+_FAMILY = 100
+"""Sagas of a family that a page shows; the list has the others."""
 _BAD = ("Failed", "Lost", "DeadLettered", "TimedOut", "Exhausted")
 _DID = {
     "retry": "It is tried again.",
@@ -33,12 +36,13 @@ _OVER = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED
 
 def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
     """Return the page of a saga."""
-    saga, hidden = desk.shown(desk.source.show(name, saga_id))
-    entries = scrubbed(_without_values(desk.source.audit(name, saga_id)), hidden)
+    known = desk.source.show(name, saga_id)
+    saga, hidden = desk.shown(known)
+    entries = scrubbed(_without_values(desk.source.audit(known)), hidden)
     now = desk.clock()
     action = next_action(saga, now)
     types = {one["name"]: one for one in desk.source.definitions()}
-    known = {step["name"]: step for step in types.get(name, {}).get("steps", ())}
+    declared = {step["name"]: step for step in types.get(name, {}).get("steps", ())}
     waits = next((step for step in saga["steps"] if step.get("waiting_for") == "signal"), None)
     failed = request.query_params.get("audit") == "failed"
     listed = [entry for entry in entries if not failed or entry["action"].endswith(_BAD)]
@@ -47,35 +51,46 @@ def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
         request,
         "saga.html",
         saga=saga,
+        family=scrubbed(_family(desk, saga, types), hidden),
         action=action,
         do="" if action.do is Do.NOTHING else str(action.do),
         others=[str(do) for do in _others(saga, action.others) if LABELS[do]],
         commands={str(do): command_of(do, name, saga_id, action.step) for do in Do},
         # The page is the saga's, and has buttons for what the command line advises.
         sentences=[line.replace(f"{name} {saga_id}, ", "") for line in advice(saga, now) if "`sagas " not in line],
-        graph=graph(saga["steps"], {step: one["undo"] for step, one in known.items()}),
+        graph=graph(saga["steps"], {step: one["undo"] for step, one in declared.items()}),
         timeline=timeline(saga, entries, now),
         words=WORDS,
-        trace=next((entry for entry in reversed(entries) if entry["details"].get("stack_trace")), None),
+        traces=[entry for entry in reversed(entries) if entry["details"].get("stack_trace")],
         entries=list(reversed(listed))[first : first + _PAGE],
         entry_count=len(listed),
         first=first,
         per_page=_PAGE,
         failed_only=failed,
         waits=waits,
-        fields=fields_of(known.get(waits["name"], {}).get("signal")) if waits else (),
+        fields=fields_of(declared.get(waits["name"], {}).get("signal")) if waits else (),
         prefix=PREFIX,
         undoable=[step["name"] for step in saga["steps"] if step["status"] == "COMPENSATION_FAILED"],
         over=saga["status"] in _OVER,
         did=_DID.get(request.query_params.get("did", ""), ""),
         link=desk.saga_path(name, saga_id),
+        logs=desk.links.logs(saga["saga_id"], saga["created_at"], saga["updated_at"]),
     )
+
+
+def _family(desk: Desk, saga: Any, types: Mapping[str, Any]) -> Family | None:
+    """A saga with its children, and theirs; nothing of one that has none."""
+    if not any(step.get("children") for step in saga["steps"]) or not desk.source.lists_by("parent"):
+        return None
+    childless = [name for name, one in types.items() if not any(step.get("children") for step in one["steps"])]
+    return family_of(desk.source.list, saga, _FAMILY, childless)
 
 
 def document(desk: Desk, _request: Request, name: str, saga_id: str) -> Response:
     """Return a saga with its audit trail as JSON, to keep."""
-    saga, hidden = desk.shown(desk.source.show(name, saga_id))
-    entries = scrubbed(_without_values(desk.source.audit(name, saga_id)), hidden)
+    known = desk.source.show(name, saga_id)
+    saga, hidden = desk.shown(known)
+    entries = scrubbed(_without_values(desk.source.audit(known)), hidden)
     headers = {"Content-Disposition": 'attachment; filename="saga.json"'}
     return JSONResponse({"saga": saga, "entries": entries}, headers=headers)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -9,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from sagas.client.next_action import fault_of
 from sagas.console.desk import Desk
+from sagas.errors import InvalidRequest, Problem
 
 STATUSES = (
     *("PENDING", "RUNNING", "WAITING", "COMPENSATING", "DEAD_LETTERED"),
@@ -18,18 +21,57 @@ _PAGE = 50
 _MOST_PAGES = 20
 """A filter may leave the service's pages short; so many are asked for before the list is shown as it is."""
 _LOOKED_THROUGH, _AT_ONCE = 500, 100
+MOST = 10_000
+"""Sagas that are acted on together."""
+MANY = 100
+"""From more sagas than this on, their number is to be typed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which sagas a list is of.
+
+    Args:
+        name: of their type; empty for all.
+        status: theirs; empty for all.
+        more: ``since``, ``until``, ``parent``, as far as the service lists by them.
+        text: what their errors, ids or types must have in them.
+    """
+
+    name: str
+    status: str
+    more: Mapping[str, str]
+    text: str
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the service is asked for."""
+        given = {side: text for side, text in self.more.items() if text}
+        return {"name": self.name or None, "status": self.status or None, **given}
+
+    def fits(self, row: Mapping[str, Any]) -> bool:
+        """Whether a saga with its ``error`` has the text."""
+        return not self.text or self.text.lower() in f"{row['error']} {row['saga_id']} {row['name']}".lower()
+
+    def __bool__(self) -> bool:
+        return bool(self.name or self.status or self.text or any(self.more.values()))
+
+
+def filter_of(desk: Desk, given: Mapping[str, str]) -> Filter:
+    """Return the filter that a URL's parameters, or a form's fields, say."""
+    status = given.get("status", "").upper()
+    sides = [side for side in ("since", "until", "parent") if desk.source.lists_by(side)]
+    more = {side: given.get(side, "").strip() for side in sides}
+    return Filter(given.get("name", ""), status if status in STATUSES else "", more, given.get("text", ""))
 
 
 def show(desk: Desk, request: Request) -> Response:
     """Return a page of the list, as the URL's filters say."""
     given = request.query_params
-    sides = [side for side in ("since", "until", "parent") if desk.source.lists_by(side)]
-    more = {side: text for side in sides if (text := given.get(side, "").strip())}
-    name, status = given.get("name") or None, (given.get("status") or "").upper() or None
-    status = status if status in STATUSES else None
+    wanted = filter_of(desk, given)
     cursor, found = given.get("cursor") or None, list[Any]()
     for _ in range(_MOST_PAGES):
-        page = desk.source.list(name=name, status=status, limit=_PAGE - len(found), cursor=cursor, **more)
+        page = desk.source.list(limit=_PAGE - len(found), cursor=cursor, **wanted.asked)
         found += page["sagas"]
         cursor = page["cursor"]
         if cursor is None or len(found) >= _PAGE:
@@ -40,25 +82,48 @@ def show(desk: Desk, request: Request) -> Response:
     rows = list[dict[str, Any]]()
     for saga in found:
         view = desk.shown(full[saga["saga_id"]])[0] if saga["saga_id"] in full else saga
-        _, kind, message = fault_of(view)
         waits = next((one["name"] for one in view.get("steps", ()) if one.get("waiting_for")), "")
-        error = f"{kind}: {message}" if message else kind
-        rows.append({**saga, "error": error or saga.get("why", ""), "waits": waits})
-    text = given.get("text", "").lower()
-    if text:
-        rows = [row for row in rows if text in f"{row['error']} {row['saga_id']} {row['name']}".lower()]
+        rows.append({**saga, "error": _error(view) or saga.get("why", ""), "waits": waits})
     return desk.page(
         request,
         "sagas.html",
-        rows=rows,
+        rows=[row for row in rows if wanted.fits(row)],
         names=[one["name"] for one in desk.source.definitions()],
         statuses=STATUSES,
-        name=name or "",
-        status=status or "",
-        text=given.get("text", ""),
-        more={side: given.get(side, "") for side in sides},
+        filter=wanted,
         cursor=cursor,
     )
+
+
+def everything(desk: Desk, request: Request) -> Response:
+    """Return how many sagas a filter has, and what can be done to all of them."""
+    wanted = filter_of(desk, request.query_params)
+    found = matching(desk, wanted)
+    return desk.page(request, "all.html", filter=wanted, count=len(found), most=MOST, first=found[:_PAGE], many=MANY)
+
+
+def matching(desk: Desk, wanted: Filter) -> list[Any]:
+    """Return all sagas that a filter has, :data:`MOST` at most, as lists tell of them.
+
+    Raises:
+        InvalidRequest: the filter is none: nobody means all sagas of all times.
+    """
+    if not wanted:
+        raise InvalidRequest("there is no filter", [Problem("name", "choose a type, a status, a time or a text first")])
+    found, cursor = list[Any](), None
+    while len(found) < MOST:
+        page = desk.source.list(limit=_AT_ONCE, cursor=cursor, **wanted.asked)
+        rows = ({**saga, "error": _error(saga) or saga.get("why", "")} for saga in page["sagas"])
+        found += [row for row in rows if wanted.fits(row)]
+        cursor = page["cursor"]
+        if cursor is None:
+            break
+    return found[:MOST]
+
+
+def _error(saga: Mapping[str, Any]) -> str:
+    _, kind, message = fault_of(saga)
+    return f"{kind}: {message}" if message else kind
 
 
 def search(desk: Desk, request: Request) -> Response:

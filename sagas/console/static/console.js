@@ -13,9 +13,10 @@
   };
 
   const tellTimes = () => {
+    const now = Date.now() + Number(document.querySelector("main").dataset.ahead) * 1000;
     for (const one of document.querySelectorAll("time[data-ago]")) {
       const at = new Date(one.dateTime);
-      one.textContent = `${span((Date.now() - at) / 1000)} ago`;
+      one.textContent = `${span((now - at) / 1000)} ago`;
       if (!one.dataset.local) {
         one.dataset.local = "1";
         one.title = `${at.toLocaleString()} · ${one.title}`;

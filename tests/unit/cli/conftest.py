@@ -5,14 +5,33 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from sagas.cli.main import app
-from tests.unit.client.stub import StubApi, serving
+from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, serving
 
 Run = Callable[..., Result]
+DEAD = a_saga(
+    "DEAD_LETTERED",
+    steps=[
+        a_step("upload"),
+        a_step("announce", "FAILED", attempts=4, error={"type": "NotFound", "message": "no\n\x1b[31mtopic"}),
+    ],
+    error={"step": "announce", "type": "NotFound", "message": "no\n\x1b[31mtopic"},
+    why="step announce used up its attempts",
+)
+ENTRY: dict[str, Any] = {
+    "saga_id": SAGA_ID, "seq": 1, "at": BEGAN, "saga": "create-zip", "action": "StepFailed", "step": "announce",
+    "attempt": 4, "status": "RUNNING", "actor": "arn:aws:iam::1:user/ann", "correlation_id": SAGA_ID, "trace_id": None,
+    "details": {"error": {"type": "NotFound", "message": "no [topic]"}, "stack_trace": "Traceback"},
+}  # fmt: skip
+DEFINITION: dict[str, Any] = {
+    "name": "create-zip", "version": "1", "description": "", "active": False, "reason": "closed", "changed_by": "ann",
+    "changed_at": BEGAN, "request": {}, "steps": [{"name": "upload"}, {"name": "announce"}],
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from sagas.cli.output import plain
-from sagas.cli.times import between, moment, span
 from sagas.client import SagaView
 from sagas.client.advice import advice
 from sagas.core.times import epoch
+from sagas.core.wording import between, moment, span
 from tests.unit.client.stub import BEGAN, SAGA_ID, a_saga, a_step
 
 NOW = epoch("2026-11-21T09:49:00.000Z")

@@ -29,8 +29,8 @@ class Service:
             raise errors.pop(0)
         return {"saga_id": f"new-{call[2]}" if call[0] == "rerun" else call[2], "status": "RUNNING"}
 
-    def cancel(self, name: str, saga_id: str) -> Any:
-        return self._call("cancel", name, saga_id)
+    def cancel(self, name: str, saga_id: str, note: str = "") -> Any:
+        return self._call("cancel", name, saga_id, note)
 
     def retry(self, name: str, saga_id: str, note: str = "") -> Any:
         return self._call("retry", name, saga_id, note)
@@ -138,7 +138,7 @@ class TestRunning:
     @pytest.mark.parametrize(
         ("action", "more"),
         [
-            ("cancel", ()),
+            ("cancel", ("bulk j1: mended",)),
             ("compensate", ("bulk j1: mended",)),
             ("resolve", ("bulk j1: mended", "bulk")),
             ("rerun", ("bulk j1 a",)),

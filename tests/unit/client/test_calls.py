@@ -33,6 +33,25 @@ def asked(api: StubApi) -> tuple[str, str, object]:
     return one.method, one.path, one.body
 
 
+class TestAskedAgain:
+    def test_what_has_not_changed_is_not_answered_again(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga("RUNNING"), {"ETag": '"1"'}).will(304, b"").will(200, a_saga(), {"etag": '"2"'})
+        first = client.show("create-zip", SAGA_ID)
+        first["status"] = "mine"
+        again = client.show("create-zip", SAGA_ID)
+        assert [again["status"], client.show("create-zip", SAGA_ID)["status"]] == ["RUNNING", "COMPLETED"]
+        assert [one.headers.get("If-None-Match") for one in api.asked] == [None, '"1"', '"1"']
+        api.will(200, a_saga())
+        client.retry("create-zip", SAGA_ID)
+        assert "If-None-Match" not in api.asked[-1].headers
+
+    def test_only_the_latest_few_are_kept(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga(), {"ETag": '"1"'})
+        for name in [*(f"type-{number}" for number in range(65)), "type-64", "type-0"]:
+            client.show(name, SAGA_ID)
+        assert [one.headers.get("If-None-Match") for one in api.asked[-2:]] == ['"1"', None]
+
+
 class TestStart:
     def test_by_name_sends_json(self, api: StubApi, client: SagaClient) -> None:
         api.will(202, a_saga("PENDING"))

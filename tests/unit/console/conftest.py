@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +13,16 @@ from starlette.testclient import TestClient
 
 from sagas.console.app import console
 from sagas.console.guard import Session
-from tests.unit.console.service import NOW, FakeService, dead
+from tests.unit.console.service import NOW, FakeService, dead, numbered
 
 PORT = 4480
 ORIGIN = f"http://sagas.localhost:{PORT}"
+SAGA = f"/local/eu-central-1/sagas/create-zip/{numbered(1)}"
+LATER = "2026-11-21T09:49:20.000Z"
+STATUSES = (
+    *("PENDING", "RUNNING", "WAITING", "COMPENSATING", "DEAD_LETTERED"),
+    *("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED"),
+)
 
 
 class Browser(TestClient):
@@ -50,3 +59,23 @@ def service() -> FakeService:
 def browser(service: FakeService) -> Browser:
     """A browser that has opened the console."""
     return Browser(service).open()
+
+
+def text_of(page: str) -> str:
+    """The words of a page."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
+
+
+def opened(service: FakeService, path: str, **options: Any) -> str:
+    answer = Browser(service, **options).open().get(path)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def wait_over(browser: Browser, job: str) -> str:
+    """The words of a job's page once it is over."""
+    end = time.monotonic() + 10
+    while 'data-over="yes"' not in (page := browser.get(job).text):
+        assert time.monotonic() < end, "the job goes on"
+        time.sleep(0.01)
+    return text_of(page)

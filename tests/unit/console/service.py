@@ -97,11 +97,21 @@ class FakeService:
         return saga
 
     def list(
-        self, name: str | None = None, status: str | None = None, *, limit: int = 20, cursor: str | None = None
+        self,
+        name: str | None = None,
+        status: str | None = None,
+        *,
+        limit: int = 20,
+        cursor: str | None = None,
+        parent: str | None = None,
     ) -> Any:
-        self._did("list", name, status)
+        self._did("list", name, status, *([parent] if parent else []))
         fitting = [
-            saga for saga in self.sagas.values() if name in (None, saga["name"]) and status in (None, saga["status"])
+            saga
+            for saga in self.sagas.values()
+            if name in (None, saga["name"])
+            and status in (None, saga["status"])
+            and parent in (None, saga.get("parent", {}).get("saga_id"))
         ]
         first = int(cursor or 0)
         more = str(first + limit) if first + limit < len(fitting) else None
@@ -141,8 +151,8 @@ class FakeService:
     def compensate(self, name: str, saga_id: str, note: str = "") -> Any:
         self._did("compensate", saga_id, note)
 
-    def cancel(self, name: str, saga_id: str) -> Any:
-        self._did("cancel", saga_id)
+    def cancel(self, name: str, saga_id: str, note: str = "") -> Any:
+        self._did("cancel", saga_id, note)
         if self.sagas[saga_id]["status"] == "COMPLETED":
             raise Conflict("the saga is COMPLETED")
 

@@ -8,10 +8,12 @@ from typing import Any, cast
 
 import boto3
 
-from functions.checkout import Address, Checkout, CheckoutConfig, CheckoutRequest, Item
+from functions.checkout import Address, Checkout, CheckoutRequest
+from functions.shop import Item
+from functions.shop import Shop as Tables
 from sagas.testing import FakeContext
 
-CONFIG = CheckoutConfig("stock", "ledger", "shipments", frozenset({"CH"}))
+TABLES = Tables("stock", "ledger", "shipments")
 _KEYS = {"stock": "sku", "ledger": "payment_key", "shipments": "shipment_key"}
 
 
@@ -86,4 +88,4 @@ def order(
 
 def checkout() -> Checkout:
     """The saga over those tables."""
-    return Checkout(CONFIG)
+    return Checkout(TABLES, frozenset({"CH"}))

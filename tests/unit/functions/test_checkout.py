@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from functions.checkout import Address, Capture, Checkout, CheckoutRequest, Item
+from functions.checkout import Address, Checkout, CheckoutRequest
+from functions.shop import Capture, Item
 from sagas import PermanentError, Rejected
 from tests.unit.functions.books import Shop, checkout, context, order
 

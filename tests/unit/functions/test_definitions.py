@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from functions.approval import Approval, Decision, Placed
-from functions.checkout import Capture, Checkout, Reservation, Shipment
+from functions.basket import Basket, Delivery, Parcel
+from functions.checkout import Checkout
 from functions.create_zip import CreateZip, Sources
+from functions.shop import Capture, Reservation, Shipment
 from functions.sources import Source
 from sagas import Exhausted, S3Object, Saga
 from sagas.authoring.saga import definition_of
@@ -28,6 +30,8 @@ STEPS: dict[type[Saga[Any]], list[tuple[str, str | None, str]]] = {
         ("late_decision", None, "completed"),
         ("place", None, "completed"),
     ],
+    Basket: [("capture", "refund", "started"), ("parcels", None, "completed"), ("confirm", None, "completed")],
+    Parcel: [("pack", "unpack", "started"), ("book", "call_off", "started")],
 }
 
 
@@ -57,6 +61,7 @@ def test_names_and_policies() -> None:
         Shipment("saga-1:ship", "S0123456789AB"),
         Decision(approved=True, by="ada"),
         Placed("saga-1:enter", "ada"),
+        Delivery("saga-1:capture", ["S0123456789AB"]),
     ],
 )
 def test_results_come_back_from_json_as_they_were(result: object) -> None:

@@ -13,6 +13,7 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEvent, SQSEvent
 
 from functions.approval import OrderRequest
+from functions.basket import BasketRequest
 from functions.checkout import CheckoutRequest
 from functions.create_zip import CreateZipRequest
 
@@ -23,6 +24,8 @@ BODIES = {
     "checkout_unservable": CheckoutRequest,
     "approval": OrderRequest,
     "approval_small": OrderRequest,
+    "basket": BasketRequest,
+    "basket_unservable": BasketRequest,
 }
 FIELDS = {"saga_id", "saga", "step", "index", "undo", "dispatch", "hops", "correlation_id"}
 

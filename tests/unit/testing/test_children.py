@@ -219,3 +219,7 @@ def test_a_path_that_leads_nowhere_is_told(path: str, told: str) -> None:
 def test_a_branch_that_is_not_there_is_told() -> None:
     with pytest.raises(ValueError, match='"branches" has 2 children'):
         run(Trip, Basket(1), fail={"branches[2].book": RuntimeError})
+
+
+def test_the_saga_may_be_called_anything() -> None:
+    assert run(Order, Basket(2), saga_id="order-1").status == "COMPLETED"

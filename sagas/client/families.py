@@ -1,0 +1,51 @@
+"""A saga with all that it has started, and what those have."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterator
+from typing import NotRequired, TypedDict
+
+from sagas.engine.answers import Page, SagaView, Summary
+
+_PAGE = 100
+
+
+class Family(TypedDict):
+    """A saga and its children. ``more`` is there if it has others, for which there was no room."""
+
+    saga: SagaView | Summary
+    children: list[Family]
+    more: NotRequired[bool]
+
+
+def family_of(
+    ask: Callable[..., Page], saga: SagaView | Summary, most: int | None = None, childless: Collection[str] = ()
+) -> Family:
+    """Return a saga with all that it has started, and what those have.
+
+    Args:
+        ask: returns a page of the list, as ``SagaClient.list`` does.
+        saga: the topmost.
+        most: how many sagas below it, at most; all by default.
+        childless: names of saga types that start none, of which nothing is asked.
+    """
+    return _family(ask, saga, iter(range(most)) if most is not None else itertools.count(), childless)
+
+
+def _family(
+    ask: Callable[..., Page], saga: SagaView | Summary, room: Iterator[int], childless: Collection[str]
+) -> Family:
+    family, cursor = Family(saga=saga, children=[]), None
+    while True:
+        page = ask(parent=saga["saga_id"], limit=_PAGE, cursor=cursor)
+        for child in page["sagas"]:
+            if next(room, None) is None:
+                return {**family, "more": True}
+            known = child["name"] in childless
+            family["children"].append(
+                {"saga": child, "children": []} if known else _family(ask, child, room, childless)
+            )
+        cursor = page["cursor"]
+        if cursor is None:
+            return family

@@ -1,0 +1,105 @@
+"""Where traces and logs of a saga are: in the AWS console of the stack's region, or where the project says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sagas.console.settings import settings_of
+from sagas.core.times import epoch, iso
+from sagas.errors import InvalidRequest
+
+_XRAY = re.compile(r"1-[0-9a-f]{8}-[0-9a-f]{24}")
+_W3C = re.compile(r"[0-9a-f]{32}")
+_MOST_GROUPS = 50
+"""Log groups that one query of Logs Insights takes."""
+_BEFORE, _AFTER = 60.0, 3_600.0
+"""Seconds before a saga's start and after its last change that are looked through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Links out of the console.
+
+    Args:
+        region: of the stack; empty where there is none in an account, so that AWS has nothing to show.
+        log_groups: those of its functions.
+        trace_url: the project's own, with ``{trace_id}`` in it; empty for X-Ray's.
+        logs_url: likewise, with ``{saga_id}``; empty for CloudWatch's.
+    """
+
+    region: str = ""
+    log_groups: Sequence[str] = ()
+    trace_url: str = ""
+    logs_url: str = ""
+
+    def trace(self, trace_id: str | None) -> str:
+        """Return where a trace is; empty if that is not known."""
+        if not trace_id:
+            return ""
+        if self.trace_url:
+            return self.trace_url.replace("{trace_id}", quote(trace_id, safe=""))
+        if _W3C.fullmatch(trace_id):
+            trace_id = f"1-{trace_id[:8]}-{trace_id[8:]}"
+        if not self.region or not _XRAY.fullmatch(trace_id):
+            return ""
+        return f"{self._cloudwatch}#xray:traces/{trace_id}"
+
+    def logs(self, saga_id: str, begin: str, end: str) -> str:
+        """Return where the log lines of a saga are; empty if that is not known.
+
+        Args:
+            saga_id: which.
+            begin: when it was started, ISO 8601.
+            end: when it last changed.
+        """
+        if self.logs_url:
+            return self.logs_url.replace("{saga_id}", quote(saga_id, safe=""))
+        if not self.region or not self.log_groups:
+            return ""
+        query = f'fields @timestamp, message, step, attempt\n| filter @message like "{saga_id}"\n| sort @timestamp'
+        since, until = iso(epoch(begin) - _BEFORE), iso(epoch(end) + _AFTER)
+        groups = "".join(f"~'{_starred(group)}" for group in self.log_groups[:_MOST_GROUPS])
+        detail = f"~(end~'{_starred(until)}~start~'{_starred(since)}~timeType~'ABSOLUTE~tz~'UTC"
+        detail += f"~editorString~'{_starred(query)}~source~({groups}))"
+        return f"{self._cloudwatch}#logsV2:logs-insights?queryDetail={detail}"
+
+    @property
+    def _cloudwatch(self) -> str:
+        place = f"{self.region}.console.aws.amazon.com"
+        if self.region.startswith("cn-"):
+            place = "console.amazonaws.cn"
+        elif self.region.startswith("us-gov-"):
+            place = "console.amazonaws-us-gov.com"
+        return f"https://{place}/cloudwatch/home?region={self.region}"
+
+
+def links_of(project: Path, region: str = "", log_groups: Sequence[str] = ()) -> Links:
+    """Return the links of a project's console.
+
+    Args:
+        project: the directory with ``pyproject.toml``, whose ``[tool.sagas.console]`` may have ``trace_url`` and
+            ``logs_url``.
+        region: of the stack; empty for the local one.
+        log_groups: of the stack.
+
+    Raises:
+        InvalidRequest: a URL is none, or lacks its placeholder.
+    """
+    settings, found = settings_of(project), dict[str, str]()
+    for name, placeholder in (("trace_url", "{trace_id}"), ("logs_url", "{saga_id}")):
+        url: Any = settings.get(name, "")
+        if url and not (isinstance(url, str) and re.match(r"https?://[^\s]+$", url) and placeholder in url):
+            told = f"must be an http URL with {placeholder} in it, not {url!r}"
+            raise InvalidRequest(f"{project / 'pyproject.toml'}: [tool.sagas.console] {name}: {told}")
+        found[name] = url
+    return Links(region, tuple(log_groups), **found)
+
+
+def _starred(text: str) -> str:
+    """A text as CloudWatch's console has it in its URLs."""
+    return re.sub(r"[^A-Za-z0-9_.-]", lambda one: "".join(f"*{byte:02x}" for byte in one[0].encode()), text)

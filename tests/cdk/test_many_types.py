@@ -1,0 +1,120 @@
+"""A service of 60 types and 480 steps: what its functions are told has room in their variables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack
+
+from sagas.authoring.definition import SagaDefinition
+from sagas.authoring.saga import definition_of
+from sagas.cdk import FunctionOptions, SagaService
+from sagas.engine.engine import from_environment
+from sagas.errors import SagaError
+from sagas.messaging.routes import Routes
+from tests.e2e.nested.many import SAGAS, STEPS
+
+Template = dict[str, Any]
+LIMIT = 4096
+"""Bytes of all variables of a function, names included."""
+FILE = "sagas-types.json"
+
+
+def told(value: Any) -> str:
+    """A value of the template as it may be once deployed: what only AWS knows has its longest likely name."""
+    match value:
+        case str():
+            return value
+        case {"Fn::Join": [separator, parts]}:
+            return str(separator).join(map(told, parts))
+        case {"Ref": str(name)} if name.startswith("AWS::"):
+            return {"AWS::AccountId": "123456789012", "AWS::Region": "ap-southeast-1"}.get(name, "aws")
+        case _:
+            return "https://sqs.ap-southeast-1.amazonaws.com/123456789012".ljust(80, "x")
+
+
+def variables(function: Template) -> dict[str, str]:
+    """A function's environment, as it may be once deployed."""
+    return {name: told(value) for name, value in function["Properties"]["Environment"]["Variables"].items()}
+
+
+def functions_in(assembly: Path) -> list[Template]:
+    """The service's own functions in all templates, not those of the CDK."""
+    templates = [json.loads(path.read_text()) for path in assembly.glob("*.template.json")]
+    resources = [one for template in templates for one in template["Resources"].values()]
+    found = [one for one in resources if one["Type"] == "AWS::Lambda::Function"]
+    return [one for one in found if "SAGAS_CLASSES" in one["Properties"].get("Environment", {}).get("Variables", {})]
+
+
+def code_of(assembly: Path, function: Template) -> Path:
+    """The directory that is deployed as the function's code."""
+    return assembly / f"asset.{function['Properties']['Code']['S3Key'].removesuffix('.zip')}"
+
+
+def synthesized(directory: Path, sagas: list[type[Any]], **options: Any) -> Path:
+    app = App(outdir=str(directory))
+    service = SagaService(Stack(app, "Many"), "Sagas", sagas=sagas, dashboard=False, **options)
+    assert service.events is not None
+    assert service.command_queue is not None
+    app.synth()
+    return directory
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All types; each has one function, whose queue's name is long besides."""
+    return synthesized(tmp_path_factory.mktemp("many"), SAGAS, isolation="saga")
+
+
+class TestManyTypes:
+    def test_have_room_in_every_functions_variables(self, many: Path) -> None:
+        functions = functions_in(many)
+        assert len(functions) == 60 + 5
+        sizes = [sum(len(name) + len(value) for name, value in variables(one).items()) for one in functions]
+        assert max(sizes) < LIMIT
+
+    def test_are_in_a_file_beside_the_code_of_functions_that_deal_with_all(self, many: Path) -> None:
+        for one in functions_in(many):
+            classes, code = variables(one)["SAGAS_CLASSES"], code_of(many, one)
+            if one["Properties"]["Handler"] == "sagas.handlers.step.handler":
+                assert len(json.loads(classes)) == 1
+                assert not (code / FILE).exists()
+            else:
+                assert classes == f"@{FILE}"
+                assert len(json.loads((code / FILE).read_text())["classes"]) == 60
+
+    def test_are_all_known_to_a_function_that_reads_it(self, many: Path) -> None:
+        (api,) = [one for one in functions_in(many) if one["Properties"]["Handler"] == "sagas.handlers.api.handler"]
+        engine = from_environment(variables(api) | {"LAMBDA_TASK_ROOT": str(code_of(many, api))})
+        found: list[SagaDefinition] = [one.definition for one in engine.registry]
+        assert [one.name for one in found] == [definition_of(one).name for one in SAGAS]
+        assert sum(len(one.steps) for one in found) == 60 * STEPS
+
+    def test_without_the_file_it_says_so(self, many: Path, tmp_path: Path) -> None:
+        (first, *_) = [one for one in functions_in(many) if variables(one)["SAGAS_CLASSES"].startswith("@")]
+        with pytest.raises(SagaError, match=f"SAGAS_CLASSES names {tmp_path}/{FILE}, which is not there"):
+            from_environment(variables(first) | {"LAMBDA_TASK_ROOT": str(tmp_path)})
+
+
+class TestManySharedSteps:
+    """Which steps share a queue takes the most room of all, and is in that file, too."""
+
+    def test_are_in_the_file(self, tmp_path: Path) -> None:
+        shared: dict[Any, FunctionOptions] = {}
+        for saga in SAGAS[:5]:
+            steps = [getattr(saga, f"step_{position}") for position in range(1, STEPS + 1)]
+            shared[tuple(steps)] = FunctionOptions()
+        assembly = synthesized(tmp_path, SAGAS[:5], functions=shared)
+        functions = functions_in(assembly)
+        assert len(functions) == 5 + 5
+        (api,) = [one for one in functions if one["Properties"]["Handler"] == "sagas.handlers.api.handler"]
+        assert "groups" not in variables(api)["SAGAS_QUEUES"]
+        groups = json.loads((code_of(assembly, api) / FILE).read_text())["groups"]
+        name, steps = definition_of(SAGAS[0]).name, [f"step_{n}" for n in range(1, STEPS + 1)]
+        routes = Routes.parse(variables(api)["SAGAS_QUEUES"], {name: steps}, groups)
+        names = {routes.queue(name, step) for step in steps}
+        assert len(names) == 1
+        assert "step_1-to-step_8" in names.pop()

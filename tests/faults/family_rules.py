@@ -1,0 +1,147 @@
+"""The rules of the commit protocol for parents and children, each to be switched off as those in ``rules.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, cast
+from unittest.mock import patch
+
+from sagas.core import facts
+from sagas.core.families import child_id
+from sagas.core.states import SagaState, StepState
+from sagas.engine import purge
+from sagas.engine.children import Children
+from sagas.engine.purge import Purger
+from sagas.engine.recovery import Recovery
+from sagas.store import control, joins
+from sagas.store.control import ControlItems
+from sagas.store.joined import FORWARD, NEVER, Outcome, Tally
+from tests.faults.rules import Rule
+
+FAMILY_RULES: dict[str, Rule] = {}
+_children, _purger = cast("Any", Children), cast("Any", Purger)
+
+
+def _rule(text: str) -> Callable[[Callable[[], Generator[None]]], Callable[[], Generator[None]]]:
+    def add(off: Callable[[], Generator[None]]) -> Callable[[], Generator[None]]:
+        FAMILY_RULES[off.__name__.strip("_")] = Rule(text, contextmanager(off))
+        return off
+
+    return add
+
+
+def _nothing(*given: Any, **more: Any) -> None:
+    return None
+
+
+@_rule("a child's end and its join are one transaction")
+def _joins_apart_from_the_end() -> Generator[None]:
+    def apart(self: Any, writes: list[Any], joins: list[Any]) -> None:
+        for transaction in (writes, joins):
+            if transaction:
+                self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": transaction})
+
+    with patch.object(ControlItems, "_joined", apart):
+        yield
+
+
+@_rule("whatever commit ends a child, it joins")
+def _plain_commits_do_not_join() -> Generator[None]:
+    commit = ControlItems.commit
+
+    def no_writes(*given: Any) -> list[Any]:
+        return []
+
+    def unjoined(self: Any, *given: Any) -> None:
+        with patch.object(control, "join_writes", no_writes):
+            commit(self, *given)
+
+    with patch.object(ControlItems, "commit", unjoined):
+        yield
+
+
+@_rule("an outcome is written once")
+def _outcomes_counted_again() -> Generator[None]:
+    writes = cast("Any", joins)._writes
+
+    def unminding(*given: Any) -> list[Any]:
+        put, add = writes(*given)
+        put["Put"]["ConditionExpression"] = "attribute_exists(part) OR attribute_not_exists(part)"
+        return [put, add]
+
+    with patch.object(joins, "_writes", unminding):
+        yield
+
+
+@_rule("an interrupted start is continued")
+def _starts_are_not_continued() -> Generator[None]:
+    with patch.object(Children, "_continue", _nothing):
+        yield
+
+
+@_rule("what may still be started is decided never to start")
+def _closing_fences_no_start() -> Generator[None]:
+    closed = _children._closed
+
+    def unfenced(self: Any, state: SagaState, step: StepState, position: int) -> Any:
+        saga_id = child_id(state.saga_id, step.name, position, step.round)
+        if self.advancer.services.journal.entries(saga_id, [1]):
+            return closed(self, state, step, position)
+        self.joins.record(state.saga_id, step.name, step.round, FORWARD, Outcome(position, NEVER))
+        return None
+
+    with patch.object(Children, "_closed", unfenced):
+        yield
+
+
+@_rule("a parent goes on when all its children are undone")
+def _undoing_ends_early() -> Generator[None]:
+    def all_of_them(self: Tally, number: int) -> int:
+        return self.standing
+
+    with patch.object(Tally, "undone", all_of_them):
+        yield
+
+
+@_rule("an order is obeyed once")
+def _orders_are_obeyed_again() -> Generator[None]:
+    def kept(state: SagaState) -> Any:
+        return state.order
+
+    with patch.object(facts, "_obeyed", kept):
+        yield
+
+
+@_rule("the supervisor looks after those that wait for children")
+def _nobody_looks_after_parents() -> Generator[None]:
+    def left_alone(self: Any, state: SagaState, found: Any) -> bool:
+        return state.joins
+
+    with patch.object(Recovery, "_children_looked_after", left_alone):
+        yield
+
+
+@_rule("a tree is purged as one")
+def _purges_leave_the_children() -> Generator[None]:
+    with patch.object(Purger, "_end_children", _nothing):
+        yield
+
+
+@_rule("a tree is purged when no start of it can be at work")
+def _purges_ignore_starts_of_children() -> Generator[None]:
+    refusal = cast("Any", purge)._refusal
+
+    def hasty(state: SagaState, now: float) -> str:
+        steps = tuple(replace(step, children=0) for step in state.steps)
+        return refusal(replace(state, steps=steps), now)
+
+    with patch.object(purge, "_refusal", hasty):
+        yield
+
+
+@_rule("what needs a person is kept, and so is its parent")
+def _purges_take_the_needy() -> Generator[None]:
+    with patch.object(Purger, "_needy", _nothing):
+        yield

@@ -1,0 +1,156 @@
+"""Lives of sagas that wait: for a signal, a time, an operator who resumes them."""
+
+from __future__ import annotations
+
+from sagas.authoring.context import Context
+from tests.faults.sagas import STAGE
+from tests.faults.scenario import ALWAYS, Scenarios, life
+from tests.faults.world import CrashWorld
+
+WAITING = Scenarios()
+
+
+@WAITING.ends("COMPLETED", "COMPENSATED")
+def _signalled(world: CrashWorld) -> None:
+    """COMPENSATED where a process lingered until the wait was over."""
+    world.start("asking")
+    world.steps(2)
+    world.signal()
+    world.settle()
+
+
+@WAITING.ends("COMPLETED")
+def _signalled_early(world: CrashWorld) -> None:
+    world.start("asking")
+    world.signal()
+    world.settle()
+
+
+@WAITING.ends("COMPLETED", "COMPENSATED")
+def _signalled_late(world: CrashWorld) -> None:
+    """COMPLETED where what was disturbed made the wait begin later."""
+    world.start("asking")
+    world.steps(2)
+    world.clock.advance(1001.0)
+    world.signal()
+    world.settle()
+
+
+@WAITING.ends("COMPLETED", "COMPENSATED")
+def _signalled_twice(world: CrashWorld) -> None:
+    """COMPENSATED where a process lingered until the wait was over."""
+    world.start("brief")
+    world.steps(1)
+    world.signal()
+    world.signal("no")
+    world.signal()
+    world.settle()
+
+
+def _answer_itself(name: str, ctx: Context) -> None:
+    if name == "answer":
+        ctx.signal("yes")
+
+
+@WAITING.ends("COMPLETED")
+def _answered_by_the_code_that_asks(world: CrashWorld) -> None:
+    STAGE.during = _answer_itself
+    life(world, "asking")
+
+
+@WAITING.ends("COMPLETED", "COMPENSATED")
+def _answered_by_the_code_that_asks_half_a_minute(world: CrashWorld) -> None:
+    """COMPENSATED where its process died behind the answer, and lingered until the wait was over."""
+    STAGE.during = _answer_itself
+    life(world, "brief-asking")
+
+
+@WAITING.ends("COMPENSATED")
+def _signalled_and_undone(world: CrashWorld) -> None:
+    STAGE.reject = {"second"}
+    world.start("asking")
+    world.steps(2)
+    world.signal()
+    world.settle()
+
+
+@WAITING.ends("COMPENSATED")
+def _waited_in_vain(world: CrashWorld) -> None:
+    life(world, "asking")
+
+
+@WAITING.ends("COMPENSATED")
+def _waited_in_vain_for_half_a_minute(world: CrashWorld) -> None:
+    life(world, "brief-asking")
+
+
+@WAITING.ends("COMPENSATED")
+def _could_not_ask(world: CrashWorld) -> None:
+    STAGE.fail = {"answer": ALWAYS}
+    life(world, "asking")
+
+
+@WAITING.ends("CANCELLED", "COMPENSATED")
+def _cancelled_while_it_waits(world: CrashWorld) -> None:
+    """COMPENSATED where a process lingered until the wait was over."""
+    world.start("asking")
+    world.steps(2)
+    world.cancel()
+    world.settle()
+
+
+@WAITING.ends("CANCELLED", "COMPENSATED")
+def _signalled_and_cancelled(world: CrashWorld) -> None:
+    """COMPENSATED where a process lingered until the wait was over."""
+    world.start("asking")
+    world.steps(2)
+    world.signal()
+    world.cancel()
+    world.settle()
+
+
+@WAITING.ends("COMPLETED")
+def _slept_and_looked_again(world: CrashWorld) -> None:
+    life(world, "sleepy")
+
+
+@WAITING.ends("COMPENSATED")
+def _over_its_deadline(world: CrashWorld) -> None:
+    life(world, "endless")
+
+
+def _paused(world: CrashWorld, happening: int = 4) -> None:
+    """Have the type paused for a while; all environments know. So much happens meanwhile."""
+    world.call(lambda engine: engine.pausing.pause("pair", "ada"))
+    world.clock.advance(6.0)
+    world.steps(happening)
+
+
+@WAITING.ends("COMPLETED")
+def _paused_and_resumed(world: CrashWorld) -> None:
+    world.start()
+    world.steps(1)
+    _paused(world)
+    world.call(lambda engine: engine.pausing.resume("pair", "ada"))
+    world.settle()
+
+
+@WAITING.ends("COMPLETED")
+def _paused_and_resumed_at_once(world: CrashWorld) -> None:
+    """Workers go on believing that it is paused, for some seconds."""
+    world.start()
+    world.steps(1)
+    _paused(world, 0)
+    believed = world.engine.pauses.all(fresh=True)
+    world.call(lambda engine: engine.pausing.resume("pair", "ada"))
+    world.engine.pauses.believe(believed)
+    world.settle()
+
+
+@WAITING.ends("CANCELLED")
+def _paused_and_cancelled(world: CrashWorld) -> None:
+    world.start()
+    world.steps(1)
+    _paused(world)
+    world.cancel()
+    world.settle()

@@ -1,0 +1,73 @@
+"""``sagas dlq``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sagas.client import DeadLetter
+from tests.unit.cli.conftest import Run
+from tests.unit.client.stub import BEGAN
+
+
+class TestDeadLetters:
+    """What a queue of the stub holds; SQS's own answers are tested with the client."""
+
+    LETTER = DeadLetter(
+        "",
+        "",
+        "",
+        "m-12",
+        15,
+        BEGAN,
+        None,
+        "no \x1b[31mJSON",
+        {"who": "x"},
+        "arn:aws:sqs:r:1:q",
+        "the message's body is not JSON",
+    )
+
+    @pytest.fixture(autouse=True)
+    def queue(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def letters(*_: object) -> list[DeadLetter]:
+            return [self.LETTER]
+
+        monkeypatch.setattr("sagas.client.SagaClient.dead_letters", letters)
+
+    def test_are_listed_with_the_reason(self, run: Run) -> None:
+        assert "the message's body is not JSON" in run("dlq", "list", "create-zip").stdout
+        (one,) = json.loads(run("dlq", "list", "create-zip", "--json").stdout)["dead_letters"]
+        assert (one["reason"], "body" in one) == ("the message's body is not JSON", False)
+
+    def test_are_shown_whole(self, run: Run) -> None:
+        told = run("dlq", "show", "create-zip", "m-1").stdout
+        assert told.splitlines()[0] == "message m-12: no message of a saga"
+        for part in (
+            "received 15 times",
+            "from arn:aws:sqs:r:1:q",
+            "not readable: the message's body",
+            "who: x",
+            "no  [31mJSON",
+        ):
+            assert part in told
+        assert (
+            json.loads(run("dlq", "show", "create-zip", "--json").stdout)["dead_letters"][0]["body"] == self.LETTER.body
+        )
+        assert run("dlq", "show", "create-zip", "z").exit_code == 1
+
+    def test_are_deleted_once_one_says_so(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = list[tuple[Any, ...]]()
+
+        def delete(_client: object, *which: Any) -> DeadLetter:
+            asked.append(which)
+            return self.LETTER
+
+        monkeypatch.setattr("sagas.client.SagaClient.delete_letter", delete)
+        assert run("dlq", "delete", "create-zip", "m-12", text="n\n").exit_code == 1
+        assert asked == []
+        assert run("dlq", "delete", "create-zip", "m-12", text="y\n").exit_code == 0
+        assert run("dlq", "delete", "create-zip", "m-12", "--yes").stdout == "Message m-12 is deleted.\n"
+        assert asked == [("create-zip", "m-12")] * 2
+        assert run("dlq", "delete", "create-zip", "z", "--yes").exit_code == 1

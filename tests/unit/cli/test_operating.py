@@ -1,0 +1,164 @@
+"""What operators do: what each command asks for, prints and exits with."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import DEFINITION, Run
+from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, an_error
+
+BREAKER: dict[str, Any] = {
+    "saga": "create-zip", "step": "announce", "state": "open", "failures": 5, "open_until": BEGAN, "waiting": 12,
+    "more_waiting": False,
+}  # fmt: skip
+
+
+class TestOperating:
+    @pytest.mark.parametrize(
+        ("arguments", "method", "path", "body"),
+        [
+            (["cancel"], "DELETE", "", None),
+            (["cancel", "--note", "no more"], "DELETE", "?note=no%20more", None),
+            (["retry", "--note", "again"], "POST", "/retry", {"note": "again"}),
+            (["compensate"], "POST", "/compensate", {"note": ""}),
+            (["purge", "--note", "asked for"], "POST", "/purge", {"note": "asked for"}),
+            (
+                ["resolve", "--note", "n", "--action", "a", "--step", "s", "--step", "t"],
+                "POST",
+                "/resolve",
+                {"note": "n", "action": "a", "steps": ["s", "t"]},
+            ),
+        ],
+    )
+    def test_on_one_saga(
+        self, api: StubApi, run: Run, arguments: list[str], method: str, path: str, body: object
+    ) -> None:
+        api.will(202, a_saga("RUNNING"))
+        command, *options = arguments
+        result = run(command, "create-zip", SAGA_ID, *options, "--json")
+        assert (result.exit_code, json.loads(result.stdout)) == (0, a_saga("RUNNING"))
+        (asked,) = api.asked
+        assert (asked.method, asked.path) == (method, f"/v1/sagas/create-zip/{SAGA_ID}{path}")
+        assert asked.body == body
+
+    def test_disable_and_enable(self, api: StubApi, run: Run) -> None:
+        api.will(200, DEFINITION)
+        assert run("disable", "create-zip", "--reason", "closed").stdout == "Starting create-zip is disabled.\n"
+        api.will(200, DEFINITION | {"active": True}).answers.pop(0)
+        assert run("enable", "create-zip").stdout == "Starting create-zip is enabled.\n"
+        assert [one.body for one in api.asked] == [
+            {"active": False, "reason": "closed"}, {"active": True, "reason": ""},
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        "arguments", [["resolve", "create-zip", SAGA_ID], ["disable", "create-zip"], ["cancel", "create-zip"]]
+    )
+    def test_what_must_be_said_must_be_said(self, run: Run, arguments: list[str]) -> None:
+        assert run(*arguments).exit_code == 2
+
+
+class TestBreakers:
+    def test_lists(self, api: StubApi, run: Run) -> None:
+        calm = BREAKER | {"step": "upload", "state": "closed", "failures": 0, "open_until": None, "waiting": 0}
+        api.will(200, {"breakers": [BREAKER, calm, BREAKER | {"state": "half-open", "more_waiting": True}]})
+        result = run("breakers")
+        assert result.exit_code == 0, result.output
+        _, first, second, third = [" ".join(line.split()) for line in result.stdout.splitlines()]
+        assert first == "create-zip announce open 5 2026-11-21 09:48:50 UTC 12"
+        assert second == "create-zip upload closed"
+        assert third == "create-zip announce half-open 5 2026-11-21 09:48:50 UTC 12 or more"
+        assert json.loads(run("breakers", "--json").stdout)["breakers"][0] == BREAKER
+        assert [(one.method, one.path) for one in api.asked] == [("GET", "/v1/breakers")] * 2
+
+    def test_says_so_when_there_are_none(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"breakers": []})
+        assert run("breakers").stdout == "No step declares a circuit breaker.\n"
+
+    def test_closes(self, api: StubApi, run: Run) -> None:
+        closed = BREAKER | {"state": "closed", "failures": 0, "open_until": None, "more_waiting": True}
+        api.will(200, closed)
+        told = run("breakers", "close", "create-zip", "announce").stdout.splitlines()
+        assert told[0].endswith("is closed. Waiting sagas that were sent on their way: 12.")
+        assert "by themselves" in told[1]
+        assert json.loads(run("breakers", "close", "create-zip", "announce", "--json").stdout) == closed
+        [one, _] = api.asked
+        assert (one.method, one.path, one.body) == ("POST", "/v1/breakers/create-zip/announce/close", None)
+
+    def test_options_in_the_wrong_place_are_refused(self, api: StubApi, run: Run) -> None:
+        result = run("breakers", "--stack", "Shop", "close", "create-zip", "announce")
+        assert result.exit_code == 2
+        assert "goes after close" in " ".join(result.stderr.replace("│", " ").split())
+        assert api.asked == []
+
+    def test_an_unknown_one(self, api: StubApi, run: Run) -> None:
+        api.will(404, an_error("not_found", "step 'x' of saga 'create-zip' has no circuit breaker"))
+        result = run("breakers", "close", "create-zip", "x")
+        assert (result.exit_code, result.stderr) == (1, "sagas: step 'x' of saga 'create-zip' has no circuit breaker\n")
+
+    def test_show_says_that_a_saga_waits_behind_one(self, api: StubApi, run: Run) -> None:
+        waiting = a_saga("RUNNING", breaker={"step": "announce", "open_until": "2126-11-21T09:48:50.216Z"})
+        api.will(200, waiting)
+        told = run("show", "create-zip", SAGA_ID).stdout
+        assert "It waits for the breaker of step announce, open until 2126-11-21 09:48:50 UTC." in told
+        assert "`sagas breakers close create-zip announce`" in told
+        api.answers.clear()
+        api.will(200, a_saga("RUNNING", breaker={"step": "announce", "open_until": BEGAN}))
+        assert "announce, which lets one saga try since 2026-11-21" in run("show", "create-zip", SAGA_ID).stdout
+
+    def test_a_service_that_does_not_tell_is_shown_all_the_same(self, api: StubApi, run: Run) -> None:
+        older = a_saga("RUNNING")
+        del older["breaker"]
+        api.will(200, older)
+        assert "breaker" not in run("show", "create-zip", SAGA_ID).stdout
+
+
+class TestSupervising:
+    REPORT: dict[str, Any] = {"recovered": 1, "untouched": 2, "failed": 0, "left": 3, "saga_ids": [SAGA_ID]}  # noqa: RUF012 - read only
+
+    @pytest.mark.parametrize("command", [["recover"], ["local", "tick"]])
+    def test_recovers_now(self, api: StubApi, run: Run, command: list[str]) -> None:
+        api.will(200, self.REPORT)
+        result = run(*command, "--stale-after", "5")
+        assert result.exit_code == 0, result.output
+        assert result.stdout.splitlines() == [
+            "1 recovered, 2 left as they were, 0 failed, 3 left for the next time", SAGA_ID,
+        ]  # fmt: skip
+        (asked,) = api.asked
+        assert asked.path.endswith("/2015-03-31/functions/the-supervisor/invocations")
+        assert asked.body == {"task": "recover", "stale_after": 5.0}
+
+    def test_recovers_what_is_asked_for(self, api: StubApi, run: Run) -> None:
+        api.will(200, self.REPORT)
+        result = run("recover", "create-zip", "--saga-id", SAGA_ID, "--limit", "5", "--max-attempts", "3")
+        assert result.exit_code == 0, result.output
+        (asked,) = api.asked
+        assert asked.body == {
+            "task": "recover", "name": "create-zip", "saga_id": SAGA_ID, "limit": 5, "max_attempts": 3,
+        }  # fmt: skip
+
+    def test_sets_recovery_attempts(self, api: StubApi, run: Run) -> None:
+        api.will(200, a_saga("RUNNING"))
+        result = run("set-recovery-attempts", "create-zip", SAGA_ID, "0")
+        assert result.stdout == f"create-zip {SAGA_ID} counts as having stalled 0 times since its last progress\n"
+        (asked,) = api.asked
+        assert (asked.method, asked.body) == ("PUT", {"attempts": 0})
+        assert asked.path.endswith(f"/sagas/create-zip/{SAGA_ID}/recovery-attempts")
+        assert run("set-recovery-attempts", "create-zip", SAGA_ID, "1001").exit_code == 2
+
+    def test_as_json(self, api: StubApi, run: Run) -> None:
+        api.will(200, self.REPORT)
+        assert json.loads(run("recover", "--json").stdout) == self.REPORT
+
+    @pytest.mark.parametrize("command", [["recover"], ["local", "tick"], ["sweep", "create-zip"]])
+    def test_that_fails_in_one_line(self, api: StubApi, run: Run, command: list[str]) -> None:
+        api.will(200, {"errorType": "Error", "errorMessage": "out\nof order"}, {"X-Amz-Function-Error": "Unhandled"})
+        result = run(*command)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr == "sagas: the supervisor failed: out of order\n"
+
+    @pytest.mark.parametrize("command", [["recover"], ["local", "tick"]])
+    def test_patience_is_a_number_from_0(self, run: Run, command: list[str]) -> None:
+        assert run(*command, "--stale-after", "-1").exit_code == 2

@@ -1,0 +1,216 @@
+"""``sagas show``, ``list``, ``audit`` and their like: what they ask for and print."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from sagas.cli.output import plain
+from sagas.core.times import epoch, iso
+from tests.unit.cli.conftest import DEAD, DEFINITION, ENTRY, Run
+from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, an_error
+
+
+class TestShow:
+    def test_tells_what_happened_and_what_to_do(self, api: StubApi, run: Run) -> None:
+        api.will(200, DEAD).will(200, {"entries": [ENTRY | {"trace_id": "1-abc"}], "cursor": None})
+        result = run("show", "create-zip", SAGA_ID)
+        assert result.exit_code == 0, result.output
+        lines = result.stdout.splitlines()
+        assert lines[0] == f"create-zip {SAGA_ID} DEAD_LETTERED"
+        assert lines[1].startswith("started 2026-11-21 09:48:50 UTC")
+        assert lines[4].split() == ["announce", "FAILED", "4", "0.00", "s", "NotFound"]
+        assert f"create-zip {SAGA_ID}, step announce, attempt 4 failed: NotFound: no [31mtopic" in lines
+        assert f"`sagas dlq redrive create-zip --saga-id {SAGA_ID}`" in lines[6]
+        assert f"`sagas retry create-zip {SAGA_ID}`" in lines[6]
+        assert lines[7:] == ["request {}", "stack trace of announce, attempt 4, trace id 1-abc", "  Traceback"]
+        assert "\x1b" not in result.stdout
+
+    @pytest.mark.parametrize("wanted", [SAGA_ID, SAGA_ID[:8]])
+    def test_by_its_id_alone_or_how_that_begins(self, api: StubApi, run: Run, wanted: str) -> None:
+        api.will(200, a_saga())
+        assert run("show", wanted).exit_code == 0
+        assert [one.path for one in api.asked] == [f"/v1/sagas/{wanted}"]
+
+    def test_by_its_type_and_how_its_id_begins(self, api: StubApi, run: Run) -> None:
+        api.will(200, a_saga())
+        assert run("show", "create-zip", SAGA_ID[:8]).exit_code == 0
+        assert [one.path for one in api.asked] == [f"/v1/sagas/{SAGA_ID[:8]}", f"/v1/sagas/create-zip/{SAGA_ID}"]
+        wrong = run("show", "checkout", SAGA_ID[:8])
+        assert wrong.exit_code == 1
+        assert wrong.stderr == f"sagas: the saga whose id begins with '{SAGA_ID[:8]}' is a create-zip\n"
+
+    def test_by_an_ambiguous_beginning_is_refused(self, api: StubApi, run: Run) -> None:
+        api.will(409, an_error("conflict", "several sagas' ids begin so"))
+        result = run("show", SAGA_ID[:8])
+        assert (result.exit_code, result.stderr) == (1, "sagas: several sagas' ids begin so\n")
+        assert run("show").exit_code == 2
+
+    @pytest.mark.parametrize("name", [[], ["create-zip"]])
+    def test_the_newest(self, api: StubApi, run: Run, name: list[str]) -> None:
+        api.will(200, {"sagas": [a_saga()], "cursor": "x"}).will(200, a_saga())
+        assert run("show", *name, "--last").exit_code == 0
+        query = "name=create-zip&limit=1" if name else "limit=1"
+        assert [one.path for one in api.asked] == [f"/v1/sagas?{query}", f"/v1/sagas/create-zip/{SAGA_ID}"]
+
+    def test_request_and_results_are_there_and_long_ones_cut(self, api: StubApi, run: Run) -> None:
+        steps = [a_step("upload", result={"etag": "\x1b[31mx"}), a_step("announce", result="m-1")]
+        api.will(200, a_saga(request={"keys": [f"k{number}" for number in range(40)]}, steps=steps))
+        told = run("show", "create-zip", SAGA_ID).stdout
+        assert '"etag": "\\u001b[31mx"' in told
+        assert 'result of announce "m-1"' in told
+        assert '"k17"' in told
+        assert '"k18"' not in told
+        assert "24 more lines: --json has all" in told
+
+    def test_progress_is_a_bar(self, api: StubApi, run: Run) -> None:
+        told = {"step": "check", "fraction": 0.5, "message": "packing", "at": "2026-11-21T09:48:52.000Z"}
+        api.will(200, a_saga("RUNNING", progress=told))
+        (bar,) = [one for one in run("show", "create-zip", SAGA_ID).stdout.splitlines() if "50%" in one]
+        assert bar.split()[0] == "check"
+        assert bar.split()[-2:] == ["50%", "packing"]
+
+    def test_as_json_it_is_what_the_api_says(self, api: StubApi, run: Run) -> None:
+        api.will(200, DEAD)
+        assert json.loads(run("show", "create-zip", SAGA_ID, "--json").stdout) == DEAD
+
+
+class TestLists:
+    def test_list(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [a_saga("COMPLETED")], "cursor": None})
+        result = run("list", "--name", "create-zip")
+        assert SAGA_ID in result.stdout
+        assert "cursor" not in result.stdout
+        assert "why" not in result.stdout
+
+    def test_a_filter_may_leave_pages_empty(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [], "cursor": "two"}).will(200, {"sagas": [a_saga("FAILED")], "cursor": "three"})
+        result = run("list", "--status", "FAILED", "--limit", "1", "--json")
+        assert json.loads(result.stdout) == {"sagas": [a_saga("FAILED")], "cursor": "three"}
+        assert [one.path for one in api.asked] == [
+            "/v1/sagas?status=FAILED&limit=1", "/v1/sagas?status=FAILED&limit=1&cursor=two",
+        ]  # fmt: skip
+
+    def test_attention_goes_on_for_one_type(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [], "cursor": "two"}).will(200, {"sagas": [DEAD], "cursor": None})
+        result = run("attention", "--name", "create-zip", "--json")
+        assert json.loads(result.stdout) == {"sagas": [DEAD], "cursor": None}
+        assert [one.path for one in api.asked] == [
+            "/v1/attention?name=create-zip&limit=20", "/v1/attention?name=create-zip&limit=20&cursor=two",
+        ]  # fmt: skip
+
+    def test_one_that_goes_on_says_how(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [a_saga()], "cursor": "abc"})
+        assert run("list", "--limit", "1").stdout.splitlines()[-1] == "There may be more: --cursor abc"
+
+    def test_an_empty_one_says_so(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [], "cursor": None})
+        assert run("list").stdout == "There are no such sagas.\n"
+        assert run("attention").stdout == "No saga needs you.\n"
+
+    def test_attention_says_why(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [DEAD], "cursor": None})
+        assert "step announce used up its attempts" in run("attention").stdout
+
+    def test_audit(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"entries": [ENTRY], "cursor": None})
+        told = run("audit", "create-zip", SAGA_ID).stdout
+        assert "NotFound: no [topic]" in told
+        assert "user/ann" in told
+        assert "Traceback" not in told
+        assert json.loads(run("audit", "create-zip", SAGA_ID, "--json").stdout) == {"entries": [ENTRY]}
+
+    @pytest.mark.parametrize(
+        ("more", "said"),
+        [
+            ({}, ""),
+            ({"chained_from": 2}, "Entries before 2 were written by an older version, and are covered since."),
+            ({"chained_from": None}, "No entry has a hash: an older version wrote them all."),
+            ({"purged_at": BEGAN}, "the trail of actions is left, without payloads."),
+        ],
+    )
+    def test_audit_verifies(self, api: StubApi, run: Run, more: dict[str, Any], said: str) -> None:
+        found = {"saga_id": SAGA_ID, "verified": True, "entries": 3, "chained_from": 1, "broken": None}
+        api.will(200, found | more)
+        told = run("audit", "create-zip", SAGA_ID, "--verify")
+        assert (told.exit_code, told.stdout.splitlines()[0]) == (0, "3 entries: all are what was written.")
+        assert said in told.stdout
+        assert len(told.stdout.splitlines()) == 1 + bool(said)
+        assert api.asked[-1].path.endswith(f"{SAGA_ID}/verification")
+
+    def test_audit_tells_of_a_broken_trail(self, api: StubApi, run: Run) -> None:
+        broken = {"seq": 2, "what": "missing", "message": "entry 2 is missing"}
+        found: dict[str, Any] = {
+            "saga_id": SAGA_ID, "verified": False, "entries": 3, "chained_from": 1, "broken": broken,
+        }  # fmt: skip
+        api.will(200, found)
+        told = run("audit", "create-zip", SAGA_ID, "--verify")
+        assert (told.exit_code, told.stdout) == (1, "")
+        assert told.stderr == "sagas: the audit trail is broken: entry 2 is missing\n"
+        told = run("audit", "create-zip", SAGA_ID, "--verify", "--json")
+        assert (told.exit_code, json.loads(told.stdout)) == (1, found)
+
+    def test_definitions(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"definitions": [DEFINITION]})
+        assert run("definitions").stdout.splitlines()[1].split() == [
+            "create-zip", "1", "disabled", "upload", "->", "announce", "closed",
+        ]  # fmt: skip
+        assert json.loads(run("definitions", "--json").stdout) == {"definitions": [DEFINITION]}
+
+    @pytest.mark.parametrize("arguments", [["--limit", "0"], ["--limit", "101"], ["--status", "DONE"]])
+    def test_wrong_usage(self, run: Run, arguments: list[str]) -> None:
+        assert run("list", *arguments).exit_code == 2
+
+
+class TestSkippedTime:
+    """The local stack's clock may be days ahead of this machine's."""
+
+    @pytest.fixture(autouse=True)
+    def three_days(self, api: StubApi, tmp_path: Path) -> None:
+        (tmp_path / ".sagas" / "clock").write_text("259200.000\n")
+
+    def test_ages_are_by_the_stacks_clock(self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", "80")):  # as on a terminal
+            monkeypatch.setenv(name, value)
+        now = iso(time.time() + 259_200 - 120)
+        api.will(200, a_saga("RUNNING", created_at=now, updated_at=now))
+        assert "2 min ago" in run("show", "create-zip", SAGA_ID).stdout
+        api.will(200, {"sagas": [a_saga(created_at=now, updated_at=now)], "cursor": None})
+        api.answers.pop(0)
+        assert "2 min ago" in run("list").stdout
+
+    def test_so_is_since(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [], "cursor": None})
+        run("list", "--since", "1h")
+        asked = re.search(r"since=([^&]*)", unquote(api.asked[0].path))
+        assert asked is not None
+        assert abs(epoch(asked[1]) - (time.time() + 259_200 - 3600)) < 60
+
+
+class TestTerminal:
+    """What fits into the 80 columns of a terminal."""
+
+    @pytest.fixture(autouse=True)
+    def narrow(self, api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("COLUMNS", "80")
+
+    def test_a_list_has_whole_ids_and_a_line_a_saga(self, api: StubApi, run: Run) -> None:
+        sagas = [a_saga("COMPENSATION_FAILED", name="a-type-with-a-rather-long-name"), a_saga("PENDING")]
+        api.will(200, {"sagas": sagas, "cursor": None})
+        lines = [plain(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in run("list").stdout.splitlines()]
+        assert len(lines) == 2
+        assert all(line.startswith(SAGA_ID) and len(line) <= 80 for line in lines)
+        assert "d ago create-zip" in lines[1]
+
+    def test_an_audit_has_whole_actions_and_times(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"entries": [ENTRY | {"action": "CompensationAttemptFailed"}], "cursor": None})
+        told = re.sub("\x1b\\[[0-9;]*m", "", run("audit", "create-zip", SAGA_ID).stdout)
+        assert "2026-11-21 09:48:50.216 CompensationAttemptFailed announce attempt 4" in told
+        assert "by arn:aws:iam::1:user/ann" in told

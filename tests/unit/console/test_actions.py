@@ -1,0 +1,129 @@
+"""What the pages do to one saga."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sagas.errors import Ambiguous, Conflict, Unavailable
+from tests.unit.client.stub import a_saga, a_step
+from tests.unit.console.conftest import LATER, SAGA, Browser
+from tests.unit.console.service import FakeService, a_letter, numbered
+
+
+class TestActions:
+    @pytest.mark.parametrize(
+        ("do", "form", "call"),
+        [
+            ("retry", {"note": "again"}, ("retry", numbered(1), "again")),
+            ("compensate", {"note": "n"}, ("compensate", numbered(1), "n")),
+            ("cancel", {"note": "no"}, ("cancel", numbered(1), "no")),
+            ("recover", {}, ("recover", numbered(1))),
+            ("rerun", {}, ("rerun", numbered(1))),
+            (
+                "resolve",
+                {"note": "n", "taken": "refunded", "step": ["a", "b"]},
+                ("resolve", numbered(1), "n", "refunded", ["a", "b"]),
+            ),
+        ],
+    )
+    def test_are_done_once(self, browser: Browser, service: FakeService, do: str, form: Any, call: Any) -> None:
+        answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/{do}", **form)
+        assert (answer.status_code, answer.headers["location"]) == (303, f"{SAGA}?did={do}")
+        assert service.did() == [call]
+        assert 'class="did"' in browser.get(answer.headers["location"]).text
+
+    def test_a_redrive_without_a_message_says_what_to_do(self, browser: Browser, service: FakeService) -> None:
+        answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/redrive")
+        assert answer.status_code == 404
+        assert "retry it instead" in answer.text
+        service.letters = [a_letter()]
+        assert browser.submit(f"/sagas/create-zip/{numbered(1)}/redrive").status_code == 303
+
+    def test_a_settlement_needs_a_note(self, browser: Browser, service: FakeService) -> None:
+        answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/resolve", note=" ")
+        assert (answer.status_code, service.did()) == (422, [])
+        assert "the note is missing" in answer.text
+
+    def test_an_unknown_one_is_none(self, browser: Browser, service: FakeService) -> None:
+        assert browser.submit(f"/sagas/create-zip/{numbered(1)}/purge").status_code == 404
+        assert service.did() == []
+
+    def test_what_is_refused_says_why(self, browser: Browser, service: FakeService) -> None:
+        service.refuses["retry"] = Conflict("the saga is RUNNING")
+        answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/retry")
+        assert answer.status_code == 409
+        assert "the saga is RUNNING" in answer.text
+
+    def test_what_may_have_happened_says_so_and_is_not_sent_again(self, browser: Browser, service: FakeService) -> None:
+        service.refuses["retry"] = Ambiguous("no answer", 5)
+        answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/retry")
+        assert answer.status_code == 502
+        assert "It may have happened: look" in answer.text
+        assert len(service.did()) == 1
+
+    def test_a_service_out_of_reach_is_told(self, browser: Browser, service: FakeService) -> None:
+        service.away = Unavailable("the API is out of reach", 5)
+        for path in ("/", "/sagas", SAGA):
+            answer = browser.get(path)
+            assert (answer.status_code, "out of reach" in answer.text) == (503, True)
+        service.away = None
+        assert browser.get("/").status_code == 200
+
+
+class TestSignals:
+    SCHEMA: dict[str, Any] = {  # noqa: RUF012 - read only
+        "$ref": "#/$defs/Approval",
+        "$defs": {
+            "Approval": {
+                "type": "object",
+                "properties": {
+                    "by": {"type": "string"}, "amount": {"type": "integer"}, "level": {"enum": ["low", "high"]},
+                    "sure": {"type": "boolean"}, "more": {"type": "array"},
+                },
+                "required": ["by", "amount", "sure"],
+            }
+        },
+    }  # fmt: skip
+
+    @pytest.fixture
+    def browser(self, service: FakeService) -> Browser:
+        step = a_step("approval", "WAITING", waiting_for="signal", waits_until=LATER)
+        service.sagas = {numbered(1): a_saga("WAITING", saga_id=numbered(1), steps=[step])}
+        service.types[0]["steps"] = [{**service.types[0]["steps"][0], "name": "approval", "signal": self.SCHEMA}]
+        return Browser(service).open()
+
+    def test_have_a_form_made_from_the_schema(self, browser: Browser) -> None:
+        page = browser.get(SAGA).text
+        assert f'action="/sagas/create-zip/{numbered(1)}/signals/approval"' in page
+        for name in ("by", "amount", "level", "sure", "more"):
+            assert f'name="value.{name}"' in page
+        assert "<option>high</option>" in page
+
+    def test_are_sent_as_they_were_filled_in(self, browser: Browser, service: FakeService) -> None:
+        form = {
+            "value.by": "ann",
+            "value.amount": "12",
+            "value.level": "high",
+            "value.sure": "true",
+            "value.more": "[1]",
+        }
+        answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/signals/approval", **form)
+        assert answer.status_code == 303, answer.text
+        value = {"by": "ann", "amount": 12, "level": "high", "sure": True, "more": [1]}
+        assert service.did() == [("signal", numbered(1), "approval", value)]
+
+    def test_that_do_not_fit_name_the_field(self, browser: Browser, service: FakeService) -> None:
+        answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/signals/approval", **{"value.amount": "x"})
+        assert answer.status_code == 422
+        assert "$.amount: is no integer" in answer.text
+        assert service.did() == []
+
+    @pytest.mark.parametrize(("schema", "sent", "value"), [(None, "[1]", [1]), ({"type": "string"}, "a b", "a b")])
+    def test_of_any_type(self, browser: Browser, service: FakeService, schema: Any, sent: str, value: Any) -> None:
+        service.types[0]["steps"][0]["signal"] = schema
+        assert (
+            browser.submit(f"/sagas/create-zip/{numbered(1)}/signals/approval", **{"value.": sent}).status_code == 303
+        )
+        assert service.did() == [("signal", numbered(1), "approval", value)]

@@ -1,0 +1,141 @@
+"""What is shown as text only, and what is not shown at all."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from sagas.console.links import Links, links_of
+from sagas.console.redaction import Redaction, redaction_of
+from sagas.errors import InvalidRequest
+from tests.unit.client.stub import BEGAN, a_step
+from tests.unit.console.conftest import LATER, SAGA, Browser, opened, text_of
+from tests.unit.console.service import HOSTILE, FakeService, a_letter, a_type, an_entry, dead, numbered
+
+
+class TestHostileTexts:
+    """Whatever a caller, a step or a sender wrote is shown as text."""
+
+    @pytest.fixture
+    def service(self) -> FakeService:
+        error = {"type": HOSTILE, "message": HOSTILE}
+        saga = dead(1, request={HOSTILE: HOSTILE}, correlation_id=HOSTILE, error={"step": "announce", **error})
+        progress = {"step": "upload", "fraction": 0.5, "message": HOSTILE, "at": BEGAN}
+        saga |= {
+            "progress": progress,
+            "why": HOSTILE,
+            "steps": [a_step("upload", result=HOSTILE), a_step("announce", "FAILED", error=error)],
+        }
+        service = FakeService([saga])
+        details = {"error": error, "note": HOSTILE, "stack_trace": HOSTILE, "reason": HOSTILE}
+        service.entries.append(an_entry(2, "StepFailed", "announce", actor=HOSTILE, trace_id=HOSTILE, details=details))
+        service.types = [a_type(description=HOSTILE, reason=HOSTILE, active=False)]
+        service.letters = [a_letter(body=HOSTILE, attributes={HOSTILE: HOSTILE}, source=HOSTILE, reason=HOSTILE)]
+        return service
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/",
+            "/sagas",
+            "/types",
+            "/types/create-zip",
+            "/letters",
+            SAGA,
+            f"/search?q=x{HOSTILE}",
+            f"/sagas?text={HOSTILE}",
+            f"/?kind={HOSTILE}",
+        ],
+    )
+    def test_run_nowhere(self, service: FakeService, path: str) -> None:
+        page = opened(service, path)
+        assert "<img" not in page
+        assert (
+            "document.title=" not in re.sub(r"&lt;.*?&gt;", "", page.replace("&#39;", "'"))
+            or "<script>document" not in page
+        )
+        assert page.count("<script") == 2
+        assert "49" not in re.findall(r"\{\{7\*7\}\}|49", text_of(page))
+
+    def test_in_a_dead_letter(self, service: FakeService) -> None:
+        page = Browser(service).open().submit("/letters/create-zip/look").text
+        assert "<img" not in page
+        assert page.count("<script") == 2
+
+
+class TestRedaction:
+    def test_secrets_by_name_are_in_no_answer(self, service: FakeService) -> None:
+        secret = "4111-1111-1111-1111"
+        service.sagas[numbered(1)] |= {
+            "request": {"card_number": secret, "deep": [{"userPassword": {"now": "hunter22"}}], "x": 1},
+            "error": {"step": "announce", "type": "Denied", "message": f"the card {secret} was denied"},
+        }
+        service.entries.append(an_entry(2, "StepFailed", "upload", details={"stack_trace": f"card={secret} hunter22"}))
+        for path in ("/", "/sagas", SAGA, f"{SAGA}/json"):
+            page = opened(service, path)
+            assert secret not in page
+            assert "hunter22" not in page
+
+    def test_what_a_message_carries_is_hidden_too(self, service: FakeService) -> None:
+        carried = json.dumps({"order": "o-1", "card": "4111-1111", "list": [{"password": "hunter22"}]})
+        service.letters = [
+            a_letter(body=json.dumps({"saga": "x", "inputs": [[1, "salt", "hash", carried]]}), reason="")
+        ]
+        page = Browser(service).open().submit("/letters/create-zip/look").text
+        assert "o-1" in page
+        assert "4111" not in page
+        assert "hunter22" not in page
+
+    def test_a_project_names_more(self, tmp_path: Path, service: FakeService) -> None:
+        paths = '["$..iban_like", "$.customer.name"]'
+        (tmp_path / "pyproject.toml").write_text(f"[tool.sagas.console]\nredact = {paths}\n")
+        service.sagas[numbered(1)]["request"] = {
+            "customer": {"name": "Ann Smith", "age": 7},
+            "a": [{"iban_like": "DE99"}],
+            "name": "kept",
+        }
+        page = opened(service, SAGA, redaction=redaction_of(tmp_path))
+        assert "Ann Smith" not in page
+        assert "DE99" not in page
+        assert "kept" in page
+        assert redaction_of(tmp_path / "none") == Redaction()
+
+    @pytest.mark.parametrize("wrong", ['"$.a"', '["a"]', "[1]", '["$"]', '["$.a[0]"]'])
+    def test_a_wrong_path_is_refused(self, tmp_path: Path, wrong: str) -> None:
+        (tmp_path / "pyproject.toml").write_text(f"[tool.sagas.console]\nredact = {wrong}\n")
+        if wrong == '"$.a"':
+            assert redaction_of(tmp_path).places == {("a",)}
+            return
+        with pytest.raises(InvalidRequest, match="redact"):
+            redaction_of(tmp_path)
+
+    def test_a_project_says_where_traces_and_logs_are(self, tmp_path: Path) -> None:
+        (tmp_path / "pyproject.toml").write_text(
+            '[tool.sagas.console]\ntrace_url = "https://t.example/{trace_id}"\nlogs_url = "https://l.example/?q={saga_id}"\n'
+        )
+        links = links_of(tmp_path)
+        assert links.trace("a/b c") == "https://t.example/a%2Fb%20c"
+        assert links.logs("id-1", BEGAN, LATER) == "https://l.example/?q=id-1"
+        assert Links().trace("1-5f84c7a1-012345678901234567890123") == Links("r").trace("nonsense") == ""
+        for wrong in ('trace_url = "javascript:{trace_id}"', 'logs_url = "https://l.example"', "logs_url = 1"):
+            (tmp_path / "pyproject.toml").write_text(f"[tool.sagas.console]\n{wrong}\n")
+            with pytest.raises(InvalidRequest, match=r"_url: must be an http URL"):
+                links_of(tmp_path)
+
+    def test_without_payloads_there_are_none(self, service: FakeService) -> None:
+        service.sagas[numbered(1)] |= {
+            "request": {"order": "o-12345"},
+            "steps": [a_step("upload", result={"etag": "e-1234"})],
+        }
+        service.letters = [a_letter(body=json.dumps({"order": "o-12345"}))]
+        browser = Browser(service, redaction=Redaction(payloads=False)).open()
+        for page in (
+            browser.get(SAGA).text,
+            browser.get(f"{SAGA}/json").text,
+            browser.submit("/letters/create-zip/look").text,
+        ):
+            assert "o-12345" not in page
+            assert "e-1234" not in page

@@ -1,0 +1,85 @@
+"""The first page: what needs a person."""
+
+from __future__ import annotations
+
+from sagas.errors import InvalidRequest
+from tests.unit.client.stub import BEGAN, a_saga, a_step
+from tests.unit.console.conftest import LATER, SAGA, Browser, opened, text_of
+from tests.unit.console.service import ERROR, FakeService, a_letter, a_type, dead, numbered
+
+
+class TestInbox:
+    """Every incident is noticed here, with one right next action."""
+
+    def test_is_empty_when_all_is_well(self) -> None:
+        assert "Nothing needs you" in opened(FakeService(), "/")
+
+    def test_groups_what_has_the_same_problem(self) -> None:
+        other = dead(3, error={"step": "announce", "type": "Denied", "message": "no"})
+        other["steps"] = [a_step("announce", "FAILED", attempts=1, error={"type": "Denied", "message": "no"})]
+        told = text_of(opened(FakeService([dead(1), dead(2), other]), "/"))
+        assert "dead-lettered 3" in told
+        assert "create-zip · step announce used up its attempts 2" in told
+        assert "NotFound: no topic" in told
+        assert "Denied: no" in told
+        assert "Redrive: 2" in told
+
+    def test_a_failed_undo_is_the_worst(self) -> None:
+        step = a_step("upload", "COMPENSATION_FAILED", undo_attempts=4, error=ERROR)
+        undo = a_saga("COMPENSATION_FAILED", saga_id=numbered(2), steps=[step], why="the undo of upload failed")
+        page = opened(FakeService([dead(1), undo]), "/")
+        assert page.index("The undo of upload failed".lower()[4:]) < page.index("used up its attempts")
+        assert "Retry the undo" in page
+
+    def test_a_worker_that_died_is_noticed(self) -> None:
+        lease = {"claimed_at": BEGAN, "expires_at": "2026-11-21T09:48:52.000Z", "heartbeat_at": None}
+        told = text_of(opened(FakeService([a_saga("RUNNING", saga_id=numbered(1), lease=lease)]), "/"))
+        assert "create-zip · its worker is gone" in told
+        assert "Recover now" in told
+        alive = {**lease, "expires_at": LATER}
+        assert "Nothing needs you" in opened(FakeService([a_saga("RUNNING", lease=alive)]), "/")
+
+    def test_a_message_of_no_saga_is_noticed(self, service: FakeService) -> None:
+        service.letters = [a_letter(), a_letter(message_id="m-2")]
+        page = opened(service, "/")
+        assert "create-zip · 1 dead message that no saga waits for" in text_of(page)
+        assert 'href="/letters/create-zip"' in page
+        assert ("dead_letters", "create-zip") not in service.asked  # looking disturbs
+
+    def test_a_disabled_type_an_open_breaker_and_a_pause_are_noticed(self) -> None:
+        service = FakeService()
+        service.types = [a_type(active=False, reason="incident 42"), a_type("loan", paused=True)]
+        service.known_breakers = [
+            {
+                "saga": "loan", "step": "score", "state": "open", "failures": 5, "open_until": LATER, "waiting": 57,
+                "more_waiting": False,
+            }
+        ]  # fmt: skip
+        told = text_of(opened(service, "/"))
+        for part in ("create-zip · disabled", "incident 42", "loan · the breaker of score is open 57", "loan · paused"):
+            assert part in told
+
+    def test_what_waits_for_a_signal_is_there(self) -> None:
+        step = a_step("approval", "WAITING", waiting_for="signal", waits_until=LATER)
+        told = text_of(opened(FakeService([a_saga("WAITING", saga_id=numbered(1), steps=[step])]), "/"))
+        assert "create-zip · approval waits for a signal" in told
+
+    def test_a_service_of_an_older_version_is_shown(self, service: FakeService) -> None:
+        service.refuses["breakers"] = service.refuses["count_letters"] = InvalidRequest("what is this?")
+        service.refuses.clear()
+        del service.types[0]["failures"], service.types[0]["disabled_until"]
+        for path in ("/", "/types", "/types/create-zip", SAGA):
+            opened(service, path)
+
+    def test_tells_errors_a_few_at_a_time(self) -> None:
+        service = FakeService([dead(number) for number in range(60)])
+        browser = Browser(service).open()
+        shows = 0
+        for _ in range(3):
+            browser.get("/")
+            asked = sum(call[0] == "show" for call in service.asked)
+            assert asked - shows <= 24
+            shows = asked
+        assert shows == 60
+        browser.get("/")
+        assert sum(call[0] == "show" for call in service.asked) == 60

@@ -1,0 +1,105 @@
+"""What the pages do to many sagas."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+from sagas.errors import Conflict, Unavailable
+from tests.unit.client.stub import a_saga, a_step
+from tests.unit.console.conftest import Browser, text_of, wait_over
+from tests.unit.console.service import FakeService, dead, numbered
+
+
+class TestJobs:
+    def begin(self, browser: Browser, **form: Any) -> str:
+        answer = browser.submit("/jobs", **{"do": "retry", "note": "mended", **form})
+        assert answer.status_code == 303, answer.text
+        where = answer.headers["location"]
+        job = int(where.rpartition("/")[2])
+        desk = browser.get(where)
+        for _ in range(500):
+            desk = browser.get(where)
+            if 'data-over="yes"' in desk.text:
+                break
+        assert job
+        return text_of(desk.text)
+
+    def test_do_it_to_all_or_to_the_chosen_or_to_one_first(self, browser: Browser, service: FakeService) -> None:
+        every = [f"create-zip/{numbered(number)}" for number in range(4)]
+        told = self.begin(browser, all=every)
+        assert "chosen 4 done 4 refused 0 failed 0 not tried 0" in told
+        assert service.did() == [("retry", numbered(number), "mended (bulk 1)") for number in range(4)]
+        self.begin(browser, all=every, one=every[1:3], first="1")
+        assert service.did()[4:] == [("retry", numbered(1), "mended (bulk 2)")]
+
+    def test_add_up_and_stop_when_all_fails(self, browser: Browser, service: FakeService) -> None:
+        service.refuses["retry"] = Conflict("the saga is RUNNING")
+        every = [f"create-zip/{numbered(number)}" for number in range(10)]
+        assert "done 0 refused 10 failed 0 not tried 0" in self.begin(browser, all=every)
+        service.refuses["retry"] = Unavailable("away", 5)
+        told = self.begin(browser, all=every)
+        assert "done 0 refused 0 failed 5 not tried 5" in told
+        assert "Go on with the 10 that failed or are left" in told
+
+    def test_need_a_note_and_a_known_action_and_something_to_do(self, browser: Browser, service: FakeService) -> None:
+        one = f"create-zip/{numbered(1)}"
+        assert browser.submit("/jobs", do="retry", note="", one=one).status_code == 422
+        assert browser.submit("/jobs", do="purge", note="n", one=one).status_code == 404
+        assert browser.submit("/jobs", do="retry", note="n").status_code == 422
+        many = [f"create-zip/{numbered(number)}" for number in range(101)]
+        assert browser.submit("/jobs", do="retry", note="n", all=many).status_code == 422
+        assert service.did() == []
+        assert browser.submit("/jobs", do="retry", note="n", all=many, count="101").status_code == 303
+        assert browser.get("/jobs/99").status_code == 404
+
+
+class TestAllThatMatch:
+    """What a filter has is acted on as a whole, however many pages of the list it takes."""
+
+    def test_are_counted_and_then_done(self) -> None:
+        service = FakeService([*(dead(number) for number in range(120)), a_saga(saga_id=numbered(999))])
+        browser = Browser(service).open()
+        assert 'href="/sagas/all' not in browser.get("/sagas").text
+        listed = html.unescape(browser.get("/sagas", params={"status": "DEAD_LETTERED", "text": "topic"}).text)
+        (link,) = re.findall(r'href="(/sagas/all[^"]*)"', listed)
+        told = text_of(browser.get(link).text)
+        assert "120 sagas match" in told
+        assert "Type their number, 120" in told
+        form = {"matching": "1", "status": "DEAD_LETTERED", "text": "topic", "do": "retry", "note": "mended"}
+        refused = browser.submit("/jobs", **form)
+        assert refused.status_code == 422
+        assert "count: type 120" in refused.text
+        assert browser.submit("/jobs", **form, rate="1000").status_code == 422
+        assert service.did() == []
+        begun = browser.submit("/jobs", **form, count="120")
+        assert begun.status_code == 303
+        done = wait_over(browser, begun.headers["location"])
+        assert "chosen 120 done 120 refused 0 failed 0 not tried 0" in done
+        assert len({call[1] for call in service.did()}) == 120
+
+    def test_one_first_and_a_text(self) -> None:
+        other = dead(3, error={"step": "announce", "type": "Denied", "message": "no"})
+        other["steps"] = [a_step("announce", "FAILED", error={"type": "Denied", "message": "no"})]
+        service = FakeService([dead(1), dead(2), other])
+        browser = Browser(service).open()
+        form = {"matching": "1", "text": "denied", "do": "retry", "note": "mended", "rate": "20"}
+        wait_over(browser, browser.submit("/jobs", **form, first="1").headers["location"])
+        assert [call[1] for call in service.did()] == [numbered(3)]
+        assert "No saga does" in text_of(browser.get("/sagas/all", params={"text": "nothing like it"}).text)
+
+    def test_all_of_all_times_are_refused(self, browser: Browser, service: FakeService) -> None:
+        assert browser.get("/sagas/all").status_code == 422
+        assert browser.submit("/jobs", matching="1", do="cancel", note="n").status_code == 422
+        assert service.did() == []
+
+    def test_what_failed_is_gone_on_with(self, service: FakeService) -> None:
+        service.refuses["retry"] = Unavailable("away")
+        service.sagas = {numbered(number): dead(number) for number in range(8)}
+        browser = Browser(service).open()
+        begun = browser.submit("/jobs", matching="1", name="create-zip", do="retry", note="n").headers["location"]
+        assert "failed 5 not tried 3" in wait_over(browser, begun)
+        service.refuses.clear()
+        again = browser.submit("/jobs", again=begun.rpartition("/")[2], do="retry", note="n").headers["location"]
+        assert "chosen 8 done 8" in wait_over(browser, again)

@@ -1,0 +1,32 @@
+"""The pages of dead letters."""
+
+from __future__ import annotations
+
+from tests.unit.console.conftest import Browser, text_of
+from tests.unit.console.service import FakeService, a_letter
+
+
+class TestLetters:
+    def test_are_looked_at_only_when_one_says_so(self, browser: Browser, service: FakeService) -> None:
+        service.letters = [a_letter()]
+        assert "m-1" not in browser.get("/letters/create-zip").text
+        assert service.did() == []
+        told = text_of(browser.submit("/letters/create-zip/look").text)
+        for part in (
+            "No message of a saga",
+            "no JSON <b>",
+            "is not JSON",
+            "arn:aws:sqs:r:1:q",
+            "received 15 times",
+            "who: x",
+        ):
+            assert part in told
+
+    def test_one_is_deleted(self, browser: Browser, service: FakeService) -> None:
+        service.letters = [a_letter()]
+        answer = browser.submit("/letters/create-zip/delete", message_id="m-1")
+        assert "Message m-1 is deleted." in answer.text
+        assert ("delete_letter", "create-zip", "m-1") in service.did()
+
+    def test_of_an_unknown_type(self, browser: Browser) -> None:
+        assert browser.get("/letters/none").status_code == 404

@@ -1,0 +1,98 @@
+"""The list of sagas, and looking one up."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sagas.errors import Conflict
+from tests.unit.client.stub import a_saga
+from tests.unit.console.conftest import SAGA, Browser, opened, text_of
+from tests.unit.console.service import FakeService, dead, numbered
+
+
+class TestList:
+    def test_filters(self, service: FakeService) -> None:
+        browser = Browser(service).open()
+        assert numbered(1) in browser.get("/sagas", params={"status": "dead_lettered", "name": "create-zip"}).text
+        assert service.asked[-1][0] in ("definitions", "show", "list")
+        assert ("list", "create-zip", "DEAD_LETTERED") in service.asked
+        assert numbered(1) not in browser.get("/sagas", params={"text": "something else"}).text
+        assert numbered(1) in browser.get("/sagas", params={"text": "NO TOPIC"}).text
+
+    def test_goes_on(self) -> None:
+        service = FakeService([a_saga(saga_id=numbered(number)) for number in range(120)])
+        browser = Browser(service).open()
+        first = browser.get("/sagas").text
+        assert first.count("data-row") == 50
+        (cursor,) = re.findall(r"cursor=(\w+)", first)
+        second = browser.get("/sagas", params={"cursor": cursor}).text
+        assert numbered(50) in second
+        assert numbered(49) not in second
+
+    def test_search_goes_to_the_saga(self, service: FakeService) -> None:
+        browser = Browser(service).open()
+        answer = browser.get("/search", params={"q": numbered(1)[:20]})
+        assert (answer.status_code, answer.headers["location"]) == (303, SAGA)
+        assert "None of the newest" in browser.get("/search", params={"q": "ff"}).text
+
+    def test_an_empty_one_teaches(self) -> None:
+        assert "sagas start NAME" in text_of(opened(FakeService(), "/sagas"))
+
+
+class TestNewerService:
+    """A service that tells more than the oldest one: what it tells is shown, and not asked for again."""
+
+    class Newer(FakeService):
+        def look_up(self, saga_id: str) -> Any:
+            self.asked.append(("look_up", saga_id))
+            found = [saga for one, saga in self.sagas.items() if one.startswith(saga_id)]
+            if len(found) != 1:
+                raise Conflict("several sagas begin so")
+            return found[0]
+
+        def list(
+            self,
+            name: str | None = None,
+            status: str | None = None,
+            *,
+            since: str | None = None,
+            until: str | None = None,
+            idempotency_key: str | None = None,
+            **paging: Any,
+        ) -> Any:
+            if idempotency_key is not None:
+                found = [*self.sagas.values()] if idempotency_key == "order-1" else []
+                return {"sagas": found, "cursor": None}
+            self.asked.append(("times", since, until))
+            return super().list(name, status, **paging)
+
+    def test_faults_come_with_the_list(self) -> None:
+        fault = {"step": "announce", "type": "Denied", "message": "no", "undo": False}
+        service = self.Newer([dead(number, fault=fault) for number in range(30)])
+        told = text_of(opened(service, "/"))
+        assert "step announce used up its attempts 30" in told
+        assert "Denied: no" in told
+        assert not [call for call in service.asked if call[0] == "show"]
+
+    def test_a_saga_is_looked_up_by_the_service(self) -> None:
+        browser = Browser(self.Newer([dead(1)])).open()
+        for wanted in (numbered(1), numbered(1)[:8], "order-1"):
+            answer = browser.get("/search", params={"q": wanted})
+            assert (answer.status_code, answer.headers["location"]) == (303, SAGA)
+        assert browser.get("/search", params={"q": "none of these"}).status_code == 200
+
+    def test_lists_are_of_a_time(self, service: FakeService) -> None:
+        newer = self.Newer([dead(1)])
+        page = opened(newer, "/sagas?since=2026-11-22T10:00Z")
+        assert 'name="since" value="2026-11-22T10:00Z"' in page
+        assert ("times", "2026-11-22T10:00Z", None) in newer.asked
+        assert 'name="since"' not in opened(service, "/sagas?since=x")
+
+
+def test_ten_thousand_sagas_are_as_quick_as_fifty(service: FakeService) -> None:
+    service.sagas = {numbered(number): dead(number) for number in range(10_000)}
+    browser = Browser(service).open()
+    page = browser.get("/sagas")
+    assert len(page.content) < 60_000
+    assert page.text.count("data-row") == 50

@@ -1,0 +1,113 @@
+"""The page of a saga."""
+
+from __future__ import annotations
+
+import html
+
+import pytest
+
+from sagas.console.links import Links
+from tests.unit.client.stub import BEGAN, a_saga, a_step
+from tests.unit.console.conftest import LATER, SAGA, STATUSES, Browser, opened, text_of
+from tests.unit.console.service import ERROR, FakeService, an_entry, numbered
+
+
+class TestSaga:
+    @pytest.mark.parametrize("status", STATUSES)
+    def test_of_every_status_can_be_shown(self, status: str) -> None:
+        told = text_of(opened(FakeService([a_saga(status, saga_id=numbered(1))]), SAGA))
+        assert f"create-zip {numbered(1)}" in told
+        assert status in told
+
+    def test_says_what_is_the_matter_and_what_to_do(self, service: FakeService) -> None:
+        page = opened(service, SAGA)
+        told = text_of(page)
+        assert "step announce used up its attempts" in told
+        assert "attempt 4 failed: NotFound: no topic" in told
+        assert f"sagas dlq redrive create-zip --saga-id {numbered(1)}" in told
+        assert f'action="/sagas/create-zip/{numbered(1)}/redrive"' in page
+        assert f"{numbered(1)}:upload" in told
+
+    def test_of_a_killed_worker_blames_the_attempt_that_was_lost(self, service: FakeService) -> None:
+        lost = {"type": "Lost", "message": "its worker died"}
+        lease = {"claimed_at": LATER, "expires_at": LATER, "heartbeat_at": BEGAN}
+        step = a_step("upload", "RUNNING", attempts=2, error=lost)
+        service.sagas = {numbered(1): a_saga("RUNNING", saga_id=numbered(1), steps=[step], lease=lease)}
+        details = {"started_at": BEGAN, "error": lost}
+        service.entries.append(an_entry(2, "StepLost", "upload", at="2026-11-21T09:48:55.000Z", details=details))
+        page = opened(service, SAGA)
+        assert "attempt 1 failed: Lost" in text_of(page)
+        assert "attempt 2 failed" not in text_of(page)
+        assert "last heartbeat 9 s ago" in text_of(page)
+        assert 'class="bar k-lost"' in page
+
+    def test_shows_request_results_and_trace(self, service: FakeService) -> None:
+        service.sagas[numbered(1)] |= {
+            "request": {"bucket": "sources"},
+            "steps": [a_step("upload", result={"etag": "e-1"})],
+        }
+        trace = an_entry(2, "StepFailed", "upload", details={"stack_trace": "Traceback: here"}, trace_id="1-abc")
+        service.entries.append(trace)
+        told = text_of(opened(service, SAGA))
+        for part in ('"bucket": "sources"', '"etag": "e-1"', "Traceback: here", "trace id 1-abc"):
+            assert part in told
+
+    def test_shows_the_traces_of_all_attempts_and_where_more_is_to_be_seen(self, service: FakeService) -> None:
+        ids = ("1-5f84c7a1-012345678901234567890123", "0af7651916cd43dd8448eb211c80319c")
+        for number, trace_id in enumerate(ids):
+            details = {"stack_trace": f"Traceback {number}"}
+            service.entries.append(an_entry(2 + number, "StepFailed", "upload", details=details, trace_id=trace_id))
+        told = text_of(opened(service, SAGA))
+        assert told.index("Traceback 1") < told.index("Traceback 0")
+        assert "X-Ray" not in told
+        assert "Logs of this saga" not in told
+        page = html.unescape(opened(service, SAGA, links=Links("eu-central-1", ["/aws/lambda/pay"])))
+        base = "https://eu-central-1.console.aws.amazon.com/cloudwatch/home?region=eu-central-1#"
+        assert f'href="{base}xray:traces/{ids[0]}"' in page
+        assert f'href="{base}xray:traces/1-0af76519-16cd43dd8448eb211c80319c"' in page
+        assert f'href="{base}logsV2:logs-insights?queryDetail=~(end~' in page
+        assert "~source~(~'*2faws*2flambda*2fpay))" in page
+
+    def test_the_audit_is_in_pages_and_may_be_only_of_failures(self, service: FakeService) -> None:
+        service.entries = [an_entry(number, "StepCompleted", "upload") for number in range(1, 451)]
+        service.entries.append(an_entry(451, "StepFailed", "upload", details={"error": ERROR}))
+        browser = Browser(service).open()
+        first = browser.get(SAGA).text
+        assert "from=200" in first
+        assert "<td>451</td>" in first
+        assert "<td>251</td>" not in first
+        assert "<td>251</td>" in browser.get(SAGA, params={"from": "200"}).text
+        failed = browser.get(SAGA, params={"audit": "failed", "from": "x"}).text
+        assert failed.count("StepFailed") == 1
+        assert "StepCompleted" not in failed
+
+    def test_of_another_service_says_how_to_open_that(self, service: FakeService) -> None:
+        answer = Browser(service).open().get(f"/Shop/us-east-1/sagas/create-zip/{numbered(1)}")
+        assert answer.status_code == 404
+        assert "sagas console --stack Shop --region us-east-1" in answer.text
+        assert not [call for call in service.asked if call[0] == "show"]
+
+    def test_that_is_not_there(self, service: FakeService) -> None:
+        answer = Browser(service).open().get("/local/eu-central-1/sagas/create-zip/none")
+        assert answer.status_code == 404
+        assert "there is no saga create-zip/none" in answer.text
+
+    def test_short_links_lead_to_whole_ones(self, browser: Browser) -> None:
+        answer = browser.get(f"/sagas/create-zip/{numbered(1)}?audit=failed")
+        assert answer.headers["location"] == f"{SAGA}?audit=failed"
+
+    def test_what_has_not_changed_is_not_sent_again(self, browser: Browser, service: FakeService) -> None:
+        for path in ("/", SAGA, "/sagas"):
+            first = browser.get(path)
+            again = browser.get(path, headers={"If-None-Match": first.headers["etag"]})
+            assert (again.status_code, again.content) == (304, b"")
+        tag = browser.get(SAGA).headers["etag"]
+        browser.submit(f"/sagas/create-zip/{numbered(1)}/retry")
+        service.sagas[numbered(1)]["status"] = "RUNNING"
+        assert browser.get(SAGA, headers={"If-None-Match": tag}).status_code == 200
+
+    def test_as_json(self, browser: Browser, service: FakeService) -> None:
+        service.sagas[numbered(1)]["request"] = {"password": "hunter22"}
+        answer = browser.get(f"{SAGA}/json")
+        assert answer.json()["saga"]["request"] == {"password": "***"}
+        assert "attachment" in answer.headers["content-disposition"]

@@ -1,0 +1,38 @@
+"""The pages of saga types, breakers and sweeps."""
+
+from __future__ import annotations
+
+import re
+
+from tests.unit.console.conftest import SAGA, Browser, text_of
+from tests.unit.console.service import FakeService
+
+
+class TestTypes:
+    def test_are_disabled_with_a_reason_and_enabled(self, browser: Browser, service: FakeService) -> None:
+        assert browser.submit("/types/create-zip/disable", reason="").status_code == 422
+        assert browser.submit("/types/create-zip/disable", reason="42").status_code == 303
+        assert browser.submit("/types/create-zip/enable").status_code == 303
+        assert service.did() == [("disable", "create-zip", "42"), ("enable", "create-zip", "")]
+        assert browser.submit("/types/create-zip/pause", reason="x").status_code == 404
+
+    def test_a_saga_is_started_from_a_form(self, browser: Browser, service: FakeService) -> None:
+        assert 'name="value.bucket"' in browser.get("/types/create-zip").text
+        answer = browser.submit("/types/create-zip/start", **{"value.bucket": "b", "key": "k1"})
+        assert (answer.status_code, answer.headers["location"]) == (303, SAGA)
+        assert service.did() == [("start", "create-zip", {"bucket": "b"}, "k1")]
+
+    def test_a_breaker_is_closed(self, browser: Browser, service: FakeService) -> None:
+        assert browser.submit("/breakers/create-zip/upload/close").status_code == 303
+        assert service.did() == [("close_breaker", "create-zip", "upload")]
+
+    def test_a_sweep_is_dry_unless_said_otherwise_and_adds_up(self, browser: Browser, service: FakeService) -> None:
+        told = text_of(browser.submit("/sweeps/create-zip").text)
+        assert "4 objects under zips/ in b" in told
+        assert "zips/x" in told
+        counts = [
+            int(number) for number in re.findall(r"(?:orphans|unreferenced|kept|young|unknown|foreign) (\d+)", told)
+        ]
+        assert sum(counts) == 4
+        browser.submit("/sweeps/create-zip", really="yes", force="yes")
+        assert service.did() == [("sweep", "create-zip", True, False), ("sweep", "create-zip", False, True)]
