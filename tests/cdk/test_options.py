@@ -276,6 +276,19 @@ class TestService:
         with pytest.raises(DefinitionError, match="has no option colour; is it sagas or functions or "):
             service(colour="blue")
 
+    def test_where_the_runbook_is(self) -> None:
+        page = "https://docs.example.com/sagas/operations/runbook.html"
+        template = service(runbook_url=page)
+        described = [alarm["AlarmDescription"] for alarm in of_type(template, "AWS::CloudWatch::Alarm")]
+        assert {one.partition(" What to do: ")[2].partition("#")[0] for one in described} == {page}
+        (dashboard,) = of_type(template, "AWS::CloudWatch::Dashboard")
+        assert page in str(dashboard["DashboardBody"])
+
+    @pytest.mark.parametrize("page", ["", "https://docs.example.com/runbook.html#events-late", "the wiki"])
+    def test_a_runbook_that_is_no_page(self, page: str) -> None:
+        with pytest.raises(DefinitionError, match="runbook_url must be the address of a page"):
+            service(runbook_url=page)
+
     @pytest.mark.parametrize(("option", "value"), [("rate", 0), ("burst", 0)])
     def test_throttling_refused(self, option: str, value: int) -> None:
         with pytest.raises(DefinitionError, match=f"Throttling: {option} must be"):
