@@ -24,6 +24,8 @@ _SLOWEST = (
     "cdk/test_options.py",
     "cdk/test_many_types.py",
     "store/test_control.py",
+    "cdk/test_shared_functions.py",
+    "store/test_commits.py",
     "cdk/test_monitoring.py",
     "engine/test_breaker.py",
     "cdk/test_sweeping.py",
