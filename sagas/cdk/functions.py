@@ -162,6 +162,7 @@ class SagaFunction(Construct):
             timeout=Duration.seconds(timeout),
             tracing=lambda_.Tracing.ACTIVE if options.tracing else None,
             environment=variables,
+            environment_encryption=cast("kms.IKey | None", options.encryption_key),
             reserved_concurrent_executions=function.reserved_concurrency,
             description=description,
             recursive_loop=recursive_loop,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Any, cast
 
-from aws_cdk import NestedStack, Stack
+from aws_cdk import CfnElement, NestedStack, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -71,6 +72,9 @@ _DEAD_LETTERS = (
 _FIND_PARTS = ("cloudformation:ListStackResources", "cloudformation:GetTemplate")
 _ARNS = 20
 """In a statement: the CDK moves whole statements to further policies when one grows beyond what IAM takes."""
+_MOST_NAMED = 40
+"""Queues that are named one by one: a role's own policies have 10,240 characters."""
+_MANY = "Policies have no room for the names of all; the pattern has those of this service alone."
 _WILDCARD = "A saga's id is not known beforehand; the path names what may be done, and of which type."
 
 
@@ -157,8 +161,8 @@ class Grants(Construct):
         scope = cast("Construct", grantee) if Construct.is_construct(grantee) else self
         more: list[tuple[Sequence[str], list[str]]] = [(_FIND_PARTS, self._stacks(grantee))]
         queues = [self._queues[saga.name] for saga in self._named(saga_classes) or self._catalogue.sagas]
-        more.append((_DEAD_LETTERS, [own.dead_letters.queue_arn for own in queues]))
-        more.append((("sqs:SendMessage",), [arn for own in queues for arn in own.arns(scope)]))
+        more.append((_DEAD_LETTERS, [own.arn_of_letters(scope) for own in queues]))
+        more.append((("sqs:SendMessage",), self._sent_to(grantee, scope, queues)))
         if self._options.encryption_key is not None:
             more.append((("kms:Decrypt", "kms:GenerateDataKey"), [self._options.encryption_key.key_arn]))
         if not saga_classes:
@@ -174,6 +178,17 @@ class Grants(Construct):
         Args, raises: as :meth:`grant_start`.
         """
         return self._grant("purge", grantee, saga_classes)
+
+    def _sent_to(self, grantee: Grantee, scope: Construct, queues: Sequence[SagaQueues]) -> list[str]:
+        """The ARNs of sagas' queues. Of many it is one pattern a saga: policies have no room for hundreds."""
+        many = sum(len(own.by_group) for own in queues) > _MOST_NAMED
+        names, found = [saga.name for saga in self._catalogue.sagas], list[str]()
+        for own in queues:
+            pattern = own.pattern(scope, names) if many else None
+            if pattern is not None:
+                acknowledge_objects(cast("iam.IGrantable", grantee), pattern, _MANY)
+            found += own.arns(scope) if pattern is None else [pattern]
+        return found
 
     def _let_send(self, grantee: Grantee) -> None:
         """Let a principal send commands, if there is a queue for them."""
@@ -220,8 +235,15 @@ class Grants(Construct):
         stack = Stack.of(self)
         named = stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{stack.stack_name}/*")
         acknowledge_objects(cast("iam.IGrantable", grantee), named, "A stack's id is not known beforehand.")
-        nested = [one for one in self.node.find_all() if NestedStack.is_nested_stack(one)]
-        return [named, *(cast("Stack", one).stack_id for one in nested)]
+        nested = [cast("Stack", one) for one in self.node.find_all() if NestedStack.is_nested_stack(one)]
+        if len(nested) <= _ARNS:
+            return [named, *(one.stack_id for one in nested)]
+        ids = [stack.get_logical_id(cast("CfnElement", one.nested_stack_resource)) for one in nested]
+        # CloudFormation calls a nested stack by the outer one, its logical id and what is random.
+        name = f"{stack.stack_name}-{commonprefix(ids)}*/*"  # noqa: RUF071 - ids are no paths
+        inner = stack.format_arn(service="cloudformation", resource="stack", resource_name=name)
+        acknowledge_objects(cast("iam.IGrantable", grantee), inner, _MANY)
+        return [named, inner]
 
 
 def _allowed(grantee: Grantee, actions: Sequence[str], arns: Sequence[str]) -> list[iam.Grant]:

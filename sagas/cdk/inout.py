@@ -192,7 +192,7 @@ class InOut(Grants):
             queue, _ = self._commands()
             held |= {"command queue": queue.queue, "dead-letter queue of commands": queue.dead_letters}
         if self.node.try_find_child(_OUTBOX) is not None:
-            held["queue of events not told"] = self._outbox().lost
+            held["events not told"] = self._outbox().lost
         return held
 
     def _released(self, function: SagaFunction, alarm: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import cast
 
 from aws_cdk import Aws, Duration, Fn, Stack, Validations
@@ -86,6 +87,27 @@ class SagaQueues:
         if not self.derived:
             return [queue.queue_arn for queue in self.by_group.values()]
         return [self._arn(scope, group) for group in self.by_group]
+
+    def arn_of_letters(self, scope: Construct) -> str:
+        """Return the ARN of the dead-letter queue, for a permission in the stack of ``scope``."""
+        # Of a nested stack it is known by name: a stack passes no more than 200 values on to others.
+        here = Stack.of(self.dead_letters) is Stack.of(self._service) or not self.derived
+        return self.dead_letters.queue_arn if here else self._arn(scope, DEAD_LETTERS)
+
+    def pattern(self, scope: Construct, names: Iterable[str]) -> str | None:
+        """Return a pattern of the ARNs of the saga's own queues and dead letters, for a permission in that stack.
+
+        Args:
+            scope: whose permission it is.
+            names: of all sagas of the service.
+
+        Returns:
+            None, if names are not derived, or the pattern would have queues of another saga.
+        """
+        beginning = f"{self.saga}-"
+        if not self.derived or any(one.startswith(beginning) for one in names):
+            return None
+        return self.arn_of_all(scope, f"{beginning}*")
 
     def arn_of_all(self, scope: Construct, queue: str = "*") -> str:
         """Return a pattern of the ARNs of all queues of the service, or of those that are for ``queue``."""

@@ -276,7 +276,7 @@ class SagaService(InOut):
         if self._callbacks is not None:
             held["callback secret"] = self._callbacks.secret
         if self._archive is not None:
-            held |= {"archive": self._archive.bucket, "queue of what was not archived": self._archive.missed}
+            held |= {"archive": self._archive.bucket, "entries not archived": self._archive.missed}
         return held | self._held_of_events()
 
     def _types(self) -> dict[type | None, str]:

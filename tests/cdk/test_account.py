@@ -156,6 +156,13 @@ class TestAFirstDeploymentThatFails:
 
 
 class TestPartitions:
+    def test_the_key_is_that_of_variables_too(self) -> None:
+        stack = Stack(App(), "Test")
+        SagaService(stack, "Shop", sagas=[Checkout], encryption_key=kms.Key(stack, "Key"))
+        functions = [one for one in of_type(template_of(stack), "AWS::Lambda::Function") if "Environment" in one]
+        assert len(functions) == 3 + 3
+        assert all("Fn::GetAtt" in one.get("KmsKeyArn", {}) for one in functions)
+
     @pytest.mark.parametrize(
         ("region", "suffix"), [("cn-north-1", "amazonaws.com.cn"), ("us-gov-west-1", "amazonaws.com")]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -19,7 +20,7 @@ from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas import Saga, step
 from sagas.authoring.saga import definition_of
-from sagas.cdk import SagaService
+from sagas.cdk import SagaService, grants
 from sagas.cdk.api import ROUTES
 from sagas.cdk.grants import RIGHTS
 from sagas.errors import DefinitionError
@@ -139,6 +140,26 @@ def test_a_caller_may_do_nothing_but_call_the_api(right: str) -> None:
     desk = Desk()
     desk.grant(right)
     assert {action for action, _ in desk.granted} == {"execute-api:Invoke"}
+
+
+def test_an_operator_of_many_queues_gets_a_pattern_for_each_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which fits no queue of another type, and not the command queue."""
+    monkeypatch.setattr(grants, "_MOST_NAMED", 3)
+
+    class CheckoutAgain(Payout, name="checkout-again"):
+        """Its queues would fit the pattern of the saga that is called checkout."""
+
+    desk = Desk(sagas=[Checkout, CreateZip, CheckoutAgain])
+    desk.grant("operate")
+    sent = [text for action, text in desk.granted if action == "sqs:SendMessage"]
+    names = [name for text in sent for name in re.findall(r":([a-z_*-]+)-(?:\$\{Token\}|[0-9a-f]{6}-)", text)]
+    assert sorted(names) == sorted(
+        [
+            *(f"checkout-{step.name}" for step in definition_of(Checkout).steps),
+            "checkout-again-*",
+            "create-zip-*",
+        ]
+    )
 
 
 def test_an_operator_of_one_type_gets_its_dead_letters_and_its_queues() -> None:

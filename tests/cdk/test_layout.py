@@ -126,9 +126,9 @@ class TestSynthesis:
         assert places.keys() - layouts_in(assembly_of_all(tmp_path / "less", later=False)).popitem()[1].keys() == {
             "command queue",
             "dead-letter queue of commands",
-            "queue of events not told",
+            "events not told",
         }
-        assert {"work queue now", "joins table", "callback secret", "archive", "queue of what was not archived"} <= (
+        assert {"work queue now", "joins table", "callback secret", "archive", "entries not archived"} <= (
             places.keys()
         )
 

@@ -31,7 +31,7 @@ def test_created_once(store: Store) -> None:
 
 
 @_LOOSE
-@given(first=contents(), second=contents())
+@given(first=contents(families=True), second=contents(families=True))
 def test_every_state_comes_back_equal(
     store: Store, first: Callable[[str], SagaState], second: Callable[[str], SagaState]
 ) -> None:
