@@ -43,7 +43,6 @@ LONG_FAMILIES: dict[str, Story] = {
     "two children, a cancel and a death": _pairs(cancel=1, crash=1, switch=0),
     "two children, a cancel and a lost answer": _pairs(cancel=1, lost=1, switch=0),
     "two children, a cancel and two switches": _pairs(cancel=1, switch=2),
-    "two children, a cancel and a pause": _pairs(cancel=1, pause=1, switch=0),
     "two children and a death, switched": _pairs(crash=1, switch=1),
     "two children and a pause": _pairs(pause=1, switch=0),
     "two children and a late request": _pairs(late=1, switch=0),
