@@ -36,6 +36,7 @@ _SLOWEST = (
     "e2e/test_local_stack.py",
     "e2e/test_failures.py",
     "e2e/console/test_pages_in_a_browser.py",
+    "e2e/console/test_site.py",
     "e2e/test_command_line.py",
     "soak/test_soak.py",
     "e2e/test_elsewhere.py",

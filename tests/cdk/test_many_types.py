@@ -51,7 +51,10 @@ def functions_in(assembly: Path) -> list[Template]:
 
 def code_of(assembly: Path, function: Template) -> Path:
     """The directory that is deployed as the function's code."""
-    return assembly / f"asset.{function['Properties']['Code']['S3Key'].removesuffix('.zip')}"
+    key = function["Properties"]["Code"]["S3Key"].removesuffix(".zip")
+    listed = [json.loads(path.read_text())["files"] for path in assembly.glob("*.assets.json")]
+    (place,) = {one[key]["source"]["path"] for one in listed if key in one}
+    return assembly / place
 
 
 def synthesized(directory: Path, sagas: list[type[Any]], **options: Any) -> Path:
