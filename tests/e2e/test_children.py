@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from typing import Any
@@ -27,8 +27,9 @@ pytestmark = [pytest.mark.timeout(1500), pytest.mark.embedded("it kills its func
 
 _FULL = os.environ.get("SAGAS_PROOF") == "full"
 _CANCELLED, _MANY = (200, 1_000) if _FULL else (30, 40)
-_KILLS = 40 if _FULL else 5
+_KILLS = 20 if _FULL else 5
 _STOCK = 1_000
+_OVER = ("COMPLETED", "COMPENSATED", "CANCELLED", "COMPENSATION_FAILED")
 
 
 class Port:
@@ -62,10 +63,6 @@ class Port:
         for page in self._dynamodb.get_paginator("scan").paginate(TableName=table, ConsistentRead=True):
             yield from page["Items"]
 
-    def counts(self, saga: dict[str, Any]) -> dict[str, Any]:
-        """What the parent tells of its children."""
-        return self.api.show(saga)["steps"][1].get("children") or {"completed": 0, "failed": 0, "finished": 0.0}
-
     def children(self, saga: dict[str, Any]) -> list[dict[str, Any]]:
         """All of them, as they are listed."""
         client, found, cursor = self.running.saga_client(), list[Any](), None
@@ -82,20 +79,24 @@ class Port:
         found = self._dynamodb.get_item(TableName=table, Key={"saga_id": {"S": saga["saga_id"]}}, ConsistentRead=True)
         return item_size(found["Item"])
 
-    def ended(self, saga: dict[str, Any], deadline: float) -> dict[str, Any]:
-        """Wait until a saga is over. The supervisor looks oftener than it would, for the sake of time."""
+    def until(self, what: str, saga: dict[str, Any], reached: Callable[[dict[str, Any]], bool], deadline: float) -> Any:
+        """Wait for something of a saga. The supervisor looks oftener than it would, for the sake of time."""
         client, ticked = self.running.saga_client(), time.monotonic()
 
-        def over() -> dict[str, Any] | None:
+        def look() -> dict[str, Any] | None:
             nonlocal ticked
-            if time.monotonic() - ticked > 3:
+            if time.monotonic() - ticked > 5:
                 with suppress(Exception):  # it may have been killed
-                    client.recover(6.0)
+                    client.recover()
                 ticked = time.monotonic()
             now = self.api.show(saga)
-            return now if now["status"] in ("COMPLETED", "COMPENSATED", "CANCELLED", "COMPENSATION_FAILED") else None
+            return now if reached(now) else None
 
-        return poll("the convoy to be over", over, deadline)
+        return poll(what, look, deadline)
+
+    def ended(self, saga: dict[str, Any], deadline: float) -> dict[str, Any]:
+        """Wait until a saga is over."""
+        return self.until("the convoy to be over", saga, lambda now: now["status"] in _OVER, deadline)
 
     @contextmanager
     def killing(self, most: int) -> Generator[None]:
@@ -125,6 +126,11 @@ _MORTAL = ("carried", "convoy", "Now", "Bulk", "Supervisor")
 """Words in the names of the functions whose workers die."""
 
 
+def counts_of(convoy: dict[str, Any]) -> dict[str, Any]:
+    """What the parent tells of its children."""
+    return convoy["steps"][1].get("children") or {"completed": 0, "finished": 0.0}
+
+
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Generator[Port]:
     """Their stack, with its goods in stock."""
@@ -143,10 +149,10 @@ def test_a_parent_cancelled_while_its_children_run_and_workers_die_leaves_nothin
     """All are over, what took effect was undone once, and none is left running."""
     saga = port.api.start("convoy", {"crates": _CANCELLED})
     with port.killing(_KILLS):
-        poll("some to be over", lambda: port.counts(saga)["completed"] >= _CANCELLED // 6, 300)
+        port.until("some to be over", saga, lambda now: counts_of(now)["completed"] >= _CANCELLED // 6, 300)
         status, body, _ = port.api.call("DELETE", f"/sagas/convoy/{saga['saga_id']}")
         assert status == 202, body
-        before = port.counts(saga)
+        before = counts_of(port.api.show(saga))
         shown = port.ended(saga, 900 if _FULL else 240)
     assert before["finished"] < 1, "they were running still"
     assert port.kills >= _KILLS // 2, port.kills

@@ -28,7 +28,6 @@ def main() -> None:
         isolation="saga",
         # What a worker had in hand when it was killed comes back when its function's time is over.
         functions={Carried: FunctionOptions(maximum_concurrency=3, timeout=12), Convoy: FunctionOptions(timeout=12)},
-        now_options=FunctionOptions(timeout=8),
         environment=environment,
         dashboard=False,
         log_level="WARNING",
