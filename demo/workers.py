@@ -23,7 +23,7 @@ def _function_of(pid: int) -> str:
 def workers(group: int) -> list[tuple[int, str]]:
     """Return process id and function of each worker in an emulator's process group."""
     listed = subprocess.run(
-        ["ps", "-e", "-o", "pid=,pgid=,args="],  # noqa: S607 - from the PATH, as a shell would
+        ["ps", "-e", "-ww", "-o", "pid=,pgid=,args="],  # noqa: S607 - from the PATH, as a shell would
         capture_output=True,
         text=True,
         check=True,

@@ -33,7 +33,7 @@ napoleon_custom_sections = [("Class keywords", "params_style"), ("Keys", "params
 html_theme = "furo"
 html_title = f"lambda-sagas {version}"
 html_static_path = ["_static"]
-html_js_files = ["versions.js"]
+html_js_files = ["versions.js", "reach.js"]
 templates_path = ["_templates"]
 html_sidebars = {
     "**": [

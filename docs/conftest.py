@@ -27,7 +27,8 @@ class _Page:
 
 
 def setup(namespace: dict[str, Any]) -> None:
-    """Have what a page defines belong to a module, as dataclasses ask for one."""
+    """Have what a page defines belong to a module, as dataclasses ask for one; what it does to stand-ins is its own."""
+    sys.modules.pop("standins", None)
     sys.modules[_MODULE] = cast("Any", _Page(namespace))
     namespace["__name__"] = _MODULE
 

@@ -50,6 +50,7 @@ WHY = {
     ("the audit table", "dynamodb:GetItem"): "put entries of the journal, read those of earlier steps; nothing that is written is changed",
     ("`payloads/*` of the payload bucket", "s3:GetObject"): "requests and results that are too large for an item",
     ("the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: write what became of one, and count",
+    ("the table of joins", "dynamodb:BatchWriteItem"): "purge: what became of its children goes with the parent",
     ("index `by_name` of the control table", "dynamodb:Query"): "where a type has `auto_disable`: count failures in a row",
     ("the queues of its saga", "sqs:SendMessage"): "send the next step its message, or its own one again later",
     ("all queues of steps", "sqs:SendMessage"): "send sagas on, of all types; never to a dead-letter queue",
@@ -80,15 +81,15 @@ WHY = {
 """Why a role may do that: by the resource, and the first of the actions."""
 
 WHY_THIS = {
-    ("Outbox", "the control table"): "read what became of a saga",
-    ("Outbox", "the audit table"): "read the entries that are to be told",
-    ("Outbox", "index `by_name` of the control table"): "tell once more: find the sagas of a type",
-    ("order", "the secret of callback URLs"): "where a wait says `public=True` and its code asks for the link: sign it",
-    ("ApiFunction", "the secret of callback URLs"): "where a wait says `public=True`: check the link",
-    ("ApiFunction", "the table of joins"): "where sagas have children: start them, read what became of each, purge that with the parent",
-    ("Supervisor", "the table of joins"): "where sagas have children: start them, read what became of each, purge that with the parent",
-    ("Bulk", "the table of joins"): "where sagas have children: start them, read what became of each, purge that with the parent",
-    ("Now", "the table of joins"): "where sagas have children: start them, read what became of each",
+    ("Outbox", "the control table", "dynamodb:GetItem"): "read what became of a saga",
+    ("Outbox", "the audit table", "dynamodb:GetItem"): "read the entries that are to be told",
+    ("Outbox", "index `by_name` of the control table", "dynamodb:Query"): "tell once more: find the sagas of a type",
+    ("order", "the secret of callback URLs", "secretsmanager:GetSecretValue"): "where a wait says `public=True` and its code asks for the link: sign it",
+    ("ApiFunction", "the secret of callback URLs", "secretsmanager:GetSecretValue"): "where a wait says `public=True`: check the link",
+    ("ApiFunction", "the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: start them, read what became of each",
+    ("Supervisor", "the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: start them, read what became of each",
+    ("Bulk", "the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: start them, read what became of each",
+    ("Now", "the table of joins", "dynamodb:BatchGetItem"): "where sagas have children: start them, read what became of each",
 }
 """What a role may do there for reasons of its own."""
 # fmt: on
@@ -171,7 +172,7 @@ def permissions_page(template: Template) -> str:
     for role, (title, what) in ROLES.items():
         lines += [f"## {title}\n\n{what}\n", "| may | on | to |", "|---|---|---|"]
         for actions, where in found[role]:
-            why = WHY_THIS.get((role, where)) or WHY[where, actions[0]]
+            why = WHY_THIS.get((role, where, actions[0])) or WHY[where, actions[0]]
             lines.append(f"| {', '.join(f'`{one}`' for one in actions)} | {where} | {why} |")
         lines.append("")
     lines += [

@@ -22,6 +22,7 @@ from sagas.authoring.saga import Saga
 from sagas.cli.main import app
 from sagas.core import events
 from sagas.core.diagram import page as states_page
+from sagas.core.diagram import svg as states_drawing
 from sagas.engine.registry import Registry
 from sagas.handlers import answers, openapi
 from sagas.handlers.metrics import METRICS
@@ -230,6 +231,7 @@ def metrics_page() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "concepts/states.md": states_page,
+    "images/states.svg": states_drawing,
     "reference/audit-actions.md": actions_page,
     "reference/commands.md": cli_page,
     "reference/errors.md": errors_page,

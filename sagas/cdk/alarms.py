@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import cast
 
 from aws_cdk import Duration
@@ -18,8 +20,7 @@ from sagas.authoring.definition import SagaDefinition
 from sagas.cdk.options import METRICS_NAMESPACE, AnyTopic
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.step_groups import StepGroup
-
-RUNBOOK = "docs/operations/runbook.md"
+from sagas.errors import DefinitionError
 
 _MINUTE = Duration.minutes(1)
 _FEW_MINUTES = Duration.minutes(5)
@@ -48,18 +49,39 @@ def _metric(name: str, dimensions: Mapping[str, str], period: Duration, statisti
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Waking:
+    """What all alarms of a service have in common.
+
+    Args:
+        topic: told when an alarm goes on.
+        runbook: where the page is that says what to do, to which each alarm's section is added.
+
+    Raises:
+        DefinitionError: that is no address of a page.
+    """
+
+    topic: AnyTopic | None
+    runbook: str
+
+    def __post_init__(self) -> None:
+        if re.fullmatch(r"[^\s#]+", self.runbook) is None:
+            told = f"runbook_url must be the address of a page, without a section of it, not {self.runbook!r}"
+            raise DefinitionError(told)
+
+
 class Alarms(Construct):
     """Alarms that go on when a metric exceeds a threshold. Each watches one metric, as CloudWatch charges by metric.
 
     Args:
         scope: parent construct.
         id: construct id.
-        topic: told when an alarm goes on.
+        waking: of the service.
     """
 
-    def __init__(self, scope: Construct, id: str, *, topic: AnyTopic | None) -> None:
+    def __init__(self, scope: Construct, id: str, *, waking: Waking) -> None:
         super().__init__(scope, id)
-        self._topic = topic
+        self._waking = waking
 
     def watch(
         self,
@@ -95,10 +117,10 @@ class Alarms(Construct):
             evaluation_periods=periods,
             datapoints_to_alarm=breaching,
             treat_missing_data=cloudwatch.TreatMissingData.BREACHING if silence else _QUIET,
-            alarm_description=f"{what} What to do: {RUNBOOK}#{section}",
+            alarm_description=f"{what} What to do: {self._waking.runbook}#{section}",
         )
-        if self._topic is not None:
-            action = actions.SnsAction(cast("sns.ITopic", self._topic))
+        if self._waking.topic is not None:
+            action = actions.SnsAction(cast("sns.ITopic", self._waking.topic))
             alarm.add_alarm_action(cast("cloudwatch.IAlarmAction", action))
 
     def watch_errors(self, id: str, function: lambda_.Function, what: str) -> None:
@@ -114,11 +136,11 @@ class StepGroupAlarms(Alarms):
         scope: parent construct.
         id: construct id.
         queues: of the saga.
-        topic: told when an alarm goes on.
+        waking: of the service.
     """
 
-    def __init__(self, scope: Construct, id: str, *, queues: SagaQueues, topic: AnyTopic | None) -> None:
-        super().__init__(scope, id, topic=topic)
+    def __init__(self, scope: Construct, id: str, *, queues: SagaQueues, waking: Waking) -> None:
+        super().__init__(scope, id, waking=waking)
         self._queues = queues
 
     def add_group(self, group: StepGroup, function: lambda_.Function) -> None:
@@ -142,7 +164,7 @@ class SagaAlarms(StepGroupAlarms):
         saga: the saga type.
         service: the service's name, a dimension of its metrics.
         queues: of the saga.
-        topic: told when an alarm goes on.
+        waking: of the service.
     """
 
     def __init__(
@@ -153,9 +175,9 @@ class SagaAlarms(StepGroupAlarms):
         saga: SagaDefinition,
         service: str,
         queues: SagaQueues,
-        topic: AnyTopic | None,
+        waking: Waking,
     ) -> None:
-        super().__init__(scope, id, queues=queues, topic=topic)
+        super().__init__(scope, id, queues=queues, waking=waking)
         self._saga, self._service = saga.name, service
         letters = queues.dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
         self.watch(
@@ -195,7 +217,7 @@ class ServiceAlarms(Alarms):
         supervisor: the supervisor's function.
         api: the API's function.
         rest_api: the API.
-        topic: told when an alarm goes on.
+        waking: of the service.
     """
 
     def __init__(
@@ -207,9 +229,9 @@ class ServiceAlarms(Alarms):
         supervisor: lambda_.Function,
         api: lambda_.Function,
         rest_api: apigateway.RestApi,
-        topic: AnyTopic | None,
+        waking: Waking,
     ) -> None:
-        super().__init__(scope, id, topic=topic)
+        super().__init__(scope, id, waking=waking)
         self.watch_errors("SupervisorErrors", supervisor, "The supervisor")
         self.watch_errors("ApiErrors", api, "The API's function")
         calls = supervisor.metric_invocations(period=_FEW_MINUTES, statistic="Sum")

@@ -11,7 +11,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from sagas.cdk.alarms import RUNBOOK, saga_metric
+from sagas.cdk.alarms import saga_metric
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.tables import Tables
 
@@ -34,6 +34,7 @@ class ServiceDashboard(Construct):
         base_path: what precedes that.
         supervisor: the supervisor's function.
         tables: of the service.
+        runbook: where the page is that says what to do.
     """
 
     def __init__(
@@ -46,11 +47,12 @@ class ServiceDashboard(Construct):
         base_path: str,
         supervisor: lambda_.Function,
         tables: Tables,
+        runbook: str,
     ) -> None:
         super().__init__(scope, id)
         self._service = service
         self._dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.hours(12))
-        heading = f"# Sagas of {service}\nWhat to do when an alarm is on: `{RUNBOOK}`"
+        heading = f"# Sagas of {service}\nWhat to do when an alarm is on: `{runbook}`"
         self._row(cloudwatch.TextWidget(markdown=heading, width=_WIDTH, height=2))
         named = (("sagas", tables.sagas), ("audit", tables.audit))
         written = [t.metric_consumed_write_capacity_units(period=_PERIOD, label=f"{name} written") for name, t in named]

@@ -75,14 +75,18 @@ class Outbox(SagaFunction):
             encryption_key=shared.options.encryption_key,
             batch_size=_BATCH,
             window=Duration.seconds(1),
-            filters=_filters(steps=told.steps),
+            filters=filters_of(steps=told.steps),
             max_age=_KEPT,
         )
         tag_part(self.lost, "event_dead_letter_queue")
 
 
-def _filters(*, steps: bool) -> list[dict[str, Any]]:
-    """What of the stream the function is called for. Claims and heartbeats of sagas tell nothing."""
+def filters_of(*, steps: bool) -> list[dict[str, Any]]:
+    """Return what of the stream the function is called for. Claims and heartbeats of sagas tell nothing.
+
+    Args:
+        steps: whether the ends of steps are told, too.
+    """
     if steps:
         changes: list[dict[str, Any]] = [{"eventName": ["INSERT", "MODIFY"], "dynamodb": {"NewImage": _OF_A_SAGA}}]
     else:

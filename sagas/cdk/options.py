@@ -26,6 +26,7 @@ from sagas.cdk.told import AnyBus, SagaEvents
 from sagas.errors import DefinitionError
 
 METRICS_NAMESPACE = "Sagas"
+RUNBOOK = "docs/operations/runbook.md"
 _LEAST_STORAGE = 512
 _SERVICE = "[A-Za-z0-9_./-]{1,100}"
 _ALIAS = "(?![0-9]+$)[A-Za-z0-9_-]{1,128}"
@@ -183,6 +184,7 @@ class SagaServiceProps(TypedDict, total=False):
         service_name: in metrics, alarms, logs and on the dashboard: up to 100 letters, digits and ``-_./``. The stack's
             name and the construct's path in it when absent, so that no two stacks of an account share metrics.
         alarm_topic: told when an alarm goes on. An alarm cannot publish to a topic under ``aws/sns``.
+        runbook_url: where you publish the runbook's page; each alarm names its section there. By default its path here.
         dashboard: whether the service has one in CloudWatch. It costs 3 USD a month beyond the account's first three.
         removal_policy: what becomes of tables, bucket and logs when they leave the stack. They stay unless said; only a
             first deployment that fails takes along what it made.
@@ -258,6 +260,7 @@ class SagaServiceProps(TypedDict, total=False):
     queue_names: QueueNames
     service_name: str | None
     alarm_topic: AnyTopic | None
+    runbook_url: str
     dashboard: bool
     removal_policy: RemovalPolicy
     deletion_protection: bool | None
@@ -319,6 +322,7 @@ class ServiceOptions:
     nested_stacks: bool | None = None
     queue_names: QueueNames = "derived"
     alarm_topic: AnyTopic | None = None
+    runbook_url: str = RUNBOOK
     dashboard: bool = True
     removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
     deletion_protection: bool | None = None

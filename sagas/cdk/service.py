@@ -14,7 +14,7 @@ from constructs import Construct, IConstruct
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.steps import Undoable
-from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms
+from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms, Waking
 from sagas.cdk.api import ApiFunction, Mount, SagaApi
 from sagas.cdk.audit_archive import AuditArchive
 from sagas.cdk.bulk import BULK, NOW, WorkFunction, WorkQueue
@@ -323,7 +323,8 @@ class SagaService(InOut):
         now: WorkFunction | None,
     ) -> None:
         """Alarms, and what lets new code take over by and by as long as none of them is on."""
-        service, topic = self._options.service, self._options.alarm_topic
+        service = self._options.service
+        waking = Waking(self._options.alarm_topic, self._options.runbook_url)
         deployment = self._options.deployment
         releases = None if deployment is None else Releases(self, "Releases", service=service, deployment=deployment)
 
@@ -331,11 +332,11 @@ class SagaService(InOut):
             if releases is not None:
                 releases.add(function, function.alias, [cast("cloudwatch.Alarm", alarm) for alarm in alarms])
 
-        if topic is None:
+        if waking.topic is None:
             told = f"{service}: nobody is told when an alarm goes on; give SagaService an alarm_topic"
             Annotations.of(self).add_warning_v2("sagas:NoAlarmTopic", told)
         parts = {"supervisor": supervisor.function, "api": api.function}
-        shared = ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, topic=topic)
+        shared = ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, waking=waking)
         self._alarms, self._release = shared, release
         letters = "Recovery, purges or sweeps were given up.", "bulk-dead-letters"
         shared.add_work(
@@ -355,11 +356,11 @@ class SagaService(InOut):
             saga, queues = placement.saga, self._queues[placement.saga.name]
             scope, id = placement.scope, placement.id_of("alarms")
             if placement.saga_wide:
-                alarms = SagaAlarms(scope, id, saga=saga, service=service, queues=queues, topic=topic)
+                alarms = SagaAlarms(scope, id, saga=saga, service=service, queues=queues, waking=waking)
                 # Not those on dead letters: one that waits for an operator would hold back every deployment.
                 saga_wide[saga.name] = [alarms.node.find_child(one) for one in _UNDOING]
             else:
-                alarms = StepGroupAlarms(scope, id, queues=queues, topic=topic)
+                alarms = StepGroupAlarms(scope, id, queues=queues, waking=waking)
             for group in placement.groups:
                 function = self._functions[saga.name, group.id]
                 alarms.add_group(group, function.function)
@@ -374,6 +375,7 @@ class SagaService(InOut):
             base_path=base_path,
             supervisor=self.supervisor,
             tables=self.tables,
+            runbook=self._options.runbook_url,
         )
         for saga in self._catalogue.sagas:
             groups = self._catalogue.groups(saga)

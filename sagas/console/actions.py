@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import logging
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +18,7 @@ from sagas.console.jobs import Item
 from sagas.console.pages import others, sagas
 from sagas.errors import InvalidRequest, NotFound, Problem
 
+_LOG = logging.getLogger(__name__)
 _FOR_MANY = (Do.RETRY, Do.REDRIVE, Do.COMPENSATE, Do.RESOLVE, Do.CANCEL, Do.RECOVER)
 _RATES = (1, 5, 20)
 Form = Mapping[str, list[str]]
@@ -124,6 +127,8 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
     elif do == "delete":
         gone = client.delete_letter(name, _one(form, "message_id"))
         said = f"Message {gone.message_id} is deleted."
+        # No saga's audit trail has it: whoever ran the console can tell.
+        _LOG.warning("%s deleted message %s from the dead letters of %s", getpass.getuser(), gone.message_id, name)
     desk.source.forget()
     return others.letters(desk, request, name, client.dead_letters(name, 100), said)
 

@@ -22,7 +22,7 @@ from sagas.console.desk import Desk
 from sagas.console.guard import Guard, Session
 from sagas.console.jobs import Item, Jobs
 from sagas.console.links import Links
-from sagas.console.pages import attention, others, saga, sagas
+from sagas.console.pages import attention, charts, others, saga, sagas
 from sagas.console.redaction import Redaction
 from sagas.console.source import Source
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, SagaError, TooLarge, Unavailable
@@ -82,6 +82,7 @@ def console(
         Route("/letters/{name}", _get(desk, others.letters)),
         Route("/types", _get(desk, others.types)),
         Route("/types/{name}", _get(desk, others.type_)),
+        Route("/charts/{name}", _get(desk, charts.show)),
         Route("/breakers", _get(desk, others.breakers)),
         Route("/sweeps", _get(desk, others.sweeps_of_all)),
         Route("/sweeps/{name}", _get(desk, others.sweeps)),

@@ -69,6 +69,11 @@ class Links:
         return f"{self._cloudwatch}#logsV2:logs-insights?queryDetail={detail}"
 
     @property
+    def metrics(self) -> str:
+        """Where the dashboards of the stack's region are; empty if there is no stack in an account."""
+        return f"{self._cloudwatch}#dashboards:" if self.region else ""
+
+    @property
     def _cloudwatch(self) -> str:
         place = f"{self.region}.console.aws.amazon.com"
         if self.region.startswith("cn-"):

@@ -17,6 +17,8 @@ _COALESCED = 1.0
 """Seconds for which an answer is given to all who ask."""
 _RARELY = 10.0
 """Seconds for what changes with deployments, or costs more to ask for."""
+_CHARTED = 60.0
+"""Seconds for what a chart takes: up to sixty calls."""
 _THREADS = 4
 _MOST_SHOWN = 24
 """Sagas that one look at a list shows in full, to tell their errors: the next look tells of those that are left."""
@@ -81,6 +83,32 @@ class Source:
     def list(self, **wanted: Any) -> Any:
         """Return a page of the list."""
         return self._coalesced(("list", *sorted(wanted.items())), lambda: self.client.list(**wanted))
+
+    def since(self, name: str, status: str | None, since: str, most: int) -> list[Any]:
+        """Return the latest sagas of a type, as lists tell of them, that were started since a time.
+
+        Args:
+            name: the type.
+            status: an end: then those that ended so since.
+            since: ISO 8601.
+            most: how many at most.
+        """
+
+        def ask() -> list[Any]:
+            found, cursor = list[Any](), None
+            while len(found) < most:
+                page = self.client.list(name, status, limit=100, cursor=cursor, since=since)
+                found += page["sagas"]
+                cursor = page["cursor"]
+                if cursor is None:
+                    break
+            return found[:most]
+
+        return self._coalesced(("since", name, status, since), ask, _CHARTED)
+
+    def stats(self, name: str) -> Any:
+        """Return what the service counts of a type; ``None`` where it does not."""
+        return self._coalesced(("stats", name), lambda: _tolerant(lambda: self.client.stats(name), None), _CHARTED)
 
     def attention(self, most: int = 200) -> list[Any]:
         """Return the sagas that need a person, the longest waiting first."""

@@ -1,10 +1,13 @@
 """The statuses of sagas and steps as a page of documentation, drawn from the automaton's own table.
 
-``python -m sagas.core.diagram > docs/concepts/states.md`` writes the page anew.
+``python -m sagas.core.diagram > docs/concepts/states.md`` writes the page anew, and with ``--svg`` its drawing,
+``docs/images/states.svg``.
 """
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterator
 
 from sagas.core.automaton import ROWS, Row
@@ -38,6 +41,33 @@ _STEP = {
     T.COMPENSATION_FAILED: "Its undo has used up its executions, or failed for good at once.",
 }
 
+_WIDE, _HIGH = 900, 530
+_HALF_HIGH, _BESIDE = 15, 4
+_PLACES: dict[str, tuple[int, int]] = {
+    S.PENDING: (340, 40),
+    S.RUNNING: (560, 40),
+    S.WAITING: (780, 130),
+    S.COMPLETED: (840, 265),
+    S.FAILED: (780, 400),
+    S.COMPENSATED: (560, 490),
+    S.CANCELLED: (340, 490),
+    S.COMPENSATION_FAILED: (98, 410),
+    S.COMPENSATING: (70, 265),
+    S.DEAD_LETTERED: (120, 130),
+}
+"""On a ring: no straight line between two passes a third."""
+_STYLE = """<style>
+text { font: 13px sans-serif; text-anchor: middle; fill: #1f2328 }
+rect { stroke-width: 1.5; fill: #fff; stroke: #57606a } rect.over { stroke-width: 3 }
+path { fill: none; stroke: #0969da; stroke-width: 1.4 } path.aside { stroke: #8c959f; stroke-dasharray: 3 4 }
+#tip path { fill: #57606a; stroke: none }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 } rect { fill: #0d1117; stroke: #8b949e }
+path { stroke: #58a6ff } path.aside { stroke: #6e7681 } #tip path { fill: #8b949e } }
+</style>
+<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">
+<path d="M0 0 L8 4 L0 8 z"/></marker></defs>"""
+
 _INTRODUCTION = """\
 # States
 
@@ -63,22 +93,63 @@ def _arrows(row: Row) -> Iterator[tuple[str, str, str]]:
                 yield source.value, target.value, f"{row.meaning}, nothing to undo" if at_once else row.meaning
 
 
-def mermaid() -> str:
-    """Return the statuses of a saga as a Mermaid state diagram."""
+def changes() -> dict[tuple[str, str], list[str]]:
+    """Return what leads from one status to another, by both."""
     labels: dict[tuple[str, str], list[str]] = {}
     for row in ROWS:
         for source, target, label in _arrows(row):
             known = labels.setdefault((source, target), [])
             known.extend([label] if label not in known else [])
-    lines = ["stateDiagram-v2", "    [*] --> PENDING: started"]
-    lines += [f"    {source} --> {target}: {'; '.join(label)}" for (source, target), label in labels.items()]
-    lines += [f"    {status.value} --> [*]" for status in S if status in OVER]
-    return "\n".join(lines) + "\n"
+    return labels
+
+
+def svg() -> str:
+    """Return the statuses of a saga as a drawing: on a ring, where no arrow runs behind a status that it passes."""
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDE} {_HIGH}" role="img">',
+        _STYLE,
+    ]
+    for (source, target), labels in changes().items():
+        nothing = all("nothing to undo" in label for label in labels)
+        (x1, y1), (x2, y2) = _ends(source, target)
+        lines.append(
+            f'<path class="{"aside" if nothing else "way"}" data-from="{source}" data-to="{target}" '
+            f'd="M{x1:.0f} {y1:.0f} L{x2:.0f} {y2:.0f}" marker-end="url(#tip)"/>'
+        )
+    for status, (x, y) in _PLACES.items():
+        kind, size = "over" if status in OVER else "open", f'width="{2 * _half(status)}" height="{2 * _HALF_HIGH}"'
+        lines.append(f'<rect class="{kind}" x="{x - _half(status)}" y="{y - _HALF_HIGH}" {size} rx="8"/>')
+        lines.append(f'<text x="{x}" y="{y + 4}">{status}</text>')
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def _half(status: str) -> int:
+    """Half the width of a status's box."""
+    return round(4.3 * len(status)) + 8
+
+
+def _ends(source: str, target: str) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Where an arrow begins and ends: at the boxes' edges, a little to its right, so that one back lies beside it."""
+    (x1, y1), (x2, y2) = _PLACES[source], _PLACES[target]
+    across, down = x2 - x1, y2 - y1
+    length = math.hypot(across, down)
+    right, below = -down / length * _BESIDE, across / length * _BESIDE
+
+    def edge(status: str) -> float:
+        return min(_half(status) / abs(across) if across else 1.0, _HALF_HIGH / abs(down) if down else 1.0)
+
+    begin = (x1 + right + across * edge(source), y1 + below + down * edge(source))
+    return begin, (x2 + right - across * edge(target), y2 + below - down * edge(target))
 
 
 def _table(head: str, meanings: dict[SagaStatus, str] | dict[StepStatus, str]) -> str:
     rows = "".join(f"| `{status.value}` | {meaning} |\n" for status, meaning in meanings.items())
     return f"| {head} | meaning |\n|---|---|\n{rows}"
+
+
+def _changes() -> str:
+    rows = "".join(f"| `{source}` | `{target}` | {'; '.join(why)} |\n" for (source, target), why in changes().items())
+    return f"| from | to | when |\n|---|---|---|\n{rows}"
 
 
 def page() -> str:
@@ -88,7 +159,9 @@ def page() -> str:
     ends = f"Final: {over}. An operator can still have FAILED undone, and COMPENSATION_FAILED retried.\n"
     parts = (
         _INTRODUCTION,
-        f"```mermaid\n{mermaid()}```\n",
+        "![The statuses of a saga](../images/states.svg)\n",
+        "Thick boxes are final; dotted arrows are ways where nothing is to be undone. It begins as PENDING.\n",
+        _changes(),
         "## Sagas\n",
         sagas,
         ends,
@@ -99,4 +172,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")  # the page itself is the output
+    print(svg() if "--svg" in sys.argv else page(), end="")  # the page itself is the output

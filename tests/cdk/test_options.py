@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from aws_cdk import App, RemovalPolicy, Size, Stack, assertions
+from aws_cdk import RemovalPolicy, Size, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
@@ -16,55 +15,11 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 
 from functions.checkout import Checkout
-from functions.create_zip import CreateZip
 from sagas.cdk import FunctionOptions, Network, SagaService, Throttling
 from sagas.errors import DefinitionError
+from tests.cdk.rendered import CAPTURE, Template, actions, marks, of_type, render, service, variables, with_capture
 
-Template = dict[str, Any]
-CAPTURE = ("function", "checkout", "capture")
 SHIP = ("function", "checkout", "ship")
-
-
-def render(build: Callable[[Stack], object]) -> Template:
-    """Synthesize a stack."""
-    stack = Stack(App(), "Test")
-    build(stack)
-    return dict(assertions.Template.from_stack(stack).to_json())
-
-
-def service(**options: Any) -> Template:
-    """The template of a service of one saga."""
-    return render(lambda stack: SagaService(stack, "Shop", sagas=[Checkout], **options))
-
-
-def with_capture(**options: Any) -> Template:
-    """The same, with options of one function."""
-    return service(functions={Checkout.capture: FunctionOptions(**options)})
-
-
-def of_type(template: Template, kind: str) -> list[Template]:
-    """The properties of all resources of a type."""
-    return [one.get("Properties", {}) for one in template["Resources"].values() if one["Type"] == kind]
-
-
-def marks(template: Template) -> dict[tuple[str, ...], Template]:
-    """The marked resources' properties, by what their mark says."""
-    return {
-        tuple(resource["Metadata"]["sagas"].values()): resource["Properties"]
-        for resource in template["Resources"].values()
-        if "sagas" in resource.get("Metadata", {})
-    }
-
-
-def variables(template: Template, function: tuple[str, ...] = CAPTURE) -> Template:
-    return marks(template)[function]["Environment"]["Variables"]
-
-
-def actions(template: Template, service_name: str) -> set[str]:
-    """The actions of a service that some role has."""
-    statements = [s for policy in of_type(template, "AWS::IAM::Policy") for s in policy["PolicyDocument"]["Statement"]]
-    named = [a for s in statements for a in (s["Action"] if isinstance(s["Action"], list) else [s["Action"]])]
-    return {action for action in named if action.startswith(f"{service_name}:")}
 
 
 class TestNames:
@@ -321,6 +276,19 @@ class TestService:
         with pytest.raises(DefinitionError, match="has no option colour; is it sagas or functions or "):
             service(colour="blue")
 
+    def test_where_the_runbook_is(self) -> None:
+        page = "https://docs.example.com/sagas/operations/runbook.html"
+        template = service(runbook_url=page)
+        described = [alarm["AlarmDescription"] for alarm in of_type(template, "AWS::CloudWatch::Alarm")]
+        assert {one.partition(" What to do: ")[2].partition("#")[0] for one in described} == {page}
+        (dashboard,) = of_type(template, "AWS::CloudWatch::Dashboard")
+        assert page in str(dashboard["DashboardBody"])
+
+    @pytest.mark.parametrize("page", ["", "https://docs.example.com/runbook.html#events-late", "the wiki"])
+    def test_a_runbook_that_is_no_page(self, page: str) -> None:
+        with pytest.raises(DefinitionError, match="runbook_url must be the address of a page"):
+            service(runbook_url=page)
+
     @pytest.mark.parametrize(("option", "value"), [("rate", 0), ("burst", 0)])
     def test_throttling_refused(self, option: str, value: int) -> None:
         with pytest.raises(DefinitionError, match=f"Throttling: {option} must be"):
@@ -358,161 +326,3 @@ class TestEncryptionKey:
         (key,) = of_type(encrypted, "AWS::KMS::Key")
         services = [s["Principal"].get("Service") for s in key["KeyPolicy"]["Statement"]]
         assert len([one for one in services if one and "logs." in str(one)]) == 1
-
-
-@pytest.fixture(scope="module")
-def built() -> tuple[SagaService, Template]:
-    """A service whose sagas have one function each, and its template."""
-    stack = Stack(App(), "Test")
-    functions = {Checkout: FunctionOptions(memory_size=512, batch_size=2)}
-    made = SagaService(stack, "Shop", sagas=[Checkout, CreateZip], isolation="saga", functions=functions)
-    return made, dict(assertions.Template.from_stack(stack).to_json())
-
-
-class TestSagaIsolation:
-    def test_one_queue_and_one_function_a_saga(self, built: tuple[SagaService, Template]) -> None:
-        found = marks(built[1])
-        assert [key for key in found if key[0] in ("queue", "function")] == [
-            ("queue", "checkout", "reserve,capture,ship"),
-            ("queue", "create-zip", "check,upload,announce"),
-            ("function", "checkout", "reserve,capture,ship"),
-            ("function", "create-zip", "check,upload,announce"),
-        ]
-        assert len(of_type(built[1], "AWS::Lambda::EventSourceMapping")) == 3
-
-    def test_a_chain_has_the_time_of_all_its_steps_as_far_as_there_is(
-        self, built: tuple[SagaService, Template]
-    ) -> None:
-        found = marks(built[1])
-        function, queue = (found[part, "create-zip", "check,upload,announce"] for part in ("function", "queue"))
-        assert function["Timeout"] == 900
-        assert queue["VisibilityTimeout"] == 902
-        of_steps = [key for key in found if key[0] == "function" and "," in key[-1]]
-        chains = [found[key]["Environment"]["Variables"]["SAGAS_CHAIN"] for key in of_steps]
-        assert set(chains) == {"*"}
-        assert found["function", "checkout", "reserve,capture,ship"]["MemorySize"] == 512
-
-    def test_without_a_chain_the_slowest_step_decides(self) -> None:
-        found = marks(
-            render(lambda stack: SagaService(stack, "Shop", sagas=[CreateZip], isolation="saga", chain=False))
-        )
-        function = found["function", "create-zip", "check,upload,announce"]
-        assert function["Timeout"] == 846
-        assert "SAGAS_CHAIN" not in function["Environment"]["Variables"]
-
-    def test_the_most_attempts_decide(self, built: tuple[SagaService, Template]) -> None:
-        queue = marks(built[1])["queue", "checkout", "reserve,capture,ship"]
-        alone = marks(service())
-        each = [alone["queue", "checkout", step]["RedrivePolicy"]["maxReceiveCount"] for step in STEPS]
-        assert queue["RedrivePolicy"]["maxReceiveCount"] == max(each)
-
-    def test_access(self, built: tuple[SagaService, Template]) -> None:
-        made = built[0]
-        assert made.function(Checkout.reserve) is made.function(Checkout.ship)
-        assert made.queue(Checkout.reserve) is made.queue(Checkout.ship)
-        assert made.function(Checkout.reserve) is not made.function(CreateZip.check)
-
-    def test_options_of_a_single_step(self) -> None:
-        functions = {Checkout.ship: FunctionOptions()}
-        with pytest.raises(DefinitionError, match="give the options of Checkout instead of"):
-            service(functions=functions, isolation="saga")
-
-
-STEPS = ("reserve", "capture", "ship")
-
-
-PAID = ("function", "checkout", "reserve,capture")
-
-
-class TestGroups:
-    """Steps that share a function because ``functions`` names them together."""
-
-    def grouped(self, **options: Any) -> Template:
-        return service(functions={(Checkout.reserve, Checkout.capture): FunctionOptions(**options)})
-
-    def test_one_queue_and_one_function_for_them(self) -> None:
-        found = marks(self.grouped(memory_size=512))
-        assert [key for key in found if key[0] in ("queue", "function") and key[1] == "checkout"] == [
-            ("queue", "checkout", "reserve,capture"),
-            ("queue", "checkout", "ship"),
-            ("function", "checkout", "reserve,capture"),
-            ("function", "checkout", "ship"),
-        ]
-        assert found[PAID]["MemorySize"] == 512
-        assert found[SHIP]["MemorySize"] == 256
-
-    def test_they_are_chained_and_the_others_are_not(self) -> None:
-        found = self.grouped()
-        assert variables(found, PAID)["SAGAS_CHAIN"] == "reserve,capture"
-        assert "SAGAS_CHAIN" not in variables(found, SHIP)
-        without = service(functions={(Checkout.reserve, Checkout.capture): FunctionOptions()}, chain=False)
-        assert "SAGAS_CHAIN" not in variables(without, PAID)
-
-    def test_the_function_has_the_time_of_all(self) -> None:
-        alone = marks(service())
-        each = [alone["function", "checkout", step]["Timeout"] - 6 for step in ("reserve", "capture")]
-        assert marks(self.grouped())[PAID]["Timeout"] == sum(each) + 6
-        assert marks(self.grouped(batch_size=2))[PAID]["Timeout"] == 2 * sum(each) + 6
-        assert marks(self.grouped(timeout=200))[PAID]["Timeout"] == 200
-
-    def test_their_order_in_the_name_makes_no_difference(self) -> None:
-        found = marks(service(functions={(Checkout.capture, Checkout.reserve): FunctionOptions()}))
-        assert PAID in found
-
-    def test_the_largest_memory_counts(self) -> None:
-        both = {(Checkout.reserve, Checkout.capture): FunctionOptions(memory_size=512)}
-        for size, expected in ((1024, 1024), (256, 512)):
-            functions = {**both, Checkout.capture: FunctionOptions(memory_size=size)}
-            assert marks(service(functions=functions))[PAID]["MemorySize"] == expected
-
-    def test_access(self) -> None:
-        stack = Stack(App(), "Test")
-        functions = {(Checkout.reserve, Checkout.capture): FunctionOptions()}
-        made = SagaService(stack, "Shop", sagas=[Checkout], functions=functions)
-        assert made.function(Checkout.reserve) is made.function(Checkout.capture)
-        assert made.queue(Checkout.reserve) is made.queue(Checkout.capture)
-        assert made.function(Checkout.reserve) is not made.function(Checkout.ship)
-
-    @pytest.mark.parametrize(
-        ("functions", "told"),
-        [
-            ({(): FunctionOptions()}, "name two steps or more"),
-            ({(Checkout.reserve,): FunctionOptions()}, "name two steps or more"),
-            ({(Checkout.reserve, Checkout.reserve): FunctionOptions()}, "each once"),
-            ({(Checkout.reserve, Checkout.ship): FunctionOptions()}, "capture of saga checkout runs between them"),
-            ({(Checkout.reserve, "capture"): FunctionOptions()}, "is not a step"),
-            ({(Checkout.reserve, CreateZip.check): FunctionOptions()}, "CreateZip is not among its sagas"),
-            (
-                {
-                    (Checkout.reserve, Checkout.capture): FunctionOptions(),
-                    (Checkout.capture, Checkout.ship): FunctionOptions(),
-                },
-                "capture shares one with reserve, capture",
-            ),
-            (
-                {
-                    (Checkout.reserve, Checkout.capture): FunctionOptions(),
-                    Checkout.capture: FunctionOptions(timeout=100),
-                },
-                "step capture shares its function with reserve; of its own options memory_size alone counts",
-            ),
-        ],
-    )
-    def test_what_cannot_be_shared(self, functions: dict[Any, FunctionOptions], told: str) -> None:
-        with pytest.raises(DefinitionError, match=told):
-            service(functions=functions)
-
-    def test_steps_of_two_sagas_share_nothing(self) -> None:
-        functions = {(Checkout.reserve, CreateZip.check): FunctionOptions()}
-        with pytest.raises(DefinitionError, match="they are of several sagas"):
-            render(lambda stack: SagaService(stack, "Shop", sagas=[Checkout, CreateZip], functions=functions))
-
-    def test_where_all_share_one_some_cannot_share_another(self) -> None:
-        functions = {(Checkout.reserve, Checkout.capture): FunctionOptions()}
-        with pytest.raises(DefinitionError, match="all steps of a saga share one already"):
-            service(functions=functions, isolation="saga")
-
-    def test_a_step_that_takes_too_long_is_refused_by_its_name(self) -> None:
-        functions = {(CreateZip.check, CreateZip.upload): FunctionOptions(batch_size=2)}
-        with pytest.raises(DefinitionError, match="step upload: a batch of 2"):
-            render(lambda stack: SagaService(stack, "Shop", sagas=[CreateZip], functions=functions))

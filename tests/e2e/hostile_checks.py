@@ -27,7 +27,7 @@ _UNSAID = re.compile(
     r"|\$\.(starts|undos)"  # goes with a pause
     r"|\$\.steps\[\d+\]"  # no step of this saga
     r"|header\.Idempotency-Key"  # used before, with another body
-    r"|\$|\$\.items\[\d+\]"  # refused by a ``__post_init__``, which may look at whole objects only
+    r"|\$(\.parcels\[\d+\])?(\.items\[\d+\])?"  # refused by a ``__post_init__``, which may look at whole objects only
 )
 
 

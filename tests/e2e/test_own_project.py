@@ -158,6 +158,7 @@ def test_the_project_runs_here(installed: Installed) -> None:
     assert ("being deleted" if brought else "ended") in installed.run("sagas", "local", "down")
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.embedded("it is about `sagas local`")
 def test_the_first_tutorial_shows_what_one_sees(wheel: Path, tmp_path: Path) -> None:
     _lend_packages(tmp_path / "lent")

@@ -106,6 +106,32 @@ def test_out_of_stock_is_rejected(local_stack: Stack, api: Api) -> None:
     assert saga["steps"][0]["attempts"] == 1
 
 
+@pytest.mark.parametrize(
+    ("event", "status", "ends"),
+    [
+        ("basket.json", "COMPLETED", {"COMPLETED"}),
+        ("basket_unservable.json", "COMPENSATED", {"COMPENSATED", "CANCELLED"}),
+    ],
+)
+def test_three_carriers_take_a_basket_or_none_does(
+    local_stack: Stack, api: Api, event: str, status: str, ends: set[str]
+) -> None:
+    books, request = Books(local_stack), _event(event)
+    items = [item for parcel in request["parcels"] for item in parcel["items"]]
+    for item in items:
+        books.stock_up(item["sku"], 9)
+    before = books.earned()
+    saga = api.wait(api.start("basket", request), deadline=90)
+    assert saga["status"] == status, saga
+    children = api.call("GET", f"/sagas?parent={saga['saga_id']}")[1]["sagas"]
+    assert len(children) == 3
+    assert {child["status"] for child in children} <= ends
+    left = {sku: 9 - sum(item["quantity"] for item in items if item["sku"] == sku) for sku in ("mug-blue", "tea-assam")}
+    done = status == "COMPLETED"
+    assert {sku: books.available(sku) for sku in left} == (left if done else dict.fromkeys(left, 9))
+    assert books.earned() == before + (Decimal(request["amount"]) if done else 0)
+
+
 def test_location_and_links_lead_to_the_saga(api: Api) -> None:
     status, saga, headers = api.call("POST", "/sagas/create-zip", {"bucket": "none", "keys": []})
     assert status == 202

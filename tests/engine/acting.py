@@ -11,6 +11,7 @@ from sagas.authoring.context import Context
 from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
+from tests.support.bench import Bench
 from tests.support.sagas import LOG, Order
 
 ACT: list[Callable[[Context], None]] = []
@@ -52,3 +53,8 @@ def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
 def helpers() -> list[str]:
     """The library's threads that are alive."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("sagas-")]
+
+
+def failures(b: Bench, saga_id: str) -> list[str]:
+    """The types of the errors of its attempts."""
+    return [entry["details"]["error"]["type"] for entry in b.stack.entries(saga_id) if "error" in entry["details"]]

@@ -321,6 +321,33 @@ def test_a_tree_is_purged_as_one(bench: Make) -> None:
     assert b.stack.dynamodb.scan(TableName=b.stack.joins_table)["Count"] == 0
 
 
+def test_a_tree_is_not_purged_while_a_child_of_it_may_be_started(bench: Make) -> None:
+    b = bench(Basketful, Shipment)
+    saga_id = b.start("basketful", {"parcels": 2})
+    b.clock.advance(300)
+    b.run()
+    with pytest.raises(Conflict, match="try again in a minute"):
+        b.engine.purger.purge("basketful", saga_id, "", "ann")
+    b.clock.advance(60)
+    b.engine.purger.purge("basketful", saga_id, "", "ann")
+    assert b.engine.control.get(child_id(saga_id, "shipments", 0)) is None
+
+
+def test_a_child_that_needs_a_person_keeps_its_parent(bench: Make) -> None:
+    b = bench(Basketful, Shipment)
+    FAIL.update({"close": RuntimeError("no"), "unbook 1": RuntimeError("gone")})
+    saga_id = b.start("basketful", {"parcels": 2})
+    b.run()
+    b.engine.operations.resolve("basketful", saga_id, "seen", "", (), "ann")
+    b.clock.advance(3_600)
+    child = child_id(saga_id, "shipments", 1)
+    with pytest.raises(Conflict, match=f"its child shipment/{child} is COMPENSATION_FAILED and needs a person"):
+        b.engine.purger.purge("basketful", saga_id, "", "ann")
+    b.engine.operations.resolve("shipment", child, "by phone", "", ("book",), "ann")
+    b.engine.purger.purge("basketful", saga_id, "", "ann")
+    assert b.engine.control.get(child) is None
+
+
 def test_control_items_stay_under_a_kilobyte(bench: Make) -> None:
     b = bench(Basketful, Shipment)
     saga_id = b.start("basketful", {"parcels": 12})

@@ -127,17 +127,28 @@ class Only(Saga[Task], name="only", lock_expiry=timedelta(seconds=10)):
         return request.number
 
     @book.compensate(retry=_ONCE)
-    def unbook(self, ctx: Context) -> None:
-        STAGE.act("unbook", ctx)
+    def unbook(self, request: Task, ctx: Context) -> None:
+        STAGE.act(f"unbook {request.number}", ctx)
 
 
 class Pairs(Saga[Order], name="pairs", lock_expiry=timedelta(seconds=10)):
-    """Two of these."""
+    """Two of these, and nothing else."""
 
     @children(Only, retry=_ONCE, step_timeout=5)
     def born(self, request: Order, ctx: Context) -> list[Task]:
         STAGE.act("born", ctx)
         return _TASKS
+
+
+class PairsAndLast(Saga[Order], name="pairs-and-last", lock_expiry=timedelta(seconds=10)):
+    """Likewise, and a step that can be refused."""
+
+    born = Pairs.born
+
+    @step(retry=_ONCE, timeout=5)
+    def last(self, born: list[int], ctx: Context) -> int:
+        STAGE.act("last", ctx)
+        return len(born)
 
 
 FAMILIES: tuple[type[Saga[Order]] | type[Saga[Task]], ...] = (

@@ -145,3 +145,39 @@ def _purges_ignore_starts_of_children() -> Generator[None]:
 def _purges_take_the_needy() -> Generator[None]:
     with patch.object(Purger, "_needy", _nothing):
         yield
+
+
+@_rule("of those that see that all are over, one takes the lease")
+def _two_looks_end_the_children() -> Generator[None]:
+    claim = ControlItems.claim
+
+    def unleased(self: Any, before: SagaState, after: SagaState, stale_after: float) -> bool:
+        if not before.joins:
+            return claim(self, before, after, stale_after)
+        self.claim_unseen(before, after, stale_after)
+        return True
+
+    def unseen(self: Any, before: SagaState, after: SagaState, stale_after: float) -> None:
+        update = self._move(before, after, "attribute_exists(saga_id)", stale_after)
+        self._tables.connection.dispatch("UpdateItem", update)
+
+    with patch.object(ControlItems, "claim", unleased), patch.object(ControlItems, "claim_unseen", unseen, create=True):
+        yield
+
+
+@_rule("a step is undone when all that was handed out is over")
+def _closing_ends_early() -> Generator[None]:
+    tally = cast("Any", joins.Joins).tally
+
+    def hasty(self: Any, parent: str, step: str, rounds: Any, children: int) -> Tally:
+        found = tally(self, parent, step, rounds, children)
+        found[FORWARD, NEVER] += max(0, children - found.ended)
+        return found
+
+    def undone(self: Any, state: SagaState, thorough: bool) -> bool:
+        with patch.object(joins.Joins, "tally", hasty):
+            return original(self, state, thorough)
+
+    original = _children._undone
+    with patch.object(Children, "_undone", undone):
+        yield

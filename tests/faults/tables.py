@@ -1,6 +1,6 @@
 """DynamoDB in memory: the requests the store makes, with their conditions, twenty times faster than an emulator.
 
-``test_tables`` has moto answer the same requests and compares every answer.
+``tests/engine/test_tables_agree.py`` has moto answer the same requests and compares every answer.
 """
 
 from __future__ import annotations

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import boto3
 import pytest
 from jsonschema_rs import validator_for
 
+from benchmarks import prices
+from sagas.cdk.events import filters_of
 from sagas.core.times import iso
 from sagas.engine.telling import SAGA_EVENTS, STEP_EVENTS, event_schema
 from sagas.errors import InvalidRequest, NotFound, Rejected, Unavailable
 from sagas.handlers import outbox
 from sagas.messaging.bus import EventBus
+from tests.engine.metering import metered
 from tests.handlers.conftest import Make, Site
 from tests.handlers.test_commands import Loan
 from tests.support.aws import REGION, LambdaContext
@@ -251,3 +256,65 @@ def test_payloads_are_told_where_that_is_asked_for(box: MakeBox) -> None:
 
 def test_all_that_is_listed_is_described() -> None:
     assert event_schema()["properties"]["detail-type"]["enum"] == [*SAGA_EVENTS, *STEP_EVENTS]
+
+
+# What docs/how-to/events.md says of the costs, against what is counted.
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "events.md").read_text()
+EVENT = 1.00
+"""A million events of up to 64 KB put on a bus."""
+GIGABYTES, SECONDS = 0.25, 0.05
+STEPS = 3
+
+
+def passes(record: Any, pattern: Any) -> bool:
+    """Whether a record of a stream matches a pattern of Lambda's event filtering, as far as ours go."""
+    if isinstance(pattern, dict):
+        inside = cast("dict[str, Any]", pattern)
+        if set(inside) <= {"exists", "prefix"}:
+            return (record is not None) if inside.get("exists") else str(record or "").startswith(inside["prefix"])
+        found = cast("dict[str, Any]", record or {})
+        return all(passes(found.get(name), one) for name, one in inside.items())
+    return any(record == one if isinstance(one, str) else passes(record, one) for one in pattern)
+
+
+def told(b: Outbox, monkeypatch: pytest.MonkeyPatch, *, steps: bool) -> tuple[int, int, int]:
+    """Tell a saga of three steps, each change by itself, which is the worst: how many invocations, events and read
+    units that takes."""
+    b.site.begin("trip")
+    b.site.run()
+    patterns, records = filters_of(steps=steps), b.records()
+    records = [one for one in records if any(passes(one, pattern) for pattern in patterns)]
+    meter = metered(b.site, monkeypatch)
+    for one in records:
+        outbox.handler({"Records": [one]}, LambdaContext())
+    return len(records), len(b.bus.entries), meter.read_units
+
+
+def usd(invocations: int, events: int, read_units: int) -> float:
+    lasting = invocations * SECONDS * GIGABYTES * prices.GIGABYTE_SECOND_ARM
+    return events * EVENT + invocations * prices.INVOCATION + lasting + read_units * prices.READ_UNIT
+
+
+def said(row: str) -> tuple[float, str]:
+    """The figure at the end of a row of the page, and the row."""
+    (line,) = [line for line in PAGE.splitlines() if line.startswith(f"| {row}")]
+    found = re.search(r"\| ([\d.]+)[^|]*\|$", line)
+    assert found is not None
+    return float(found[1]), line
+
+
+def test_what_a_million_sagas_told_cost(box: MakeBox, monkeypatch: pytest.MonkeyPatch) -> None:
+    invocations, events, reads = told(box(), monkeypatch, steps=False)
+    assert (invocations, events, reads) == (2, 2, 0)
+    figure, line = said("sagas that start and end, told")
+    assert usd(invocations, events, reads) == pytest.approx(figure, abs=0.005), line
+
+
+def test_what_each_step_told_costs_more(box: MakeBox, monkeypatch: pytest.MonkeyPatch) -> None:
+    invocations, events, reads = told(box(SAGAS_EVENTS="steps"), monkeypatch, steps=True)
+    assert (invocations, events, reads) == (1 + 2 * STEPS, 2 + STEPS, STEPS)
+    more = usd(2, 1, 1)  # its claim is a change, too, of which nothing is told
+    figure, line = said("with `steps=True`")
+    assert more == pytest.approx(figure, abs=0.005), line
+    assert usd(invocations, events, reads) <= usd(2, 2, 0) + STEPS * more

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 
-from tests.faults.rules import RULES
+from tests.faults.mutants import EVERY_RULE
 from tests.interleavings.explorer import Exploration, Story, explore
+from tests.interleavings.family_stories import FAMILIES, LONG_FAMILIES, MISSED_OF_FAMILIES
 from tests.interleavings.stories import LONG, MISSED, SHORT, STANDING_IN
 
-_PARTS = ("short", "long", "rules")
+_SETS = {"short": SHORT | FAMILIES, "long": LONG | LONG_FAMILIES}
+_EVERY = {name: story for stories in _SETS.values() for name, story in stories.items()}
+_PARTS = (*_SETS, "rules")
 
 
 def _tell(text: str) -> None:
@@ -30,26 +33,25 @@ def _clean(found: Exploration) -> bool:
 
 
 def _rules() -> Iterator[bool]:
-    for name, story in {**MISSED, **STANDING_IN}.items():
-        with RULES[name].off():
-            found = explore(story, stop=name in MISSED)
-        expected = bool(found.violations) is (name in MISSED)
+    for name, story in {**MISSED, **MISSED_OF_FAMILIES, **STANDING_IN}.items():
+        with EVERY_RULE[name].off():
+            found = explore(story, stop=name not in STANDING_IN)
+        expected = bool(found.violations) is (name not in STANDING_IN)
         what = found.violations[0][0] if found.violations else "nothing: another rule stands in"
-        _tell(f"{RULES[name].text + ', off':<64}{'' if expected else 'UNEXPECTED: '}{what}")
+        _tell(f"{EVERY_RULE[name].text + ', off':<64}{'' if expected else 'UNEXPECTED: '}{what}")
         yield expected
 
 
 def _all(names: Sequence[str]) -> Iterator[bool]:
-    every = SHORT | LONG
     for name in names or _PARTS:
         if name == "rules":
             yield from _rules()
         else:
-            yield from _stories({"short": SHORT, "long": LONG}.get(name) or {name: every[name]})
+            yield from _stories(_SETS.get(name) or {name: _EVERY[name]})
 
 
 if __name__ == "__main__":
-    unknown = [name for name in sys.argv[1:] if name not in (*_PARTS, *SHORT, *LONG)]
+    unknown = [name for name in sys.argv[1:] if name not in (*_PARTS, *_EVERY)]
     if unknown:
-        sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join((*_PARTS, *SHORT, *LONG))}")
+        sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join((*_PARTS, *_EVERY))}")
     sys.exit(0 if all(list(_all(sys.argv[1:]))) else 1)

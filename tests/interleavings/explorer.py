@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from sagas.core.times import epoch
 from tests.faults.invariants import check_chain, check_rest
+from tests.faults.kin import check_families
 from tests.faults.world import surroundings
 from tests.interleavings.moves import Moves
 from tests.interleavings.remains import Remains
@@ -30,6 +31,7 @@ class Story:
         other: another version of the saga type, which ``deploy`` puts in its place.
         chained: whether all steps share a queue and a function, which goes on with what is next.
         queued: whether the supervisor only finds what is due, and recovers by the queue ``bulk``.
+        kin: the types of the saga's children.
     """
 
     saga: type
@@ -40,6 +42,7 @@ class Story:
     other: type | None = None
     chained: bool = False
     queued: bool = False
+    kin: tuple[type, ...] = ()
 
 
 @dataclass(slots=True)
@@ -79,6 +82,7 @@ def explore(story: Story, *, stop: bool = False, most: int = 10_000_000) -> Expl
             story.fail,
             story.reject,
             story.other,
+            kin=story.kin,
             purges=purges,
             chained=story.chained,
             queued=queued,
@@ -124,7 +128,7 @@ def _wrong(moves: Moves, story: Story, first: Snapshot, last: Snapshot) -> list[
     chains = [
         sentence for state in remains.states() for sentence in check_chain(state, remains.everything(state.saga_id))
     ]
-    return check_rest(remains) + chains + remains.half_purged() + late
+    return check_rest(remains) + check_families(remains) + chains + remains.half_purged() + late
 
 
 def _way(came: dict[Snapshot, tuple[Snapshot, str] | None], at: Snapshot) -> list[str]:

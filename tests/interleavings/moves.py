@@ -11,32 +11,9 @@ from sagas.core.times import epoch
 from tests.faults.mailbox import Letter
 from tests.interleavings.processes import Processes
 from tests.interleavings.replay import LIFETIME, LOST, WORKING, Answer, Process, Replay, Request
-from tests.interleavings.snapshot import Actor, Execution, Mail, Shelf, Snapshot
-from tests.interleavings.watch import Violation, wrong_start, wrong_write
+from tests.interleavings.snapshot import DISTURBANCES, Actor, Execution, Mail, Shelf, Snapshot
+from tests.interleavings.watch import Violation, saga_of, wrong_start, wrong_write
 
-DISTURBANCES = (
-    "crash",  # a process dies
-    "late",  # a process dies, the request it was making lands whenever it likes
-    "lost",  # a request gets no answer, whether it took effect or not
-    "repeat",  # a client sends a request twice
-    "echo",  # a client sends a request twice, the first one lands whenever it likes
-    "outage",  # no request to DynamoDB gets through any more, as far as one process is concerned
-    "duplicate",  # a message is delivered although it was delivered before
-    "loss",  # a message is forgotten
-    "pause",  # time passes while processes are at something
-    "visit",  # the supervisor comes before its time
-    "cancel",  # somebody cancels
-    "signal",  # somebody sends what a step waits for; the second time something else
-    "retry",  # an operator grants another budget
-    "compensate",  # an operator gives up
-    "resolve",  # an operator settles it
-    "purge",  # an operator has it purged, a minute after it was started at least
-    "start",  # it is started again, under the same key
-    "redrive",  # an operator redrives the dead letters
-    "deploy",  # the other version of the saga's code is deployed; what is under way goes on as it is
-    "expiry",  # DynamoDB deletes the control item of a saga that is over
-    "switch",  # a process is interrupted by another before it is done; as often as may be by default
-)
 _MOST_LOOKS = 5
 """Times in a row that a saga is looked at, by a message and by those that follow from it. No story takes more."""
 _WRITES = ("UpdateItem", "PutItem", "TransactWriteItems", "SendMessage", "SendMessageBatch")
@@ -179,8 +156,12 @@ class Moves:
             raise Violation("a saga is looked at again without end")
 
     def _check_effect(self, at: Snapshot, request: Request, process: Process) -> None:
-        entries = self.shelf[at.tables].items(self.replay.settings.audit_table)
-        turned = any(entry["action"]["S"] in ("CompensationStarted", "SagaFailed") for entry in entries)
+        entries, saga_id = (
+            self.shelf[at.tables].items(self.replay.settings.audit_table),
+            saga_of(request.parameters["key"]),
+        )
+        own = [entry["action"]["S"] for entry in entries if entry["saga_id"]["S"] == saga_id]
+        turned = "CompensationStarted" in own or "SagaFailed" in own
         if turned and not request.parameters["undo"] and at.now <= process.deadline:
             raise Violation(f"{request.parameters['name']} takes effect after undoing began")
 
@@ -229,7 +210,8 @@ class Moves:
         """
         request = self.request(actor)
         assert request is not None
-        if request.name == "BatchGetItem" and not self._purges:
+        journal = self.replay.settings.audit_table
+        if request.name == "BatchGetItem" and not self._purges and [*request.parameters["RequestItems"]] == [journal]:
             asked, got = request.parameters["RequestItems"], self.shelf.answer(request, at.tables)[1].give(request.name)
             return all(len(got["Responses"][name]) == len(asked[name]["Keys"]) for name in asked)
         return request.service in ("sqs", "lambda") and self._timeless(at)
@@ -402,10 +384,10 @@ class Moves:
         yield from (self.process(actor).deadline for actor in at.actors)
         if self.replay.chained:  # too late to go on with another step
             yield from (self.process(actor).deadline - 6.0 for actor in at.actors)
-        item = self.item(at.tables)
-        for name in ("lease_expires_at", "act_until", "not_before", "lost_until"):
-            if name in item:
-                yield epoch(item[name]["S"])
+        for item in self.items(at.tables):
+            for name in ("lease_expires_at", "act_until", "not_before", "lost_until"):
+                if name in item:
+                    yield epoch(item[name]["S"])
 
     def _later(self, at: Snapshot, now: float) -> Snapshot:
         """Time passes; processes that are over time are stopped."""
@@ -421,23 +403,26 @@ class Moves:
             gone = self.shelf.without(at.tables, table, self.saga_id)
             yield "the control item expires", lambda: spent._replace(tables=gone)
 
+    def items(self, tables: int) -> list[dict[str, Any]]:
+        """The control items of the saga and its children."""
+        return [row for row in self.shelf[tables].items(self.replay.settings.sagas_table) if "steps" in row]
+
     def item(self, tables: int) -> dict[str, Any]:
         """The saga's control item."""
-        rows = self.shelf[tables].items(self.replay.settings.sagas_table)
-        return next((row for row in rows if "steps" in row), _NOTHING)
+        return next((row for row in self.items(tables) if row["saga_id"]["S"] == self.saga_id), _NOTHING)
 
     def status(self, at: Snapshot) -> str:
         """The saga's status; ``EXPIRED`` when there is none."""
         return self.item(at.tables).get("status", {"S": "EXPIRED"})["S"]
 
     def _at_rest(self, at: Snapshot) -> bool:
-        if at.mail.letters:
-            return False
-        item = self.item(at.tables)
-        if not item:
-            return True
-        parked = item["status"]["S"] == "DEAD_LETTERED" and "cancel_requested_at" not in item
-        return parked or (item["status"]["S"] in _OVER and "purge" not in item)
+        return not at.mail.letters and all(map(_still, self.items(at.tables)))
+
+
+def _still(item: dict[str, Any]) -> bool:
+    """Whether a saga is over, or waits for an operator."""
+    parked = item["status"]["S"] == "DEAD_LETTERED" and "cancel_requested_at" not in item
+    return parked or (item["status"]["S"] in _OVER and "purge" not in item)
 
 
 def _again(violation: Violation) -> Snapshot:

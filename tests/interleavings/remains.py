@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from sagas.core.states import SagaState
 from sagas.engine.registry import Registry
 from sagas.store.entries import Entry
 from tests.faults.mailbox import Letter
 from tests.faults.tables import MemoryTables
-from tests.faults.world import Began, Event, Rows, rows_of
+from tests.faults.world import Began, Event, Rows, never_started_in, rows_of
 from tests.interleavings.replay import Replay
 from tests.interleavings.snapshot import Snapshot
 
@@ -24,7 +25,7 @@ class Remains:
 
     @property
     def registry(self) -> Registry:
-        """The saga type."""
+        """The saga types."""
         return self.replay.registry
 
     @property
@@ -48,7 +49,7 @@ class Remains:
         return [f"the purge of {state.saga_id} was never ended" for state in purging]
 
     def states(self) -> list[SagaState]:
-        """The saga, as the store reads it."""
+        """The saga and its children, as the store reads them."""
         ids = [row["saga_id"]["S"] for row in self.tables.items(self.replay.settings.sagas_table) if "steps" in row]
         with self.replay.asking(self.tables):
             found = self.replay.engine.control.get_many(ids)
@@ -62,6 +63,14 @@ class Remains:
         """Its journal, as the store reads it."""
         with self.replay.asking(self.tables):
             return self.replay.engine.journal.everything(saga_id)
+
+    def joins(self) -> list[dict[str, Any]]:
+        """What the table of joins holds."""
+        return self.tables.items("one-joins")
+
+    def never_started(self) -> list[tuple[str, str]]:
+        """The children that were decided never to start."""
+        return never_started_in(self.tables.items(self.replay.settings.audit_table))
 
     def lost_payloads(self) -> list[str]:
         """None: no payload here is large."""

@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -149,7 +149,8 @@ class Replay:
     """Runs processes of one service on given answers.
 
     Args:
-        saga: the one saga type there is.
+        saga: the saga type of the one saga that is started.
+        kin: the types of its children.
         fail: by step or undo: how many executions fail.
         reject: steps that are rejected.
         other: another version of that type, which processes may be of.
@@ -165,17 +166,19 @@ class Replay:
         reject: frozenset[str] = frozenset(),
         other: type[Any] | None = None,
         *,
+        kin: tuple[type[Any], ...] = (),
         purges: bool = False,
         chained: bool = False,
         queued: bool = False,
     ) -> None:
         self.chained = chained
         self._fail, self._reject = fail or {}, reject
-        self._versions = [Registry((deployed,)) for deployed in (saga, other) if deployed]
+        self._versions = [Registry((deployed, *kin)) for deployed in (saga, other) if deployed]
         self.registry = self._versions[0]
         definition = next(iter(self.registry)).definition
         self.name, self.patience = definition.name, definition.max_recovery_attempts
         self.settings = StoreSettings("one-sagas", "one-audit", "one-payloads", shards=1, region=REGION)
+        self.settings = replace(self.settings, joins_table="one-joins" if kin else "")
         self._clock = _Clock()
         self._logger = logging.getLogger("tests.interleavings")
         self._logger.addHandler(logging.NullHandler())
@@ -222,14 +225,19 @@ class Replay:
 
     def executions(self, step: str, *, undo: bool) -> int:
         """Return how often a step or its undo may be executed in one budget."""
-        return self.registry.get(self.name).step(step).code(undo=undo).retry.executions
+        found = next(one for one in self.registry if any(own.name == step for own in one.definition.steps))
+        return found.step(step).code(undo=undo).retry.executions
 
     def _deploy(self, version: int) -> Engine:
         """An execution environment, which remembers nothing yet."""
         registry = self._versions[version]
-        steps = [step.name for step in registry.get(self.name).definition.steps]
         queue = "steps" if self.chained else ""
-        lanes = {self.name: {step: f"{self.name}-{queue or step}" for step in steps}}
+        lanes = {
+            one.definition.name: {
+                step.name: f"{one.definition.name}-{queue or step.name}" for step in one.definition.steps
+            }
+            for one in registry
+        }
         routes = Routes(_BASE, lanes, {name: name for name in WORKING})
         chain = Chain.of("*" if self.chained else "")
         return build_engine(registry, self.settings, routes, clock=self._clock, logger=self._logger, chain=chain)

@@ -16,6 +16,30 @@ from tests.faults.tables import MemoryTables
 from tests.interleavings.replay import Answer, Request
 from tests.interleavings.texts import text_of
 
+DISTURBANCES = (
+    "crash",  # a process dies
+    "late",  # a process dies, the request it was making lands whenever it likes
+    "lost",  # a request gets no answer, whether it took effect or not
+    "repeat",  # a client sends a request twice
+    "echo",  # a client sends a request twice, the first one lands whenever it likes
+    "outage",  # no request to DynamoDB gets through any more, as far as one process is concerned
+    "duplicate",  # a message is delivered although it was delivered before
+    "loss",  # a message is forgotten
+    "pause",  # time passes while processes are at something
+    "visit",  # the supervisor comes before its time
+    "cancel",  # somebody cancels
+    "signal",  # somebody sends what a step waits for; the second time something else
+    "retry",  # an operator grants another budget
+    "compensate",  # an operator gives up
+    "resolve",  # an operator settles it
+    "purge",  # an operator has it purged, a minute after it was started at least
+    "start",  # it is started again, under the same key
+    "redrive",  # an operator redrives the dead letters
+    "deploy",  # the other version of the saga's code is deployed; what is under way goes on as it is
+    "expiry",  # DynamoDB deletes the control item of a saga that is over
+    "switch",  # a process is interrupted by another before it is done; as often as may be by default
+)
+"""What may go wrong, or be done by people."""
 _Fields = tuple[str, str, str, float, float, int]
 
 

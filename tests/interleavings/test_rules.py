@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from tests.faults.mutants import EVERY_RULE, MUTANTS
 from tests.faults.rules import RULES
 from tests.interleavings.explorer import explore
+from tests.interleavings.family_stories import MISSED_OF_FAMILIES
 from tests.interleavings.stories import MISSED, STANDING_IN
 
 
 def test_every_rule_is_looked_at() -> None:
     assert set(RULES) == set(MISSED) | set(STANDING_IN)
+    assert set(EVERY_RULE) - set(RULES) <= set(MISSED_OF_FAMILIES) | set(MUTANTS)
 
 
 @pytest.mark.parametrize("name", MISSED)
@@ -20,6 +23,13 @@ def test_a_rule_that_is_switched_off_is_missed(name: str) -> None:
     with RULES[name].off():
         found = explore(MISSED[name], stop=True)
     assert found.violations, f"nothing tells that this is off: {RULES[name].text}"
+
+
+@pytest.mark.parametrize("name", MISSED_OF_FAMILIES)
+def test_a_rule_of_families_that_is_switched_off_is_missed(name: str) -> None:
+    with EVERY_RULE[name].off():
+        found = explore(MISSED_OF_FAMILIES[name], stop=True)
+    assert found.violations, f"nothing tells that this is off: {EVERY_RULE[name].text}"
 
 
 @pytest.mark.parametrize("name", STANDING_IN)

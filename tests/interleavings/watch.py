@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from sagas.core.times import epoch
 from sagas.engine.attempt import RECORDING, SKEW
 from sagas.engine.clock import claimed_at
+from sagas.store.entries import NEVER_STARTED
 from sagas.store.settings import StoreSettings
 from tests.faults.mailbox import Letter
 from tests.faults.tables import MemoryTables
@@ -38,6 +40,7 @@ def wrong_start(execution: Execution, begun: frozenset[Execution], most: int) ->
         raise Violation(f"execution {execution.attempt} of {execution.name} begins, {most} are allowed")
     for other in begun:
         same = (other.name, other.undo) == (execution.name, execution.undo)
+        same = same and saga_of(other.key) == saga_of(execution.key)
         if same and other.attempt_key == execution.attempt_key:
             raise Violation(f"two executions have the number {execution.attempt_key}")
         if same and other.key != execution.key:
@@ -59,27 +62,58 @@ def wrong_write(
     Raises:
         Violation: it breaks a rule that holds for each write by itself.
     """
-    entries = _journal(after, settings.audit_table)
-    purging = "purge" in _item(before, settings.sagas_table)
-    for seq, entry in _journal(before, settings.audit_table).items():
-        if entries.get(seq) != entry and not (purging and _purged(seq, entries)):
-            raise Violation(f"entry {seq}, {entry['action']['S']}, was replaced")
     rows = after.tables.get(settings.sagas_table, {}).values()
     if any("status" not in row for row in rows if "#" not in row["saga_id"]["S"]):
         raise Violation("a control item came into being that is none")
-    old, new = _item(before, settings.sagas_table), _item(after, settings.sagas_table)
-    if not new and (entries or old):
+    sent = any("#signal#" in row["saga_id"]["S"] for row in rows)
+    for saga_id in _changed(settings, before, after):
+        own = letter if letter is not None and json.loads(letter.body)["saga_id"] == saga_id else None
+        was, now = (_Stored(_item(one, settings, saga_id), _journal(one, settings, saga_id)) for one in (before, after))
+        _check(was, now, patience, own, sent=sent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What is stored of one saga: its control item, and its entries by number."""
+
+    item: dict[str, Any]
+    entries: dict[int, dict[str, Any]]
+
+
+def _changed(settings: StoreSettings, before: MemoryTables, after: MemoryTables) -> set[str]:
+    """The ids of the sagas of which something was written or deleted. Items are never changed in place."""
+    ids = set[str]()
+    for name in (settings.sagas_table, settings.audit_table):
+        was, now = before.tables.get(name, {}), after.tables.get(name, {})
+        ids |= {key[0] for key in was.keys() | now.keys() if was.get(key) is not now.get(key)}
+    return ids
+
+
+def _check(was: _Stored, now: _Stored, patience: int, letter: Letter | None, *, sent: bool) -> None:
+    """Look at what a write made of one saga."""
+    old, new, entries = was.item, now.item, now.entries
+    purging = "purge" in old
+    for seq, entry in was.entries.items():
+        if entries.get(seq) != entry and not (purging and _purged(seq, entries)):
+            raise Violation(f"entry {seq}, {entry['action']['S']}, was replaced")
+    if not new:
         if old and (not purging or len(entries) > 1):
             raise Violation("the control item is gone before all else is")
         return
     if not old and ("purge" in entries[1] or len(entries) > 1):
         raise Violation("a saga that was over is created again")
+    if entries[1]["action"]["S"] == NEVER_STARTED:
+        raise Violation("a child is created that was never to start")
     if _number(new, "recovery_attempts") > patience + 1:
         raise Violation("it stalls beyond its patience, and is not given up")
     if old != new:
-        sent = any("#signal#" in row["saga_id"]["S"] for row in rows)
         for wrong in (*_pointer(old, new, entries), *_claim(old, new, entries, letter), *_waits(new, sent=sent)):
             raise Violation(wrong)
+
+
+def saga_of(key: str) -> str:
+    """Return whose a step's idempotency key is."""
+    return key.split(":")[0]
 
 
 def _purged(seq: int, entries: dict[int, dict[str, Any]]) -> bool:
@@ -87,12 +121,14 @@ def _purged(seq: int, entries: dict[int, dict[str, Any]]) -> bool:
     return "purge" in entries.get(1, _NOTHING) and (seq == 1 or seq not in entries)
 
 
-def _journal(tables: MemoryTables, name: str) -> dict[int, dict[str, Any]]:
-    return {int(row["seq"]["N"]): row for row in tables.tables.get(name, {}).values()}
+def _journal(tables: MemoryTables, settings: StoreSettings, saga_id: str) -> dict[int, dict[str, Any]]:
+    rows = tables.tables.get(settings.audit_table, {})
+    return {seq: row for (owner, seq), row in rows.items() if owner == saga_id}
 
 
-def _item(tables: MemoryTables, name: str) -> dict[str, Any]:
-    return next((row for row in tables.tables.get(name, {}).values() if "steps" in row), _NOTHING)
+def _item(tables: MemoryTables, settings: StoreSettings, saga_id: str) -> dict[str, Any]:
+    row = tables.tables.get(settings.sagas_table, {}).get((saga_id,), _NOTHING)
+    return row if "steps" in row else _NOTHING
 
 
 def _number(item: dict[str, Any], name: str) -> int:
@@ -120,9 +156,10 @@ def _claim(
         name = step["name"]["S"]
         forward = _number(step, "attempts") > _number(was, "attempts")
         undo = _number(step, "undo_attempts") > _number(was, "undo_attempts")
+        undo = undo and "many" not in step  # no code undoes children
         if not forward and not undo:
             continue
-        done = ("StepCompleted", "WaitStarted") if forward else ("StepCompensated",)
+        done = ("StepCompleted", "WaitStarted", "ChildrenStarted") if forward else ("StepCompensated",)
         if any(entry["action"]["S"] in done and entry["step"]["S"] == name for entry in entries.values()):
             yield f"{name} is executed again (undo: {undo}), although its result was journaled"
         yield from _hold(name, old, new)

@@ -17,6 +17,7 @@ _ENTRIES = {
     "sagas.handlers.step.handler": "tests.soak.entry.step.handler",
     "sagas.handlers.api.handler": "tests.soak.entry.api.handler",
     "sagas.handlers.supervisor.handler": "tests.soak.entry.supervisor.handler",
+    "sagas.handlers.now.handler": "tests.soak.entry.now.handler",
 }
 _TABLES = {"Stock": "sku", "Ledger": "payment_key", "Shipments": "shipment_key"}
 _TIMES = 6

@@ -41,6 +41,7 @@ class Course:
     life: Life
     started: float = 0.0
     cancelled: str = ""
+    signalled: bool = False
     attended: bool = False
     wrong: list[str] = field(default_factory=list[str])
     tasks: list[Future[None]] = field(default_factory=list[Future[None]])
@@ -130,6 +131,9 @@ class Driver:
         course.started = course.started or now
         if course.busy:
             return False
+        if life.signal_after is not None and not course.signalled and now - course.started >= life.signal_after:
+            course.signalled = True
+            course.tasks.append(self._hands.submit(self._signal, course))
         if life.cancel_after is not None and not course.cancelled:
             if now - course.started >= life.cancel_after:
                 course.cancelled = "asked"
@@ -168,6 +172,14 @@ class Driver:
             course.cancelled = _insist(lambda: self._harbour.client.cancel(life.saga, life.saga_id))["status"]
         except Conflict:
             course.cancelled = "refused"
+
+    def _signal(self, course: Course) -> None:
+        """Answer what it asks, whether it has come to that or not."""
+        life = course.life
+        try:
+            _insist(lambda: self._harbour.client.signal(life.saga, life.saga_id, "decision", life.number))
+        except Conflict:
+            return
 
     def _attend(self, course: Course) -> None:
         """An operator's deed. One that was done, and whose answer was lost, is refused when it is repeated."""

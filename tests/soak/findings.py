@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from sagas.core.families import child_id
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.registry import Registry
 from sagas.store.journal import entry_if_any
@@ -20,8 +21,10 @@ from tests.soak.faults import Struck
 from tests.soak.harbour import Harbour
 from tests.soak.lives import INITIALLY
 from tests.soak.sagas import BOOKINGS, CLASSES, SHORT_LEASES
+from tests.soak.work import Order, parts_of
 
 _REVIVED = frozenset({"Redriven", "CompensationStarted", "CancelRequested", "Resolved"})
+_UNDONE = (SagaStatus.COMPENSATED, SagaStatus.CANCELLED)
 _UNSURE = frozenset({"ConnectTimeoutError", "ReadTimeoutError"})
 
 
@@ -84,30 +87,32 @@ def findings(harbour: Harbour, courses: Iterable[Course], faults: Sequence[Struc
         faults: what struck.
     """
     by_id = {course.life.saga_id: course for course in courses}
-    states = harbour.states(by_id)
+    orders = {saga_id: course.life.request for saga_id, course in by_id.items()} | _of_children(by_id)
+    states = harbour.states(orders)
     stored, executions = _stored(harbour), _executions(harbour)
     journal = defaultdict[str, Rows](list) | {saga_id: _rows(saga_id, items) for saga_id, items in stored.items()}
     letters, objects = harbour.letters(), frozenset(harbour.payloads())
     registry = Registry(CLASSES)
-    found = [f"{saga_id}: started by nobody" for saga_id in harbour.saga_ids() if saga_id not in by_id]
+    found = [f"{saga_id}: started by nobody" for saga_id in harbour.saga_ids() if saga_id not in orders]
+    found += [f"{saga_id}: there is no such saga" for saga_id in by_id if saga_id not in states]
     trails = list[str]()
-    for saga_id, course in by_id.items():
-        state = states.get(saga_id)
-        if state is None:
-            found.append(f"{saga_id}: there is no such saga")
-            continue
+    for saga_id, state in states.items():
+        course = by_id[state.parent.saga_id if state.parent else saga_id]
         entries, began = journal[saga_id], executions[saga_id]
         own = _in_order(saga_id, began, entries)
         where = f"{state.saga} {saga_id}" if course.life.faulty else f"undisturbed {state.saga} {saga_id}"
         one = check_rest(Remains(state, entries, own, _dead(letters, saga_id), objects, registry))
         one += check_chain(state, [(int(item["seq"]["N"]), entry_if_any(item)) for item in stored[saga_id]])
         one += check_order(own, alone=state.saga not in SHORT_LEASES)
-        one += [*_course(course, state, entries), *_mismatches(entries)]
+        one += [
+            *(check_child(states, state) if state.parent else _course(course, state, entries)),
+            *_mismatches(entries),
+        ]
         found += [f"{where}: {sentence}" for sentence in one]
         trails += _trail(saga_id, own, faults) if one else []
     found += _letters(letters, states, journal)
     found += [f"{name}: {count} messages are left" for name, count in harbour.left().items()]
-    found += _books(harbour, by_id, states, journal)
+    found += _books(harbour, orders, states, journal)
     return Findings(
         ends=_ends(by_id, states, faulty=True),
         calm_ends=_ends(by_id, states, faulty=False),
@@ -121,7 +126,8 @@ def findings(harbour: Harbour, courses: Iterable[Course], faults: Sequence[Struc
 
 
 def _ends(by_id: Mapping[str, Course], states: Mapping[str, SagaState], *, faulty: bool) -> Counter[str]:
-    return Counter(state.status.value for saga_id, state in states.items() if by_id[saga_id].life.faulty is faulty)
+    own = ((states[saga_id], course) for saga_id, course in by_id.items() if saga_id in states)
+    return Counter(state.status.value for state, course in own if course.life.faulty is faulty)
 
 
 def _dead(letters: list[Letter], saga_id: str) -> list[Letter]:
@@ -228,12 +234,32 @@ def _letters(letters: list[Letter], states: Mapping[str, SagaState], journal: Ma
                 yield f"{where}, which nobody revived"
 
 
+def _of_children(by_id: Mapping[str, Course]) -> dict[str, dict[str, Any]]:
+    """The requests of all children that there may be, by their ids."""
+    return {
+        child_id(saga_id, "parts", position): asdict(part)
+        for saga_id, course in by_id.items()
+        if course.life.saga == "fleet"
+        for position, part in enumerate(parts_of(Order(**course.life.request)))
+    }
+
+
+def check_child(states: Mapping[str, SagaState], child: SagaState) -> Iterator[str]:
+    """Tell what is wrong with a child: it is over with its parent, and as its parent is."""
+    parent = states[child.parent.saga_id if child.parent else ""]
+    right = (SagaStatus.COMPLETED,) if parent.status is SagaStatus.COMPLETED else _UNDONE
+    if child.status not in right:
+        yield f"it is {child.status}, its parent {parent.saga_id} {parent.status}"
+
+
 def _books(
-    harbour: Harbour, by_id: Mapping[str, Course], states: Mapping[str, SagaState], journal: Mapping[str, Rows]
+    harbour: Harbour,
+    orders: Mapping[str, Mapping[str, Any]],
+    states: Mapping[str, SagaState],
+    journal: Mapping[str, Rows],
 ) -> list[str]:
     books = Books(*(tuple(harbour.rows(f"{name}Table")) for name in ("Stock", "Ledger", "Shipments")))
     unsure: frozenset[Place] = frozenset(
-        (saga_id, entry["step"]) for saga_id in by_id for entry in journal[saga_id] if entry["error"] in _UNSURE
+        (saga_id, entry["step"]) for saga_id in states for entry in journal[saga_id] if entry["error"] in _UNSURE
     )
-    requests = {saga_id: course.life.request for saga_id, course in by_id.items()}
-    return check_books(books, states, requests, BOOKINGS, INITIALLY, unsure)
+    return check_books(books, states, orders, BOOKINGS, INITIALLY, unsure)

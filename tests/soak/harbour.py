@@ -92,8 +92,9 @@ class Harbour:
             yield from page["Items"]
 
     def left(self) -> dict[str, int]:
-        """How many messages are left, by the steps' queues; those without any are left out."""
+        """How many messages are left, by the steps' queues and what is done at once; those without any are left out."""
         urls = {url for queues in self.description["queues"].values() for url in queues.values()}
+        urls.add(self.description["work_queues"]["now"])
         counts = {url.rpartition("/")[2]: self._count(url) for url in urls}
         return {name: count for name, count in counts.items() if count}
 

@@ -17,8 +17,11 @@ _SKUS = ("book", "lamp", "chair")
 _ALWAYS = 99
 _CANCELLED = 0.12
 _LATEST_CANCEL = 3.0
+_LATEST_SIGNAL = 2.0
 _TWICE = 0.15
 _OTHER_BODY = 0.02
+_ANSWERED = 0.7
+"""Of those that ask, how many get an answer."""
 
 Ends = frozenset[str]
 Case = tuple[dict[str, Any], str]
@@ -38,6 +41,7 @@ class Life:
         starts: how often it is started, under the same key.
         other_body: whether it is also started under the same key with another body, which must be refused.
         cancel_after: seconds after its start at which somebody cancels it.
+        signal_after: seconds after its start at which somebody answers what it asks.
         then: what an operator does when it waits for one: an operation of the API, ``redrive``, or nothing.
         ends: the statuses it may end in.
         when_disturbed: those it may end in besides, when executions are lost.
@@ -51,6 +55,7 @@ class Life:
     starts: int
     other_body: bool
     cancel_after: float | None
+    signal_after: float | None
     then: str
     ends: Ends
     when_disturbed: Ends
@@ -174,6 +179,14 @@ _KINDS: dict[str, _Kind] = {
         frozenset({"COMPENSATED", "FAILED", "COMPENSATION_FAILED"}),
         ("", "retry", "compensate", "resolve"),
     ),
+    "asked": _Kind(
+        10, (*[_CALM] * 4, _fails("charge", 1), _permanent("charge"), _refused("reserve"), _killed("charge")), _UNDONE
+    ),
+    "fleet": _Kind(
+        8,
+        (*[_CALM] * 3, _permanent("part"), _permanent("arrive"), _fails("arrive", 1), _killed("charge")),
+        _UNDONE,
+    ),
     "checkout": _Kind(8, (), _UNDONE),
 }
 _AFTERWARDS: dict[str, Ends] = {
@@ -203,7 +216,12 @@ def _life(seed: int, number: int, faulty: bool) -> Life:
     request, end = _checkout(chance, number) if saga == "checkout" else _order(chance, number, kind, faulty)
     then = chance.choice(kind.then)
     cancel_after = chance.uniform(0.0, _LATEST_CANCEL) if chance.random() < _CANCELLED else None
-    ends = {end, *_AFTERWARDS.get(then, ())}
+    ends, when_disturbed = {end, *_AFTERWARDS.get(then, ())}, kind.under_faults | {"COMPLETED"}
+    signal_after = None
+    if saga == "asked":  # an answer may come too late on a busy machine, and one that is not given cannot be taken
+        signal_after = chance.uniform(0.0, _LATEST_SIGNAL) if chance.random() < _ANSWERED else None
+        ends = ends | _UNDONE if signal_after is not None else {*_UNDONE}
+        when_disturbed = when_disturbed if signal_after is not None else _UNDONE
     if cancel_after is not None:
         ends |= {"CANCELLED", "COMPENSATED"}
     return Life(
@@ -215,9 +233,10 @@ def _life(seed: int, number: int, faulty: bool) -> Life:
         starts=1 + (chance.random() < _TWICE) * chance.choice((1, 2)),
         other_body=chance.random() < _OTHER_BODY,
         cancel_after=cancel_after,
+        signal_after=signal_after,
         then=then,
         ends=frozenset(ends),
-        when_disturbed=kind.under_faults | {"COMPLETED"},
+        when_disturbed=when_disturbed,
     )
 
 

@@ -14,6 +14,7 @@ from tests.soak.harbour import Harbour, harbour
 from tests.soak.lives import lives
 
 _RECOVERING = ("StepLost", "Recovered", "RecoveryExhausted", "Redriven")
+_WAITING = ("WaitStarted", "SignalReceived", "WaitTimedOut", "ChildrenStarted", "ChildrenEnded")
 _PATIENCE = 120.0
 """Seconds that sagas under way get to come to rest when no more are started, and queues to run dry after them."""
 
@@ -57,12 +58,14 @@ class Figures:
     def __str__(self) -> str:
         found, settings = self.found, self.settings
         recovered = Counter({name: found.actions[name] for name in _RECOVERING})
+        waits = Counter({name: found.actions[name] for name in _WAITING})
         lines = [
             f"seed {settings.seed}: {self.started} of {settings.sagas} sagas in {self.running:.0f} s"
             f" ({self.started / max(self.running, 0.1):.1f}/s), stack started in {self.starting:.0f} s",
             f"  undisturbed  {_told(found.calm_ends)} before that, in {self.calming:.0f} s",
             f"  ends         {_told(found.ends)}",
             f"  journal      {found.entries} entries, {found.executions} executions, {_told(recovered)}",
+            f"  waits        {_told(waits)}",
             f"  errors       {_told(found.errors)}",
             f"  faults       {sum(self.faults.values())}: {_told(self.faults)}",
             f"  supervisor   {_told(self.ticks)}",

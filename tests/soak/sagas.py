@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 from functions.checkout import Checkout
-from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, step
-from tests.soak.work import Order, Taken, Work, bulk_of
+from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, children, step, wait_for
+from tests.soak.work import Order, Taken, Work, bulk_of, parts_of
 
 _SOON = Retry.constant(max_retries=3, delay=0.1)
 _GROWING = Retry.exponential(max_retries=3, base_delay=0.2)
@@ -19,6 +19,8 @@ _LATER = Retry.exponential(max_retries=3, base_delay=1.0, max_delay=2.0, jitter=
 _STUBBORN = Retry.constant(max_retries=7, delay=0.3)
 _STALE = timedelta(seconds=15)
 _SHORT = timedelta(seconds=5)
+_PATIENCE = timedelta(seconds=6)
+"""How long a person may think."""
 
 
 class Single(Saga[Order], name="single", stale_after=_STALE):
@@ -242,7 +244,70 @@ class Halting(Saga[Order], name="halting", stale_after=_STALE):
         return "yes"
 
 
-CLASSES: tuple[type[Saga[Any]], ...] = (Single, Trade, Bulky, Journey, Parked, Halting, Checkout)
+class Asked(Saga[Order], name="asked", stale_after=_STALE):
+    """A person decides between the two bookings, or does not, and it is undone."""
+
+    @step(retry=_SOON, timeout=2, undo_when="started")
+    def reserve(self, request: Order, ctx: Context) -> Taken:
+        """Take from stock."""
+        work = Work(ctx, "reserve", request)
+        taken = work.reserve()
+        work.misbehave()
+        return taken
+
+    @reserve.compensate(retry=_STUBBORN)
+    def release(self, request: Order, ctx: Context) -> None:
+        """Put back."""
+        Work(ctx, "release", request).release()
+
+    decision = wait_for(int, timeout=_PATIENCE)
+
+    @step(retry=_SOON, timeout=2, undo_when="started")
+    def charge(self, request: Order, decision: int, ctx: Context) -> Taken:
+        """Take the money."""
+        work = Work(ctx, "charge", request)
+        work.expect(decision, request.number)
+        taken = work.charge()
+        work.misbehave()
+        return taken
+
+    @charge.compensate(retry=_STUBBORN)
+    def refund(self, request: Order, ctx: Context) -> None:
+        """Give the money back."""
+        Work(ctx, "refund", request).refund()
+
+
+class Fleet(Saga[Order], name="fleet", stale_after=_STALE):
+    """Takes the money, and has the goods traded in parts, two at a time, each by a saga of its own."""
+
+    @step(retry=_SOON, timeout=2, undo_when="started")
+    def charge(self, request: Order, ctx: Context) -> Taken:
+        """Take the money."""
+        work = Work(ctx, "charge", request)
+        taken = work.charge()
+        work.misbehave()
+        return taken
+
+    @charge.compensate(retry=_STUBBORN)
+    def refund(self, request: Order, ctx: Context) -> None:
+        """Give the money back."""
+        Work(ctx, "refund", request).refund()
+
+    @children(Trade, concurrency=2, retry=_SOON, step_timeout=2)
+    def parts(self, request: Order, ctx: Context) -> list[Order]:
+        """A saga for each."""
+        Work(ctx, "parts", request)
+        return parts_of(request)
+
+    @step(retry=_SOON, timeout=2)
+    def arrive(self, request: Order, parts: list[Taken], ctx: Context) -> None:
+        """The last step: the results are those of the parts, in their order."""
+        work = Work(ctx, "arrive", request)
+        work.expect([part.amount for part in parts], [part.cents for part in parts_of(request)])
+        work.misbehave()
+
+
+CLASSES: tuple[type[Saga[Any]], ...] = (Single, Trade, Bulky, Journey, Parked, Halting, Asked, Fleet, Checkout)
 SHORT_LEASES = frozenset({"trade", "journey"})
 """Types whose workers may lose their lease on a machine that pauses them for seconds, and go on."""
 
@@ -253,6 +318,8 @@ BOOKINGS: dict[str, dict[str, str]] = {
     "journey": {"reserve": "stock", "charge": "ledger"},
     "parked": {"reserve": "stock", "charge": "ledger"},
     "halting": {"charge": "ledger"},
+    "asked": {"reserve": "stock", "charge": "ledger"},
+    "fleet": {"charge": "ledger"},
     "checkout": {"reserve": "stock", "capture": "ledger", "ship": "shipments"},
 }
 """By saga type: the steps that book, and where."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Parent, SagaState, SagaStatus, StepState, StepStatus
 from tests.faults.invariants import check_order, check_rest
 from tests.faults.world import Began, Entered, Event, Rows
 from tests.soak.books import Books, check_books
-from tests.soak.findings import Remains
+from tests.soak.findings import Remains, check_child
 from tests.soak.sagas import BOOKINGS
 
 SOLD, UNDONE, WAITING = "sold", "undone", "waiting"
@@ -149,6 +149,24 @@ def test_what_is_in_doubt_may_stand_if_the_saga_says_so() -> None:
     assert world.check()
     world.states[UNDONE] = world.states[UNDONE].with_step(0, replace(failed, outcome_unknown=True))
     assert world.check() == []
+
+
+@pytest.mark.parametrize(
+    ("parent", "child", "right"),
+    [
+        ("COMPLETED", "COMPLETED", True),
+        ("COMPENSATED", "COMPENSATED", True),
+        ("CANCELLED", "CANCELLED", True),
+        ("COMPLETED", "COMPENSATED", False),
+        ("COMPENSATED", "COMPLETED", False),
+        ("CANCELLED", "RUNNING", False),
+    ],
+)
+def test_a_child_that_its_parent_has_left_is_found(parent: str, child: str, right: bool) -> None:
+    over = _state(SOLD, SagaStatus(parent), StepStatus.COMPLETED)
+    part = _state(UNDONE, SagaStatus(child), StepStatus.COMPLETED)
+    of_it = replace(part, parent=Parent(SOLD, "fleet", "parts", 0, 0))
+    assert (not list(check_child({SOLD: over, UNDONE: of_it}, of_it))) is right
 
 
 # The same of a saga's journal, and of what its code did.

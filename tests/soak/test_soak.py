@@ -26,3 +26,6 @@ def test_enough_was_disturbed_to_tell(figures: Figures) -> None:
     assert len(figures.faults) >= 6, str(figures)
     assert sum(figures.found.calm_ends.values()) == _CUT.calm, str(figures)
     assert len(figures.found.ends) >= 5, str(figures)
+    assert all(figures.found.actions[name] for name in ("SignalReceived", "WaitTimedOut", "ChildrenEnded")), str(
+        figures
+    )

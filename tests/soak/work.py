@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -142,6 +142,13 @@ class Work:
     @property
     def _ledger(self) -> Ledger:
         return Ledger(self._dynamodb, os.environ["LEDGER_TABLE"])
+
+
+def parts_of(order: Order) -> list[Order]:
+    """What an order's children are asked for: three, the second of which misbehaves as the order says of ``part``."""
+    calm = Order(order.number, order.sku, 1, order.cents)
+    second = replace(calm, mood="permanent", at="charge", times=99) if order.at == "part" else calm
+    return [calm, second, calm]
 
 
 def bulk_of(order: Order) -> str:

@@ -11,7 +11,7 @@ from sagas.core.states import DeadLetter, Lease, Polling, Progress, Purge, SagaS
 from sagas.core.times import epoch, iso
 from sagas.formats import FORMAT, WAITS
 from sagas.store.entries import Entry, format_of_action
-from sagas.store.mapping import due_at, shard_of
+from sagas.store.mapping import OVERTAKEN, due_at, shard_of
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import DeadAttribute, StepAttribute, Tables
 
@@ -84,7 +84,8 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     if purge or not kept:
         shard = shard_of(state.saga_id, settings.shards)
         dues = [*([purge.at] if purge else []), *([] if kept else [state.updated_at + settings.retention])]
-        values |= {"open_shard": f"purge#{shard}", "due": iso(min(dues))}
+        due = max(purge.at, state.lost_until + OVERTAKEN) if purge and state.lost_until else min(dues)
+        values |= {"open_shard": f"purge#{shard}", "due": iso(due)}
     elif state.attention and waiting and state.deadline:
         values |= {"open_shard": str(shard_of(state.saga_id, settings.shards)), "due": iso(state.deadline)}
     elif not (state.attention and waiting) and not state.over:

@@ -19,7 +19,7 @@ from sagas.store.payloads import Payloads, prefix_of
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables, tables_for
 from sagas.store.tombstones import Tombstones
-from tests.support.aws import REGION, client, create_tables
+from tests.support.aws import REGION, client, create_joins_table, create_tables
 from tests.support.databases import DATABASES, Database, database
 
 SHARDS = 3
@@ -65,6 +65,7 @@ def connect(where: Database, prefix: str) -> Store:
     bucket = f"{prefix}-payloads"
     s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
     settings = StoreSettings(sagas, audit, bucket, shards=SHARDS, region=REGION, endpoint_url=where.endpoint_url)
+    settings = replace(settings, joins_table=create_joins_table(dynamodb, prefix))
     return store_for(settings, where, dynamodb, s3)
 
 

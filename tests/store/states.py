@@ -13,7 +13,18 @@ from sagas.core.automaton import decide
 from sagas.core.commands import Decision, Run, Write
 from sagas.core.plan import Plan, StepPlan
 from sagas.core.rules import out_of_budget, undo_out_of_budget
-from sagas.core.states import DeadLetter, Lease, Polling, Purge, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import (
+    DeadLetter,
+    Lease,
+    Order,
+    Parent,
+    Polling,
+    Purge,
+    SagaState,
+    SagaStatus,
+    StepState,
+    StepStatus,
+)
 from sagas.engine.clock import SystemClock
 
 NOW = 1_795_250_000.0
@@ -43,8 +54,8 @@ _counts = st.integers(0, 10**6)
 _names = st.text(min_size=1, max_size=20)
 
 
-def _steps() -> st.SearchStrategy[StepState]:
-    return st.builds(
+def _steps(*, families: bool) -> st.SearchStrategy[StepState]:
+    own = st.builds(
         StepState,
         _names,
         st.sampled_from(StepStatus),
@@ -60,6 +71,26 @@ def _steps() -> st.SearchStrategy[StepState]:
         st.booleans(),
         st.booleans(),
     )
+    return (
+        own | st.builds(_with_children, own, _counts, _counts, _counts, _counts, st.booleans(), _counts)
+        if families
+        else own
+    )
+
+
+def _with_children(
+    step: StepState, children: int, handed_out: int, at_once: int, tolerate: int, one_by_one: bool, requests_seq: int
+) -> StepState:
+    return replace(
+        step,
+        waits_for="children",
+        children=children,
+        handed_out=handed_out,
+        at_once=at_once,
+        tolerate=tolerate,
+        one_by_one=one_by_one,
+        requests_seq=requests_seq,
+    )
 
 
 _pollings = st.builds(Polling, times, _counts, st.text(max_size=20), st.floats(1, 366 * 86_400))
@@ -70,15 +101,18 @@ _proofs = st.just(dict[str, object]()) | st.fixed_dictionaries(
     {"head": st.binary(min_size=32, max_size=32), "digest": st.just("") | _hashes}
 )
 """The head of the journal and the digest of the results: none, or one or both."""
+_parents = st.builds(Parent, _names, _names, _names, _counts, _counts)
+_orders = st.builds(Order, st.integers(1, 10**6), st.booleans())
 _dead = st.builds(DeadLetter, _counts, _counts, _names)
 
 
-def contents(steps: int = 2) -> st.SearchStrategy[Callable[[str], SagaState]]:
-    """Anything that a control item can hold, as a function of the saga's id."""
+def contents(steps: int = 2, *, families: bool = False) -> st.SearchStrategy[Callable[[str], SagaState]]:
+    """Anything that a control item can hold, as a function of the saga's id; with ``families`` that of a parent or
+    child, too."""
     values: dict[str, st.SearchStrategy[object]] = {
         "version": _names,
         "correlation_id": _names,
-        "steps": st.tuples(*[_steps() for _ in range(steps)]),
+        "steps": st.tuples(*[_steps(families=families) for _ in range(steps)]),
         "status": st.sampled_from(SagaStatus),
         "cursor": _counts,
         "seq": _counts,
@@ -107,6 +141,9 @@ def contents(steps: int = 2) -> st.SearchStrategy[Callable[[str], SagaState]]:
         "polling": st.none() | _pollings,
         "deadline": _whens,
     }
+
+    if families:
+        values |= {"parent": st.none() | _parents, "order": st.none() | _orders}
 
     def build(given: dict[str, object]) -> Callable[[str], SagaState]:
         return lambda saga_id: SagaState(saga_id, "any", **given)  # pyright: ignore[reportArgumentType]

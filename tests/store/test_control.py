@@ -14,40 +14,12 @@ from sagas.core.states import DeadLetter, Progress, Purge, SagaState, SagaStatus
 from sagas.errors import SagaError
 from sagas.store.entries import Entry, Tombstone
 from sagas.store.mapping import shard_of
-from sagas.store.outcomes import CancelWon, Fenced, Refused
+from sagas.store.outcomes import Fenced
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
+from tests.store.moves import claimed, completed, ended, last
 from tests.store.states import NOW, PLAN, Walk, contents, lease, new_id, runs, saga, walks
 
 _LOOSE = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def _claimed(store: Store, state: SagaState | None = None) -> SagaState:
-    """A saga whose first step is running."""
-    state = state or saga()
-    assert store.control.create(state, STALE_AFTER)
-    claimed = store.control.claim_step(state.saga_id, 0, state.dispatch, lease(), NOW)
-    assert claimed is not None
-    return claimed
-
-
-def _completed(state: SagaState) -> SagaState:
-    """What committing the first step's completion leads to."""
-    done = replace(state.steps[0], status=StepStatus.COMPLETED, result_seq=state.seq + 1)
-    return replace(state.with_step(0, done), seq=state.seq + 1, cursor=1, dispatch=state.dispatch + 1, lease=None)
-
-
-def _ended(state: SagaState) -> SagaState:
-    return replace(state, seq=state.seq + 1, status=SagaStatus.COMPLETED, lease=None)
-
-
-def _last(state: SagaState, token: int | None = None) -> Entry:
-    token = state.token if token is None else token
-    return Entry(state.saga_id, state.seq + 1, NOW, "trip", "StepCompleted", "COMPLETED", token, "pay", 1)
-
-
-def _cancel(store: Store, state: SagaState) -> None:
-    asked = replace(state, cancel_requested_at=NOW + 1, cancel_requested_by="ann")
-    assert store.control.request_cancel(state, asked)
 
 
 def test_created_once(store: Store) -> None:
@@ -59,7 +31,7 @@ def test_created_once(store: Store) -> None:
 
 
 @_LOOSE
-@given(first=contents(), second=contents())
+@given(first=contents(families=True), second=contents(families=True))
 def test_every_state_comes_back_equal(
     store: Store, first: Callable[[str], SagaState], second: Callable[[str], SagaState]
 ) -> None:
@@ -83,12 +55,12 @@ def _item_names(store: Store, saga_id: str) -> set[str]:
 
 
 def test_over_leaves_the_index_and_attention_enters_it(store: Store) -> None:
-    state = _claimed(store)
+    state = claimed(store)
     assert {"open_shard", "due"} <= _item_names(store, state.saga_id)
-    store.control.commit(state, _ended(state), STALE_AFTER)
+    store.control.commit(state, ended(state), STALE_AFTER)
     assert not {"open_shard", "due", "lease_owner", "act_until"} & _item_names(store, state.saga_id)
-    other = _claimed(store)
-    failed = replace(_ended(other), status=SagaStatus.FAILED, attention=NOW)
+    other = claimed(store)
+    failed = replace(ended(other), status=SagaStatus.FAILED, attention=NOW)
     store.control.commit(other, failed, STALE_AFTER)
     assert (store.item(other.saga_id) or {})["attention_shard"] == {"S": str(shard_of(other.saga_id, SHARDS))}
     assert not {"open_shard", "due"} & _item_names(store, other.saga_id)
@@ -203,7 +175,7 @@ def test_a_claim_whose_answer_was_lost_is_recognised(store: Store) -> None:
 
 
 def test_a_second_claim_fails_even_when_the_lease_expired(store: Store) -> None:
-    state = _claimed(store)
+    state = claimed(store)
     assert store.control.claim_step(state.saga_id, 0, 1, lease(), NOW + 10_000) is None
     assert store.control.get(state.saga_id) == state
 
@@ -218,14 +190,14 @@ def test_claims_create_nothing(store: Store, index: int) -> None:
 
 def test_no_other_write_creates_either(store: Store) -> None:
     before = saga(SagaStatus.RUNNING, lease=lease(), token=3)
-    after = replace(_completed(before))
+    after = replace(completed(before))
     assert not store.control.claim(before, replace(before, lease=lease(), token=4), STALE_AFTER)
     assert not store.control.extend(before, NOW + 99)
     assert not store.control.request_cancel(before, replace(before, cancel_requested_at=NOW))
     with pytest.raises(Fenced):
         store.control.commit(before, after, STALE_AFTER)
     with pytest.raises(Fenced):
-        store.control.finish(_last(before), before, _ended(before), STALE_AFTER, store.journal)
+        store.control.finish(last(before), before, ended(before), STALE_AFTER, store.journal)
     free = replace(before, lease=None)
     assert not store.control.claim(free, replace(free, lease=lease(), token=4), STALE_AFTER)
     assert store.item(before.saga_id) is None
@@ -259,7 +231,7 @@ def test_claims_succeed_exactly_when_the_automaton_says_run(store: Store, walk: 
 
 
 def test_a_takeover_needs_token_owner_and_expiry_as_seen(store: Store) -> None:
-    seen = _claimed(store)
+    seen = claimed(store)
     assert seen.lease is not None
     later = replace(seen, token=seen.token + 1, lease=lease(NOW + 300), lost_until=seen.lease.act_until)
     wrong_token = replace(seen, token=seen.token - 1)
@@ -275,187 +247,17 @@ def test_a_takeover_needs_token_owner_and_expiry_as_seen(store: Store) -> None:
 
 
 def test_a_takeover_loses_against_a_heartbeat(store: Store) -> None:
-    seen = _claimed(store)
+    seen = claimed(store)
     assert store.control.extend(seen, NOW + 100)
     assert not store.control.claim(seen, replace(seen, token=2, lease=lease()), STALE_AFTER)
 
 
 def test_a_takeover_whose_answer_was_lost_is_recognised(store: Store) -> None:
-    seen = _claimed(store)
+    seen = claimed(store)
     mine, theirs = replace(seen, token=2, lease=lease()), replace(seen, token=2, lease=lease())
     assert store.control.claim(seen, mine, STALE_AFTER)
     assert store.control.claim(seen, mine, STALE_AFTER)
     assert not store.control.claim(seen, theirs, STALE_AFTER)
-
-
-# Commit.
-
-
-def test_a_commit_moves_the_pointer_once(store: Store) -> None:
-    state = _claimed(store)
-    after = _completed(state)
-    store.control.commit(state, after, STALE_AFTER)
-    assert store.control.get(state.saga_id) == after
-    store.control.commit(state, after, STALE_AFTER)
-    assert store.control.get(state.saga_id) == after
-
-
-def test_a_late_commit_is_fenced(store: Store) -> None:
-    state = _claimed(store)
-    taken = replace(state, token=2, lease=lease())
-    assert store.control.claim(state, taken, STALE_AFTER)
-    with pytest.raises(Fenced):
-        store.control.commit(state, _completed(state), STALE_AFTER)
-    assert store.control.get(state.saga_id) == taken
-
-
-def test_a_cancel_stops_the_commit_that_ignores_it(store: Store) -> None:
-    state = _claimed(store)
-    _cancel(store, state)
-    with pytest.raises(CancelWon) as caught:
-        store.control.commit(state, _completed(state), STALE_AFTER)
-    assert caught.value.state == replace(state, cancel_requested_at=NOW + 1, cancel_requested_by="ann")
-    store.control.commit(caught.value.state, _completed(caught.value.state), STALE_AFTER)
-    found = store.control.get(state.saga_id)
-    assert found is not None
-    assert (found.seq, found.cancel_requested_at) == (state.seq + 1, NOW + 1)
-
-
-def test_a_cancel_does_not_stop_undoing(store: Store) -> None:
-    state = _claimed(store)
-    _cancel(store, state)
-    undoing = replace(_completed(state), status=SagaStatus.COMPENSATING, cause="failure")
-    store.control.commit(state, undoing, STALE_AFTER)
-    found = store.control.get(state.saga_id)
-    assert found is not None
-    assert found.status is SagaStatus.COMPENSATING
-
-
-def test_a_commit_writes_only_what_changed(store: Store) -> None:
-    """What others may set meanwhile, the cancel flag, is left as they set it."""
-    state = _claimed(store, saga(cancel_requested_at=0.0))
-    undoing = replace(state, status=SagaStatus.COMPENSATING, seq=2, lease=None)
-    _cancel(store, state)
-    store.control.commit(state, undoing, STALE_AFTER)
-    assert (store.item(state.saga_id) or {})["cancel_requested_by"] == {"S": "ann"}
-
-
-def test_a_commit_brings_the_due_time_up_to_date(store: Store) -> None:
-    """Also when the lease that the commit releases was to end at about the time that comes next."""
-    state = saga()
-    store.control.create(state, STALE_AFTER)
-    due = (store.item(state.saga_id) or {})["due"]["S"]
-    now = NOW + 3 * STALE_AFTER - 20
-    claimed = store.control.claim_step(state.saga_id, 0, 1, lease(now + 1, now + 1), NOW + 240)
-    assert claimed is not None
-    store.control.commit(claimed, replace(_completed(claimed), updated_at=now), STALE_AFTER)
-    assert (store.item(state.saga_id) or {})["due"]["S"] > due
-
-
-# Commit and claim.
-
-
-def _went_on(state: SagaState) -> SagaState:
-    """What committing the first step's completion leads to where the second is claimed with it."""
-    after = _completed(state)
-    second = replace(after.steps[1], status=StepStatus.RUNNING, attempts=1)
-    held = replace(after.with_step(1, second), token=state.token + 1, lease=lease(), dispatch=state.dispatch)
-    return replace(held, status=SagaStatus.RUNNING)
-
-
-def test_a_commit_claims_what_is_next(store: Store) -> None:
-    state = _claimed(store)
-    after = _went_on(state)
-    assert store.control.commit_and_claim(state, after, STALE_AFTER)
-    assert store.control.get(state.saga_id) == after
-
-
-def test_a_claim_with_a_commit_whose_answer_was_lost_is_recognised(store: Store) -> None:
-    state = _claimed(store)
-    after = _went_on(state)
-    assert store.control.commit_and_claim(state, after, STALE_AFTER)
-    assert store.control.commit_and_claim(state, after, STALE_AFTER)
-    assert store.control.get(state.saga_id) == after
-
-
-def test_that_the_entry_is_committed_does_not_tell_that_the_claim_was_made(store: Store) -> None:
-    """An earlier try met a cancel, and committed without."""
-    state = _claimed(store)
-    _cancel(store, state)
-    with pytest.raises(CancelWon) as caught:
-        store.control.commit_and_claim(state, _went_on(state), STALE_AFTER)
-    held = replace(_completed(caught.value.state), lease=state.lease)
-    store.control.commit(caught.value.state, held, STALE_AFTER)
-    assert store.control.commit_and_claim(state, _went_on(state), STALE_AFTER) is False
-    assert store.control.get(state.saga_id) == held
-
-
-def test_a_cancel_stops_the_claim(store: Store) -> None:
-    state = _claimed(store)
-    _cancel(store, state)
-    with pytest.raises(CancelWon):
-        store.control.commit_and_claim(state, _went_on(state), STALE_AFTER)
-    found = store.control.get(state.saga_id)
-    assert found is not None
-    assert (found.seq, found.token, found.steps[1].attempts) == (state.seq, state.token, 0)
-
-
-def test_who_lost_the_lease_claims_nothing(store: Store) -> None:
-    state = _claimed(store)
-    taken = replace(state, token=2, lease=lease())
-    assert store.control.claim(state, taken, STALE_AFTER)
-    with pytest.raises(Fenced):
-        store.control.commit_and_claim(state, _went_on(state), STALE_AFTER)
-    assert store.control.get(state.saga_id) == taken
-
-
-def test_a_claim_with_a_commit_leaves_the_due_time_as_a_commit_does(store: Store) -> None:
-    """A lease that ends later must not move the saga in the index, and back: that would be four writes a step."""
-    state, other = _claimed(store), _claimed(store)
-    far = replace(_went_on(state), lease=lease(NOW + 10 * STALE_AFTER, NOW + 10 * STALE_AFTER))
-    assert store.control.commit_and_claim(state, far, STALE_AFTER)
-    store.control.commit(other, _completed(other), STALE_AFTER)
-    due = [(store.item(one.saga_id) or {})["due"] for one in (state, other)]
-    assert due[0] == due[1]
-
-
-# The end.
-
-
-def test_the_end_is_entry_and_commit_together(store: Store) -> None:
-    state = _claimed(store)
-    store.control.finish(_last(state), state, _ended(state), STALE_AFTER, store.journal)
-    assert store.control.get(state.saga_id) == _ended(state)
-    assert store.journal.entries(state.saga_id, [2]) == {2: _last(state)}
-    store.control.finish(_last(state), state, _ended(state), STALE_AFTER, store.journal)
-    assert store.control.get(state.saga_id) == _ended(state)
-
-
-def test_a_cancel_that_wins_leaves_no_entry_claiming_an_end(store: Store) -> None:
-    state = _claimed(store)
-    _cancel(store, state)
-    with pytest.raises(CancelWon):
-        store.control.finish(_last(state), state, _ended(state), STALE_AFTER, store.journal)
-    assert store.entry(state.saga_id, 2) is None
-    assert (store.item(state.saga_id) or {})["seq"] == {"N": "1"}
-
-
-def test_the_end_adopts_what_a_predecessor_journaled(store: Store) -> None:
-    state = _claimed(store)
-    earlier = replace(_last(state, token=0), payload='"theirs"')
-    store.journal.put(earlier)
-    with pytest.raises(Refused):
-        store.control.finish(_last(state), state, _ended(state), STALE_AFTER, store.journal)
-    assert store.journal.occupant(_last(state)) == earlier
-    assert store.control.get(state.saga_id) == state
-
-
-def test_the_end_is_fenced_by_a_takeover(store: Store) -> None:
-    state = _claimed(store)
-    assert store.control.claim(state, replace(state, token=2, lease=lease()), STALE_AFTER)
-    with pytest.raises(Fenced):
-        store.control.finish(_last(state), state, _ended(state), STALE_AFTER, store.journal)
-    assert store.entry(state.saga_id, 2) is None
 
 
 # Cancel and heartbeat.
@@ -475,7 +277,7 @@ def test_cancel_sets_its_flag_while_it_can_matter(store: Store, status: SagaStat
 
 
 def test_a_heartbeat_extends_its_own_lease_only(store: Store) -> None:
-    state = _claimed(store)
+    state = claimed(store)
     assert state.lease is not None
     assert store.control.extend(state, NOW + 100)
     assert store.control.extend(state, NOW + 100)
@@ -489,7 +291,7 @@ def test_a_heartbeat_extends_its_own_lease_only(store: Store) -> None:
 
 
 def test_progress_is_noted_by_its_lease_holder_until_the_next_commit(store: Store) -> None:
-    state = _claimed(store)
+    state = claimed(store)
     assert state.lease is not None
     told = Progress(0.25, "half \u00e9", NOW)
     assert store.control.note_progress(state, told)
@@ -512,7 +314,7 @@ def test_get_many_returns_those_that_exist(store: Store) -> None:
 
 
 def test_the_dying_message_is_kept(store: Store) -> None:
-    state = _claimed(store)
-    dead = replace(_ended(state), status=SagaStatus.DEAD_LETTERED, dead=DeadLetter(1, 2, "id"), attention=NOW)
-    store.control.finish(_last(state), state, dead, STALE_AFTER, store.journal)
+    state = claimed(store)
+    dead = replace(ended(state), status=SagaStatus.DEAD_LETTERED, dead=DeadLetter(1, 2, "id"), attention=NOW)
+    store.control.finish(last(state), state, dead, STALE_AFTER, store.journal)
     assert store.control.get(state.saga_id) == dead

@@ -128,6 +128,13 @@ def test_an_item_is_the_state_that_the_model_reads_in_it(
 
 
 @_MANY
+@given(content=contents(families=True))
+def test_what_is_stored_of_parents_and_children_is_read_again(content: Callable[[str], SagaState]) -> None:
+    state = content(new_id())
+    assert state_of(item_of(state, _SETTINGS, STALE_AFTER)) == state
+
+
+@_MANY
 @given(entry=_entries)
 def test_an_entry_is_the_item_that_the_model_makes_of_it(tables: Tables, entry: Entry) -> None:
     journal = Journal(tables, Payloads(_SETTINGS))

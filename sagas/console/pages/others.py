@@ -31,7 +31,7 @@ def letters(desk: Desk, request: Request, name: str, found: list[DeadLetter] | N
         found: what was looked at; ``None`` until somebody looks, which hides the messages from others for a moment.
         said: what was done.
     """
-    _known(desk, name)
+    known_type(desk, name)
     shown = [_shown(desk, letter) for letter in found or ()]
     return desk.page(
         request,
@@ -61,7 +61,7 @@ def types(desk: Desk, request: Request) -> Response:
 
 def type_(desk: Desk, request: Request, name: str) -> Response:
     """Return one saga type: its steps, whether it may be started, and a form to start one."""
-    one = _known(desk, name)
+    one = known_type(desk, name)
     return desk.page(
         request,
         "type.html",
@@ -79,7 +79,7 @@ def breakers(desk: Desk, request: Request) -> Response:
 
 def sweeps(desk: Desk, request: Request, name: str, report: Any = None) -> Response:
     """Return the page from which a type's orphaned objects are swept, and the report of a sweep."""
-    _known(desk, name)
+    known_type(desk, name)
     counts = (
         {kind: report[kind] for kind in ("orphans", "unreferenced", "kept", "young", "unknown", "foreign")}
         if report
@@ -101,7 +101,12 @@ def job(desk: Desk, request: Request, number: int) -> Response:
     return desk.page(request, "job.html", job=found)
 
 
-def _known(desk: Desk, name: str) -> Any:
+def known_type(desk: Desk, name: str) -> Any:
+    """Return a saga type.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
     for one in desk.source.definitions():
         if one["name"] == name:
             return one

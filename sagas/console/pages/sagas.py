@@ -92,7 +92,21 @@ def show(desk: Desk, request: Request) -> Response:
         statuses=STATUSES,
         filter=wanted,
         cursor=cursor,
+        counts=_counts(desk.source.stats(wanted.name)) if wanted.name else {},
     )
+
+
+def _counts(stats: Any) -> dict[str, str]:
+    """How many sagas of a type there are by status: those in flight, and those that ended in a day."""
+    if not stats or not stats["types"]:
+        return {}
+    (one,) = stats["types"]
+    short = set(one["at_least"])
+    return {
+        status: f"{count:,}{'+' if status in short else ''}"
+        for status in STATUSES
+        if (count := one["statuses"].get(status, 0))
+    }
 
 
 def everything(desk: Desk, request: Request) -> Response:

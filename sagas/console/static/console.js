@@ -128,7 +128,7 @@
     x: () => { const one = rows()[row]?.querySelector("input[type=checkbox]"); if (one) one.checked = !one.checked; },
     Enter: () => { const one = rows()[row]?.querySelector("a"); if (one) one.click(); },
     "/": () => document.getElementById("search").focus(),
-    g: () => { going = true; setTimeout(() => { going = false; }, 1500); },
+    g: () => { going = true; },
     ".": () => {
       const next = document.querySelector("main [data-next]");
       if (next?.tagName === "SUMMARY") next.parentElement.open = true;
@@ -142,12 +142,15 @@
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const at = document.activeElement;
     if (event.key === "Escape") {
+      going = false;
       at?.closest("details.dialog[open]")?.removeAttribute("open");
       at?.blur();
       return;
     }
     if (at?.matches("input:not([type=checkbox]):not([type=radio]), textarea, select") || document.querySelector("dialog[open]")) return;
-    if (going && places[event.key]) { event.preventDefault(); location.href = places[event.key]; return; }
+    const went = going;
+    going = false;
+    if (went && places[event.key]) { event.preventDefault(); location.href = places[event.key]; return; }
     if (event.key === "Enter" && (row < 0 || at?.matches("a, button, summary"))) return;
     if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
   });
@@ -159,4 +162,5 @@
   tellTimes();
   setInterval(tellTimes, 1000);
   plan();
+  document.documentElement.dataset.ready = "";  // from here on keys are heard
 })();

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
 from sagas.console.serving import Options, Serving
 from tests.e2e.console.scene import a_bad_day
 from tests.unit.console.service import FakeService
 
+PATIENCE = 60.0
+"""Seconds for what takes a page two at first, and half a minute once it has long been at rest."""
 CHROMIUM = next((path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), None)
 
 
@@ -65,11 +68,39 @@ class Tab:
         self.page.goto(self.origin + path)
         return self.page
 
-    def refreshed(self, times: int = 1) -> None:
-        """Wait until the page has asked so often whether there is news."""
-        before = int(self.page.get_attribute("main", "data-rev") or 0)
-        for more in range(1, times + 1):
-            self.page.wait_for_selector(f'main[data-rev="{before + more}"]', timeout=10_000)
+    @property
+    def rev(self) -> int:
+        """How often the page has asked whether there is news."""
+        return int(self.page.get_attribute("main", "data-rev") or 0)
+
+    def refreshed(self) -> None:
+        """Wait until the page has asked by itself whether there is news, once more at least: on a busy machine it may
+        have asked again before one looks."""
+        before = self.rev
+        self._until("that it asks", lambda: self.rev != before)
+
+    def shows(self, what: Locator) -> None:
+        """Wait until news are shown. The page asks less and less often while there are none, so it is asked to."""
+
+        def shown() -> bool:
+            before = self.rev
+            self.press("r")
+            self._until("an answer", lambda: self.rev != before)
+            return what.is_visible()
+
+        self._until(f"{what} to be shown", shown)
+
+    def press(self, *keys: str) -> None:
+        """Press keys, as soon as the page that is open hears them."""
+        self.page.locator("html[data-ready]").wait_for(state="attached")
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def _until(self, what: str, check: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not check():
+            assert time.monotonic() < end, f"{what}: not within {PATIENCE} s"
+            self.page.wait_for_timeout(50)
 
 
 Open = Callable[..., Tab]

@@ -29,10 +29,12 @@ def tab(chromium: Browser, trials: Stack) -> Generator[Page]:
     (url,) = re.findall(r"^Console  (http://\S+)$", printed, re.MULTILINE)
     context = chromium.new_context()
     context.set_default_timeout(PATIENCE)
+    expect.set_options(timeout=PATIENCE)  # which has one of its own, five seconds
     page = context.new_page()
     page.goto(url)
     expect(page.get_by_role("heading", name="Attention")).to_be_visible()
     yield page
+    expect.set_options(timeout=None)
     context.close()
 
 
@@ -70,13 +72,13 @@ def open_saga(page: Page, saga: SagaView) -> None:
 
 def becomes(page: Page, status: str) -> None:
     """The page says so by itself."""
-    expect(page.locator(".title .status")).to_have_text(status, timeout=PATIENCE)
+    expect(page.locator(".title .status")).to_have_text(status)
 
 
 def test_a_dead_letter_is_redriven(trials: Stack, page: Page) -> None:
     saga = started(trials, "waiting", mood="fail", executions=2)
     at_rest(trials, saga, "DEAD_LETTERED")
-    expect(page.get_by_role("heading", name="waiting · step act used up its attempts")).to_be_visible(timeout=PATIENCE)
+    expect(page.get_by_role("heading", name="waiting · step act used up its attempts")).to_be_visible()
     poll("the message", lambda: trials.saga_client().count_letters("waiting"))
     open_saga(page, saga)
     expect(page.locator("main")).to_contain_text("RuntimeError: as was asked for")
@@ -100,7 +102,9 @@ def test_an_undo_that_failed_is_retried_by_keyboard(trials: Stack, page: Page) -
     page.keyboard.press("/")
     page.keyboard.type(saga["saga_id"][:30])
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="The undo of begin failed")).to_be_visible()
+    page.wait_for_url(f"**{saga['saga_id']}")  # the page before has such a heading, too
+    page.locator("html[data-ready]").wait_for(state="attached")
+    expect(page.get_by_role("heading", name="The undo of begin failed", exact=True)).to_be_visible()
     page.keyboard.press(".")
     page.keyboard.press("Enter")
     becomes(page, "COMPENSATED")
@@ -109,9 +113,7 @@ def test_an_undo_that_failed_is_retried_by_keyboard(trials: Stack, page: Page) -
 def test_a_message_of_no_saga_is_read_and_deleted(trials: Stack, page: Page) -> None:
     queue = trials.description["dead_letter_queues"]["crowded"]
     trials.client("sqs").send_message(QueueUrl=queue, MessageBody="no JSON <img src=x>")
-    expect(page.get_by_role("heading", name="crowded · 1 dead message that no saga waits for")).to_be_visible(
-        timeout=PATIENCE
-    )
+    expect(page.get_by_role("heading", name="crowded · 1 dead message that no saga waits for")).to_be_visible()
     page.locator("section", has_text="crowded · 1 dead").get_by_role("link", name="Read").click()
     page.get_by_role("button", name="Look").click()
     expect(page.get_by_text("the message's body is not JSON")).to_be_visible()
@@ -124,7 +126,7 @@ def test_a_message_of_no_saga_is_read_and_deleted(trials: Stack, page: Page) -> 
 
 def test_a_breaker_is_closed(trials: Stack, page: Page) -> None:
     saga = started(trials, "breaking", mood="fail", executions=99)
-    expect(page.get_by_role("heading", name="breaking · the breaker of act is")).to_be_visible(timeout=PATIENCE)
+    expect(page.get_by_role("heading", name="breaking · the breaker of act is")).to_be_visible()
     page.goto(f"{home(page)}breakers")
     page.locator("summary", has_text="Close").click()
     page.get_by_role("button", name="Close").first.click()
@@ -135,7 +137,7 @@ def test_a_breaker_is_closed(trials: Stack, page: Page) -> None:
 
 def test_a_disabled_type_is_enabled(trials: Stack, page: Page) -> None:
     trials.saga_client().disable("brief", "incident 42")
-    expect(page.get_by_role("heading", name="brief · disabled")).to_be_visible(timeout=PATIENCE)
+    expect(page.get_by_role("heading", name="brief · disabled")).to_be_visible()
     page.locator("section", has_text="brief · disabled").get_by_role("link", name="Show").click()
     expect(page.locator("main")).to_contain_text("incident 42")
     page.get_by_role("button", name="Enable").click()

@@ -133,10 +133,11 @@ def test_a_broken_file_is_told(run: Run) -> None:
 def test_the_reference_sagas_are_those_of_their_file() -> None:
     """After a change that is meant: ``sagas check --write``."""
     from functions.approval import Approval
+    from functions.basket import Basket, Parcel
     from functions.checkout import Checkout
     from functions.create_zip import CreateZip
 
-    content = content_of(map(definition_of, (CreateZip, Checkout, Approval)))
+    content = content_of(map(definition_of, (CreateZip, Checkout, Approval, Basket, Parcel)))
     assert (REPOSITORY / LOCK).read_text() == text_of(content)
 
 

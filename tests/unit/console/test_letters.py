@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.console.conftest import Browser, text_of
 from tests.unit.console.service import FakeService, a_letter
 
@@ -22,11 +24,15 @@ class TestLetters:
         ):
             assert part in told
 
-    def test_one_is_deleted(self, browser: Browser, service: FakeService) -> None:
+    def test_one_is_deleted(
+        self, browser: Browser, service: FakeService, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("LOGNAME", "ann")
         service.letters = [a_letter()]
         answer = browser.submit("/letters/create-zip/delete", message_id="m-1")
         assert "Message m-1 is deleted." in answer.text
         assert ("delete_letter", "create-zip", "m-1") in service.did()
+        assert caplog.messages == ["ann deleted message m-1 from the dead letters of create-zip"]
 
     def test_of_an_unknown_type(self, browser: Browser) -> None:
         assert browser.get("/letters/none").status_code == 404

@@ -1,0 +1,73 @@
+"""How a saga type does: starts and ends over time, how long steps take, and what waits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sagas.console.desk import Desk
+from sagas.console.drawing.bars import bars
+from sagas.console.pages.others import known_type
+from sagas.core.times import epoch, iso
+
+SPANS = {"1h": 3_600.0, "24h": 86_400.0, "7d": 7 * 86_400.0}
+ENDS = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")
+MOST = 1_000
+"""Sagas that are looked at for each row: what a list of the service has in ten calls."""
+_STEPPED = 60.0
+"""Seconds to which the span's end is rounded: the page rests meanwhile."""
+
+
+def show(desk: Desk, request: Request, name: str) -> Response:
+    """Return the charts of a type."""
+    known_type(desk, name)
+    span = request.query_params.get("span", "1h")
+    span = span if span in SPANS else "1h"
+    end = (desk.clock() // _STEPPED + 1) * _STEPPED
+    begin = end - SPANS[span]
+    told = desk.source.lists_by("since")
+    happened, short = dict[str, list[float]](), list[str]()
+    ended = list[Any]()
+    for kind in ("started", *ENDS) if told else ():
+        status = None if kind == "started" else kind
+        found = desk.source.since(name, status, iso(begin), MOST)
+        if len(found) == MOST:
+            short.append(kind)
+        if found or status is None:
+            happened[kind] = [epoch(one["updated_at" if status else "created_at"]) for one in found]
+        ended += found if status else []
+    latest = sorted(ended, key=lambda one: one["updated_at"], reverse=True)
+    sample = [*desk.source.in_full(latest[:24]).values()]
+    return desk.page(
+        request,
+        "charts.html",
+        name=name,
+        span=span,
+        spans=[*SPANS],
+        drawing=bars(happened, begin, end) if told else None,
+        short=short,
+        most=MOST,
+        sampled=len(sample),
+        steps=_durations(sample),
+        stats=desk.source.stats(name),
+        metrics=desk.links.metrics,
+    )
+
+
+def _durations(sagas: Sequence[Any]) -> list[tuple[str, float, float, int]]:
+    """Steps with the median, the 95th percentile and the number of seconds that their last attempts took."""
+    took = dict[str, list[float]]()
+    for saga in sagas:
+        for step in saga.get("steps", ()):
+            if step.get("took") is not None:
+                took.setdefault(step["name"], []).append(step["took"])
+    return [(name, _share(all_, 0.5), _share(all_, 0.95), len(all_)) for name, all_ in took.items()]
+
+
+def _share(values: Sequence[float], share: float) -> float:
+    """The value that this share of them does not exceed."""
+    return sorted(values)[max(math.ceil(share * len(values)) - 1, 0)]

@@ -1,0 +1,56 @@
+"""The template of a service, and what one looks for in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aws_cdk import App, Stack, assertions
+
+from functions.checkout import Checkout
+from sagas.cdk import FunctionOptions, SagaService
+
+Template = dict[str, Any]
+CAPTURE = ("function", "checkout", "capture")
+
+
+def render(build: Callable[[Stack], object]) -> Template:
+    """Synthesize a stack."""
+    stack = Stack(App(), "Test")
+    build(stack)
+    return dict(assertions.Template.from_stack(stack).to_json())
+
+
+def service(**options: Any) -> Template:
+    """The template of a service of one saga."""
+    return render(lambda stack: SagaService(stack, "Shop", sagas=[Checkout], **options))
+
+
+def with_capture(**options: Any) -> Template:
+    """The same, with options of one function."""
+    return service(functions={Checkout.capture: FunctionOptions(**options)})
+
+
+def of_type(template: Template, kind: str) -> list[Template]:
+    """The properties of all resources of a type."""
+    return [one.get("Properties", {}) for one in template["Resources"].values() if one["Type"] == kind]
+
+
+def marks(template: Template) -> dict[tuple[str, ...], Template]:
+    """The marked resources' properties, by what their mark says."""
+    return {
+        tuple(resource["Metadata"]["sagas"].values()): resource["Properties"]
+        for resource in template["Resources"].values()
+        if "sagas" in resource.get("Metadata", {})
+    }
+
+
+def variables(template: Template, function: tuple[str, ...] = CAPTURE) -> Template:
+    return marks(template)[function]["Environment"]["Variables"]
+
+
+def actions(template: Template, service_name: str) -> set[str]:
+    """The actions of a service that some role has."""
+    statements = [s for policy in of_type(template, "AWS::IAM::Policy") for s in policy["PolicyDocument"]["Statement"]]
+    named = [a for s in statements for a in (s["Action"] if isinstance(s["Action"], list) else [s["Action"]])]
+    return {action for action in named if action.startswith(f"{service_name}:")}

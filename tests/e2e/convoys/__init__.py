@@ -1,0 +1,1 @@
+"""A service of a saga with very many children."""
