@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sagas import Saga, step, wait_for
+from sagas import Saga, children, step, wait_for
 from sagas.engine.engine import from_environment
 from sagas.errors import SagaError
 from tests.support.aws import client
@@ -33,6 +33,28 @@ class Loan(Saga[dict[str, str]], name="loan"):
     def pay(self, request: dict[str, str], score: str, approval: str) -> str:
         assert (score, approval) == ("the-score", "the-answer")
         return "the-large-result" * 2_000
+
+
+class Box(Saga[str], name="box", result="label"):
+    """A child: what it is given and gives back is told to nobody either."""
+
+    @step
+    def label(self, request: str) -> str:
+        assert request == "the-request"
+        return "the-score"
+
+
+class Fleet(Saga[dict[str, str]], name="fleet"):
+    """It has two children."""
+
+    @children(Box)
+    def boxes(self, request: dict[str, str]) -> list[str]:
+        return [request["iban"]] * 2
+
+    @step
+    def close(self, boxes: list[str]) -> str:
+        assert boxes == ["the-score"] * 2
+        return "the-answer"
 
 
 def stored(b: Bench) -> str:
@@ -98,6 +120,16 @@ def test_a_payload_that_was_changed_is_found(sealed: Bench) -> None:
     bad = sealed.engine.verifier.verify("loan", saga_id).finding.bad
     assert bad is not None
     assert (bad.seq, bad.wrong.name) == (2, "CHANGED")
+
+
+def test_children_are_told_what_they_need_and_nobody_else(deployed: Make) -> None:
+    arn = client("kms").create_key()["KeyMetadata"]["Arn"]
+    b = deployed(Fleet, Box, SAGAS_PAYLOAD_KEY=arn)
+    saga_id = b.start("fleet", {"iban": "the-request"})
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+    assert b.show(saga_id)["result"] == "the-answer"
+    assert not [secret for secret in SECRETS if secret in stored(b)]
 
 
 def test_a_repeated_start_is_known_again(sealed: Bench) -> None:
