@@ -50,7 +50,7 @@ OURS = (
     "[a console](../operations/console.md) on your machine, with your credentials, and a command line; no hosted one",
     "by type, status, time, idempotency key, and up to four values of the request ([`find_by`](../how-to/finding.md)); no query language, no full text",
     "21.90, chained 14.20 ([measured](../concepts/cost-model.md), by price list)",
-    "pollers, alarms, dashboard: 10.20 a month for [ten steps of three types](../operations/deploying.md#what-it-costs-while-nothing-happens); no, not nothing",
+    "pollers, alarms, dashboard: 12.70 a month for [fifteen steps of five types](../operations/deploying.md#what-it-costs-while-nothing-happens); no, not nothing",
     "AWS (Lambda, SQS, DynamoDB); steps are plain methods",
 )
 

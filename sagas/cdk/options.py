@@ -28,6 +28,8 @@ from sagas.errors import DefinitionError
 METRICS_NAMESPACE = "Sagas"
 RUNBOOK = "docs/operations/runbook.md"
 _LEAST_STORAGE = 512
+_LEAST_NOW = 15
+"""Seconds for the function that ends waits: it also starts children, up to 25 at a time."""
 _SERVICE = "[A-Za-z0-9_./-]{1,100}"
 _ALIAS = "(?![0-9]+$)[A-Za-z0-9_-]{1,128}"
 _BASE_URL = re.compile(r"https://[^\s?#]+[^\s?#/]")
@@ -234,7 +236,7 @@ class SagaServiceProps(TypedDict, total=False):
         bulk_options: of the function that recovers and purges what the supervisor finds: 1,024 MB, 300 seconds and a
             ``maximum_concurrency`` of 10 when absent. It takes no batches.
         now_options: of the function that ends waits, where some saga waits: 512 MB, 30 seconds and a
-            ``maximum_concurrency`` of 20 when absent. Its batches are its own.
+            ``maximum_concurrency`` of 20 when absent. Its batches are its own, and 15 seconds the least it takes.
         command_options: of the function behind the command queue, where there is one: 512 MB and a
             ``maximum_concurrency`` of 10 when absent. It has a time of its own, and takes no ``batch_size``.
         events: a bus of EventBridge on which the service tells of its sagas, or a :class:`sagas.cdk.SagaEvents`, which
@@ -402,6 +404,8 @@ class ServiceOptions:
             for name in refused:
                 if given is not None and getattr(given, name) != getattr(FunctionOptions(), name):
                     raise DefinitionError(f"{self.service}: {option} takes no {name}")
+        if self.now_options is not None:
+            within(self.service, "now_options: timeout", self.now_options.timeout, _LEAST_NOW, 900)
 
     def _check_times(self) -> None:
         for option, kept, least in (

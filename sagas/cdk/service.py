@@ -75,7 +75,6 @@ class SagaService(InOut):
         self._queues = {
             layout.saga.name: SagaQueues(self, layout, options.encryption_key, derived=derived) for layout in layouts
         }
-        watch_layout(self, self._held)
         code = CodeAssets([saga.saga_class for saga in sagas], self._types())
         layers = Layers(
             self,
@@ -158,6 +157,7 @@ class SagaService(InOut):
         self._tell_concurrency(placements)
         if options.dashboard:
             self._add_dashboard(mount.path if mount else "")
+        watch_layout(self, self._held)
 
     def function(self, step: AnyStep) -> lambda_.Function:
         """Return the function that runs a step and its undo, to grant it what the step needs.

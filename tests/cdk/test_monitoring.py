@@ -52,15 +52,15 @@ class TestAlarms:
         found = sorted((alarm["Namespace"], alarm["MetricName"]) for alarm in of_type(ALARM))
         assert found == sorted(
             [
-                *[("AWS/SQS", "ApproximateNumberOfMessagesVisible")] * 5,
-                *[("AWS/SQS", "ApproximateAgeOfOldestMessage")] * 10,
-                *[("Sagas", "SagaCompensationFailed"), ("Sagas", "SagaNeedsAttention")] * 3,
+                *[("AWS/SQS", "ApproximateNumberOfMessagesVisible")] * 7,
+                *[("AWS/SQS", "ApproximateAgeOfOldestMessage")] * 15,
+                *[("Sagas", "SagaCompensationFailed"), ("Sagas", "SagaNeedsAttention")] * 5,
                 *[("Sagas", "SweepStopped"), ("Sagas", "SweepFailed"), ("Sagas", "BreakerOpened")],
-                *[("Sagas", "RecordFailed"), ("Sagas", "OldestDueSaga")] * 3,
+                *[("Sagas", "RecordFailed"), ("Sagas", "OldestDueSaga")] * 5,
                 *[("Sagas", "OldestDueSaga"), ("Sagas", "SagaWithoutCode"), ("Sagas", "NewerFormat")],
                 ("Sagas", "AuditBroken"),
                 *[("AWS/Lambda", "Invocations"), ("AWS/ApiGateway", "5XXError")],
-                *[("AWS/Lambda", "Errors")] * 14,
+                *[("AWS/Lambda", "Errors")] * 19,
                 *[("AWS/Lambda", "Throttles")] * 3,
             ]
         )

@@ -180,3 +180,5 @@ def test_its_options(waiting: Template) -> None:
     assert part(template, part="work_function", name="now")["MemorySize"] == 1024
     with pytest.raises(DefinitionError, match="now_options takes no batch_size"):
         synthesized(Loan, now_options=FunctionOptions(batch_size=2))
+    with pytest.raises(DefinitionError, match="now_options: timeout must be 15 to 900, not 8"):
+        synthesized(Loan, now_options=FunctionOptions(timeout=8))

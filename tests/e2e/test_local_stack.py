@@ -61,7 +61,7 @@ class TestDescription:
             "outputs", "pid", "work_queues", "work_dead_letter_queues", "log_groups", "command_queue",
             "command_dead_letter_queue", "events_function",
         }  # fmt: skip
-        assert set(description["tables"]) == {"sagas", "audit", "joins"}
+        assert set(description["tables"]) == {"sagas", "audit"}
         assert (
             set(description["queues"])
             == {"create-zip", "checkout", "approval", "basket", "parcel"}

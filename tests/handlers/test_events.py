@@ -41,6 +41,7 @@ def _stored(site: Site) -> SagaState:
 
 def test_every_event_is_tested_here() -> None:
     bodies = {"approval", "approval_small", "checkout", "checkout_unservable", "create_zip"}
+    bodies |= {"basket", "basket_unservable"}
     api = {"api_audit", "api_cancel", "api_get_saga", "api_list", "api_start_checkout", "api_start_create_zip"}
     others = {"schedule_recover", "schedule_purge", "schedule_sweep", "schedule_verify", "sqs_malformed", "sqs_step"}
     assert {path.stem for path in EVENTS.iterdir()} == bodies | api | others
