@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import socket
 import subprocess
 import sys
 from collections.abc import Generator
@@ -150,23 +149,16 @@ def _console() -> Generator[str | None]:
         return
     target = Target(None, None, None, as_json=False)
     try:
-        serving = made(target, PORT if _is_free(PORT) else 0)  # the console of another directory's stack may have it
+        try:
+            serving = made(target, PORT)
+        except InvalidRequest:  # the console of another directory's stack has it
+            serving = made(target, 0)
     except SagaError as error:
         say(f"No console: {error}")
         yield None
         return
     with serving.in_background():
         yield serving.url
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def _show(description: Description, *, detach: bool = True, watch: bool = False, console: str | None = None) -> None:

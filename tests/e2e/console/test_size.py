@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 _REFRESHES = """
-import json, resource, time
+import json, pathlib, re, resource, time
 from tests.unit.console.conftest import Browser
 from tests.unit.console.service import FakeService, dead, numbered
 
@@ -17,7 +17,9 @@ for _ in range(1_000):
     began = time.process_time()  # what else the machine does is not the console's
     assert browser.get("/sagas").status_code == 200
     took.append(time.process_time() - began)
-print(json.dumps([sorted(took)[949], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
+status = pathlib.Path("/proc/self/status")  # getrusage tells the peak of whoever started this, if that is higher
+peak = re.search(r"VmHWM:\\s+(\\d+)", status.read_text())[1] if status.exists() else resource.getrusage(0).ru_maxrss
+print(json.dumps([sorted(took)[949], int(peak)]))
 """
 
 
