@@ -12,6 +12,7 @@ from sagas.topology import Topology
 _LAYER = "AWS::Lambda::LayerVersion"
 _RESOURCE_POLICIES = ("AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy")
 _NOT_BY_TLS = {"Bool": {"aws:SecureTransport": "false"}}
+_BATCHED = ("sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility")
 _API_HANDLER = "sagas.handlers.api.handler"
 
 
@@ -73,6 +74,20 @@ def without_transport_rule(template: dict[str, Any]) -> dict[str, Any]:
         if resource["Type"] in _RESOURCE_POLICIES and isinstance(policy, dict):
             rules = cast("dict[str, Any]", policy)
             rules["Statement"] = [one for one in rules["Statement"] if one.get("Condition") != _NOT_BY_TLS]
+    return changed
+
+
+def with_batch_actions(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template with policies that allow requests for several messages by names of their own: on AWS who may
+    send, delete or hide one message may do so with ten, the emulator asks for more."""
+    changed = copy.deepcopy(template)
+    for resource in changed["Resources"].values():
+        if resource["Type"] not in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+            continue
+        for statement in resource["Properties"]["PolicyDocument"]["Statement"]:
+            stated: str | list[str] = statement.get("Action", [])
+            actions = [stated] if isinstance(stated, str) else stated
+            statement["Action"] = [*actions, *(f"{one}Batch" for one in actions if one in _BATCHED)]
     return changed
 
 

@@ -13,6 +13,7 @@ from sagas.local.adapt import (
     as_deployable,
     needed_assets,
     ttl_attributes,
+    with_batch_actions,
     with_local_callbacks,
     with_local_paths,
     without_gradual_deployment,
@@ -65,7 +66,7 @@ class Deployer:
         if self._embedded:
             template = with_local_paths(without_signatures(without_gradual_deployment(without_layers(template))))
         if self._enforce_iam:
-            template = without_transport_rule(template)
+            template = with_batch_actions(without_transport_rule(template))
         try:
             for asset in needed_assets(stack, template):
                 self._upload(asset.bucket, asset.key, asset.content())
