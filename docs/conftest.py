@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
 from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
@@ -33,9 +34,15 @@ def setup(namespace: dict[str, Any]) -> None:
     namespace["__name__"] = _MODULE
 
 
+def teardown(_namespace: dict[str, Any]) -> None:
+    """What a page has patched is as it was for whoever comes next in this process."""
+    patch.stopall()
+
+
 pytest_collect_file = Sybil(
     parsers=[PythonCodeBlockParser(future_imports=["annotations"]), SkipParser()],
     patterns=["*.md"],
     excludes=["changelog.md"],
     setup=setup,
+    teardown=teardown,
 ).pytest()
