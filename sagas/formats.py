@@ -10,7 +10,7 @@ from __future__ import annotations
 from sagas.errors import Unavailable
 
 FORMAT = 4
-"""The highest that this version reads, and what it writes of payloads that are sealed."""
+"""The highest that this version reads, and what it writes of payloads that are encrypted."""
 CHILDREN = 3
 """What it writes of parents and children."""
 WAITS = 2

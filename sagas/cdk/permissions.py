@@ -36,13 +36,13 @@ def allow_one_saga(role: iam.Role, tables: Tables) -> None:
     _allow(role, [*_READ_ITEM, "dynamodb:Query", "dynamodb:PutItem"], [tables.audit.table_arn])
     payloads = tables.payloads.arn_for_objects("payloads/*")
     _allow_objects(role, ["s3:GetObject", "s3:PutObject"], payloads, "A large payload's key holds the id of its saga.")
-    allow_sealing(role, tables, sealing=True)
+    allow_payload_key(role, tables, encrypting=True)
 
 
-def allow_sealing(role: iam.Role, tables: Tables, *, sealing: bool) -> None:
-    """Let a function open payloads of this service's sagas, and seal them, where they are encrypted by its own key."""
+def allow_payload_key(role: iam.Role, tables: Tables, *, encrypting: bool) -> None:
+    """Let a function decrypt payloads of this service's sagas, or encrypt them too, where there is a key for that."""
     if tables.payload_key is not None:
-        actions = ["kms:Decrypt", *(["kms:GenerateDataKey"] if sealing else [])]
+        actions = ["kms:Decrypt", *(["kms:GenerateDataKey"] if encrypting else [])]
         own = {"StringEquals": {"kms:EncryptionContext:sagas:service": tables.service}}
         arn = tables.payload_key.key_arn
         role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[arn], conditions=own))
@@ -105,7 +105,7 @@ def allow_telling(role: iam.Role, tables: Tables, *, payloads: bool) -> None:
     if payloads:
         kept = tables.payloads.arn_for_objects("payloads/*")
         _allow_objects(role, ["s3:GetObject"], kept, "A large payload's key holds the id of its saga.")
-        allow_sealing(role, tables, sealing=False)
+        allow_payload_key(role, tables, encrypting=False)
 
 
 def allow_listing(role: iam.Role, tables: Tables) -> None:

@@ -82,7 +82,7 @@ class SagaService(InOut):
             options.runtime,
             requirements_of(code.packages),
             bundle_sdk=options.bundle_sdk,
-            extras=(*needed_extras(options.environment or {}), *(("sealing",) if options.payload_key else ())),
+            extras=(*needed_extras(options.environment or {}), *(("encryption",) if options.payload_key else ())),
         )
         bulk_options, now_options = BULK.options(options.bulk_options), NOW.options(options.now_options)
         work = WorkQueue(self, "BulkQueue", kind=BULK, options=bulk_options, encryption_key=options.encryption_key)

@@ -258,7 +258,7 @@ def from_environment(
     registry = Registry.load(classes, AutoDisable.parse(usual) if usual else None)
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps, groups)
-    # What is sealed in tables and bucket is not to be read in queues.
+    # What is encrypted in tables and bucket is not to be read in queues.
     carry = environment.get("SAGAS_CARRY_INPUTS") != "0" and not environment.get("SAGAS_PAYLOAD_KEY")
     settings, clock, callbacks = settings_from(environment), SystemClock(), None
     if url := environment.get("SAGAS_CALLBACK_URL"):

@@ -306,7 +306,7 @@ class Reader:
                 full, size = self.journal.load_within(entry, room)
             # As it leaves the function: a JSON string in JSON, which may be ASCII.
             taken = 0 if full.payload is None else len(json.dumps(full.payload))
-            if taken <= room and (taken or not (key or entry.sealed)):
+            if taken <= room and (taken or not (key or entry.encrypted)):
                 room -= taken
                 loaded.append(full)
                 continue

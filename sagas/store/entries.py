@@ -85,8 +85,8 @@ class Entry:
         payload: the request or the result, as JSON text.
         salt: of the entry's hashes: 22 random characters of base64url; empty for none.
         link: the hash of the entry before it; empty for the first, and for those of version 0.1.0.
-        hashed: the hash of a payload that is stored aside or sealed, while it is not loaded.
-        sealed: the payload as it is encrypted, while it is not loaded.
+        hashed: the hash of a payload that is stored aside or encrypted, while it is not loaded.
+        encrypted: the payload as it is encrypted, while it is not loaded.
         tombstone: what is left of a saga that was purged, in its first entry.
     """
 
@@ -107,7 +107,7 @@ class Entry:
     salt: str = ""
     link: bytes = b""
     hashed: str = ""
-    sealed: str = ""
+    encrypted: str = ""
     tombstone: Tombstone | None = None
 
     @property

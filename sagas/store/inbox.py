@@ -6,11 +6,11 @@ from __future__ import annotations
 from sagas.core.states import SagaState, StepState, StepStatus
 from sagas.core.times import epoch, iso
 from sagas.formats import FORMAT, WAITS, check_format
+from sagas.store.encryption import is_encrypted
 from sagas.store.expressions import update_of
 from sagas.store.mapping import Item, attributes_of, number_in, shard_of, text_in
 from sagas.store.outcomes import Refused
 from sagas.store.payloads import Payloads
-from sagas.store.sealing import is_sealed
 from sagas.store.sent import Signal
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
@@ -47,14 +47,14 @@ class Inbox:
             Ambiguous, Unavailable: the table or S3 is out of reach, or a worker writes at this moment.
         """
         step, place = before.steps[index], f"#steps[{index}]"
-        text, ref = self._payloads.sealed(before.saga_id, signal.payload), None
-        sealed = is_sealed(text)
+        text, ref = self._payloads.encrypted(before.saga_id, signal.payload), None
+        encrypted = is_encrypted(text)
         if self._payloads.is_large(text):
             text, ref = None, self._payloads.put(before.saga_id, 0, step.round, text)
         item = attributes_of(
             {
                 "saga_id": _key(before.saga_id, step.name, step.round),
-                "format": FORMAT if sealed else WAITS,
+                "format": FORMAT if encrypted else WAITS,
                 "content": signal.content,
                 "payload": text,
                 "payload_ref": ref,
@@ -113,7 +113,7 @@ class Inbox:
         check_format(number_in(item, "format"), f"a signal of saga {saga_id}")
         ref = text_in(item, "payload_ref")
         payload = self._payloads.get(ref) if ref else item["payload"]["S"]
-        payload = self._payloads.opened(saga_id, payload)
+        payload = self._payloads.decrypted(saga_id, payload)
         return Signal(payload, item["content"]["S"], item["actor"]["S"], epoch(item["at"]["S"]))
 
     def delete(self, state: SagaState) -> None:

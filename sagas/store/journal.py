@@ -11,11 +11,11 @@ from pynamodb.pagination import ResultIterator
 from sagas.core.times import epoch, iso
 from sagas.formats import FORMAT, NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
+from sagas.store.encryption import is_encrypted
 from sagas.store.entries import ACTIONS, Entry, format_of_action
 from sagas.store.mapping import Item, attributes_of, number_in, text_in
 from sagas.store.outcomes import Fenced, Refused
 from sagas.store.payloads import Payloads
-from sagas.store.sealing import is_sealed
 from sagas.store.tables import Tables
 from sagas.store.tombstones import tombstone_in
 
@@ -41,15 +41,15 @@ class Journal:
         """Return ``entry`` as an item, in DynamoDB's own JSON, its payload stored aside if it is large."""
         text, ref = entry.payload, None
         if text is not None:
-            text = self._payloads.sealed(entry.saga_id, text)
-        sealed = text is not None and is_sealed(text)
+            text = self._payloads.encrypted(entry.saga_id, text)
+        encrypted = text is not None and is_encrypted(text)
         if text is not None and self._payloads.is_large(text):
             text, ref = None, self._payloads.put(entry.saga_id, entry.seq, entry.token, text)
         item = attributes_of(
             {
                 "saga_id": entry.saga_id,
                 "seq": entry.seq,
-                "format": FORMAT if sealed else format_of_action(entry.action),
+                "format": FORMAT if encrypted else format_of_action(entry.action),
                 "at": iso(entry.at),
                 "saga": entry.saga,
                 "action": entry.action,
@@ -160,19 +160,20 @@ class Journal:
         return [(int(item["seq"]["N"]), entry_if_any(item)) for item in items]
 
     def load(self, entry: Entry) -> Entry:
-        """Return ``entry`` with a payload that was stored aside fetched."""
+        """Return ``entry`` with a payload that was stored aside fetched, and one that is encrypted decrypted."""
         return self.load_within(entry)[0]
 
     def load_within(self, entry: Entry, most: int | None = None) -> tuple[Entry, int]:
-        """Return ``entry`` with its payload fetched, unless that has more than ``most`` bytes, and how many it has."""
+        """Return ``entry`` with its payload fetched and decrypted, unless that has more than ``most`` bytes as it is
+        stored, and how many it has."""
         key = entry.details.get("payload_ref")
-        if entry.payload is not None or not (key or entry.sealed):
+        if entry.payload is not None or not (key or entry.encrypted):
             return entry, len((entry.payload or "").encode())
-        stored, size = self._payloads.get_within(key, most) if key else (entry.sealed, len(entry.sealed))
+        stored, size = self._payloads.get_within(key, most) if key else (entry.encrypted, len(entry.encrypted))
         if stored is None:
             return entry, size
-        payload = self._payloads.opened(entry.saga_id, stored)
-        return replace(entry, payload=payload, hashed="", sealed=""), size
+        payload = self._payloads.decrypted(entry.saga_id, stored)
+        return replace(entry, payload=payload, hashed="", encrypted=""), len(payload.encode())
 
 
 def entry_if_any(item: Item) -> Entry | None:
@@ -206,6 +207,7 @@ def _entry_of(item: Item) -> Entry:
     if "payload_ref" in item:
         details["payload_ref"] = item["payload_ref"]["S"]
     text = item["payload"]["S"] if "payload" in item else None
+    encrypted = text if text is not None and is_encrypted(text) else ""
     return Entry(
         saga_id=saga_id,
         seq=seq,
@@ -220,10 +222,10 @@ def _entry_of(item: Item) -> Entry:
         trace_id=text_in(item, "trace_id"),
         token=int(item["token"]["N"]),
         details=details,
-        payload=None if text is None or is_sealed(text) else text,
-        sealed=text if text is not None and is_sealed(text) else "",
+        payload=None if encrypted else text,
+        encrypted=encrypted,
         salt=text_in(item, "salt"),
         link=item["prev"]["B"] if "prev" in item else b"",
-        hashed=text_in(item, "payload_hash") if "payload_ref" in item or (text and is_sealed(text)) else "",
+        hashed=text_in(item, "payload_hash") if "payload_ref" in item or encrypted else "",
         tombstone=tombstone_in(item),
     )

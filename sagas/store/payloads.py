@@ -14,8 +14,8 @@ from typing import Any
 
 from sagas.aws import PAYLOADS, connect, translated
 from sagas.errors import SagaError, TooLarge
+from sagas.store.encryption import PayloadEncryption, is_encrypted
 from sagas.store.objects import Objects
-from sagas.store.sealing import Sealing, is_sealed
 from sagas.store.settings import StoreSettings
 
 _DIGITS = 32
@@ -41,33 +41,33 @@ class Payloads:
         return connect("s3", PAYLOADS, region=self._settings.region, endpoint_url=self._settings.endpoint_url)
 
     @cached_property
-    def _sealing(self) -> Sealing | None:
+    def _encryption(self) -> PayloadEncryption | None:
         settings = self._settings
         if not settings.payload_key:
             return None
-        return Sealing(settings.payload_key, settings.service, settings.region, settings.endpoint_url)
+        return PayloadEncryption(settings.payload_key, settings.service, settings.region, settings.endpoint_url)
 
-    def sealed(self, saga_id: str, payload: str) -> str:
+    def encrypted(self, saga_id: str, payload: str) -> str:
         """Return a payload as it is to be stored: encrypted, where a key is configured.
 
         Raises:
             SagaError: the function may not use the key.
             Unavailable: KMS is out of reach.
         """
-        return payload if self._sealing is None else self._sealing.seal(saga_id, payload)
+        return payload if self._encryption is None else self._encryption.encrypt(saga_id, payload)
 
-    def opened(self, saga_id: str, stored: str) -> str:
+    def decrypted(self, saga_id: str, stored: str) -> str:
         """Return a payload that is stored, as it was before.
 
         Raises:
             SagaError: it is encrypted, and no key is configured, the function may not use it, or it was changed.
             Unavailable: KMS is out of reach.
         """
-        if not is_sealed(stored):
+        if not is_encrypted(stored):
             return stored
-        if self._sealing is None:
+        if self._encryption is None:
             raise SagaError(f"a payload of saga {saga_id} is encrypted, and this function has no payload_key")
-        return self._sealing.open(saga_id, stored)
+        return self._encryption.decrypt(saga_id, stored)
 
     def is_large(self, payload: str) -> bool:
         """Whether ``payload`` (JSON text) goes to S3."""

@@ -9,8 +9,8 @@ import pytest
 from moto import mock_aws
 
 from sagas.errors import SagaError
-from sagas.store import sealing
-from sagas.store.sealing import Changed, Sealing, is_sealed
+from sagas.store import encryption
+from sagas.store.encryption import Changed, PayloadEncryption, is_encrypted
 from tests.support.aws import REGION, client
 
 ID, OTHER = "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17", "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b18"
@@ -23,12 +23,12 @@ def key_id() -> Iterator[str]:
         yield client("kms").create_key()["KeyMetadata"]["Arn"]
 
 
-def environment(key_id: str, service: str = "shop") -> Sealing:
+def environment(key_id: str, service: str = "shop") -> PayloadEncryption:
     """What an execution environment has."""
-    return Sealing(key_id, service, REGION)
+    return PayloadEncryption(key_id, service, REGION)
 
 
-def asked(one: Sealing) -> list[str]:
+def asked(one: PayloadEncryption) -> list[str]:
     """A list to which the requests of an environment to KMS are added."""
     names: list[str] = []
 
@@ -40,61 +40,61 @@ def asked(one: Sealing) -> list[str]:
     return names
 
 
-def test_what_one_environment_seals_another_opens(key_id: str) -> None:
-    sealed = environment(key_id).seal(ID, TEXT)
-    assert is_sealed(sealed)
-    assert not is_sealed(TEXT)
-    assert "iban" not in sealed
-    assert environment(key_id).open(ID, sealed) == TEXT
+def test_what_one_environment_encrypts_another_decrypts(key_id: str) -> None:
+    encrypted = environment(key_id).encrypt(ID, TEXT)
+    assert is_encrypted(encrypted)
+    assert not is_encrypted(TEXT)
+    assert "iban" not in encrypted
+    assert environment(key_id).decrypt(ID, encrypted) == TEXT
 
 
-def test_the_same_payload_is_sealed_otherwise_each_time(key_id: str) -> None:
+def test_the_same_payload_is_encrypted_otherwise_each_time(key_id: str) -> None:
     one = environment(key_id)
-    assert one.seal(ID, TEXT) != one.seal(ID, TEXT)
+    assert one.encrypt(ID, TEXT) != one.encrypt(ID, TEXT)
 
 
 @pytest.mark.parametrize("place", [-20, -6])
 def test_what_was_changed_is_refused(key_id: str, place: int) -> None:
     one = environment(key_id)
-    sealed = one.seal(ID, TEXT)
-    changed = list(sealed)
-    changed[place] = "A" if sealed[place] != "A" else "B"
-    with pytest.raises(Changed, match=f"a sealed payload of saga {ID} was changed, or is of another saga"):
-        one.open(ID, "".join(changed))
+    encrypted = one.encrypt(ID, TEXT)
+    changed = list(encrypted)
+    changed[place] = "A" if encrypted[place] != "A" else "B"
+    with pytest.raises(Changed, match=f"an encrypted payload of saga {ID} was changed, or is of another saga"):
+        one.decrypt(ID, "".join(changed))
 
 
 def test_what_is_no_base64_is_refused(key_id: str) -> None:
     with pytest.raises(Changed, match="was changed"):
-        environment(key_id).open(ID, "sealed1:{}")
+        environment(key_id).decrypt(ID, "encrypted1:{}")
 
 
 @pytest.mark.parametrize(("saga_id", "service"), [(OTHER, "shop"), (ID, "bank")])
 def test_kms_unwraps_no_key_of_another_saga_or_service(key_id: str, saga_id: str, service: str) -> None:
-    sealed = environment(key_id).seal(ID, TEXT)
-    with pytest.raises(Changed, match=f"a sealed payload of saga {saga_id} was changed, or is of another saga"):
-        environment(key_id, service).open(saga_id, sealed)
+    encrypted = environment(key_id).encrypt(ID, TEXT)
+    with pytest.raises(Changed, match=f"an encrypted payload of saga {saga_id} was changed, or is of another saga"):
+        environment(key_id, service).decrypt(saga_id, encrypted)
 
 
 def test_a_key_that_is_not_there(key_id: str) -> None:
     with pytest.raises(SagaError, match="KMS"):
-        environment(f"{key_id[:-1]}x").seal(ID, TEXT)
+        environment(f"{key_id[:-1]}x").encrypt(ID, TEXT)
 
 
 def test_kms_is_asked_once_a_saga_in_each_environment(key_id: str) -> None:
     one, other = environment(key_id), environment(key_id)
     names = asked(one)
-    sealed = [one.seal(ID, TEXT) for _ in range(3)]
-    assert [other.open(ID, text) for text in sealed] == [TEXT] * 3
-    sealed.append(other.seal(ID, TEXT))
-    assert [one.open(ID, text) for text in sealed] == [TEXT] * 4
+    encrypted = [one.encrypt(ID, TEXT) for _ in range(3)]
+    assert [other.decrypt(ID, text) for text in encrypted] == [TEXT] * 3
+    encrypted.append(other.encrypt(ID, TEXT))
+    assert [one.decrypt(ID, text) for text in encrypted] == [TEXT] * 4
     assert names == ["GenerateDataKey", "Decrypt"]
-    other.seal(OTHER, TEXT)
+    other.encrypt(OTHER, TEXT)
     assert names[2:] == ["GenerateDataKey"]
 
 
 def test_keys_are_not_kept_for_ever(key_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sealing, "_KEPT", 2)
+    monkeypatch.setattr(encryption, "_KEPT", 2)
     one = environment(key_id)
     ids = [f"{ID}{number}" for number in range(3)]
-    texts = [one.seal(saga_id, TEXT) for saga_id in ids]
-    assert [one.open(saga_id, text) for saga_id, text in zip(ids, texts, strict=True)] == [TEXT] * 3
+    texts = [one.encrypt(saga_id, TEXT) for saga_id in ids]
+    assert [one.decrypt(saga_id, text) for saga_id, text in zip(ids, texts, strict=True)] == [TEXT] * 3

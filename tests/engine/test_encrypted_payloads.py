@@ -66,7 +66,7 @@ def stored(b: Bench) -> str:
 
 
 @pytest.fixture
-def sealed(deployed: Make) -> Bench:
+def keyed(deployed: Make) -> Bench:
     """A service with a key of its own."""
     arn = client("kms").create_key()["KeyMetadata"]["Arn"]
     return deployed(Loan, SAGAS_PAYLOAD_KEY=arn, SAGAS_PAYLOAD_LIMIT="4096")
@@ -88,36 +88,36 @@ def run_through(b: Bench) -> str:
     return saga_id
 
 
-def test_nothing_stored_tells_and_all_is_there(sealed: Bench) -> None:
-    saga_id = run_through(sealed)
-    assert not [secret for secret in SECRETS if secret in stored(sealed)]
-    view: Any = sealed.engine.reader.show("loan", saga_id)
+def test_nothing_stored_tells_and_all_is_there(keyed: Bench) -> None:
+    saga_id = run_through(keyed)
+    assert not [secret for secret in SECRETS if secret in stored(keyed)]
+    view: Any = keyed.engine.reader.show("loan", saga_id)
     assert view["status"] == "COMPLETED"
     assert view["request"] == {"iban": "the-request"}
     assert [one["result"] for one in view["steps"]] == ["the-score", "the-answer", "the-large-result" * 2_000]
 
 
-def test_only_code_that_knows_of_it_goes_on(sealed: Bench) -> None:
-    saga_id = run_through(sealed)
-    formats = {one["action"]: int(one.get("format", 1)) for one in sealed.stack.entries(saga_id)}
+def test_only_code_that_knows_of_it_goes_on(keyed: Bench) -> None:
+    saga_id = run_through(keyed)
+    formats = {one["action"]: int(one.get("format", 1)) for one in keyed.stack.entries(saga_id)}
     with_payload = {"SagaStarted", "StepCompleted", "SignalReceived"}
     assert {action for action, number in formats.items() if number == 4} == with_payload
 
 
-def test_the_audit_trail_can_be_verified(sealed: Bench) -> None:
-    saga_id = run_through(sealed)
-    assert sealed.engine.verifier.verify("loan", saga_id).finding.bad is None
+def test_the_audit_trail_can_be_verified(keyed: Bench) -> None:
+    saga_id = run_through(keyed)
+    assert keyed.engine.verifier.verify("loan", saga_id).finding.bad is None
 
 
-def test_a_payload_that_was_changed_is_found(sealed: Bench) -> None:
-    saga_id = run_through(sealed)
+def test_a_payload_that_was_changed_is_found(keyed: Bench) -> None:
+    saga_id = run_through(keyed)
     key = {"saga_id": {"S": saga_id}, "seq": {"N": "2"}}
-    table, dynamodb = sealed.stack.audit_table, sealed.stack.dynamodb
+    table, dynamodb = keyed.stack.audit_table, keyed.stack.dynamodb
     item = dynamodb.get_item(TableName=table, Key=key)["Item"]
     text = item["payload"]["S"]
     item["payload"] = {"S": f"{text[:-8]}{'A' if text[-8] != 'A' else 'B'}{text[-7:]}"}
     dynamodb.put_item(TableName=table, Item=item)
-    bad = sealed.engine.verifier.verify("loan", saga_id).finding.bad
+    bad = keyed.engine.verifier.verify("loan", saga_id).finding.bad
     assert bad is not None
     assert (bad.seq, bad.wrong.name) == (2, "CHANGED")
 
@@ -132,9 +132,9 @@ def test_children_are_told_what_they_need_and_nobody_else(deployed: Make) -> Non
     assert not [secret for secret in SECRETS if secret in stored(b)]
 
 
-def test_a_repeated_start_is_known_again(sealed: Bench) -> None:
-    first = sealed.start("loan", {"iban": "the-request"}, key="one")
-    assert sealed.start("loan", {"iban": "the-request"}, key="one") == first
+def test_a_repeated_start_is_known_again(keyed: Bench) -> None:
+    first = keyed.start("loan", {"iban": "the-request"}, key="one")
+    assert keyed.start("loan", {"iban": "the-request"}, key="one") == first
 
 
 def test_what_was_stored_before_is_read_as_it_is(deployed: Make) -> None:
@@ -145,8 +145,8 @@ def test_what_was_stored_before_is_read_as_it_is(deployed: Make) -> None:
     assert view["request"] == {"iban": "the-request"}
 
 
-def test_without_the_key_it_says_so(sealed: Bench) -> None:
-    saga_id = sealed.start("loan", {"iban": "the-request"})
-    engine = from_environment(sealed.stack.environment)
+def test_without_the_key_it_says_so(keyed: Bench) -> None:
+    saga_id = keyed.start("loan", {"iban": "the-request"})
+    engine = from_environment(keyed.stack.environment)
     with pytest.raises(SagaError, match="is encrypted, and this function has no payload_key"):
         engine.reader.show("loan", saga_id)

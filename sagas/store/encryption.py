@@ -1,9 +1,9 @@
 """Payloads encrypted before they leave the function: AES-256-GCM, with data keys of KMS that are of one saga each.
 
-Each sealed text brings the data key it is sealed with, wrapped by KMS. So whoever reads tables, buckets or backups of
-them reads nothing without ``kms:Decrypt``, no entry has to be read for the key of another, and a purge that deletes a
-saga's payloads deletes its keys. KMS binds a wrapped key to service and saga: it unwraps none for another. An
-environment seals with the key of what it opened of the saga before, and asks KMS for a new one where that was nothing.
+Each encrypted text brings its data key, wrapped by KMS. So who reads tables, buckets or backups of them reads nothing
+without ``kms:Decrypt``, no entry has to be read for the key of another, and a purge that deletes a saga's payloads
+deletes its keys. KMS binds a wrapped key to service and saga: it unwraps none for another. An environment encrypts with
+the key of what it decrypted of the saga before, and asks KMS for a new one where that was nothing.
 
 AES-GCM by ``cryptography``, not the AWS Encryption SDK: that has keys and algorithms to choose from and messages that
 name them, a call of KMS for each payload, and 20 MB in the layer. Here is one key of KMS and one algorithm.
@@ -23,8 +23,8 @@ from botocore.exceptions import ClientError
 from sagas.aws import HOT, code_of, connect, translated
 from sagas.errors import SagaError
 
-_MARK = "sealed1:"
-"""What a sealed text begins with: no JSON does."""
+_MARK = "encrypted1:"
+"""What an encrypted text begins with: no JSON does."""
 _NONCE = 12
 """Bytes, by chance: a saga has some dozens of payloads under one key, far from where two would be the same."""
 _LENGTH = 2
@@ -34,14 +34,14 @@ _KEPT = 1_000
 
 
 class Changed(SagaError):
-    """What is stored is not what was sealed, or is of another saga."""
+    """What is stored is not what was encrypted, or is of another saga."""
 
     def __init__(self, saga_id: str) -> None:
-        super().__init__(f"a sealed payload of saga {saga_id} was changed, or is of another saga")
+        super().__init__(f"an encrypted payload of saga {saga_id} was changed, or is of another saga")
 
 
-class Sealing:
-    """Seals and opens the payloads of sagas.
+class PayloadEncryption:
+    """Encrypts and decrypts the payloads of sagas.
 
     Args:
         key_id: ARN of the KMS key.
@@ -61,7 +61,7 @@ class Sealing:
     def _client(self) -> Any:
         return connect("kms", HOT, region=self._region, endpoint_url=self._endpoint_url)
 
-    def seal(self, saga_id: str, text: str) -> str:
+    def encrypt(self, saga_id: str, text: str) -> str:
         """Return a payload encrypted, as text.
 
         Args:
@@ -83,11 +83,11 @@ class Sealing:
             wrapped, key = bytes(made["CiphertextBlob"]), bytes(made["Plaintext"])
             self._keep(saga_id, wrapped, key)
         nonce = os.urandom(_NONCE)
-        sealed = _cipher(key).encrypt(nonce, text.encode(), saga_id.encode())
-        return _MARK + b64encode(len(wrapped).to_bytes(_LENGTH) + wrapped + nonce + sealed).decode()
+        encrypted = _cipher(key).encrypt(nonce, text.encode(), saga_id.encode())
+        return _MARK + b64encode(len(wrapped).to_bytes(_LENGTH) + wrapped + nonce + encrypted).decode()
 
-    def open(self, saga_id: str, text: str) -> str:
-        """Return a payload as it was before it was sealed.
+    def decrypt(self, saga_id: str, text: str) -> str:
+        """Return a payload as it was before it was encrypted.
 
         Args:
             saga_id: whose it is.
@@ -105,7 +105,7 @@ class Sealing:
         except ValueError:
             raise Changed(saga_id) from None
         begin = _LENGTH + int.from_bytes(stored[:_LENGTH])
-        wrapped, nonce, sealed = stored[_LENGTH:begin], stored[begin : begin + _NONCE], stored[begin + _NONCE :]
+        wrapped, nonce, encrypted = stored[_LENGTH:begin], stored[begin : begin + _NONCE], stored[begin + _NONCE :]
         with self._lock:
             key = self._unwrapped.get((saga_id, wrapped))
         if key is None:
@@ -121,7 +121,7 @@ class Sealing:
             key = bytes(answer["Plaintext"])
             self._keep(saga_id, wrapped, key)
         try:
-            return _cipher(key).decrypt(nonce, sealed, saga_id.encode()).decode()
+            return _cipher(key).decrypt(nonce, encrypted, saga_id.encode()).decode()
         except (InvalidTag, ValueError):
             raise Changed(saga_id) from None
 
@@ -138,8 +138,8 @@ class Sealing:
         return {"sagas:service": self._service, "sagas:id": saga_id}
 
 
-def is_sealed(text: str) -> bool:
-    """Whether a stored payload is sealed."""
+def is_encrypted(text: str) -> bool:
+    """Whether a stored payload is encrypted."""
     return text.startswith(_MARK)
 
 
