@@ -140,9 +140,9 @@ def show(
     else:
         saga = client.show(*which(client, name, saga_id, last=last))
     if tree:
-        from sagas.client.families import family_of
+        from sagas.client.families import childless_in, family_of
 
-        family = family_of(client.list, saga)
+        family = family_of(client.list, saga, childless=childless_in(client.definitions()))
         if target.as_json:
             emit(family)
         else:
@@ -304,9 +304,10 @@ def audit(
     client = target.client()
     name, saga_id = which(client, name, saga_id, last=last)
     if tree:
-        from sagas.client.families import family_of
+        from sagas.client.families import childless_in, family_of
 
-        told = list(trail_of(client, family_of(client.list, client.show(name, saga_id))))
+        childless = childless_in(client.definitions())
+        told = list(trail_of(client, family_of(client.list, client.show(name, saga_id), childless=childless)))
         if target.as_json:
             emit({"entries": told})
         else:

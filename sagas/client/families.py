@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NotRequired, TypedDict
 
-from sagas.engine.answers import Page, SagaView, Summary
+from sagas.engine.answers import DefinitionView, Page, SagaView, Summary
 
 _PAGE = 100
 
@@ -31,6 +31,11 @@ def family_of(
         childless: names of saga types that start none, of which nothing is asked.
     """
     return _family(ask, saga, iter(range(most)) if most is not None else itertools.count(), childless)
+
+
+def childless_in(definitions: Iterable[DefinitionView]) -> list[str]:
+    """Return the names of saga types that start no others."""
+    return [one["name"] for one in definitions if not any(step.get("children") for step in one["steps"])]
 
 
 def _family(

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sagas.client.advice import advice
-from sagas.client.families import Family, family_of
+from sagas.client.families import Family, childless_in, family_of
 from sagas.client.next_action import Do, command_of, next_action
 from sagas.console.desk import LABELS, Desk
 from sagas.console.drawing.graph import graph
@@ -82,8 +82,7 @@ def _family(desk: Desk, saga: Any, types: Mapping[str, Any]) -> Family | None:
     """A saga with its children, and theirs; nothing of one that has none."""
     if not any(step.get("children") for step in saga["steps"]) or not desk.source.lists_by("parent"):
         return None
-    childless = [name for name, one in types.items() if not any(step.get("children") for step in one["steps"])]
-    return family_of(desk.source.list, saga, _FAMILY, childless)
+    return family_of(desk.source.list, saga, _FAMILY, childless_in(types.values()))
 
 
 def document(desk: Desk, _request: Request, name: str, saga_id: str) -> Response:

@@ -11,7 +11,12 @@ from tests.unit.client.stub import SAGA_ID, StubApi, a_saga
 CHILD = "00000000-0000-8000-8000-000000000001"
 PARENT: dict[str, Any] = {"name": "create-zip", "saga_id": SAGA_ID, "step": "parts", "position": 0}
 CHILDREN: dict[str, Any] = {"sagas": [a_saga(saga_id=CHILD, name="part", parent=PARENT)], "cursor": None}
-NONE: dict[str, Any] = {"sagas": [], "cursor": None}
+TYPES: dict[str, Any] = {
+    "definitions": [
+        {"name": "create-zip", "steps": [{"name": "parts", "children": ["part"]}]},
+        {"name": "part", "steps": [{"name": "pack"}]},
+    ]
+}
 
 
 def test_lists_the_children_of_a_saga(api: StubApi, run: Run) -> None:
@@ -24,7 +29,7 @@ def test_lists_the_children_of_a_saga(api: StubApi, run: Run) -> None:
 
 
 def test_shows_a_tree(api: StubApi, run: Run) -> None:
-    api.will(200, a_saga()).will(200, CHILDREN).will(200, NONE)
+    api.will(200, a_saga()).will(200, TYPES).will(200, CHILDREN)
     result = run("show", "create-zip", SAGA_ID, "--tree")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
@@ -33,7 +38,7 @@ def test_shows_a_tree(api: StubApi, run: Run) -> None:
 
 
 def test_shows_a_tree_as_json(api: StubApi, run: Run) -> None:
-    api.will(200, a_saga()).will(200, CHILDREN).will(200, NONE)
+    api.will(200, a_saga()).will(200, TYPES).will(200, CHILDREN)
     family = json.loads(run("show", "create-zip", SAGA_ID, "--tree", "--json").stdout)
     assert family["children"][0]["saga"]["saga_id"] == CHILD
 
