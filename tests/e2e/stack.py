@@ -61,7 +61,7 @@ def launch(project: Path, app: str, *options: str, port: int | None = None) -> R
     """Start ``sagas local up`` in the background, and wait until it is ready."""
     running = start(project, app, *options, port=port)
     try:
-        poll("local stack", running.ready, deadline=90)
+        poll("local stack", running.ready, deadline=150)
     except BaseException:
         running.stop()
         raise
@@ -130,10 +130,10 @@ class Running(Stack):
         self.process = process
 
     def ready(self) -> bool:
-        """Tell whether everything is deployed; fail if the command has ended."""
+        """Tell whether the command has said so: all is deployed, seeded and printed; fail if it has ended."""
         if self.process.poll() is not None:
             raise AssertionError((self.project / "err.txt").read_text() or "the command ended without a word")
-        return (self.project / ".sagas" / "local.json").is_file()
+        return "\nReady. " in (self.project / "out.txt").read_text()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal to the command, by its process id, and return its exit code."""
