@@ -86,9 +86,9 @@ class LiveCode:
         for stack, deployed in stacks:
             assets = {asset.key: asset for asset in stack.assets if asset.zipped}
             for logical_id, resource in deployed.template["Resources"].items():
-                is_function = resource["Type"] == "AWS::Lambda::Function"
-                code = resource["Properties"].get("Code", {}) if is_function else {}
-                asset = assets.get(str(code.get("S3Key")))
+                if resource["Type"] != "AWS::Lambda::Function":
+                    continue
+                asset = assets.get(str(resource["Properties"].get("Code", {}).get("S3Key")))
                 if asset is not None:
                     self._functions.setdefault(asset, []).append(deployed.physical_ids[logical_id])
         self._code: dict[Asset, Asset] = {}
