@@ -125,9 +125,10 @@ class Reader:
         """
         state = self.stored(name, saga_id)
         if state is None:
-            raise Conflict(told(self.left(name, saga_id)))
+            left = self.left(name, saga_id)
+            raise Conflict(told(left.state, left.purge))
         if state.purge is not None:
-            raise Conflict(f"the saga is {state.status} and is being purged")
+            raise Conflict(told(state, state.purge))
         return state
 
     def show_changed(self, name: str, saga_id: str, known: Callable[[str], bool]) -> tuple[SagaView | None, str]:
@@ -262,7 +263,7 @@ class Reader:
                 raise InvalidRequest("the cursor is not valid", [Problem("query.cursor", "is from another list")])
             after = int(position.saga_id)
         parent = self.control.get(parent_id)
-        ids = [] if parent is None else children_ids(parent)
+        ids = [] if parent is None or parent.purge is not None else children_ids(parent)
         found = readable(self.control, ids[after : after + limit])
         more = IndexPosition("child", str(after + limit)).cursor if len(ids) > after + limit else None
         return {"sagas": self._summaries(found), "cursor": more}
@@ -363,7 +364,8 @@ class Reader:
             states, cursor = self._ended(names, str(status), limit, cursor, within)
         else:
             states, cursor = self._going(names, status, limit, cursor, within)
-        shown = self._summaries([state for state in states if status in (None, state.status.value)])
+        wanted = [state for state in states if status in (None, state.status.value) and state.purge is None]
+        shown = self._summaries(wanted)
         return {"sagas": shown, "cursor": cursor}
 
     def _having(

@@ -194,9 +194,9 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     )
 
 
-def told(left: Left) -> str:
-    """Say in a line why nothing can be done to a saga of which only this is left."""
-    if left.purge is None:
-        return f"the saga is {left.state.status} and its control item has expired: it can only be read"
-    why = f" ({left.purge.reason})" if left.purge.reason else ""
-    return f"the saga is {left.state.status} and was purged at {iso(left.purge.at)}{why}: it can only be read"
+def told(state: SagaState, purge: Purge | None) -> str:
+    """Say in a line why nothing can be done to a saga that was purged, or whose control item has expired."""
+    if purge is None:
+        return f"the saga is {state.status} and its control item has expired: it can only be read"
+    why = f" ({purge.reason})" if purge.reason else ""
+    return f"the saga is {state.status} and was purged at {iso(purge.at)}{why}: it can only be read"

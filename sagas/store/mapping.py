@@ -121,6 +121,8 @@ def purge_shard(shard: int) -> str:
     return f"purge#{shard}"
 
 
+STARTING = 60.0
+"""Seconds within which who starts a saga has done so, or never does: its function may take 29 s, that of children 30."""
 OVERTAKEN = 900.0
 """Seconds beyond its lease for which a process may still be at work that another took over from: work without a saga's
 code holds short leases, and its function may take as long as any of Lambda's."""
@@ -132,15 +134,16 @@ def purge_at(state: SagaState, settings: StoreSettings) -> float:
     Retention counts from the end of a saga. One that needs a person is kept until it is settled, and then counts from
     there.
 
-    A purge that has begun ends once no execution that was lost can write any more: what it wrote late would be kept
-    for good. One that was interrupted goes on by then, too.
+    A purge that has begun ends once nobody can write any more who does not know of it: who wrote the first entry and
+    makes the control item without asking, who starts children of a saga that is over meanwhile, and an execution that
+    was lost. What those wrote late would be kept for good. One that was interrupted goes on by then, too.
     """
-    if state.purge is not None and state.lost_until:
-        return max(state.purge.at, state.lost_until + OVERTAKEN)
+    if state.purge is not None:
+        began = state.updated_at if any(step.children for step in state.steps) else state.created_at
+        return max(state.purge.at, began + STARTING, state.lost_until + OVERTAKEN if state.lost_until else 0.0)
     # A child is kept as long as its parent, and purged with it.
     kept = state.saga in settings.never_expiring or not settings.retention or state.parent is not None
-    due = 0.0 if kept or state.attention or not state.over else state.updated_at + settings.retention
-    return min(due or state.purge.at, state.purge.at) if state.purge else due
+    return 0.0 if kept or state.attention or not state.over else state.updated_at + settings.retention
 
 
 def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
