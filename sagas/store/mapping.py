@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from sagas.core.rules import LONG_WAIT, format_of, in_wait, patient_until
 from sagas.core.states import (
+    COUNTERS,
     DeadLetter,
     Lease,
     Order,
@@ -200,7 +201,11 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
         item["polling"] = packed({"since": iso(state.polling.since), "looks": state.polling.looks, **told})
     if parent := state.parent:
         told = {"id": parent.saga_id, "saga": parent.saga, "step": parent.step, "n": parent.position}
-        item["parent"] = packed(told | ({"round": parent.round} if parent.round else {}))
+        if parent.round:
+            told["round"] = parent.round
+        if parent.counters != COUNTERS:
+            told["counters"] = parent.counters
+        item["parent"] = packed(told)
     if order := state.order:
         item["order"] = {"N": str(order.number if order.open else -order.number)}
     return item | _places(state, settings, stale_after)
@@ -349,7 +354,8 @@ def state_of(item: Item) -> SagaState:
         polling = Polling(epoch(told["since"]), int(told["looks"]), told["message"], float(told["after"]))
     if "parent" in item:
         told = unpacked(item["parent"])
-        parent = Parent(told["id"], told["saga"], told["step"], int(told["n"]), int(told.get("round", 0)))
+        round_, counters = int(told.get("round", 0)), int(told.get("counters", COUNTERS))
+        parent = Parent(told["id"], told["saga"], told["step"], int(told["n"]), round_, counters)
     seq = int(item["seq"]["N"])
     head, digest = _head_in(item, seq)
     return SagaState(
