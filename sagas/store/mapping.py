@@ -155,13 +155,15 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
         stale_after: seconds of silence that count as a stall.
     """
     lease, shard = state.lease, shard_of(state.saga_id, settings.shards)
+    # Of a correlation id that is the saga's id nothing is kept; of a long one that there is one: it is in the journal.
+    correlation_id = state.correlation_id if len(state.correlation_id) <= _LONGEST_HERE else ""
     item = attributes_of(
         {
             "saga_id": state.saga_id,
             "format": None if (format_ := format_of(state)) == PLAIN else format_,
             "saga": state.saga,
             "version": state.version,
-            "correlation_id": _correlation(state),
+            "correlation_id": None if state.correlation_id == state.saga_id else correlation_id,
             "status": state.status.value,
             "cursor": state.cursor,
             "seq": state.seq,
@@ -200,23 +202,16 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     if state.polling:
         told = {"message": state.polling.message, "after": state.polling.after}
         item["polling"] = packed({"since": iso(state.polling.since), "looks": state.polling.looks, **told})
-    item |= _family_item(state)
-    return item | _places(state, settings, stale_after)
-
-
-def _family_item(state: SagaState) -> Item:
-    """What is stored of a child: whose it is, and what its parent ordered."""
-    item, parent, order = Item(), state.parent, state.order
-    if parent:
+    if parent := state.parent:
         told = {"id": parent.saga_id, "saga": parent.saga, "step": parent.step, "n": parent.position}
         if parent.round:
             told["round"] = parent.round
         if parent.counters != COUNTERS:
             told["counters"] = parent.counters
         item["parent"] = packed(told)
-    if order:
+    if order := state.order:
         item["order"] = {"N": str(order.number if order.open else -order.number)}
-    return item
+    return item | _places(state, settings, stale_after)
 
 
 def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
@@ -242,13 +237,6 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
         key = wait_shard(shard) if sent_ahead(state) else str(shard)
         item |= attributes_of({"open_shard": key, "due": iso(due_at(state, stale_after))})
     return item
-
-
-def _correlation(state: SagaState) -> str | None:
-    """What is kept of a correlation id: none is the saga's id, and an empty one is in the journal."""
-    if state.correlation_id == state.saga_id:
-        return None
-    return state.correlation_id if len(state.correlation_id) <= _LONGEST_HERE else ""
 
 
 def _head_of(state: SagaState) -> bytes | None:
@@ -363,6 +351,14 @@ def state_of(item: Item) -> SagaState:
     what = f"saga {saga_id}"
     check_format(number_in(item, "format"), what)
     noted: Item | None = unpacked(item["progress"]) if "progress" in item else None
+    polling, parent = None, None
+    if "polling" in item:
+        told: dict[str, Any] = unpacked(item["polling"])
+        polling = Polling(epoch(told["since"]), int(told["looks"]), told["message"], float(told["after"]))
+    if "parent" in item:
+        told = unpacked(item["parent"])
+        round_, counters = int(told.get("round", 0)), int(told.get("counters", COUNTERS))
+        parent = Parent(told["id"], told["saga"], told["step"], int(told["n"]), round_, counters)
     seq = int(item["seq"]["N"])
     head, digest = _head_in(item, seq)
     return SagaState(
@@ -399,23 +395,12 @@ def state_of(item: Item) -> SagaState:
         attention=time_of(text_in(item, "attention")),
         progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
         purge=purge_in(item["purge"]) if "purge" in item else None,
-        polling=_polling_in(item["polling"]) if "polling" in item else None,
+        polling=polling,
         deadline=time_of(text_in(item, "deadline")),
-        parent=_parent_in(item["parent"]) if "parent" in item else None,
+        parent=parent,
         order=Order(abs(order), order > 0) if (order := number_in(item, "order")) else None,
         parked=text_in(item, "open_shard").startswith(PARKED),
     )
-
-
-def _parent_in(stored: Item) -> Parent:
-    told: dict[str, Any] = unpacked(stored)
-    round_, counters = int(told.get("round", 0)), int(told.get("counters", COUNTERS))
-    return Parent(told["id"], told["saga"], told["step"], int(told["n"]), round_, counters)
-
-
-def _polling_in(stored: Item) -> Polling:
-    told: dict[str, Any] = unpacked(stored)
-    return Polling(epoch(told["since"]), int(told["looks"]), told["message"], float(told["after"]))
 
 
 def known(kind: type[Known], text: str, what: str) -> Known:
