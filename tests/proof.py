@@ -42,6 +42,8 @@ PARTS = (
     Part("Hostile requests to the running API", (*_PYTEST, "tests/e2e/test_hostile_api.py"), {"SAGAS_PROOF": "full"}),
     Part("Killed workers, and a thousand in line", (*_PYTEST, "tests/e2e/test_failures.py"), {"SAGAS_PROOF": "full"}),
     Part("A thousand children", (*_PYTEST, "-s", "tests/e2e/test_children.py"), {"SAGAS_PROOF": "full"}),
+    Part("A thousand that wait", (*_PYTEST, "tests/e2e/test_waiting.py"), {"SAGAS_PROOF": "full"}),
+    Part("A newcomer's two commands", (*_PYTEST, "tests/e2e/test_newcomer.py"), {"SAGAS_PROOF": "full"}),
     Part("A storm of events", (*_PYTEST, "tests/e2e/test_events.py"), {"SAGAS_PROOF": "full"}),
     Part("Hostile events", (*_PYTEST, *_HOSTILE), {"SAGAS_PROOF": "full"}),
     Part("A service of 60 types and 480 steps", (*_PYTEST, "tests/cdk/test_size.py"), {"SAGAS_PROOF": "full"}),

@@ -61,6 +61,11 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "yes": (Annotated[bool, _option("--yes", "-y", help="Do not ask.")], False),
 }
+_OF_ONE: dict[str, Any] = {
+    name: Annotated[str | None, typer.Argument(metavar=label, help=what, show_default=False)]
+    for name, label, what in (("name", "NAME", "Name of the saga type."), ("saga_id", "ID", "Id of the saga."))
+}
+"""The arguments of a command for one saga; with ``--all`` there are none."""
 
 
 def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]], Callable[..., None]]:
@@ -84,7 +89,8 @@ def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]],
                 told["reason"] = told["reason"] or next((arguments[one] for one in shared if arguments[one]), "")
                 _all(target, action, told, words)
                 return
-            given = [name for name in told if _is_given(context, name)]
+            sources = {name: context.get_parameter_source(name) for name in told}
+            given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
             if context.args or given:
                 wrong = context.args[0] if context.args else "--" + given[0].replace("_", "-").removeprefix("of-")
                 raise typer.BadParameter(f"No such option without --all: {wrong}")
@@ -96,9 +102,9 @@ def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]],
 
         parameters = [own[0]]
         for one in own[1:]:
-            missing = None if one.name in ("name", "saga_id") else ""
+            missing = None if one.name in _OF_ONE else ""
             default = missing if one.name in needed else one.default
-            annotation = _optional(one) if one.name in ("name", "saga_id") else one.annotation
+            annotation = _OF_ONE.get(one.name, one.annotation)
             parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
         for name, (annotation, default) in {"context": (typer.Context, inspect.Parameter.empty), **_OPTIONS}.items():
             kind = inspect.Parameter.KEYWORD_ONLY
@@ -114,17 +120,6 @@ MANY = ("cancel", "retry", "compensate", "resolve", "rerun")
 """The commands that can be for many sagas."""
 SETTINGS = {"ignore_unknown_options": True, "allow_extra_args": True}
 """Of such commands, for Typer: what a type is found by are options of its own, ``--customer c-17``."""
-
-
-def _optional(parameter: inspect.Parameter) -> Any:
-    label = {"name": "NAME", "saga_id": "ID"}[parameter.name]
-    what = {"name": "Name of the saga type.", "saga_id": "Id of the saga."}[parameter.name]
-    return Annotated[str | None, typer.Argument(metavar=label, help=what, show_default=False)]
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _found_by(words: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -187,8 +182,8 @@ def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[st
 def _do(target: Target, client: SagaClient, job: Batch, told: Mapping[str, Any]) -> None:
     """Ask, do it, and tell what was done; exit code 1 where something failed or is left."""
     count = len(job.saga_ids) - sum(one.outcome != "failed" for one in job.known.values())
-    if count and not told["yes"]:
-        _ask(f"{job.action} {count} sagas of type {job.name}?")
+    if count and not told["yes"] and not typer.confirm(f"{job.action} {count} sagas of type {job.name}?", err=True):
+        fail("nothing was done")
     if told["one_first"] and count:
         report = job.run(most=1)
         first = next((one for one in job.saga_ids if one in job.known), job.saga_ids[0])
@@ -231,11 +226,6 @@ def _became(client: SagaClient, job: Batch, saga_id: str) -> str:
         return "still under way"
     except SagaError as error:
         return plain(str(error))
-
-
-def _ask(question: str) -> None:
-    if not typer.confirm(question, err=True):
-        fail("nothing was done")
 
 
 def _tell(target: Target, job: Batch, report: Report) -> NoReturn:

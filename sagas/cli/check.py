@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import tomllib
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, cast
@@ -15,7 +16,7 @@ from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import Saga, definition_of
 from sagas.cli.output import emit, fail, plain, say
 from sagas.errors import DefinitionError, InvalidRequest, NotFound, SagaError
-from sagas.lock.changes import Change, changes
+from sagas.lock.changes import changes
 from sagas.lock.content import FORMAT, LOCK, Content, content_of, read, text_of
 
 
@@ -43,28 +44,20 @@ def check(
             fail(f"cannot write to {lock}: {error.strerror}")
     broken = sum(change.breaks for change in found)
     if as_json:
-        emit({"lock": str(lock), "written": write, "incompatible": broken, "changes": [_shown(one) for one in found]})
+        named = ("saga", "where", "what", "effect", "todo")
+        told = [{name: getattr(one, name) for name in named} | {"incompatible": one.breaks} for one in found]
+        emit({"lock": str(lock), "written": write, "incompatible": broken, "changes": told})
     else:
-        _tell(found, lock, write, current=known == content_of(definitions))
+        for change in found:
+            say(plain(f"{'STOPS' if change.breaks else 'fits '} {change}"))
+        if write:
+            say(f"{lock} is written.")
+        elif not found:
+            say(f"Nothing that concerns sagas in flight changed since {lock}.")
+        if not write and known != content_of(definitions):
+            say("`sagas check --write` notes these types as those of a release.")
     if broken and not write:
         fail(f"{broken} of {len(found)} changes since the last release stop sagas in flight")
-
-
-def _tell(found: list[Change], lock: Path, written: bool, *, current: bool) -> None:
-    for change in found:
-        say(plain(f"{'STOPS' if change.breaks else 'fits '} {change}"))
-    if written:
-        say(f"{lock} is written.")
-        return
-    if not found:
-        say(f"Nothing that concerns sagas in flight changed since {lock}.")
-    if not current:
-        say("`sagas check --write` notes these types as those of a release.")
-
-
-def _shown(change: Change) -> dict[str, Any]:
-    said = {name: getattr(change, name) for name in ("saga", "where", "what", "effect", "todo")}
-    return {**said, "incompatible": change.breaks}
 
 
 def _known(lock: Path, write: bool) -> Content:
@@ -108,22 +101,16 @@ def _definitions(names: list[str]) -> list[SagaDefinition]:
         module_name, _, qualified = name.partition(":")
         try:
             module: Any = importlib.import_module(module_name)
-            classes = _sagas_in(module) if not qualified else [_class_in(module, qualified)]
+            classes = [attrgetter(qualified)(module)] if qualified else _sagas_in(module)
+            defined = [definition_of(one) for one in classes]
         except Exception as error:  # noqa: BLE001 - a module of the author's may raise anything
             raise InvalidRequest(f"{name} cannot be loaded: {type(error).__name__}: {error}") from None
-        if not classes:
+        if not defined:
             raise InvalidRequest(f"there is no saga in {name}")
-        for one in map(definition_of, classes):
+        for one in defined:
             if found.setdefault(one.name, one).saga_class is not one.saga_class:
                 raise InvalidRequest(f"two saga types are called {one.name!r}: {found[one.name].saga_class} and {name}")
     return list(found.values())
-
-
-def _class_in(module: Any, qualified: str) -> type[Saga[Any]]:
-    for part in qualified.split("."):
-        module = getattr(module, part)
-    definition_of(module)
-    return module
 
 
 def _sagas_in(module: ModuleType) -> list[type[Saga[Any]]]:

@@ -50,21 +50,19 @@ def replay(
     name: Annotated[str | None, typer.Option(help="Only of sagas of this type.")] = None,
 ) -> None:
     """Have events told once more, from the journals, each with the id it has."""
-    told = target.client().replay_events(_time(since, target.now()), name)
+    client = target.client()
+    if span := _SPAN.fullmatch(since):
+        begin = datetime.fromtimestamp(target.now(), UTC) - timedelta(**{_UNITS[span[2]]: int(span[1])})
+    else:
+        try:
+            begin = datetime.fromisoformat(since)
+        except ValueError:
+            begin = None
+    if begin is None or begin.tzinfo is None:
+        wanted = "must be a time with its zone, such as 2026-01-31T12:00:00Z, or a span such as 90m, 2h or 3d"
+        raise typer.BadParameter(wanted, param_hint="--since")
+    told = client.replay_events(begin, name)
     if target.as_json:
         emit({"told": told})
     else:
         say(f"{told} event{'' if told == 1 else 's'} told once more")
-
-
-def _time(text: str, now: float) -> datetime:
-    if found := _SPAN.fullmatch(text):
-        return datetime.fromtimestamp(now, UTC) - timedelta(**{_UNITS[found[2]]: int(found[1])})
-    try:
-        given = datetime.fromisoformat(text)
-    except ValueError:
-        given = None
-    if given is None or given.tzinfo is None:
-        told = "must be a time with its zone, such as 2026-01-31T12:00:00Z, or a span such as 90m, 2h or 3d"
-        raise typer.BadParameter(told, param_hint="--since")
-    return given

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from importlib.metadata import version
 from importlib.resources import files
@@ -58,8 +58,15 @@ def init(
     if _NAME.fullmatch(called) is None:
         rule = "1 to 40 characters of a-z, 0-9 and single '-', starting with a letter and not ending with '-'"
         fail(f'"{called}" cannot be the name of project and stack: {rule}{advice}')
-    _require_empty(directory)
-    values = {"{{name}}": called, "{{version}}": version("lambda-sagas"), "{{sagas}}": _quoted(_SAGAS[example])}
+    try:
+        if directory.exists() and not directory.is_dir():
+            fail(f"{directory} is not a directory")
+        if directory.is_dir() and any(entry.name not in _HARMLESS for entry in directory.iterdir()):
+            fail(f"{directory} is not empty")
+    except OSError as error:
+        fail(f"cannot look into {directory}: {error.strerror}")
+    sagas = ", ".join(f'"{saga}"' for saga in _SAGAS[example])
+    values = {"{{name}}": called, "{{version}}": version("lambda-sagas"), "{{sagas}}": sagas}
     made = dict(_template(files("sagas.cli") / "template", PurePosixPath()))
     if example is not Example.CHECKOUT:
         made = {path: source for path, source in made.items() if not path.as_posix().startswith(_OF_AN_EXAMPLE)}
@@ -80,21 +87,6 @@ def init(
     say("  pytest")
     say("  sagas local up")
     say("README.md has the rest.")
-
-
-def _quoted(names: Iterable[str]) -> str:
-    """Strings of a TOML list."""
-    return ", ".join(f'"{name}"' for name in names)
-
-
-def _require_empty(directory: Path) -> None:
-    try:
-        if directory.exists() and not directory.is_dir():
-            fail(f"{directory} is not a directory")
-        if directory.is_dir() and any(entry.name not in _HARMLESS for entry in directory.iterdir()):
-            fail(f"{directory} is not empty")
-    except OSError as error:
-        fail(f"cannot look into {directory}: {error.strerror}")
 
 
 def _template(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, Traversable]]:

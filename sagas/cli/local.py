@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
+from rich.text import Text
 
 from sagas.cli.console import PORT, made
-from sagas.cli.output import fail, say
+from sagas.cli.output import at_work, fail, say
 from sagas.cli.supervising import StaleAfter, show_recovery
 from sagas.cli.target import Target
 from sagas.core.times import iso
@@ -69,20 +70,27 @@ def up(
         Path.cwd(), app_command, port, persist.resolve() if persist else None, watch=watch, enforce_iam=enforce_iam
     )
     try:
-        if endpoint is not None:
-            _show(deploy_to_endpoint(settings, endpoint))
-            _run_seed(seed)
-            return
-        with ExitStack() as ending:
+        with ExitStack() as ending, at_work() as work:
+
+            def begins(what: str) -> None:
+                work.update(Text(what))
+
+            if endpoint is not None:
+                description = deploy_to_endpoint(settings, endpoint, begins=begins)
+                work.stop()
+                _show(description)
+                _run_seed(seed)
+                return
 
             def ready(description: Description) -> None:
+                work.stop()
                 _run_seed(seed)
                 # An app without sagas has nothing to show.
                 wanted = description.api_url and not (detach or no_console)
                 url = ending.enter_context(_console()) if wanted else None
                 _show(description, detach=detach, watch=watch, console=url)
 
-            start_stack(settings, ready, detach=detach, tell=say)
+            start_stack(settings, ready, detach=detach, tell=say, begins=begins)
     except LocalStackError as error:
         fail(str(error))
     except Stopped:

@@ -66,22 +66,16 @@ def _print_new(target: Target, lines: list[LogLine], seen: set[tuple[Any, ...]])
         if target.as_json:
             emit(line)
             continue
-        for text in _told(line):
-            say(text)
+        at, fields = datetime.fromtimestamp(line["at"], UTC).strftime("%H:%M:%S.%f")[:-3], line["fields"]
+        if "message" not in fields:
+            say(f"{at} {plain(line['message'])}")
+            continue
+        more = " ".join(f"{key}={value}" for key, value in fields.items() if key not in _SHOWN_ALREADY)
+        step = fields.get("step") or "-"
+        say(plain_line(f"{at} {fields.get('level', ''):7} {step:16} {fields['message']} {more}".rstrip()))
+        for row in str(fields.get("exception") or "").rstrip().splitlines():
+            say(f"    {plain_line(row)}")
     return marks
-
-
-def _told(line: LogLine) -> list[str]:
-    """A line as one reads it: time, level, step, message and what else it says; a stack trace below it."""
-    at = datetime.fromtimestamp(line["at"], UTC).strftime("%H:%M:%S.%f")[:-3]
-    fields = line["fields"]
-    if "message" not in fields:
-        return [f"{at} {plain(line['message'])}"]
-    more = " ".join(f"{key}={value}" for key, value in fields.items() if key not in _SHOWN_ALREADY)
-    step = fields.get("step") or "-"
-    first = f"{at} {fields.get('level', ''):7} {step:16} {fields['message']} {more}".rstrip()
-    trace = str(fields.get("exception") or "").rstrip()
-    return [plain_line(first), *(f"    {plain_line(row)}" for row in trace.splitlines())]
 
 
 def plain_line(text: str) -> str:

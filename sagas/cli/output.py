@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import typer
 from rich.console import Console, RenderableType
+from rich.status import Status
 
 from sagas.core.wording import plain as plain
 
@@ -28,6 +29,11 @@ def fail(message: str) -> NoReturn:
     """Print one line on standard error and end with exit code 1."""
     typer.echo(f"sagas: {plain(message)}", err=True)
     raise typer.Exit(1)
+
+
+def at_work() -> Status:
+    """Return what says on a terminal what is done right now, and leaves no line; elsewhere nothing."""
+    return Console(stderr=True, markup=False, emoji=False, highlight=False).status("Beginning")
 
 
 def plain_line(text: str) -> str:

@@ -28,7 +28,7 @@ from sagas.core.states import SagaStatus
 from sagas.core.times import iso
 
 if TYPE_CHECKING:
-    from sagas.client import Page, SagaClient, SagaView, VerificationView
+    from sagas.client import Page, SagaClient, SagaView
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the saga type.", show_default=False)]
 SagaId = Annotated[str, typer.Argument(metavar="ID", help="Id of the saga.", show_default=False)]
@@ -314,7 +314,15 @@ def audit(
             display(family_trail(told))
         return
     if verify:
-        _print_verification(target, client.verify(name, saga_id))
+        found = client.verify(name, saga_id)
+        if target.as_json:
+            emit(found)
+        elif found["broken"] is None:
+            say(f"{found['entries']} entries: all are what was written.")
+            for line in verification_notes(found):
+                say(line)
+        if found["broken"] is not None:
+            fail(f"the audit trail is broken: {found['broken']['message']}")
         return
     entries = list(client.audit(name, saga_id))
     if target.as_json:
@@ -323,17 +331,6 @@ def audit(
     display(audit_table(entries, screen().width))
     for trace in stack_traces(entries) if traces else ():
         display(trace)
-
-
-def _print_verification(target: Target, found: VerificationView) -> None:
-    if target.as_json:
-        emit(found)
-    elif found["broken"] is None:
-        say(f"{found['entries']} entries: all are what was written.")
-        for line in verification_notes(found):
-            say(line)
-    if found["broken"] is not None:
-        fail(f"the audit trail is broken: {found['broken']['message']}")
 
 
 @on_target

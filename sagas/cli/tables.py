@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -99,7 +99,21 @@ def payloads(saga: SagaView) -> RenderableType:
     """Return request and results of a saga; long ones are cut."""
     found = [("request", saga["request"])]
     found += [(f"result of {step['name']}", step["result"]) for step in saga["steps"]]
-    return Group(*(line for name, value in found if value is not None for line in _json(name, value)))
+    parts = list[Text]()
+    for name, value in found:
+        if value is None:
+            continue
+        lines = [plain_line(line) for line in pretty([value] if isinstance(value, str) else value).splitlines()]
+        if isinstance(value, str):
+            lines = [line.strip() for line in lines[1:-1]]
+        if len(lines) > _LONGEST_JSON:
+            more = f"... {len(lines) - _LONGEST_JSON} more lines: --json has all"
+            lines = [*lines[:_LONGEST_JSON], more]
+        if len(lines) == 1:
+            parts.append(Text.assemble((f"{name} ", "dim"), lines[0]))
+        else:
+            parts += [Text(name, style="dim"), *(Text(f"  {line}") for line in lines)]
+    return Group(*parts)
 
 
 def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
@@ -114,18 +128,6 @@ def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
         lines = [Text(f"  {plain_line(line)}") for line in str(entry["details"]["stack_trace"]).splitlines()]
         found.append(Group(Text(plain(head), style="dim"), *lines))
     return found
-
-
-def _json(name: str, value: Any) -> list[Text]:
-    lines = [plain_line(line) for line in pretty([value] if isinstance(value, str) else value).splitlines()]
-    if isinstance(value, str):
-        lines = [line.strip() for line in lines[1:-1]]
-    if len(lines) > _LONGEST_JSON:
-        more = f"... {len(lines) - _LONGEST_JSON} more lines: --json has all"
-        lines = [*lines[:_LONGEST_JSON], more]
-    if len(lines) == 1:
-        return [Text.assemble((f"{name} ", "dim"), lines[0])]
-    return [Text(name, style="dim"), *(Text(f"  {line}") for line in lines)]
 
 
 def _took(step: StepView) -> str:
@@ -145,9 +147,19 @@ def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableTy
         now: epoch seconds.
         width: columns that there are.
     """
-    why = any("why" in saga for saga in sagas)
     if width < _WIDE:
-        return Group(*_narrow_list(sagas, now, width))
+        lines, times = list[Text](), [ago(saga["updated_at"], now) for saga in sagas]
+        widest, longest = max(len(saga["status"]) for saga in sagas), max(map(len, times))
+        for saga, time in zip(sagas, times, strict=True):
+            room = " " * (widest - len(saga["status"]) + 1)
+            line = Text.assemble(f"{saga['saga_id']} ", coloured(saga["status"]), room, (f"{time:>{longest}} ", "dim"))
+            # What does not fit is cut: an id stays whole, and a saga in its line.
+            line.append(saga["name"][: max(width - len(line) - 1, 8)])
+            lines.append(line)
+            if "why" in saga:
+                lines.append(Text(f"  {plain(saga['why'])}", style="dim"))
+        return Group(*lines)
+    why = any("why" in saga for saga in sagas)
     faults = any(saga.get("fault") for saga in sagas)
     more = [*(["error"] if faults else []), *(["why it needs you"] if why else [])]
     table = _table("saga", "id", "status", "started", "last changed", *more)
@@ -163,20 +175,6 @@ def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableTy
     return table
 
 
-def _narrow_list(sagas: Sequence[Summary], now: float, width: int) -> Iterable[Text]:
-    status = max(len(saga["status"]) for saga in sagas)
-    times = [ago(saga["updated_at"], now) for saga in sagas]
-    longest = max(map(len, times))
-    for saga, time in zip(sagas, times, strict=True):
-        line = Text.assemble(f"{saga['saga_id']} ", coloured(saga["status"]), " " * (status - len(saga["status"]) + 1))
-        line.append(f"{time:>{longest}} ", style="dim")
-        # What does not fit is cut: an id stays whole, and a saga in its line.
-        line.append(saga["name"][: max(width - len(line) - 1, 8)])
-        yield line
-        if "why" in saga:
-            yield Text(f"  {plain(saga['why'])}", style="dim")
-
-
 def audit_table(entries: Sequence[AuditEntry], width: int) -> RenderableType:
     """Return an audit trail as a table. Stack traces are left to :func:`stack_trace` and to JSON.
 
@@ -185,7 +183,17 @@ def audit_table(entries: Sequence[AuditEntry], width: int) -> RenderableType:
         width: columns that there are.
     """
     if width < _WIDE:
-        return Group(*(line for entry in entries for line in _narrow_entry(entry)))
+        lines = list[Text]()
+        for entry in entries:
+            number = f"attempt {entry['attempt']}" if entry["attempt"] else ""
+            what = " ".join(part for part in (entry["action"], entry["step"], number) if part)
+            time = f"{entry['at'][:10]} {clock_time(entry['at'])} "
+            lines.append(Text.assemble(f"{entry['seq']:>4} ", (time, "dim"), what))
+            by = [] if entry["actor"] == "worker" else [f"by {entry['actor']}"]
+            said = plain(", ".join([*_told(entry), *by]))
+            if said:
+                lines.append(Text(f"     {said}", style="dim"))
+        return Group(*lines)
     table = _table("#", "time (UTC)", "action", "step", "attempt", "saga is", "by", "")
     for entry in entries:
         table.add_row(
@@ -199,16 +207,6 @@ def audit_table(entries: Sequence[AuditEntry], width: int) -> RenderableType:
             plain(", ".join(_told(entry))),
         )
     return table
-
-
-def _narrow_entry(entry: AuditEntry) -> Iterable[Text]:
-    number = f"attempt {entry['attempt']}" if entry["attempt"] else ""
-    what = " ".join(part for part in (entry["action"], entry["step"], number) if part)
-    yield Text.assemble(f"{entry['seq']:>4} ", (f"{entry['at'][:10]} {clock_time(entry['at'])} ", "dim"), what)
-    by = [] if entry["actor"] == "worker" else [f"by {entry['actor']}"]
-    said = plain(", ".join([*_told(entry), *by]))
-    if said:
-        yield Text(f"     {said}", style="dim")
 
 
 def _told(entry: AuditEntry) -> list[str]:

@@ -39,18 +39,23 @@ def advice(saga: SagaView, now: float) -> list[str]:
         why = f" ({reason})" if (reason := saga.get("purge_reason")) else ""
         return [plain(f"It was purged on {moment(saga['purged_at'])}{why}: request, results and errors are gone.")]
     who = {"name": saga["name"], "saga_id": saga["saga_id"]}
-    said = [
-        *_errors(saga),
-        *_breaker(saga, now),
-        *_pause(saga),
-        *(_waiting(saga, step, now) for step in saga["steps"] if step.get("waiting_for")),
-        *(
-            _next_attempt(step, now)
-            for step in saga["steps"]
-            if step["next_attempt_at"] and not step.get("waiting_for") and not saga.get("breaker")
-        ),
-        *_lease(saga, now),
+    said = [*_errors(saga)]
+    # An older service tells neither of a breaker nor of a pause.
+    behind = saga.get("breaker")
+    if behind is not None:
+        until = moment(behind["open_until"])
+        state = f"open until {until}" if epoch(behind["open_until"]) > now else f"which lets one saga try since {until}"
+        said.append(f"It waits for the breaker of step {behind['step']}, {state}.")
+        said.append(f"`sagas breakers close {saga['name']} {behind['step']}` lets all go on.")
+    if saga.get("paused"):
+        said.append(f"{saga['name']} is paused: no further step begins until `sagas resume {saga['name']}`.")
+    said += [_waiting(saga, step, now) for step in saga["steps"] if step.get("waiting_for")]
+    said += [
+        _next_attempt(step, now)
+        for step in saga["steps"]
+        if step["next_attempt_at"] and not step.get("waiting_for") and not behind
     ]
+    said += _lease(saga, now)
     for one in saga.get("left_out", ()):
         if one["why"] == "too_large":
             where = (
@@ -66,7 +71,7 @@ def advice(saga: SagaView, now: float) -> list[str]:
             said.append(_IN_DOUBT.format(steps=", ".join(saga["in_doubt"]), **who))
         if saga["status"] in _UNDONE:
             said.append(_undone(saga))
-        elif saga["status"] in _NEXT and not saga.get("breaker"):
+        elif saga["status"] in _NEXT and not behind:
             said.append(_NEXT[saga["status"]].format(**who, **_ways_on(saga, now)))
     return [plain(sentence) for sentence in said]
 
@@ -86,21 +91,14 @@ def _undone(saga: SagaView) -> str:
     undone = [step["name"] for step in saga["steps"] if step["status"] == "COMPENSATED"]
     left = [step["name"] for step in saga["steps"] if step["status"] == "COMPLETED"]
     if left:
-        stays = f"{', '.join(left)} {_have(left)} no undo"
-        said = f"{', '.join(undone)} {_be(undone)} undone, {stays}." if undone else f"nothing was undone, as {stays}."
+        stays = f"{', '.join(left)} {'has' if len(left) == 1 else 'have'} no undo"
+        are = "is" if len(undone) == 1 else "are"
+        said = f"{', '.join(undone)} {are} undone, {stays}." if undone else f"nothing was undone, as {stays}."
     else:
         said = "what was done is undone." if undone else "there was nothing to undo."
     if saga["status"] == "CANCELLED":
         return f"It was cancelled: {said}"
     return said if undone and left else said[0].upper() + said[1:]
-
-
-def _be(names: list[str]) -> str:
-    return "is" if len(names) == 1 else "are"
-
-
-def _have(names: list[str]) -> str:
-    return "has" if len(names) == 1 else "have"
 
 
 def _lease(saga: SagaView, now: float) -> Iterator[str]:
@@ -166,24 +164,6 @@ def _blamed(step: StepView, *, undo: bool) -> int:
 
 def _error(error: ErrorView) -> str:
     return f"{error['type']}: {error['message']}" if error["message"] else error["type"]
-
-
-def _pause(saga: SagaView) -> Iterator[str]:
-    """That its type is paused; an older service does not say."""
-    if saga.get("paused"):
-        yield f"{saga['name']} is paused: no further step begins until `sagas resume {saga['name']}`."
-
-
-def _breaker(saga: SagaView, now: float) -> Iterator[str]:
-    """What the saga waits behind, if it does; an older service does not say."""
-    waits = saga.get("breaker")
-    if waits is None:
-        return
-    until, place = waits["open_until"], f"the breaker of step {waits['step']}"
-    yield f"It waits for {place}, " + (
-        f"open until {moment(until)}." if epoch(until) > now else f"which lets one saga try since {moment(until)}."
-    )
-    yield f"`sagas breakers close {saga['name']} {waits['step']}` lets all go on."
 
 
 def _next_attempt(step: StepView, now: float) -> str:

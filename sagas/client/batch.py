@@ -218,7 +218,11 @@ class Batch:
         try:
             first, *rest = path.read_text(encoding="utf-8").splitlines()
             told: dict[str, Any] = json.loads(first)
-            known = {one["saga_id"]: Outcome(**one) for one in map(json.loads, filter(str.strip, _whole(rest)))}
+            try:
+                json.loads(rest[-1]) if rest else None
+            except ValueError:
+                rest.pop()  # it was cut off while it was written
+            known = {one["saga_id"]: Outcome(**one) for one in map(json.loads, filter(str.strip, rest))}
             action = cast("Action", told["action"])
             return cls(
                 client, action, told["name"], told["chosen"], told["reason"], told["job"], rate, path, known=known
@@ -317,12 +321,3 @@ class Batch:
         self, saga_id: str, outcome: Literal["done", "refused", "failed"], message: str, new: str = ""
     ) -> Outcome:
         return Outcome(saga_id, outcome, message, new, iso(SystemClock().now()))
-
-
-def _whole(lines: Sequence[str]) -> Sequence[str]:
-    """The lines but a last one that was cut off while it was written."""
-    try:
-        json.loads(lines[-1]) if lines else None
-    except ValueError:
-        return lines[:-1]
-    return lines

@@ -258,7 +258,8 @@ class SagaClient(EventCalls, LogCalls):
         paging = {"limit": limit, "cursor": cursor} if idempotency_key is None else {}
         query = {"name": name, "status": status, "parent": parent, **times, **paging}
         query["idempotency_key"] = idempotency_key
-        values = {one: _text_of_value(value) for one, value in (find or {}).items()}
+        found_by = (find or {}).items()
+        values = {one: str(value).lower() if isinstance(value, bool) else str(value) for one, value in found_by}
         return self._transport.call("GET", "/sagas", query={**values, **query})
 
     def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page:
@@ -509,7 +510,3 @@ class SagaClient(EventCalls, LogCalls):
 
 def _text_of_time(moment: datetime | str | None) -> str | None:
     return moment.isoformat() if isinstance(moment, datetime) else moment
-
-
-def _text_of_value(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -179,7 +179,9 @@ class DeadLetterQueue:
         """Have SQS move all messages back; do so by hand where the endpoint cannot."""
         try:
             with translated("SQS", quoted=True):
-                return Redrive(task=self._start_task())
+                found = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
+                started = self._sqs.start_message_move_task(SourceArn=found["Attributes"]["QueueArn"])
+                return Redrive(task=str(started["TaskHandle"]))
         except SagaError as error:
             cause = error.__cause__
             if isinstance(cause, ClientError) and code_of(cause) in _NO_SUCH_ACTION:
@@ -249,13 +251,15 @@ class DeadLetterQueue:
                 dropped.append(letter)
         return Pruned(dry_run, tuple(dropped), tuple(kept))
 
-    def _start_task(self) -> str:
-        attributes = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])["Attributes"]
-        return str(self._sqs.start_message_move_task(SourceArn=attributes["QueueArn"])["TaskHandle"])
-
 
 def _read(message: Mapping[str, Any]) -> DeadLetter:
     """Read which saga a message belongs to: from its attributes, or from its body if it was sent without."""
+    reason = ""
+    try:
+        parse_record({"body": message["Body"]})
+    except SagaError as error:  # as no function could read it
+        problems = error.problems if isinstance(error, InvalidRequest) else ()
+        reason = "; ".join([str(error), *(f"{one.path}: {one.message}" for one in problems)])
     try:
         body: Any = json.loads(message["Body"])
     except ValueError:
@@ -276,15 +280,5 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
         body=message["Body"],
         attributes={name: str(value.get("StringValue", "")) for name, value in given.items()},
         source=str(system.get("DeadLetterQueueSourceArn", "")),
-        reason=_unreadable(message["Body"]),
+        reason=reason,
     )
-
-
-def _unreadable(body: str) -> str:
-    """Why no function could read a message; empty if one could."""
-    try:
-        parse_record({"body": body})
-    except SagaError as error:
-        problems = error.problems if isinstance(error, InvalidRequest) else ()
-        return "; ".join([str(error), *(f"{one.path}: {one.message}" for one in problems)])
-    return ""

@@ -82,8 +82,13 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
             found.add_stack(resources, physical_ids)
     if found.api is None:
         raise SagaError(f"the stack {stack_name} holds no saga service")
-    region = cloudformation.meta.region_name
-    base = _api_base(cloudformation.meta.endpoint_url, region).format(api=found.api.id)
+    endpoint_url, region = cloudformation.meta.endpoint_url, cloudformation.meta.region_name
+    if _OF_AWS.search(endpoint_url):
+        suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+        base = f"https://{found.api.id}.execute-api.{region}.{suffix}"
+    else:
+        # AWS_ENDPOINT_URL has put an emulator in the place of AWS.
+        base = f"{endpoint_url.rstrip('/')}/_aws/execute-api/{found.api.id}"
     return ServiceEndpoints(
         api_url=f"{base}/{found.api.stage}{found.api.path}",
         region=region,
@@ -110,11 +115,3 @@ def _stacks(cloudformation: Any, name: str) -> Iterator[tuple[Mapping[str, Any],
 
 def _exists(summary: Mapping[str, Any]) -> bool:
     return bool(summary.get("PhysicalResourceId")) and summary["ResourceStatus"] != "DELETE_COMPLETE"
-
-
-def _api_base(endpoint_url: str, region: str) -> str:
-    """Where APIs are, by the endpoint that ``AWS_ENDPOINT_URL`` may have put in the place of AWS's own."""
-    if not _OF_AWS.search(endpoint_url):
-        return endpoint_url.rstrip("/") + "/_aws/execute-api/{api}"
-    suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    return f"https://{{api}}.execute-api.{region}.{suffix}"

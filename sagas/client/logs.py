@@ -87,21 +87,19 @@ def _lines(client: Any, group: str, saga_id: str, since: float) -> list[LogLine]
             if code_of(error) == "ResourceNotFoundException":
                 return []  # a function that never ran has none on an emulator
             raise
-    return [
-        LogLine(
-            at=event["timestamp"] / 1000,
-            group=group,
-            event_id=str(event.get("eventId", "")),
-            message=event["message"].rstrip("\n"),
-            fields=_fields(event["message"]),
+    lines = list[LogLine]()
+    for event in events:
+        try:
+            told: object = json.loads(event["message"])
+        except ValueError:
+            told = None
+        lines.append(
+            LogLine(
+                at=event["timestamp"] / 1000,
+                group=group,
+                event_id=str(event.get("eventId", "")),
+                message=event["message"].rstrip("\n"),
+                fields=cast("dict[str, Any]", told) if isinstance(told, dict) else {},
+            )
         )
-        for event in events
-    ]
-
-
-def _fields(message: str) -> dict[str, Any]:
-    try:
-        fields: object = json.loads(message)
-    except ValueError:
-        return {}
-    return cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
+    return lines

@@ -98,7 +98,22 @@ def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
         if saga["status"] == SagaStatus.FAILED:
             return _failed(saga)
         return _in_doubt(saga) if saga.get("in_doubt") else NextAction(Do.NOTHING, others=(Do.RERUN,))
-    return _under_way(saga, now)
+    # From here on it is at work, or waits by itself.
+    lease, breaker = saga.get("lease"), saga.get("breaker")
+    if lease and lease.get("expires_at") and epoch(lease["expires_at"]) + _LEASE_SLACK < now:
+        means = "Its worker died or lost its way. The supervisor takes it over within a minute, or at once by this."
+        return NextAction(Do.RECOVER, "Recover now", "It stalled", means, others=(Do.CANCEL,))
+    if breaker:
+        step = breaker["step"]
+        means = "It goes on by itself once what the step calls is mended. Closing the breaker sends all at once."
+        problem = f"It waits for the breaker of {step}"
+        return NextAction(Do.BREAKER, "Close the breaker", problem, means, step, "breaker-opened", (Do.CANCEL,))
+    for step in saga.get("steps", ()):
+        if step.get("waiting_for") == "signal":
+            problem = f"{step['name']} waits for a signal"
+            means = "It goes on with what is sent, and keeps who sent it."
+            return NextAction(Do.SIGNAL, "Send it", problem, means, step["name"], others=(Do.CANCEL,))
+    return NextAction(Do.NOTHING, others=(Do.CANCEL,) if saga["status"] != SagaStatus.COMPENSATING else ())
 
 
 def fault_of(saga: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -134,7 +149,17 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
     if saga["status"] == SagaStatus.DEAD_LETTERED:
         if gone:
             return _deploy(f"Step {step} was not called" if step else "A step was not called", step)
-        return _dead_lettered(saga, step, kind, now)
+        others = (Do.COMPENSATE, Do.RESOLVE)
+        where = f"step {step}" if step else "a step"
+        if kind == "WaitTimedOut" or "waited in vain" in why:
+            means = "No signal came in time. A retry waits anew, with the whole time, and takes signals again."
+            return NextAction(Do.RETRY, "Wait anew", f"{where} waited in vain", means, step, "dead-letters", others)
+        problem = f"{where} used up its attempts"
+        if now - epoch(saga["updated_at"]) > _LETTER_KEPT:
+            means = "Nothing was undone. Its message may be gone from the queue by now; a retry sends a new one."
+            return NextAction(Do.RETRY, "Retry", problem, means, step, "dead-letters", others)
+        means = "Nothing was undone. Mend the cause: its message goes back to its queue, and this step runs again."
+        return NextAction(Do.REDRIVE, "Redrive", problem, means, step, "dead-letters", (Do.RETRY, *others))
     if saga["status"] == SagaStatus.FAILED:
         return _failed(saga)
     if "stalled" in why:
@@ -142,20 +167,6 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
         problem, others = "Recovery is exhausted", (Do.CANCEL,) if saga["status"] not in OVER else (Do.RERUN,)
         return NextAction(Do.RESOLVE, "It is settled", problem, means, step, "needs-attention", others)
     return _in_doubt(saga)
-
-
-def _dead_lettered(saga: Mapping[str, Any], step: str, kind: str, now: float) -> NextAction:
-    others = (Do.COMPENSATE, Do.RESOLVE)
-    where = f"step {step}" if step else "a step"
-    if kind == "WaitTimedOut" or "waited in vain" in saga.get("why", ""):
-        means = "No signal came in time. A retry waits anew, with the whole time, and takes signals again."
-        return NextAction(Do.RETRY, "Wait anew", f"{where} waited in vain", means, step, "dead-letters", others)
-    problem = f"{where} used up its attempts"
-    if now - epoch(saga["updated_at"]) > _LETTER_KEPT:
-        means = "Nothing was undone. Its message may be gone from the queue by now; a retry sends a new one."
-        return NextAction(Do.RETRY, "Retry", problem, means, step, "dead-letters", others)
-    means = "Nothing was undone. Mend the cause: its message goes back to its queue, and this step runs again."
-    return NextAction(Do.REDRIVE, "Redrive", problem, means, step, "dead-letters", (Do.RETRY, *others))
 
 
 def _deploy(problem: str, step: str, others: tuple[Do, ...] = (Do.RETRY, Do.COMPENSATE, Do.RESOLVE)) -> NextAction:
@@ -176,22 +187,3 @@ def _in_doubt(saga: Mapping[str, Any]) -> NextAction:
     means = f"An attempt was lost; nobody knows what it did. Look at the provider by the key {keys}, and say so here."
     problem = f"Whether {steps} took effect is unknown"
     return NextAction(Do.RESOLVE, "It is settled", problem, means, steps, "needs-attention", (Do.RERUN,))
-
-
-def _under_way(saga: Mapping[str, Any], now: float) -> NextAction:
-    """Of a saga that is at work or waits by itself."""
-    lease, breaker = saga.get("lease"), saga.get("breaker")
-    if lease and lease.get("expires_at") and epoch(lease["expires_at"]) + _LEASE_SLACK < now:
-        means = "Its worker died or lost its way. The supervisor takes it over within a minute, or at once by this."
-        return NextAction(Do.RECOVER, "Recover now", "It stalled", means, others=(Do.CANCEL,))
-    if breaker:
-        step = breaker["step"]
-        means = "It goes on by itself once what the step calls is mended. Closing the breaker sends all at once."
-        problem = f"It waits for the breaker of {step}"
-        return NextAction(Do.BREAKER, "Close the breaker", problem, means, step, "breaker-opened", (Do.CANCEL,))
-    for step in saga.get("steps", ()):
-        if step.get("waiting_for") == "signal":
-            problem = f"{step['name']} waits for a signal"
-            means = "It goes on with what is sent, and keeps who sent it."
-            return NextAction(Do.SIGNAL, "Send it", problem, means, step["name"], others=(Do.CANCEL,))
-    return NextAction(Do.NOTHING, others=(Do.CANCEL,) if saga["status"] != SagaStatus.COMPENSATING else ())

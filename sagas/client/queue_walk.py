@@ -76,7 +76,16 @@ class QueueWalk:
         began, again, looked = self._clock(), 0, 0
         while (limit is None or looked < limit) and again <= _ROUNDS * len(self._seen):
             hold = min(max(_HOLD, 2 * (self._clock() - began)), _LONGEST_HOLD)
-            page = self._receive(_BATCH if limit is None else min(_BATCH, limit - looked), int(hold))
+            with translated("SQS", quoted=True):
+                answer = self._sqs.receive_message(
+                    QueueUrl=self._url,
+                    MaxNumberOfMessages=_BATCH if limit is None else min(_BATCH, limit - looked),
+                    VisibilityTimeout=int(hold),
+                    WaitTimeSeconds=_WAIT,
+                    MessageAttributeNames=["All"],
+                    MessageSystemAttributeNames=[*_SYSTEM],
+                )
+            page: list[Received] = answer.get("Messages", [])
             if not page:
                 return
             for message in page:
@@ -105,18 +114,6 @@ class QueueWalk:
         with translated("SQS", quoted=True):
             self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
         self._held.pop(message["MessageId"], None)
-
-    def _receive(self, most: int, hold: int) -> list[Received]:
-        with translated("SQS", quoted=True):
-            answer = self._sqs.receive_message(
-                QueueUrl=self._url,
-                MaxNumberOfMessages=most,
-                VisibilityTimeout=hold,
-                WaitTimeSeconds=_WAIT,
-                MessageAttributeNames=["All"],
-                MessageSystemAttributeNames=[*_SYSTEM],
-            )
-        return answer.get("Messages", [])
 
     def _release(self, count: int) -> None:
         """Make the oldest ``count`` of those held visible again."""

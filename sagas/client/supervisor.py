@@ -90,7 +90,19 @@ class Supervisor:
             # A supervisor of an older version counts less.
             report = cast("SweepView", dict.fromkeys(_COUNTS, 0) | swept[0])
             moved = any(report[count] for count in ("listed", "deleted"))
-            total = _together(total, report)
+            if total is None:
+                total = report
+            else:
+                # Counts and examples of both, and the state of the later.
+                sums = {count: total[count] + report[count] for count in _COUNTS}
+                left, samples = _MOST_SHOWN, cast("dict[str, list[str]]", {})
+                for kind in _KINDS:
+                    found = [*total["sample"].get(kind, ()), *report["sample"].get(kind, ())][:left]
+                    left -= len(found)
+                    if found:
+                        samples[kind] = found
+                both = report | sums | {"sample": samples, "stopped": total["stopped"] or report["stopped"]}
+                total = cast("SweepView", both)
             if report["finished"] or report["error"] or (report["stopped"] and not report["dry_run"]):
                 return total
             if not moved:
@@ -103,7 +115,9 @@ class Supervisor:
             except ClientError as error:
                 if code_of(error) not in _DENIED:
                     raise
-                raise _refused(error, self.called, self._function) from error
+                said: dict[str, Any] = getattr(error, "response", {}).get("Error", {})
+                needed = f"it takes lambda:InvokeFunction on {self._function}: {said.get('Message', '')}"
+                raise SagaError(f"you may not call {self.called}; {needed}") from error
             payload: bytes = called["Payload"].read()
         try:
             answer: Any = json.loads(payload)
@@ -118,25 +132,3 @@ class Supervisor:
             raised = _RAISED.get(str(told.get("errorType")))
             raise raised(message) if raised else SagaError(f"{self.called} failed: {message}")
         return told
-
-
-def _refused(error: ClientError, called: str, function: str) -> SagaError:
-    told: dict[str, Any] = getattr(error, "response", {}).get("Error", {})
-    return SagaError(
-        f"you may not call {called}; it takes lambda:InvokeFunction on {function}: {told.get('Message', '')}"
-    )
-
-
-def _together(total: SweepView | None, report: SweepView) -> SweepView:
-    """Both as one: counts and examples of both, and the state of the later."""
-    if total is None:
-        return report
-    sums = {count: total[count] + report[count] for count in _COUNTS}
-    left, samples = _MOST_SHOWN, cast("dict[str, list[str]]", {})
-    for kind in _KINDS:
-        found = [*total["sample"].get(kind, ()), *report["sample"].get(kind, ())][:left]
-        left -= len(found)
-        if found:
-            samples[kind] = found
-    both = report | sums | {"sample": samples, "stopped": total["stopped"] or report["stopped"]}
-    return cast("SweepView", both)

@@ -115,17 +115,14 @@ class Transport:
         if answer.status >= 300:
             raise error_of(answer, writes=method != "GET")
         if method == "GET":
-            self._keep(url, answer)
+            tag = next((value for name, value in answer.headers.items() if name.lower() == "etag"), "")
+            with self._keeping:
+                self._kept.pop(url, None)
+                if tag and len(answer.content) <= _LARGEST_KEPT:
+                    self._kept[url] = tag, answer.content
+                    if len(self._kept) > _MOST_KEPT:
+                        self._kept.popitem(last=False)
         return answer.json()
-
-    def _keep(self, url: str, answer: Answer) -> None:
-        tag = next((value for name, value in answer.headers.items() if name.lower() == "etag"), "")
-        with self._keeping:
-            self._kept.pop(url, None)
-            if tag and len(answer.content) <= _LARGEST_KEPT:
-                self._kept[url] = tag, answer.content
-                if len(self._kept) > _MOST_KEPT:
-                    self._kept.popitem(last=False)
 
     def _send(self, method: str, url: str, data: bytes, headers: dict[str, str]) -> Answer:
         for tries_left in reversed(range(_TRIES)):

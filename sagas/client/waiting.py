@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sagas.core.states import OVER, SagaStatus
@@ -49,20 +49,9 @@ class Wait:
             TimeoutError: it was not at rest in time.
             Unavailable: it could not be read several times in a row.
         """
-        last: SagaView | None = None
-        for saga in self._readings(read):
-            if saga != last and on_change is not None:
-                on_change(saga)
-            if at_rest(saga["status"]) and saga["updated_at"] != after:
-                return saga
-            last = saga
-        where = f"still {last['status']}" if last else "unknown"
-        raise TimeoutError(f"the saga is {where} after {self.timeout:g} s")
-
-    def _readings(self, read: Callable[[], SagaView]) -> Iterator[SagaView]:
-        """Read at growing intervals, and at short ones again after each change, until the time is over."""
         end = None if self.timeout is None else self.clock() + self.timeout
-        pause, failures, seen = _FIRST_PAUSE, 0, None
+        last: SagaView | None = None
+        pause, failures = _FIRST_PAUSE, 0
         while True:
             try:
                 saga = read()
@@ -72,10 +61,15 @@ class Wait:
                     raise
             else:
                 failures = 0
-                pause = _FIRST_PAUSE if saga != seen else min(pause * _GROWTH, _LONGEST_PAUSE)
-                seen = saga
-                yield saga
+                if saga != last and on_change is not None:
+                    on_change(saga)
+                if at_rest(saga["status"]) and saga["updated_at"] != after:
+                    return saga
+                # At growing intervals, and at short ones again after each change.
+                pause = _FIRST_PAUSE if saga != last else min(pause * _GROWTH, _LONGEST_PAUSE)
+                last = saga
             left = pause if end is None else end - self.clock()
             if left <= 0:
-                return
+                where = f"still {last['status']}" if last else "unknown"
+                raise TimeoutError(f"the saga is {where} after {self.timeout:g} s")
             self.sleep(min(pause, left))

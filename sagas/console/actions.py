@@ -152,7 +152,7 @@ def begin_job(desk: Desk, form: Form) -> Response:
     elif again is not None:
         chosen = [*again.failed, *again.left]
     else:
-        chosen = [_item(text) for text in form.get("one") or form.get("all", [])]
+        chosen = [Item(*text.partition("/")[::2]) for text in form.get("one") or form.get("all", [])]
     if not chosen:
         raise InvalidRequest("no saga is chosen", [Problem("one", "choose at least one saga")])
     if "first" in form:
@@ -161,16 +161,12 @@ def begin_job(desk: Desk, form: Form) -> Response:
     # What a job went through was counted when it began.
     if again is None and len(chosen) > sagas.MANY and _one(form, "count") != str(len(chosen)):
         raise InvalidRequest(f"these are {len(chosen)} sagas", [Problem("count", f"type {len(chosen)} to go on")])
-    job = desk.jobs.start(do, note, chosen, _rate(form) if again is None else again.rate)
-    return _back(desk, f"/jobs/{job.job_id}")
-
-
-def _rate(form: Form) -> float | None:
-    """So many a second at most; ``None`` where that is not said."""
-    rate = _one(form, "rate")
-    if rate and rate not in map(str, _RATES):
+    wish = _one(form, "rate")
+    if again is None and wish and wish not in map(str, _RATES):
         raise InvalidRequest("the rate does not fit", [Problem("rate", "must be 1, 5 or 20")])
-    return float(rate) if rate else None
+    rate = again.rate if again is not None else float(wish) if wish else None
+    job = desk.jobs.start(do, note, chosen, rate)
+    return _back(desk, f"/jobs/{job.job_id}")
 
 
 def stop_job(desk: Desk, _form: Form, number: int) -> Response:
@@ -193,8 +189,3 @@ def _one(form: Form, name: str) -> str:
 def _need(name: str, value: str) -> None:
     if not value:
         raise InvalidRequest(f"the {name} is missing", [Problem(name, "must be said; it is kept")])
-
-
-def _item(text: str) -> Item:
-    name, _, saga_id = text.partition("/")
-    return Item(name, saga_id)

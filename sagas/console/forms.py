@@ -66,22 +66,20 @@ def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
                 problems.append(Problem(f"$.{field.name}".rstrip("."), "is missing"))
             continue
         try:
-            value[field.name] = _read(field, text)
+            match field.kind:
+                case "boolean":
+                    value[field.name] = text == "true"
+                case "integer":
+                    value[field.name] = int(text)
+                case "number" | "json":
+                    value[field.name] = json.loads(text)
+                case _:
+                    value[field.name] = text
         except ValueError:
             problems.append(Problem(f"$.{field.name}".rstrip("."), f"is no {field.kind}"))
     if problems:
         raise InvalidRequest("the value does not fit", problems)
     return value.get("") if len(fields) == 1 and fields[0].name == "" else value
-
-
-def _read(field: Field, text: str) -> Any:
-    if field.kind == "boolean":
-        return text == "true"
-    if field.kind == "integer":
-        return int(text)
-    if field.kind in ("number", "json"):
-        return json.loads(text)
-    return text
 
 
 def _field(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], required: bool) -> Field:

@@ -84,7 +84,15 @@ class Job:
         for item in self.items:
             if self._stop.is_set():
                 break
-            outcome, why = _outcome(act, self, item)
+            outcome, why = "done", ""
+            try:
+                act(self.do, item, f"{self.note} (bulk {self.job_id})")
+            except Ambiguous as error:
+                outcome, why = "unknown", f"{error}; it may have happened: look"
+            except Unavailable as error:
+                outcome, why = "failed", str(error)
+            except SagaError as error:
+                outcome, why = "refused", str(error)
             self.outcomes[item] = outcome, why
             row = 0 if outcome == "done" else row + (outcome in ("failed", "unknown"))
             if row >= _STOPS:
@@ -129,15 +137,3 @@ class Jobs:
         """Stop all."""
         for job in list(self._jobs.values()):
             job.stop()
-
-
-def _outcome(act: Callable[[str, Item, str], None], job: Job, item: Item) -> tuple[str, str]:
-    try:
-        act(job.do, item, f"{job.note} (bulk {job.job_id})")
-    except Ambiguous as error:
-        return "unknown", f"{error}; it may have happened: look"
-    except Unavailable as error:
-        return "failed", str(error)
-    except SagaError as error:
-        return "refused", str(error)
-    return "done", ""

@@ -51,7 +51,13 @@ class Redaction:
         if isinstance(data, list):
             return [self._walk(item, path, found) for item in cast("list[Any]", data)]
         if isinstance(data, str) and data[:1] in ("{", "["):
-            return self._inside(data, found)
+            # It may be JSON itself, as a message carries a request: then it has a root of its own.
+            try:
+                inside = json.loads(data)
+            except (ValueError, RecursionError):
+                return data
+            shown = self._walk(inside, (), found)
+            return data if shown == inside else json.dumps(shown, ensure_ascii=False)
         if not isinstance(data, dict):
             return data
         whole = dict[str, Any]()
@@ -61,15 +67,6 @@ class Redaction:
                 _texts(value, found)
             whole[key] = HIDDEN if hide and value is not None else self._walk(value, (*path, key), found)
         return whole
-
-    def _inside(self, text: str, found: list[str]) -> str:
-        """A text that may be JSON itself, as a message carries a request: it has a root of its own."""
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError):
-            return text
-        shown = self._walk(data, (), found)
-        return text if shown == data else json.dumps(shown, ensure_ascii=False)
 
 
 def scrubbed(data: Any, hidden: Iterable[str]) -> Any:

@@ -56,7 +56,16 @@ class Serving:
     """
 
     def __init__(self, client: Any, options: Options) -> None:
-        self._socket = _listening(options.port)
+        # On this machine's own address: nobody else's can reach it.
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind(("127.0.0.1", options.port))
+        except OSError as error:
+            self._socket.close()
+            reason = os.strerror(error.errno or 0).lower()
+            raise InvalidRequest(f"port {options.port} is not free ({reason}); choose another by --port") from error
+        self._socket.listen(64)
         self.session = Session(self._socket.getsockname()[1])
         app = console(
             client,
@@ -108,17 +117,3 @@ def open_browser(url: str, announce: Callable[[str], None]) -> None:
     """
     if not webbrowser.open(url):
         announce("No browser was found: open the URL in one.")
-
-
-def _listening(port: int) -> socket.socket:
-    """A socket on this machine's own address: nobody else's can reach it."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind(("127.0.0.1", port))
-    except OSError as error:
-        listening.close()
-        reason = os.strerror(error.errno or 0).lower()
-        raise InvalidRequest(f"port {port} is not free ({reason}); choose another by --port") from error
-    listening.listen(64)
-    return listening

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import uuid
 
-from sagas.core.states import SagaState
+from sagas.core.states import COUNTERS, Parent, SagaState, StepState
+
+_PER_COUNTER = 4
+"""Children under way for each counter: a transaction takes some ten milliseconds of it, and their steps far longer."""
 
 
 def children_ids(parent: SagaState) -> list[str]:
@@ -17,6 +21,22 @@ def children_ids(parent: SagaState) -> list[str]:
         for round_ in range(step.round + 1)
         if step.waits_for == "children" and (round_ < step.round or position < step.handed_out)
     ]
+
+
+def counters(step: StepState) -> int:
+    """Return how many counters the first ends of a step's children are counted in: a child's end reads all of them."""
+    return min(COUNTERS, math.ceil((step.at_once or step.children) / _PER_COUNTER))
+
+
+def parent_of(state: SagaState, step: StepState, position: int) -> Parent:
+    """Return what a child knows of its parent.
+
+    Args:
+        state: the parent.
+        step: its step that has the child, in its present round.
+        position: which child of the step, from 0.
+    """
+    return Parent(state.saga_id, state.saga, step.name, position, step.round, counters(step))
 
 
 def child_id(parent_id: str, step: str, position: int, round_: int = 0) -> str:

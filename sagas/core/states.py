@@ -165,6 +165,10 @@ class Purge:
     reason: str = "retention"
 
 
+COUNTERS = 16
+"""Counters of a step's children at most: an item takes a thousand writes a second, and one transaction at a time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parent:
     """Which saga started this one.
@@ -174,6 +178,7 @@ class Parent:
         step: its step.
         position: which child of the step this is, from 0.
         round: how often the step's failed children had been started anew by then.
+        counters: how many there are in which the first ends of the step's children are counted.
     """
 
     saga_id: str
@@ -181,6 +186,7 @@ class Parent:
     step: str
     position: int
     round: int = 0
+    counters: int = COUNTERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from typing import Any
 from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Refuse
-from sagas.core.families import child_id
+from sagas.core.families import child_id, counters, parent_of
 from sagas.core.rules import next_fact
-from sagas.core.states import Parent, SagaState, SagaStatus, StepState
+from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.advance import Advancer
 from sagas.engine.births import PARENT
 from sagas.engine.committer import EntryContext
@@ -100,7 +100,7 @@ class Children:
     def _joined(self, state: SagaState, thorough: bool) -> bool:
         """Start what there is room for, or go on when all are over; whether to look again."""
         step = state.steps[state.cursor]
-        tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children)
+        tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children, counters(step))
         if tally.ended >= step.children:
             return self._end(state, step)
         failed = tally.ended - tally.completed
@@ -152,10 +152,10 @@ class Children:
             before = earlier.get(position)
             if before is not None and before.how in (COMPLETED, CARRIED):
                 carried = replace(before, how=CARRIED)
-                self.joins.record(state.saga_id, step.name, step.round, FORWARD, carried)
+                self.joins.record(parent_of(state, step, position), FORWARD, carried)
                 continue
             name = types[position] if len(types) > 1 else types[0]
-            parent = Parent(state.saga_id, state.saga, step.name, position, step.round)
+            parent = parent_of(state, step, position)
             message = self.starter.start_child(
                 name, requests[position], parent, correlation_id=asked.correlation_id or state.correlation_id
             )
@@ -236,12 +236,12 @@ class Children:
         self._tell(told, thorough)
         if not closed:
             return False
-        tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children)
+        tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children, counters(step))
         return tally.ended >= step.handed_out
 
     def _closed(self, state: SagaState, step: StepState, position: int) -> SagaState | None:
         """Decide that a child never starts; return it if its start came first."""
-        parent = Parent(state.saga_id, state.saga, step.name, position, step.round)
+        parent = parent_of(state, step, position)
         saga_id, clock = child_id(state.saga_id, step.name, position, step.round), self.advancer.services.clock
         entry = Entry(
             saga_id=saga_id,
@@ -257,7 +257,7 @@ class Children:
         found = self.advancer.services.journal.put(entry)
         if found.action == NEVER_STARTED or found.tombstone is not None:
             outcome = Outcome(position, NEVER, round=step.round, at=clock.now())
-            self.joins.record(state.saga_id, step.name, step.round, FORWARD, outcome)
+            self.joins.record(parent, FORWARD, outcome)
             return None
         asked = self._asked(state, step)
         request = json.loads(asked.payload or "[]")[position]
@@ -321,7 +321,8 @@ class Children:
             how = _undone_already(child, number)
             if how:
                 record = replace(outcome, how=how, at=self._now)
-                self.joins.record(state.saga_id, step.name, outcome.round, undoing(number), record)
+                parent = replace(parent_of(state, step, outcome.position), round=outcome.round)
+                self.joins.record(parent, undoing(number), record)
                 recorded = True
             elif child is not None:
                 ordered = child.order is not None and child.order.number >= number

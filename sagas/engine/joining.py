@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from sagas.core import events as ev
+from sagas.core.families import counters
 from sagas.core.states import Parent, SagaState
 from sagas.engine.children import refill
 from sagas.engine.ports import ChildControl, JoinStore, WorkSender
@@ -47,8 +48,8 @@ class JoinObserver:
         step = parent.current if parent is not None else None
         if parent is None or step is None or not parent.joins or step.name != whose.step:
             return False
-        tally = self.joins.tally(whose.saga_id, whose.step, [step.round], step.children)
         if not parent.undoing:
+            tally = self.joins.tally(whose.saga_id, whose.step, [step.round], step.children, counters(step))
             if tally.ended >= step.children:
                 return True
             failed = tally.ended - tally.completed
@@ -56,6 +57,7 @@ class JoinObserver:
                 return tally.ended >= step.handed_out or failed <= step.tolerate + _AT_ONCE
             room = step.at_once - (step.handed_out - tally.ended)
             return step.handed_out < step.children and room >= refill(step.at_once)
+        tally = self.joins.tally(whose.saga_id, whose.step, [step.round], step.children)
         if tally.ended < step.handed_out:
             return False
         if child.order is None or step.one_by_one:

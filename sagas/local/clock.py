@@ -96,7 +96,11 @@ class StackClock:
             while left > 0:
                 self._settle()
                 hop = min(left, max(self._next_due() - self.now() + _PAST, seconds / _HOPS))
-                self._move(hop)
+                # Functions read it at any moment, so it is replaced whole; the emulator does so every so often.
+                draft = self._file.with_suffix(".draft")
+                draft.write_text(f"{self.ahead + hop:.3f}\n")
+                draft.replace(self._file)
+                time.sleep(2 * CLOCK_READ_EVERY)
                 left -= hop
                 report = self._supervise("recover")
                 did = {name: did[name] + report[name] for name in did}
@@ -105,12 +109,6 @@ class StackClock:
         except (BotoCoreError, ClientError) as error:
             raise LocalStackError(f"{self._description.endpoint_url}: {error}") from error
         return did
-
-    def _move(self, seconds: float) -> None:
-        draft = self._file.with_suffix(".draft")
-        draft.write_text(f"{self.ahead + seconds:.3f}\n")
-        draft.replace(self._file)
-        time.sleep(2 * CLOCK_READ_EVERY)
 
     def _next_due(self) -> float:
         """The next moment at which the supervisor is to look at a saga; infinite if there is none."""

@@ -44,7 +44,9 @@ def main() -> int:
     config.graceful_timeout = 1.0
     config.loglevel = "WARNING"
     _take_nested_stacks_as_one()
-    _skip_time(os.environ.get("SAGAS_CLOCK", ""))
+    # Messages wait, and items expire, by the clock that the functions have.
+    for service in ("sqs", "dynamodb"):
+        _module(f"ministack.services.{service}").time = _SkippedTime(os.environ.get("SAGAS_CLOCK", ""))
     _fill_in_schedules()
     _read_streams_aside()
     ministack = _module("ministack.app")
@@ -118,12 +120,6 @@ class _SkippedTime:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)
-
-
-def _skip_time(file: str) -> None:
-    """Have messages wait, and items expire, by the clock that the functions have."""
-    for service in ("sqs", "dynamodb"):
-        _module(f"ministack.services.{service}").time = _SkippedTime(file)
 
 
 def _fill_in_schedules() -> None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from sagas.local.assembly import Asset, Stack
 from sagas.local.clients import Clients
@@ -87,7 +86,9 @@ class LiveCode:
         for stack, deployed in stacks:
             assets = {asset.key: asset for asset in stack.assets if asset.zipped}
             for logical_id, resource in deployed.template["Resources"].items():
-                asset = assets.get(str(_code_of(resource).get("S3Key")))
+                if resource["Type"] != "AWS::Lambda::Function":
+                    continue
+                asset = assets.get(str(resource["Properties"].get("Code", {}).get("S3Key")))
                 if asset is not None:
                     self._functions.setdefault(asset, []).append(deployed.physical_ids[logical_id])
         self._code: dict[Asset, Asset] = {}
@@ -150,10 +151,6 @@ class LiveCode:
         versions.append(answer["Version"])
         while len(versions) > 2:
             self._lambda.delete_function(FunctionName=function, Qualifier=versions.pop(0))
-
-
-def _code_of(resource: dict[str, Any]) -> dict[str, Any]:
-    return resource["Properties"].get("Code", {}) if resource["Type"] == "AWS::Lambda::Function" else {}
 
 
 def outline(source: str, path: Path) -> str:

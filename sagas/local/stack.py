@@ -60,6 +60,7 @@ def up(
     *,
     detach: bool = False,
     tell: Callable[[str], None] = _nothing,
+    begins: Callable[[str], None] = _nothing,
 ) -> None:
     """Start the emulator, deploy the app to it, and stay until a signal; then let running functions finish.
 
@@ -68,6 +69,7 @@ def up(
         ready: called with the description once everything is deployed.
         detach: return when it is ready, and leave it running.
         tell: told, a line each, what is waited for at the end, and what is deployed anew.
+        begins: told what is done next, of all that takes seconds until it is ready.
 
     Raises:
         LocalStackError: it cannot be started, a ``create()`` raises, or the emulator died.
@@ -87,9 +89,11 @@ def up(
         before = seen(settings.project) if settings.watch else {}
         kept, clients, description = False, Clients(emulator.endpoint_url, REGION), None
         try:
+            begins("Starting the emulator")
             emulator.wait_until_healthy()
             try:
-                description, stacks = _deploy(clients, settings, files, pid=emulator.pid)
+                description, stacks = _deploy(clients, settings, files, pid=emulator.pid, begins=begins)
+                begins("Asking each saga type for its instance")
                 _require_creatable(clients, description, settings, tell)
                 description.write(files.description)
             except LocalStackError:
@@ -114,8 +118,15 @@ def up(
                     files.description.unlink(missing_ok=True)
 
 
-def deploy_to_endpoint(settings: Settings, endpoint_url: str) -> Description:
+def deploy_to_endpoint(
+    settings: Settings, endpoint_url: str, *, begins: Callable[[str], None] = _nothing
+) -> Description:
     """Deploy the app to an endpoint that is already running, and describe it.
+
+    Args:
+        settings: what to deploy.
+        endpoint_url: of the emulator.
+        begins: told what is done next.
 
     Raises:
         LocalStackError: it cannot be reached, or refuses the template.
@@ -124,7 +135,8 @@ def deploy_to_endpoint(settings: Settings, endpoint_url: str) -> Description:
     _require_none_running(files)
     files.root.mkdir(parents=True, exist_ok=True)
     with _signals_as_exception():
-        description, _ = _deploy(Clients(endpoint_url.rstrip("/"), REGION), settings, files, pid=None)
+        clients = Clients(endpoint_url.rstrip("/"), REGION)
+        description, _ = _deploy(clients, settings, files, pid=None, begins=begins)
         description.write(files.description)
         return description
 
@@ -153,13 +165,22 @@ def down(project: Path) -> str:
 
 
 def _deploy(
-    clients: Clients, settings: Settings, files: Files, *, pid: int | None
+    clients: Clients,
+    settings: Settings,
+    files: Files,
+    *,
+    pid: int | None,
+    begins: Callable[[str], None] = _nothing,
 ) -> tuple[Description, list[tuple[Stack, Deployed]]]:
+    begins(f"Synthesizing: {settings.app}")
     directory = synthesize(settings.app, files)
     embedded = pid is not None or runs_functions_itself(clients.endpoint_url)
     deployer = Deployer(clients, embedded=embedded, enforce_iam=settings.enforce_iam)
     account = deployer.account()
-    stacks = [(stack, deployer.deploy(stack)) for stack in read_assembly(directory, account, clients.region)]
+    stacks: list[tuple[Stack, Deployed]] = []
+    for stack in read_assembly(directory, account, clients.region):
+        begins(f"Deploying {stack.name}")
+        stacks.append((stack, deployer.deploy(stack)))
     return describe(clients, (deployed for _, deployed in stacks), pid), stacks
 
 

@@ -37,8 +37,23 @@ def synthesize(app: str, files: Files, output: str = "cdk.out") -> Path:
         words[0] = sys.executable
     assembly = files.root / output
     shutil.rmtree(assembly, ignore_errors=True)
+    environment = {**os.environ, "CDK_OUTDIR": str(assembly)}
+    # An app may import aws_cdk, and so start Node, before it imports anything of ours.
+    use_bundled_node(environment)
     with files.synth_log.open("wb") as log:
-        code = _run(words, files, assembly, log.fileno())
+        try:
+            # In a session of its own, so that Ctrl-C comes to us alone and the app's Node ends with the app.
+            process = subprocess.Popen(  # noqa: S603 - the user's own command
+                words, cwd=files.project, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+        except OSError as error:
+            raise LocalStackError(f"cannot run {words[0]!r}: {error.strerror}") from error
+        try:
+            code = process.wait()
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     if code:
         lines = [line.strip() for line in files.synth_log.read_text(errors="replace").splitlines() if line.strip()]
         said = lines[-1] if lines else "it said nothing"
@@ -46,22 +61,3 @@ def synthesize(app: str, files: Files, output: str = "cdk.out") -> Path:
     if not (assembly / "manifest.json").is_file():
         raise LocalStackError(f"the app {app!r} wrote no templates; does it call App().synth()?")
     return assembly
-
-
-def _run(command: list[str], files: Files, assembly: Path, log: int) -> int:
-    environment = {**os.environ, "CDK_OUTDIR": str(assembly)}
-    # An app may import aws_cdk, and so start Node, before it imports anything of ours.
-    use_bundled_node(environment)
-    try:
-        # In a session of its own, so that Ctrl-C comes to us alone and the app's Node ends with the app.
-        process = subprocess.Popen(  # noqa: S603 - the user's own command
-            command, cwd=files.project, env=environment, stdout=log, stderr=log, start_new_session=True
-        )
-    except OSError as error:
-        raise LocalStackError(f"cannot run {command[0]!r}: {error.strerror}") from error
-    try:
-        return process.wait()
-    finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

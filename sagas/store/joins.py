@@ -1,8 +1,9 @@
 """Joins: what became of the children of a step, in a table of its own.
 
 Of each child there is one outcome in each phase, write-once: ``f``, when it ended first, and ``u1``, ``u2`` and so on,
-when it was undone for its parent. Beside it the outcomes are counted, in 16 shards: many children may end at once. The
-transaction that ends a child writes both.
+when it was undone for its parent. Beside it the outcomes are counted: first ends in as few counters as those need that
+are under way at a time, since each reads them all; those of undoings, where all may end at once, in 16. The transaction
+that ends a child writes both.
 """
 
 from __future__ import annotations
@@ -12,17 +13,14 @@ from typing import Any, cast
 
 from pynamodb.pagination import ResultIterator
 
-from sagas.core.states import SagaState
+from sagas.core.states import COUNTERS, Parent, SagaState
 from sagas.core.times import epoch, iso
 from sagas.store.expressions import placeholders
-from sagas.store.joined import Outcome, Tally, outcome_of
+from sagas.store.joined import FORWARD, Outcome, Tally, outcome_of
 from sagas.store.mapping import Item, attributes_of, number_in
 from sagas.store.outcomes import Refused
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
-
-SHARDS = 16
-"""Counters of a step's children: an item takes a thousand writes a second, and one transaction at a time."""
 
 
 def join_writes(table: str, before: SagaState, after: SagaState) -> list[Item]:
@@ -35,14 +33,15 @@ def join_writes(table: str, before: SagaState, after: SagaState) -> list[Item]:
     found, parent = outcome_of(before, after), after.parent
     if not table or found is None or parent is None:
         return []
-    return _writes(table, parent.saga_id, parent.step, parent.round, *found)
+    return _writes(table, parent, *found)
 
 
-def _writes(table: str, parent: str, step: str, round_: int, phase: str, outcome: Outcome) -> list[Item]:
+def _writes(table: str, parent: Parent, phase: str, outcome: Outcome) -> list[Item]:
     """The outcome, if there is none, and its count."""
+    join = parent.saga_id, parent.step, parent.round
     item = attributes_of(
         {
-            "join": _join(parent, step, round_),
+            "join": _join(*join),
             "part": f"{phase}#{outcome.position:05d}",
             "how": outcome.how,
             "seq": outcome.seq or None,
@@ -54,7 +53,7 @@ def _writes(table: str, parent: str, step: str, round_: int, phase: str, outcome
     put = {"TableName": table, "Item": item, "ConditionExpression": "attribute_not_exists(part)"}
     add = {
         "TableName": table,
-        "Key": _key(parent, step, round_, _shard(outcome.position)),
+        "Key": _key(*join, _counter(outcome.position % (parent.counters if phase == FORWARD else COUNTERS))),
         "UpdateExpression": f"ADD #{count} :one",
         "ExpressionAttributeNames": placeholders(f"#{count}")[0],
         "ExpressionAttributeValues": {":one": {"N": "1"}},
@@ -69,20 +68,20 @@ class Joins:
         self._tables = tables
         self._table = settings.joins_table
 
-    def record(self, parent: str, step: str, round_: int, phase: str, outcome: Outcome) -> bool:
+    def record(self, parent: Parent, phase: str, outcome: Outcome) -> bool:
         """Write an outcome in a child's stead; ``False`` if it has one.
 
         Raises:
             Contended, Ambiguous, Unavailable: try again.
         """
-        writes = _writes(self._table, parent, step, round_, phase, outcome)
+        writes = _writes(self._table, parent, phase, outcome)
         try:
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})
         except Refused:
             return False
         return True
 
-    def tally(self, parent: str, step: str, rounds: Iterable[int], children: int) -> Tally:
+    def tally(self, parent: str, step: str, rounds: Iterable[int], children: int, counters: int = COUNTERS) -> Tally:
         """Count the outcomes of a step's children, by consistent reads.
 
         Args:
@@ -90,9 +89,10 @@ class Joins:
             step: its step.
             rounds: which.
             children: how many the step has.
+            counters: how many count its children's first ends, if only those are asked for.
         """
-        shards = [_shard(position) for position in range(min(SHARDS, children))]
-        keys = [_key(parent, step, round_, shard) for round_ in rounds for shard in shards]
+        parts = [_counter(number) for number in range(min(counters, children))]
+        keys = [_key(parent, step, round_, part) for round_ in rounds for part in parts]
         tally = Tally()
         for item in self._tables.connection.get_many(self._table, keys, consistent=True):
             for name, value in item.items():
@@ -135,8 +135,8 @@ def _join(parent: str, step: str, round_: int) -> str:
     return f"{parent}#{step}#{round_}"
 
 
-def _shard(position: int) -> str:
-    return f"sum#{position % SHARDS:02d}"
+def _counter(number: int) -> str:
+    return f"sum#{number:02d}"
 
 
 def _key(parent: str, step: str, round_: int, part: str) -> Item:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from sagas.core.rules import LONG_WAIT, format_of, in_wait, patient_until
 from sagas.core.states import (
+    COUNTERS,
     DeadLetter,
     Lease,
     Order,
@@ -205,7 +206,11 @@ def _family_item(state: SagaState) -> Item:
     item, parent, order = Item(), state.parent, state.order
     if parent:
         told = {"id": parent.saga_id, "saga": parent.saga, "step": parent.step, "n": parent.position}
-        item["parent"] = packed(told | ({"round": parent.round} if parent.round else {}))
+        if parent.round:
+            told["round"] = parent.round
+        if parent.counters != COUNTERS:
+            told["counters"] = parent.counters
+        item["parent"] = packed(told)
     if order:
         item["order"] = {"N": str(order.number if order.open else -order.number)}
     return item
@@ -401,7 +406,8 @@ def state_of(item: Item) -> SagaState:
 
 def _parent_in(stored: Item) -> Parent:
     told: dict[str, Any] = unpacked(stored)
-    return Parent(told["id"], told["saga"], told["step"], int(told["n"]), int(told.get("round", 0)))
+    round_, counters = int(told.get("round", 0)), int(told.get("counters", COUNTERS))
+    return Parent(told["id"], told["saga"], told["step"], int(told["n"]), round_, counters)
 
 
 def _polling_in(stored: Item) -> Polling:

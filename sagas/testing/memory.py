@@ -8,7 +8,7 @@ from typing import Any
 
 from sagas.core.breaker import BreakerState
 from sagas.core.rules import forward
-from sagas.core.states import Lease, Order, Progress, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import COUNTERS, Lease, Order, Parent, Progress, SagaState, SagaStatus, StepState, StepStatus
 from sagas.store.entries import Entry
 from sagas.store.joined import Outcome, Tally, outcome_of
 from sagas.store.outcomes import CancelWon, Fenced, Refused, SignalWon
@@ -52,18 +52,18 @@ class MemoryJoins:
     def __init__(self) -> None:
         self.stored: dict[tuple[str, str, int, str], dict[int, Outcome]] = {}
 
-    def record(self, parent: str, step: str, round_: int, phase: str, outcome: Outcome) -> bool:
+    def record(self, parent: Parent, phase: str, outcome: Outcome) -> bool:
         """Keep an outcome, once."""
-        own = self.stored.setdefault((parent, step, round_, phase), {})
+        own = self.stored.setdefault((parent.saga_id, parent.step, parent.round, phase), {})
         return own.setdefault(outcome.position, outcome) is outcome
 
     def join(self, before: SagaState, after: SagaState) -> None:
         """Keep the outcome of a child that has ended."""
         found = outcome_of(before, after)
         if found is not None and after.parent is not None:
-            self.record(after.parent.saga_id, after.parent.step, after.parent.round, *found)
+            self.record(after.parent, *found)
 
-    def tally(self, parent: str, step: str, rounds: Iterable[int], children: int) -> Tally:
+    def tally(self, parent: str, step: str, rounds: Iterable[int], children: int, counters: int = COUNTERS) -> Tally:
         """Count the outcomes of a step's children."""
         tally, wanted = Tally(), set(rounds)
         for (saga_id, name, round_, phase), own in self.stored.items():

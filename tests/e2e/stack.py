@@ -68,12 +68,12 @@ def launch(project: Path, app: str, *options: str, port: int | None = None) -> R
     return running
 
 
-def start(project: Path, app: str, *options: str, port: int | None = None) -> Running:
-    """Start ``sagas local up`` in the background."""
+def start(project: Path, app: str, *options: str, port: int | None = None, errors: int | None = None) -> Running:
+    """Start ``sagas local up`` in the background, with its errors in a file or where a descriptor says."""
     command = [SAGAS, "local", "up", "--app", app, "--port", str(port or free_port()), *options]
     with (project / "out.txt").open("w") as out, (project / "err.txt").open("w") as err:
         process = subprocess.Popen(
-            command, cwd=project, env=_environment(), stdout=out, stderr=err, start_new_session=True
+            command, cwd=project, env=_environment(), stdout=out, stderr=errors or err, start_new_session=True
         )
     return Running(project, process)
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,29 @@ class TestInterrupted:
         assert starting.stop() == 0
         assert processes_of(pid) == []
         assert (project / "err.txt").read_text() == ""
+
+    def test_a_terminal_is_told_meanwhile_what_is_done(self, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TERM", "xterm")
+        ours, theirs = os.openpty()
+        app = "python -c 'import time; time.sleep(60)'"
+        starting = start(project, app, errors=theirs)
+        os.close(theirs)
+        os.set_blocking(ours, False)
+        told = b""
+
+        def synthesizing() -> bool:
+            nonlocal told
+            with suppress(BlockingIOError):
+                told += os.read(ours, 4096)
+            return f"Synthesizing: {app}".encode() in told
+
+        try:
+            poll("what is done", synthesizing)
+            assert b"Starting the emulator" in told
+        finally:
+            assert starting.stop() == 0
+            os.close(ours)
+        assert (project / "out.txt").read_text() == ""
 
 
 @own_emulator

@@ -9,7 +9,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from sagas.core import facts
-from sagas.core.families import child_id
+from sagas.core.families import child_id, parent_of
 from sagas.core.states import SagaState, StepState
 from sagas.engine import purge
 from sagas.engine.children import Children
@@ -89,7 +89,7 @@ def _closing_fences_no_start() -> Generator[None]:
         saga_id = child_id(state.saga_id, step.name, position, step.round)
         if self.advancer.services.journal.entries(saga_id, [1]):
             return closed(self, state, step, position)
-        self.joins.record(state.saga_id, step.name, step.round, FORWARD, Outcome(position, NEVER))
+        self.joins.record(parent_of(state, step, position), FORWARD, Outcome(position, NEVER))
         return None
 
     with patch.object(Children, "_closed", unfenced):

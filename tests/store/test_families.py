@@ -17,6 +17,10 @@ from tests.store.states import NOW, lease, new_id, saga
 Change = Callable[[Store, SagaState], object]
 
 
+def _of(parent: str, round_: int = 0) -> Parent:
+    return Parent(parent, "family", "born", 0, round_)
+
+
 def _waiting(store: Store) -> SagaState:
     """A parent of five, none of which was handed out."""
     born = StepState("born", StepStatus.WAITING, attempts=1, waits_for="children", children=5, requests_seq=2)
@@ -101,7 +105,7 @@ def test_what_lost_its_lease_does_not_join(store: Store) -> None:
 def test_an_end_whose_outcome_is_there_is_written_without_it(store: Store) -> None:
     parent, joins = new_id(), _joins(store)
     before = _child(store, parent)
-    assert joins.record(parent, "born", 0, FORWARD, Outcome(0, NEVER, at=NOW))
+    assert joins.record(_of(parent), FORWARD, Outcome(0, NEVER, at=NOW))
     store.control.commit(before, _over(before), STALE_AFTER)
     found = store.control.get(before.saga_id)
     assert found is not None
@@ -112,10 +116,10 @@ def test_an_end_whose_outcome_is_there_is_written_without_it(store: Store) -> No
 def test_outcomes_are_written_once_by_phase_and_counted(store: Store) -> None:
     parent, joins = new_id(), _joins(store)
     for position in range(20):
-        assert joins.record(parent, "born", 0, FORWARD, Outcome(position, COMPLETED, seq=position, at=NOW))
-        assert not joins.record(parent, "born", 0, FORWARD, Outcome(position, UNDONE, at=NOW))
-    assert joins.record(parent, "born", 0, undoing(1), Outcome(7, UNDONE, at=NOW))
-    assert joins.record(parent, "born", 1, FORWARD, Outcome(7, COMPLETED, round=1, at=NOW))
+        assert joins.record(_of(parent), FORWARD, Outcome(position, COMPLETED, seq=position, at=NOW))
+        assert not joins.record(_of(parent), FORWARD, Outcome(position, UNDONE, at=NOW))
+    assert joins.record(_of(parent), undoing(1), Outcome(7, UNDONE, at=NOW))
+    assert joins.record(_of(parent, round_=1), FORWARD, Outcome(7, COMPLETED, round=1, at=NOW))
     tally = joins.tally(parent, "born", [0], 20)
     assert (tally.ended, tally.completed, tally.standing, tally.undone(1), tally.undone(2)) == (20, 20, 20, 1, 0)
     assert joins.tally(parent, "born", [0, 1], 20).ended == 21
@@ -125,3 +129,16 @@ def test_outcomes_are_written_once_by_phase_and_counted(store: Store) -> None:
     assert joins.tally(parent, "born", [0], 20).ended == 0
     assert joins.outcomes(parent, "born", 0, undoing(1)) == {}
     assert joins.tally(parent, "born", [1], 20).ended == 1
+
+
+@pytest.mark.parametrize("few", [1, 3])
+def test_first_ends_are_counted_in_as_few_items_as_there_are_to_be_read(store: Store, few: int) -> None:
+    parent, joins = new_id(), _joins(store)
+    own = replace(_of(parent), counters=few)
+    before = replace(_child(store, parent, 5), parent=replace(own, position=5))
+    store.control.commit(before, _over(before), STALE_AFTER)
+    for position in range(20):
+        assert joins.record(own, FORWARD, Outcome(position, COMPLETED, at=NOW)) == (position != 5)
+        assert joins.record(own, undoing(1), Outcome(position, UNDONE, at=NOW))
+    assert joins.tally(parent, "born", [0], 20, few).completed == 20
+    assert joins.tally(parent, "born", [0], 20).undone(1) == 20

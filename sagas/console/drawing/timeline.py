@@ -13,6 +13,12 @@ NAMES, WIDTH, LANE, TOP = 150, 1000, 34, 26
 """Units of the drawing: columns for the names, for all, a lane's height, and the scale's."""
 _THINNEST = 3.0
 _TICKS = 7
+_SIZES = (
+    *(size * unit for unit in (0.001, 0.01, 0.1, 1) for size in (1, 2, 5)),
+    *(10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800),
+    *(86400 * days for days in (0.5, 1, 2, 5, 10, 20, 50, 100, 200)),
+)
+"""Seconds between two ticks: round numbers."""
 _KINDS = {
     "StepCompleted": "done",
     "StepFailed": "failed",
@@ -108,12 +114,17 @@ def timeline(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now:
         took = span(one.end - one.begin)
         bars.append(Bar(round(x, 1), y, round(width, 1), 10 if undo else 13, one.kind, f"{one.step}, {what}, {took}"))
         rows.append(Row(one.step, what, span(one.begin - begin), took))
+    size = next((one for one in _SIZES if (end - begin) / one <= _TICKS), (end - begin) / _TICKS)
+    ticks = tuple(
+        (round(NAMES + number * size * scale, 1), span(number * size) if number else "0")
+        for number in range(int((end - begin) / size) + 1)
+    )
     turned = next((epoch(entry["at"]) for entry in entries if entry["action"] == "CompensationStarted"), None)
     return Timeline(
         TOP + len(names) * LANE + 4,
         tuple((TOP + index * LANE, name if len(name) <= 18 else name[:17] + "…") for index, name in enumerate(names)),
         tuple(bars),
-        tuple(_ticks(end - begin, scale)),
+        ticks,
         None if turned is None else round(NAMES + (turned - begin) * scale, 1),
         tuple(rows),
         span(end - begin),
@@ -156,15 +167,3 @@ def _now(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now: flo
         elif (step.get("waiting_for") or step["status"] == "WAITING" or step["next_attempt_at"]) and since < now:
             found.append(_Stretch(step["name"], since, now, "wait", 0))
     return found
-
-
-def _ticks(length: float, scale: float) -> list[tuple[float, str]]:
-    """Places and words of the scale: round numbers, up to eight."""
-    steps = [size * unit for unit in (0.001, 0.01, 0.1, 1) for size in (1, 2, 5)]
-    steps += [10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800]
-    steps += [86400 * days for days in (0.5, 1, 2, 5, 10, 20, 50, 100, 200)]
-    size = next((one for one in steps if length / one <= _TICKS), length / _TICKS)
-    count = int(length / size) + 1
-    return [
-        (round(NAMES + number * size * scale, 1), span(number * size) if number else "0") for number in range(count)
-    ]

@@ -42,6 +42,11 @@ def show(desk: Desk, request: Request, name: str) -> Response:
         ended += found if status else []
     latest = sorted(ended, key=lambda one: one["updated_at"], reverse=True)
     sample = [*desk.source.in_full(latest[:24]).values()]
+    took = dict[str, list[float]]()
+    for saga in sample:
+        for step in saga.get("steps", ()):
+            if step.get("took") is not None:
+                took.setdefault(step["name"], []).append(step["took"])
     return desk.page(
         request,
         "charts.html",
@@ -52,20 +57,11 @@ def show(desk: Desk, request: Request, name: str) -> Response:
         short=short,
         most=MOST,
         sampled=len(sample),
-        steps=_durations(sample),
+        # the median, the 95th percentile and the number of seconds that their last attempts took
+        steps=[(step, _share(all_, 0.5), _share(all_, 0.95), len(all_)) for step, all_ in took.items()],
         stats=desk.source.stats(name),
         metrics=desk.links.metrics,
     )
-
-
-def _durations(sagas: Sequence[Any]) -> list[tuple[str, float, float, int]]:
-    """Steps with the median, the 95th percentile and the number of seconds that their last attempts took."""
-    took = dict[str, list[float]]()
-    for saga in sagas:
-        for step in saga.get("steps", ()):
-            if step.get("took") is not None:
-                took.setdefault(step["name"], []).append(step["took"])
-    return [(name, _share(all_, 0.5), _share(all_, 0.95), len(all_)) for name, all_ in took.items()]
 
 
 def _share(values: Sequence[float], share: float) -> float:

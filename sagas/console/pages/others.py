@@ -32,7 +32,16 @@ def letters(desk: Desk, request: Request, name: str, found: list[DeadLetter] | N
         said: what was done.
     """
     known_type(desk, name)
-    shown = [_shown(desk, letter) for letter in found or ()]
+    shown = list[DeadLetter]()
+    for letter in found or ():
+        try:
+            body: Any = json.loads(letter.body)
+        except (ValueError, RecursionError):
+            shown.append(letter if desk.redaction.payloads else replace(letter, body="***"))
+            continue
+        # A body of ours carries requests and results.
+        body = desk.redaction.shown(body, list[str]())
+        shown.append(replace(letter, body=json.dumps(body, ensure_ascii=False)))
     return desk.page(
         request,
         "letters.html",
@@ -42,16 +51,6 @@ def letters(desk: Desk, request: Request, name: str, found: list[DeadLetter] | N
         looked=found is not None,
         said=said,
     )
-
-
-def _shown(desk: Desk, letter: DeadLetter) -> DeadLetter:
-    """A message without what is not to be shown. A body of ours carries requests and results."""
-    hidden = list[str]()
-    try:
-        body: Any = json.loads(letter.body)
-    except (ValueError, RecursionError):
-        return letter if desk.redaction.payloads else replace(letter, body="***")
-    return replace(letter, body=json.dumps(desk.redaction.shown(body, hidden), ensure_ascii=False))
 
 
 def types(desk: Desk, request: Request) -> Response:

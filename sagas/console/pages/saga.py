@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sagas.client.advice import advice
-from sagas.client.families import Family, childless_in, family_of
+from sagas.client.families import childless_in, family_of
 from sagas.client.next_action import Do, command_of, next_action
 from sagas.console.desk import LABELS, Desk
 from sagas.console.drawing.graph import graph
@@ -47,14 +46,18 @@ def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
     failed = request.query_params.get("audit") == "failed"
     listed = [entry for entry in entries if not failed or entry["action"].endswith(_BAD)]
     first = max(int(at) if (at := request.query_params.get("from", "0")).isdigit() else 0, 0)
+    related = any(step.get("children") for step in saga["steps"]) and desk.source.lists_by("parent")
+    family = family_of(desk.source.list, saga, _FAMILY, childless_in(types.values())) if related else None
+    # A new run is possible whenever this one is over.
+    again = (Do.RERUN,) if saga["status"] in _OVER and not saga.get("purged_at") else ()
     return desk.page(
         request,
         "saga.html",
         saga=saga,
-        family=scrubbed(_family(desk, saga, types), hidden),
+        family=scrubbed(family, hidden),
         action=action,
         do="" if action.do is Do.NOTHING else str(action.do),
-        others=[str(do) for do in _others(saga, action.others) if LABELS[do]],
+        others=[str(do) for do in dict.fromkeys((*action.others, *again)) if LABELS[do]],
         commands={str(do): command_of(do, name, saga_id, action.step) for do in Do},
         # The page is the saga's, and has buttons for what the command line advises.
         sentences=[line.replace(f"{name} {saga_id}, ", "") for line in advice(saga, now) if "`sagas " not in line],
@@ -78,13 +81,6 @@ def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
     )
 
 
-def _family(desk: Desk, saga: Any, types: Mapping[str, Any]) -> Family | None:
-    """A saga with its children, and theirs; nothing of one that has none."""
-    if not any(step.get("children") for step in saga["steps"]) or not desk.source.lists_by("parent"):
-        return None
-    return family_of(desk.source.list, saga, _FAMILY, childless_in(types.values()))
-
-
 def document(desk: Desk, _request: Request, name: str, saga_id: str) -> Response:
     """Return a saga with its audit trail as JSON, to keep."""
     known = desk.source.show(name, saga_id)
@@ -92,12 +88,6 @@ def document(desk: Desk, _request: Request, name: str, saga_id: str) -> Response
     entries = scrubbed(_without_values(desk.source.audit(known)), hidden)
     headers = {"Content-Disposition": 'attachment; filename="saga.json"'}
     return JSONResponse({"saga": saga, "entries": entries}, headers=headers)
-
-
-def _others(saga: Mapping[str, Any], others: tuple[Do, ...]) -> tuple[Do, ...]:
-    """What else can be done; a new run is possible whenever this one is over."""
-    again = (Do.RERUN,) if saga["status"] in _OVER and not saga.get("purged_at") else ()
-    return tuple(dict.fromkeys((*others, *again)))
 
 
 def _without_values(entries: list[Any]) -> list[Any]:

@@ -1,0 +1,74 @@
+"""The README's two commands, as somebody types them who has just cloned the repository."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.stack import REPOSITORY, free_port, poll
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.embedded("it starts a stack as the README does"),
+    pytest.mark.skipif(
+        os.environ.get("SAGAS_PROOF") != "full", reason="it downloads 600 MB: only in `make proof` (SAGAS_PROOF=full)"
+    ),
+    pytest.mark.skipif(not (REPOSITORY / ".git").exists(), reason="this is no clone"),
+    pytest.mark.timeout(900),
+]
+
+_INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "PIP_")
+"""What a login shell has: nothing of this virtual environment, of AWS, or of the tests."""
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is committed, in an empty directory."""
+    directory = tmp_path_factory.mktemp("newcomer") / "sagas"
+    subprocess.run(["git", "clone", "--quiet", REPOSITORY, directory], check=True)
+    return directory
+
+
+def _shell() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(_INHERITED)}
+
+
+def test_what_the_readme_says_first_works_in_a_fresh_clone(clone: Path) -> None:
+    (block,) = re.findall(r"## See it\n.*?```sh\n(.*?)```", (clone / "README.md").read_text(), re.DOTALL)
+    demo, run = (line.partition("#")[0].strip() for line in block.splitlines())
+
+    shown = subprocess.run(
+        demo.split(), cwd=clone, env=_shell(), capture_output=True, text=True, timeout=600, check=False
+    )
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert (clone / ".venv").is_dir()
+
+    with (clone / "out.txt").open("w") as out:
+        # Other ports than a reader's, since other tests are at work; a group of its own, as a terminal gives it.
+        command = [*run.split(), f"ARGS=--port {free_port()}"]
+        stack = subprocess.Popen(command, cwd=clone, env=_shell(), stdout=out, stderr=out, start_new_session=True)
+
+    def printed() -> str:
+        return (clone / "out.txt").read_text()
+
+    def ready() -> bool:
+        assert stack.poll() is None, printed()
+        return "\nReady. Ctrl-C ends it." in printed()
+
+    try:
+        poll("the stack", ready, deadline=180)
+        (url,) = re.findall(r"^Console  (http://\S+)$", printed(), re.MULTILINE)
+        # A browser knows where *.localhost is; this machine's resolver need not.
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with browser.open(url.replace("sagas.localhost", "127.0.0.1"), timeout=30) as page:
+            assert "Attention" in page.read().decode()
+    finally:
+        os.killpg(stack.pid, signal.SIGINT)
+        stack.wait(timeout=90)
+    assert not (clone / ".sagas" / "local.json").exists()
