@@ -221,7 +221,7 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
         base: what precedes the paths in the URL: the stage.
     """
     name = one_of(saga.definition.name for saga in sagas)
-    parent = _query("parent", _SAGA_ID) | {"description": "Only children of this saga; with neither name nor status."}
+    parent = _query("parent", _SAGA_ID) | {"description": "Children of this saga; goes with limit and cursor only."}
     one, list_of_sagas = {"200": ref("Definition")}, {"200": ref("Sagas")}
     # That one of them is there, and is no null.
     given = [{"required": [field], "properties": {field: {"type": "boolean"}}} for field in ("active", "paused")]

@@ -109,9 +109,11 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     def list_sagas() -> Response[str]:
         request = _request(app)
         if request.text("parent") is not None:
-            if request.text("name") is not None or request.text("status") is not None:
-                told = "goes with neither name nor status"
+            own = ("parent", "limit", "cursor")
+            if not {*request.others(*own)}.isdisjoint(_LISTED_BY):
+                told = "goes with limit and cursor only"
                 raise InvalidRequest("the parameters do not fit", [Problem("query.parent", told)])
+            request.only(*own)
             page = reader.children(request.parent(), request.limit(), request.text("cursor"))
             return polled(request, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
         name = request.text("name")
