@@ -27,7 +27,7 @@ from sagas.engine.reader import Reader
 from sagas.engine.remains import Left
 from sagas.errors import Conflict, Unavailable
 from sagas.store.control import ControlItems
-from sagas.store.entries import NEVER_STARTED, Entry, Tombstone, action_of
+from sagas.store.entries import NEVER_STARTED, Tombstone, action_of
 from sagas.store.findings import Findings
 from sagas.store.inbox import Inbox
 from sagas.store.joins import Joins
@@ -235,8 +235,18 @@ class Purger:
             aside = first.tombstone.aside
             self.findings.delete(state.saga_id, first.tombstone.found_by)
         elif first is not None:
-            self.findings.delete(state.saga_id, first.details.get("found_by", ()))
-            self.tombstones.put(state.saga_id, _tombstone(state, purge, entries, aside=aside))
+            found_by = (*first.details.get("found_by", ()),)
+            self.findings.delete(state.saga_id, found_by)
+            committed = [entry for entry in entries if entry.seq <= state.seq]
+            request_hash = str(committed[0].details.get("request_hash", ""))
+            kept = committed[-MOST_ACTIONS:]
+            actions, link, left = tuple(map(action_of, kept)), kept[0].link if state.head else b"", state
+            if not all(entry.salt for entry in committed):
+                # Version 0.1.0 salts no entry: a seal without salt would tell what was there by trying, so that the
+                # chain of hashes goes, too.
+                actions, link = tuple(replace(one, seal="") for one in actions), b""
+                left = replace(state, head=b"")
+            self.tombstones.put(state.saga_id, Tombstone(purge, request_hash, left, actions, aside, link, found_by))
         self.inbox.delete(state)
         self.tombstones.clear(state.saga_id, [entry.seq for entry in entries if entry.seq > 1], aside=aside)
 
@@ -259,18 +269,3 @@ def _refusal(state: SagaState, now: float) -> str:
 
 def _held_until(lease: Lease) -> float:
     return max(lease.expires_at, lease.act_until)
-
-
-def _tombstone(state: SagaState, purge: Purge, entries: Sequence[Entry], *, aside: bool) -> Tombstone:
-    """What is left of a saga, its chain of hashes included.
-
-    Version 0.1.0 salts no entry: a seal without salt would tell what was there by trying, so that the chain goes, too.
-    """
-    committed = [entry for entry in entries if entry.seq <= state.seq]
-    kept = committed[-MOST_ACTIONS:]
-    actions = tuple(map(action_of, kept))
-    if not all(entry.salt for entry in committed):
-        actions, state = tuple(replace(one, seal="") for one in actions), replace(state, head=b"")
-    request_hash = str(committed[0].details.get("request_hash", ""))
-    link, found_by = kept[0].link if state.head else b"", (*committed[0].details.get("found_by", ()),)
-    return Tombstone(purge, request_hash, state, actions, aside, link, found_by)

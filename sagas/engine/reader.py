@@ -11,9 +11,9 @@ from hashlib import sha256
 
 from sagas.core.families import child_id, children_ids, counters
 from sagas.core.rules import forward, needs_attention
-from sagas.core.states import OVER, SagaState, SagaStatus, StepState
+from sagas.core.states import OVER, SagaState, SagaStatus
 from sagas.core.times import iso
-from sagas.engine.answers import AuditEntry, ChildErrorView, ChildrenView, LeftOutView, Page, SagaView, Summary
+from sagas.engine.answers import AuditEntry, ChildrenView, LeftOutView, Page, SagaView, Summary
 from sagas.engine.breaker import Breakers
 from sagas.engine.clock import claimed_at
 from sagas.engine.redacting import redacted
@@ -68,12 +68,6 @@ def readable(control: ControlItems, saga_ids: list[str]) -> list[SagaState]:
                 state = control.get(saga_id)
                 found |= {} if state is None else {saga_id: state}
     return [found[saga_id] for saga_id in saga_ids if saga_id in found and not found[saga_id].purge]
-
-
-def _listing(view: SagaView, left_out: list[LeftOutView]) -> SagaView:
-    if left_out:
-        view["left_out"] = left_out
-    return view
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +144,15 @@ class Reader:
             NotFound: there is no such saga of that type.
         """
         state = self.stored(name, saga_id)
-        mark = "" if state is None else self._mark(state)
+        steps, mark = () if state is None else state.steps, ""
+        has_children = any(step.waits_for == "children" and step.requests_seq for step in steps)
+        if state is not None and state.purge is None and not has_children:  # else others may change what is shown
+            breaker = None if state.current is None else self.breakers.waits_behind(state.saga, state.current.name)
+            seen = state, self.paused(state), breaker and breaker.open_until
+            mark = sha256(repr(seen).encode()).hexdigest()[:32]
         if mark and known(mark):
             return None, mark
         return self._show(name, saga_id, state, payloads=True), mark
-
-    def _mark(self, state: SagaState) -> str:
-        if state.purge is not None or any(step.waits_for == "children" and step.requests_seq for step in state.steps):
-            return ""  # others may change what is shown of it
-        breaker = None if state.current is None else self.breakers.waits_behind(state.saga, state.current.name)
-        seen = state, self.paused(state), breaker and breaker.open_until
-        return sha256(repr(seen).encode()).hexdigest()[:32]
 
     def show(self, name: str, saga_id: str, *, payloads: bool = True) -> SagaView:
         """Return one saga with its steps, request and results; of one that was purged, what is left.
@@ -200,7 +192,7 @@ class Reader:
         return view
 
     def _with_children(self, view: SagaView, state: SagaState) -> SagaView:
-        """Count the children of each step that has some."""
+        """Count the children of each step that has some, and show what failed of them."""
         for shown, step in zip(view["steps"], state.steps, strict=True):
             if step.waits_for != "children":
                 continue
@@ -214,36 +206,34 @@ class Reader:
                 "failures": [],
                 "href": href,
             }
-            if step.requests_seq:
-                sums = counters(step)
-                tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children, sums)
-                found["total"], found["started"] = step.children, step.handed_out - tally[FORWARD, NEVER]
-                found["completed"] = tally.completed
-                found["failed"] = tally.ended - tally.completed - tally[FORWARD, NEVER]
-                found["finished"] = round(tally.ended / step.children, 4) if step.children else 1.0
-                if found["failed"]:
-                    found["failures"] = self._failures(state, step)
             shown["children"] = found
+            if not step.requests_seq:
+                continue
+            tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children, counters(step))
+            found["total"], found["started"] = step.children, step.handed_out - tally[FORWARD, NEVER]
+            found["completed"] = tally.completed
+            found["failed"] = tally.ended - tally.completed - tally[FORWARD, NEVER]
+            found["finished"] = round(tally.ended / step.children, 4) if step.children else 1.0
+            if not found["failed"]:
+                continue
+            # The first ten that failed by themselves; then those that were cancelled for it.
+            outcomes = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD).values()
+            failed = [one for one in outcomes if one.how not in (COMPLETED, CARRIED, NEVER)]
+            failed = sorted(failed, key=lambda one: (not one.seq, one.position))[:_MOST_FAILURES]
+            ids = {child_id(state.saga_id, step.name, one.position, one.round): one for one in failed}
+            children = self.control.get_many(list(ids))
+            errors = self.journal.entries_of((saga_id, one.seq) for saga_id, one in ids.items() if one.seq)
+            found["failures"] = [
+                {
+                    "position": one.position,
+                    "saga_id": saga_id,
+                    "status": children[saga_id].status.value,
+                    "error": error_view(errors.get(saga_id, {}).get(one.seq)),
+                }
+                for saga_id, one in ids.items()
+                if saga_id in children
+            ]
         return view
-
-    def _failures(self, state: SagaState, step: StepState) -> builtins.list[ChildErrorView]:
-        """The first ten children that failed by themselves; then those that were cancelled for it."""
-        outcomes = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD).values()
-        failed = [one for one in outcomes if one.how not in (COMPLETED, CARRIED, NEVER)]
-        failed = sorted(failed, key=lambda one: (not one.seq, one.position))[:_MOST_FAILURES]
-        ids = {child_id(state.saga_id, step.name, one.position, one.round): one for one in failed}
-        children = self.control.get_many(list(ids))
-        errors = self.journal.entries_of((saga_id, one.seq) for saga_id, one in ids.items() if one.seq)
-        return [
-            {
-                "position": one.position,
-                "saga_id": saga_id,
-                "status": children[saga_id].status.value,
-                "error": error_view(errors.get(saga_id, {}).get(one.seq)),
-            }
-            for saga_id, one in ids.items()
-            if saga_id in children
-        ]
 
     def children(self, parent_id: str, limit: int, cursor: str | None) -> Page:
         """Return summaries of a saga's children, by step and position; none of a saga that is not there.
@@ -292,7 +282,9 @@ class Reader:
         ]
 
     def _shown(self, view: SagaView, left_out: builtins.list[LeftOutView]) -> SagaView:
-        return redacted(_listing(view, left_out), self.registry.get(view["name"]).definition)
+        if left_out:
+            view["left_out"] = left_out
+        return redacted(view, self.registry.get(view["name"]).definition)
 
     def _loaded(
         self, state: SagaState, entries: Iterable[Entry], payloads: bool

@@ -122,7 +122,7 @@ def purge_shard(shard: int) -> str:
 
 
 STARTING = 60.0
-"""Seconds within which who starts a saga has done so, or never does: its function may take 29 s, that of children 30."""
+"""Seconds within which who starts a saga has done so, or never does: its function may take 29 s, for a child 30."""
 OVERTAKEN = 900.0
 """Seconds beyond its lease for which a process may still be at work that another took over from: work without a saga's
 code holds short leases, and its function may take as long as any of Lambda's."""
