@@ -343,6 +343,7 @@ def test_a_disabled_type_takes_no_new_sagas(site: Make) -> None:
     before = s.tables()
     refused = s.call("POST", "/sagas/trip", {"item": "x"})
     assert (refused.status, refused.code) == (503, "disabled")
+    assert refused.body["error"]["message"] == "starting trip is disabled: broken"
     assert int(refused.headers["retry-after"]) >= 1
     assert s.tables() == before
     assert s.call("POST", "/sagas/fatal", {"item": "x"}).status == 202
