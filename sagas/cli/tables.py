@@ -63,7 +63,7 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
         saga: as the API shows it.
         now: epoch seconds.
     """
-    from sagas.client.advice import advice
+    from sagas.client.advice import advice, failed_children
 
     title = Text.assemble((saga["name"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
     over = saga["status"] in OVER
@@ -92,7 +92,7 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
         share = ProgressBar(total=1.0, completed=told["fraction"], width=_BAR)
         bar.add_row(told["step"], share, f"{told['fraction']:.0%}", Text(plain(told["message"])))
         parts.append(bar)
-    return Group(*parts, *(Text(line) for line in advice(saga, now)))
+    return Group(*parts, *(Text(line) for line in [*failed_children(saga), *advice(saga, now)]))
 
 
 def payloads(saga: SagaView) -> RenderableType:
