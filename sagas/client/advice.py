@@ -49,7 +49,7 @@ def advice(saga: SagaView, now: float) -> list[str]:
         said.append(f"`sagas breakers close {saga['name']} {behind['step']}` lets all go on.")
     if saga.get("paused"):
         said.append(f"{saga['name']} is paused: no further step begins until `sagas resume {saga['name']}`.")
-    said += [_waiting(saga, step, now) for step in saga["steps"] if step.get("waiting_for")]
+    said += [waits_for(saga, step, now) for step in saga["steps"] if step.get("waiting_for")]
     said += [_children(saga, step) for step in saga["steps"] if step.get("waiting_for") != "children"]
     said += [
         _next_attempt(step, now)
@@ -116,8 +116,14 @@ def _lease(saga: SagaView, now: float) -> Iterator[str]:
         yield f"`sagas recover {saga['name']} --saga-id {saga['saga_id']}` takes it over now, the supervisor soon."
 
 
-def _waiting(saga: SagaView, step: StepView, now: float) -> str:
-    """What a step waits for, since when, until when, and how to send it."""
+def waits_for(saga: SagaView, step: StepView, now: float) -> str:
+    """Return what a step waits for, since when, until when, who may send it, and by which command.
+
+    Args:
+        saga: as the API shows it.
+        step: one of its steps, which waits.
+        now: epoch seconds.
+    """
     until = step["waits_until"] or ""
     left = f"{moment(until)}, in {span(max(0.0, epoch(until) - now))}" if until else "further notice"
     since = f" since {moment(step['started_at'])}" if step["started_at"] else ""
