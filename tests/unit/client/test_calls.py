@@ -52,6 +52,30 @@ class TestAskedAgain:
         assert [one.headers.get("If-None-Match") for one in api.asked[-2:]] == ['"1"', None]
 
 
+class TestSignal:
+    @pytest.mark.parametrize(
+        ("value", "body"),
+        [
+            (Order(Decimal("1.50")), {"amount": "1.50"}),
+            ([Order(Decimal(2))], [{"amount": "2"}]),
+            (Decimal("1.50"), "1.50"),
+            ({"amount": "1.50"}, {"amount": "1.50"}),
+            (True, True),
+            (None, None),
+        ],
+    )
+    def test_a_value_is_sent_in_its_json_form(self, api: StubApi, client: SagaClient, value: Any, body: Any) -> None:
+        api.will(202, a_saga("WAITING"))
+        client.signal("create-zip", SAGA_ID, "reply", value)
+        assert asked(api) == ("POST", f"{ONE}/signals/reply", body)
+
+    def test_what_has_no_json_form_is_refused(self, api: StubApi, client: SagaClient) -> None:
+        with pytest.raises(InvalidRequest) as refused:
+            client.signal("create-zip", SAGA_ID, "reply", object())
+        assert [one.path for one in refused.value.problems] == ["$"]
+        assert api.asked == []
+
+
 class TestStart:
     def test_by_name_sends_json(self, api: StubApi, client: SagaClient) -> None:
         api.will(202, a_saga("PENDING"))
