@@ -81,6 +81,24 @@ class TestShow:
         assert json.loads(run("show", "create-zip", SAGA_ID, "--json").stdout) == DEAD
 
 
+class TestResult:
+    def test_is_printed(self, api: StubApi, run: Run) -> None:
+        api.will(200, a_saga("RUNNING")).will(200, a_saga("COMPLETED", result={"etag": "x"}))
+        told = run("result", "create-zip", SAGA_ID, "--wait", "20")
+        assert (told.exit_code, json.loads(told.stdout)) == (0, {"etag": "x"})
+
+    def test_of_one_that_did_not_complete_in_time_has_the_status_of_then(self, api: StubApi, run: Run) -> None:
+        api.will(200, a_saga("PENDING")).will(200, a_saga("RUNNING")).will(200, a_saga("WAITING"))
+        told = run("result", "create-zip", SAGA_ID, "--wait", "0.15")
+        assert (told.exit_code, told.stderr) == (1, "sagas: the saga is WAITING: it has no result\n")
+
+    def test_of_one_that_was_purged_is_gone(self, api: StubApi, run: Run) -> None:
+        api.will(200, a_saga("COMPLETED", result=None, purged_at=BEGAN, purge_reason=""))
+        told = run("result", "create-zip", SAGA_ID)
+        assert (told.exit_code, told.stdout) == (1, "")
+        assert told.stderr == "sagas: the saga was purged at 2026-11-21 09:48:50 UTC: its result is gone\n"
+
+
 class TestLists:
     def test_list(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [a_saga("COMPLETED")], "cursor": None})

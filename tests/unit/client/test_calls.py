@@ -150,6 +150,17 @@ class TestRunningAgain:
         assert len(api.asked) == 1
 
 
+class TestResult:
+    def test_is_what_it_ended_with(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga("COMPLETED", result="paid"))
+        assert client.result("create-zip", SAGA_ID) == "paid"
+
+    def test_of_one_that_was_purged_is_gone(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga("COMPLETED", result=None, purged_at="2026-11-21T09:48:52.000Z"))
+        with pytest.raises(Conflict, match=r"purged at 2026-11-21.*its result is gone"):
+            client.result("create-zip", SAGA_ID)
+
+
 class TestReading:
     def test_show(self, api: StubApi, client: SagaClient) -> None:
         api.will(200, a_saga())
