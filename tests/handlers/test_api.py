@@ -517,6 +517,17 @@ def test_undos_done_by_hand_are_not_repeated(site: Make) -> None:
     assert s.call("GET", f"/sagas/trip/{saga_id}").body["status"] == "COMPENSATED"
 
 
+def test_purge_takes_why_by_the_name_that_its_answer_has(site: Make) -> None:
+    s = site(Trip)
+    path = f"/sagas/trip/{s.begin('trip')}"
+    s.run()
+    s.clock.advance(3600)
+    twice = s.call("POST", f"{path}/purge", {"note": "asked for", "reason": "by law"})
+    assert (twice.status, twice.code, twice.paths) == (422, "invalid_request", ["$.reason"])
+    purged = s.call("POST", f"{path}/purge", {"reason": "asked for"})
+    assert (purged.status, purged.body["purge_reason"]) == (200, "asked for")
+
+
 @pytest.mark.parametrize("verb", ["retry", "compensate", "resolve", "purge"])
 def test_operations_on_a_saga_that_runs_are_refused(site: Make, verb: str) -> None:
     s = site(Trip)
