@@ -131,12 +131,11 @@ def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
 
 
 def _took(step: StepView) -> str:
-    """How long the last attempt of a step ran; an older service tells only from its begin to its end."""
-    took = step.get("took")
-    if took is not None:
-        return span(took)
-    whole = step["undo_attempts"] or step["status"] in ("FAILED", "RETRYING")
-    return "" if whole and "took" in step else between(step["started_at"], step["ended_at"])
+    """How long the last attempt of a step ran, which a wait has none of; an older service tells only from its begin to
+    its end."""
+    if "took" not in step:
+        return between(step["started_at"], step["ended_at"])
+    return "" if step["took"] is None else span(step["took"])
 
 
 def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableType:

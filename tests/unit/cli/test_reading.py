@@ -69,6 +69,18 @@ class TestShow:
         assert '"k18"' not in told
         assert "24 more lines: --json has all" in told
 
+    def test_how_long_an_attempt_ran_is_not_told_of_a_wait(self, api: StubApi, run: Run) -> None:
+        ended = {"ended_at": "2026-11-24T09:48:50.216Z"}
+        steps = [a_step("reply", took=None, **ended), a_step("check", took=1.5, **ended), a_step("older", **ended)]
+        api.will(200, a_saga(steps=steps))
+        lines = run("show", "create-zip", SAGA_ID).stdout.splitlines()
+        told = [line.split() for line in lines if "COMPLETED" in line]
+        assert told[1:] == [
+            ["reply", "COMPLETED", "1"],
+            ["check", "COMPLETED", "1", "1.5", "s"],
+            ["older", "COMPLETED", "1", "3", "d"],
+        ]
+
     def test_progress_is_a_bar(self, api: StubApi, run: Run) -> None:
         told = {"step": "check", "fraction": 0.5, "message": "packing", "at": "2026-11-21T09:48:52.000Z"}
         api.will(200, a_saga("RUNNING", progress=told))
