@@ -156,10 +156,10 @@ class Starter:
         """Why the type takes no new sagas for now; ``None`` if it does."""
         activity = self._definitions.get(name)
         if not activity.active:
-            return Disabled(f"starting {name} is disabled", retry_after=60)
+            return Disabled(_because(f"starting {name} is disabled", activity.reason), retry_after=60)
         pause = self._pauses.get(name)
         if pause.on and not pause.starts:
-            return Disabled(f"{name} is paused", retry_after=60)
+            return Disabled(_because(f"{name} is paused", pause.reason), retry_after=60)
         rest = activity.disabled_until - self._clock.now()
         if rest <= 0:
             return None
@@ -206,6 +206,10 @@ class Starter:
         message = first_message(saga_type, state, entry, carry=self._carry, traced=self._headers is not None)
         if message is not None:
             self._sender.send(message)
+
+
+def _because(what: str, reason: str) -> str:
+    return f"{what}: {reason}" if reason else what
 
 
 def _values(saga_type: SagaType, request: Any) -> dict[str, str]:

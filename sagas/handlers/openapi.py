@@ -9,7 +9,7 @@ from sagas.authoring.definition import StepDefinition
 from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
-from sagas.handlers.bodies import Attempts, Change, Compensation, Note, Resolution, describe_body
+from sagas.handlers.bodies import Attempts, Change, Compensation, Note, Purging, Resolution, describe_body
 from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, ref
 
 _ERRORS: dict[str, tuple[str, str]] = {
@@ -168,7 +168,7 @@ def _saga_paths(saga: SagaType) -> Json:
         },
         f"{one}/recovery-attempts": {"parameters": where, "put": _with_body(patience, describe_body(Attempts))},
         f"{one}/resolve": {"parameters": where, "post": _with_body(resolve, describe_body(Resolution))},
-        f"{one}/purge": {"parameters": where, "post": _with_body(purge, note, required=False)},
+        f"{one}/purge": {"parameters": where, "post": _with_body(purge, describe_body(Purging), required=False)},
         **{f"{one}/signals/{step.name}": _signal_path(saga, step, where) for step in _signalled(saga)},
     }
 

@@ -15,7 +15,7 @@ from sagas.engine.redacting import redacted
 from sagas.engine.views import left_view, saga_view, verification_view
 from sagas.errors import Conflict, InvalidRequest, Problem
 from sagas.handlers.answers import answer
-from sagas.handlers.bodies import Attempts, Compensation, Note, Resolution, read_body
+from sagas.handlers.bodies import Attempts, Compensation, Note, Purging, Resolution, read_body
 from sagas.handlers.inputs import WHOLE_ID, Request, checked_beginning, checked_id
 from sagas.handlers.polling import polled, tag_of, unchanged
 from sagas.handlers.telemetry import telemetry
@@ -179,8 +179,8 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
 
     @app.post("/sagas/<name>/<saga_id>/purge")
     def purge(name: str, saga_id: str) -> Response[str]:
-        note, actor = read_body(_request(app), Note).note, _request(app).actor
-        left = engine.purger.purge(name, checked_id(saga_id), note, actor)
+        body, actor = read_body(_request(app), Purging), _request(app).actor
+        left = engine.purger.purge(name, checked_id(saga_id), body.note or body.reason, actor)
         return answer(200, _linked(_request(app), left_view(left.state, left.entries, left.purge)))
 
     @app.put("/sagas/<name>/<saga_id>/recovery-attempts")
