@@ -27,7 +27,7 @@ from sagas.cdk.queues import SagaQueues
 
 ROUTES: Mapping[str, tuple[str, ...]] = {
     "sagas": ("GET",),
-    "sagas/{name}": ("POST",),
+    "sagas/{name}": ("GET", "POST"),  # shows a saga by its id, which stands in the name's place
     "sagas/{name}/{id}": ("GET", "DELETE"),
     "sagas/{name}/{id}/audit": ("GET",),
     "sagas/{name}/{id}/verification": ("GET",),
@@ -40,6 +40,7 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
     "attention": ("GET",),
     "definitions": ("GET",),
     "definitions/{name}": ("GET", "PUT"),
+    "stats": ("GET",),
     "breakers": ("GET",),
     "breakers/{saga}/{step}/close": ("POST",),
     "openapi.json": ("GET",),

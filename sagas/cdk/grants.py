@@ -46,7 +46,7 @@ RIGHTS: Mapping[str, Right] = {
         ("GET/sagas/{name}/*", "GET/definitions/{name}"),
         (
             *("GET/sagas", "GET/sagas/*", "GET/attention", "GET/definitions", "GET/definitions/*"),
-            *("GET/breakers", "GET/openapi.json"),
+            *("GET/stats", "GET/breakers", "GET/openapi.json"),
         ),
     ),
     "signal": Right(("POST/sagas/{name}/*/signals/*",), ("POST/sagas/*/signals/*",)),

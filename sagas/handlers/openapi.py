@@ -226,7 +226,7 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
         base: what precedes the paths in the URL: the stage.
     """
     name = one_of(saga.definition.name for saga in sagas)
-    parent = _query("parent", _SAGA_ID) | {"description": "Only children of this saga; with neither name nor status."}
+    parent = _query("parent", _SAGA_ID) | {"description": "Children of this saga; goes with limit and cursor only."}
     one, list_of_sagas = {"200": ref("Definition")}, {"200": ref("Sagas")}
     change = _operation("change_definition", "Enable or disable starts, pause or resume sagas", one, _WRITE)
     itself = {"200": {"type": "object", "required": ["openapi", "info", "paths"]}}

@@ -50,9 +50,10 @@ def _shown_to(request: Request, reader: Reader, name: str, saga_id: str) -> Resp
 
 def _children(reader: Reader, request: Request) -> Response[str]:
     """Answer with the children of a saga."""
-    if request.text("name") is not None or request.text("status") is not None:
-        told = "goes with neither name nor status"
-        raise InvalidRequest("the parameters do not fit", [Problem("query.parent", told)])
+    own = ("parent", "limit", "cursor")
+    if not {*request.others(*own)}.isdisjoint(_LISTED_BY):
+        raise InvalidRequest("the parameters do not fit", [Problem("query.parent", "goes with limit and cursor only")])
+    request.only(*own)
     page = reader.children(request.parent(), request.limit(), request.text("cursor"))
     return polled(request, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
 
