@@ -94,11 +94,10 @@ def _check_made(value: object, where: str) -> None:
     """Check that what is no member is not what would have made one: it reads like a step, and would do nothing."""
     if isinstance(value, Decorator) and not value.used:
         raise DefinitionError(f"{where}: {value.call}(...) decorates a method, and there is none under it")
-    maker = next((one for one in (step, wait_for, sleep, children) if value is one), None)
-    if isinstance(value, MethodType) and isinstance(value.__self__, Undoable):
-        maker = value.__func__
-    if maker is not None:
-        name = maker.__name__
+    itself: object = value.__func__ if isinstance(value, MethodType) else value
+    makers = (step, wait_for, sleep, children, Undoable.compensate)
+    if any(itself is maker for maker in makers):
+        name = getattr(itself, "__name__", "")
         raise DefinitionError(f"{where}: it is the function {name} itself, which declares nothing until it is called")
 
 

@@ -83,7 +83,7 @@ def as_method(function: Callable[..., Any], where: str) -> Callable[..., Any]:
     def method(self: object, **given: Any) -> Any:
         return function(**given)
 
-    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     vars(method)["__signature__"] = own.replace(parameters=[itself, *own.parameters.values()])
     return method
 

@@ -134,8 +134,8 @@ class Decorator:
         self.used = False
         self._declare = declare
 
-    def __call__(self, *given: Any) -> Any:
-        if len(given) != 1:
+    def __call__(self, *given: Any, **options: Any) -> Any:
+        if len(given) != 1 or options:
             raise DefinitionError(f"{self.call}: with its options given it decorates one method")
         self.used = True
         return self._declare(given[0])

@@ -128,6 +128,8 @@ _CONTINUE = Retry.constant(max_retries=1, delay=1, on_exhausted=Exhausted.CONTIN
         ),
         (lambda: _step(_going_on, _going_on), "step: too many positional arguments"),
         (lambda: _step(timeout=3)(), "step: with its options given it decorates one method"),
+        (lambda: _step(timeout=3)(_going_on, result="a"), "step: with its options given it decorates one method"),
+        (lambda: _saga(nap=sleep(until=len)), 'parameter "obj" is positional-only'),
         (lambda: sleep(until="noon"), "must be a function"),
         (lambda: _saga(nap=sleep(until=max)), 'step "nap": until: its signature cannot be read'),
         (lambda: _saga(nap=sleep(until=_naive)), "returns? int, not a datetime"),
@@ -203,6 +205,12 @@ def test_a_sleep_is_undone_once_its_time_had_come() -> None:
 
     outcome = run(Napping, Order("x"))
     assert (outcome.status, outcome.steps["cooling_off"], undone) == ("COMPENSATED", "COMPENSATED", ["x"])
+
+    class Woken(Napping, timeout=timedelta(hours=1)):
+        """Is over before it has slept."""
+
+    outcome = run(Woken, Order("y"))
+    assert (outcome.status, undone) == ("COMPENSATED", ["x"])
 
 
 def _declared(name: str, value: object) -> type[Any]:
