@@ -122,7 +122,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         auto_disable: refuse new starts of a type that keeps failing; off by default.
         orphans: sweep S3 objects left behind; off by default.
         stale_after: silence after which a message counts as lost.
-        timeout: how long the saga may take in all, at most a year; then it is cancelled and undone, and ends
+        timeout: how long the saga may take in all, at most a year (365 days); then it is cancelled and undone, and ends
             COMPENSATED with the error ``SagaTimedOut``. None by default.
         result: the name of the step's result that is the saga's; the last step's by default.
         cancellable: whether callers may cancel sagas of this type. If not, an operator may still have one undone that

@@ -132,13 +132,13 @@ def moment(payload: str | None, now: float) -> float:
         now: epoch seconds.
 
     Raises:
-        ValueError: it has no time zone, or is more than a year ahead.
+        ValueError: it has no time zone, or is more than a year (365 days) ahead.
     """
     until: datetime = decode(json.loads(payload or "null"), datetime)
     if until.tzinfo is None:
         raise ValueError("until returned a datetime without a time zone")
     if until.timestamp() > now + LONGEST_WAIT.total_seconds():
-        raise ValueError(f"until returned {until.isoformat()}, which is more than a year ahead")
+        raise ValueError(f"until returned {until.isoformat()}, which is more than a year (365 days) ahead")
     return max(round(until.timestamp(), 3), 0.001)
 
 
