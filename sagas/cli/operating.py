@@ -114,7 +114,7 @@ def purge(
     saga_id: SagaId,
     note: Annotated[str, typer.Option("--reason", "--note", help="Why; kept with what is left.")] = "",
 ) -> None:
-    """Delete what is stored of a saga that is over: its request, results, errors and entries."""
+    """Delete what is stored of a saga that is over; name the S3 objects of its results, which the sweep looks after."""
     report(target, target.client().purge(name, saga_id, note))
 
 

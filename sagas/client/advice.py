@@ -37,7 +37,11 @@ def advice(saga: SagaView, now: float) -> list[str]:
     """
     if "purged_at" in saga:
         why = f" ({reason})" if (reason := saga.get("purge_reason")) else ""
-        return [plain(f"It was purged on {moment(saga['purged_at'])}{why}: request, results and errors are gone.")]
+        said = [f"It was purged on {moment(saga['purged_at'])}{why}: request, results and errors are gone."]
+        # An older service names none.
+        said += [f"s3://{one['bucket']}/{one['key']} is left to the sweep." for one in saga.get("objects", ())]
+        more = saga.get("more_objects", 0)
+        return [*map(plain, said), *([f"{more} more objects are left to the sweep."] if more else [])]
     who = {"name": saga["name"], "saga_id": saga["saga_id"]}
     said = [*_errors(saga)]
     # An older service tells neither of a breaker nor of a pause.

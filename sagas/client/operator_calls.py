@@ -107,7 +107,8 @@ class OperatorCalls:
             note: why; kept with what is left.
 
         Returns:
-            What is left.
+            What is left. ``objects`` names up to 100 objects in S3 that its results named, which stay for the sweep of
+            its type; ``more_objects`` is how many more they named.
 
         Raises:
             NotFound: there is no such saga.

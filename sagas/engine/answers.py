@@ -198,13 +198,21 @@ class Summary(TypedDict):
     lease: NotRequired[LeaseView]
 
 
+class NamedObjectView(TypedDict):
+    """An object in S3 that a result of a purged saga named."""
+
+    bucket: str
+    key: str
+
+
 class SagaView(Summary):
     """A saga with its request and its steps in order. ``result`` is there once it is COMPLETED; ``deadline`` is when it
     will be cancelled, if it is not over by then; ``error`` is the one that ended the forward way; ``breaker`` is
     there while it waits behind one; ``waiting`` is null once it is over, or waits for a person.
 
     ``redacted`` says where ``***`` stands for what the type does not show. ``purged_at`` and ``purge_reason`` are there
-    when it was purged: then request, results and errors are null.
+    when it was purged: then request, results and errors are null, and ``objects`` are the first objects in S3 that the
+    results named, ``more_objects`` how many more they did. A purge leaves them to the sweep of the saga's type.
     ``left_out`` is there when this answer lacks the request or a result, and lists them.
     """
 
@@ -221,6 +229,8 @@ class SagaView(Summary):
     redacted: NotRequired[list[str]]
     purged_at: NotRequired[_Time]
     purge_reason: NotRequired[str]
+    objects: NotRequired[list[NamedObjectView]]
+    more_objects: NotRequired[_Count]
     left_out: NotRequired[list[LeftOutView]]
 
 

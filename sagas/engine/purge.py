@@ -2,7 +2,8 @@
 
 1.  *claim*: the control item takes a lease that is never given back, under a new token, on condition that the saga is
     as it was seen. From then on nothing but its purge goes on, whoever carries it out.
-2.  *bury*: the first entry becomes the tombstone, which answers for the saga from then on.
+2.  *bury*: the first entry becomes the tombstone, which answers for the saga from then on, and names the objects in S3
+    that its results named: they are left to the sweep of its type.
 3.  *clear*: payloads in S3 and all other entries are deleted.
 4.  *end*: the control item is deleted: a minute after the saga's start at the earliest, a parent's after its end, and
     where an execution was lost, a quarter of an hour after its lease. Who began before the purge, and knows nothing of
@@ -16,18 +17,21 @@ a purge ends.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from sagas.authoring.redaction import HIDDEN
 from sagas.core.families import children_ids
 from sagas.core.states import Lease, Purge, SagaState
 from sagas.engine.clock import Clock
 from sagas.engine.reader import Reader
+from sagas.engine.references import objects_in
 from sagas.engine.remains import Left
-from sagas.errors import Conflict, Unavailable
+from sagas.errors import Conflict, NotFound, SagaError, Unavailable
 from sagas.store.control import ControlItems
-from sagas.store.entries import NEVER_STARTED, Tombstone, action_of
+from sagas.store.entries import NEVER_STARTED, RESULTS, Entry, Tombstone, action_of
 from sagas.store.findings import Findings
 from sagas.store.inbox import Inbox
 from sagas.store.joins import Joins
@@ -44,6 +48,10 @@ _LATER = 86_400.0
 _NOT_OPEN = 1.0
 """For the patience with a stall, which no saga that is over has."""
 _TRIES = 5
+_MOST_OBJECTS = 100
+"""Objects that a tombstone names; it tells how many more there were."""
+_MOST_BYTES = 50_000
+"""Of their buckets and keys together."""
 
 
 @dataclass(slots=True)
@@ -246,9 +254,49 @@ class Purger:
                 # chain of hashes goes, too.
                 actions, link = tuple(replace(one, seal="") for one in actions), b""
                 left = replace(state, head=b"")
-            self.tombstones.put(state.saga_id, Tombstone(purge, request_hash, left, actions, aside, link, found_by))
+            objects = self._objects(state, committed)
+            first_ones = _first_of(objects)
+            more = len(objects) - len(first_ones)
+            tombstone = Tombstone(purge, request_hash, left, actions, aside, link, found_by, first_ones, more)
+            self.tombstones.put(state.saga_id, tombstone)
         self.inbox.delete(state)
         self.tombstones.clear(state.saga_id, [entry.seq for entry in entries if entry.seq > 1], aside=aside)
+
+    def _objects(self, state: SagaState, entries: Sequence[Entry]) -> tuple[tuple[str, str], ...]:
+        """Bucket and key of each object in S3 that a saga's results name, once each.
+
+        What is not to be shown of a saga, or only with a key of its owner's, is not to outlive it in clear text.
+        """
+        try:
+            redaction = self.reader.registry.get(state.saga).definition.redaction
+        except NotFound:
+            return ()  # what of its results may be shown is not known
+        found = dict[tuple[str, str], None]()
+        for entry in entries:
+            sealed = entry.encrypted or (entry.payload is None and self.settings.payload_key)
+            if entry.action not in RESULTS or sealed:
+                continue
+            try:
+                payload = self.journal.load(entry).payload
+            except Unavailable:
+                raise
+            except SagaError:  # another purge was faster, and has named them; or it can be read no more
+                continue
+            shown = json.loads(payload) if payload else None
+            if redaction.hides:
+                shown, _ = redaction.shown(entry.step or "", shown)
+            found |= {one: None for one in objects_in(shown) if HIDDEN not in one}
+        return tuple(found)
+
+
+def _first_of(objects: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """As many as a tombstone has room for: it is one item, beside the actions of the saga."""
+    size = 0
+    for count, one in enumerate(objects[:_MOST_OBJECTS]):
+        size += sum(len(text.encode(errors="surrogatepass")) for text in one)
+        if size > _MOST_BYTES:
+            return (*objects[:count],)
+    return (*objects[:_MOST_OBJECTS],)
 
 
 def _refusal(state: SagaState, now: float) -> str:

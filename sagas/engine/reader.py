@@ -171,7 +171,8 @@ class Reader:
         if state is None or state.purge is not None:
             left = self.left(name, saga_id)
             entries, left_out = self._loaded(left.state, left.entries, payloads)
-            return self._shown(left_view(left.state, entries, left.purge), left_out)
+            view = left_view(left.state, entries, left.purge, left.objects, left.more_objects)
+            return self._shown(view, left_out)
 
         result = self.registry.get(name).definition.result_step.name
         entries, left_out = self._loaded(state, self.journal.history(saga_id, up_to=state.seq), payloads)

@@ -1,4 +1,6 @@
-"""Whether what a saga has stored names an object. Where that cannot be told, it does.
+"""Whether what a saga has stored names an object, where a sweep asks; and which ones it names as such.
+
+Where it cannot be told whether an object is named, it is.
 
 A result may name an object in full, by its URI or URL, by its file name alone, or by its folder, which stands for all
 in it; and the name may have been put together from a part of it. So a file is named when any text or number of the
@@ -12,10 +14,14 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import fields
 from typing import Any, cast
 from urllib.parse import unquote, unquote_plus
 
+from sagas.authoring.context import S3Object
 from sagas.store.entries import Entry
+
+_MEMBERS = {one.name for one in fields(S3Object)}
 
 
 def unnamed(
@@ -48,6 +54,28 @@ def unnamed(
             if not left:
                 return set()
     return set(left)
+
+
+def objects_in(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield bucket and key of each :class:`S3Object` in a result, of classes derived from it, and of what looks like
+    one.
+
+    Args:
+        value: JSON builtins.
+    """
+    left: list[Any] = [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, list):
+            left += reversed(cast("list[Any]", value))
+        elif isinstance(value, dict):
+            members = cast("dict[str, Any]", value)
+            bucket, key = members.get("bucket"), members.get("key")
+            alike = members.keys() <= _MEMBERS or members.keys() >= _MEMBERS
+            if alike and isinstance(bucket, str) and isinstance(key, str) and bucket and key:
+                yield bucket, key
+            else:
+                left += reversed(members.values())
 
 
 def _folded(text: str) -> str:

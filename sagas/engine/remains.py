@@ -47,11 +47,15 @@ class Left:
         state: the saga, as it was in the end.
         entries: its audit trail; of a purged saga without payloads and details, and ending with its purge.
         purge: when and why it was purged; ``None`` when only its control item is gone.
+        objects: bucket and key of the first objects in S3 that the results of a purged saga named.
+        more_objects: how many more they named.
     """
 
     state: SagaState
     entries: tuple[Entry, ...]
     purge: Purge | None
+    objects: tuple[tuple[str, str], ...] = ()
+    more_objects: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ class Remains:
             actor=purge.by,
             details={"reason": purge.reason},
         )
-        return Left(state, (*left, last), purge)
+        return Left(state, (*left, last), purge, first.tombstone.objects, first.tombstone.more_objects)
 
 
 def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:

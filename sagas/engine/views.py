@@ -264,17 +264,27 @@ def _waiting_view(state: SagaState, *, paused: bool) -> WaitingView | None:
     return {"kind": "queue", "until": None}
 
 
-def left_view(state: SagaState, entries: Sequence[Entry], purge: Purge | None) -> SagaView:
+def left_view(
+    state: SagaState,
+    entries: Sequence[Entry],
+    purge: Purge | None,
+    objects: Sequence[tuple[str, str]] = (),
+    more_objects: int = 0,
+) -> SagaView:
     """Return what is left of a saga.
 
     Args:
         state: the saga as it ended.
         entries: what is left of its journal.
         purge: when and why it was purged; ``None`` when only its control item is gone.
+        objects: bucket and key of the first objects in S3 that its results named.
+        more_objects: how many more they named.
     """
     view = saga_view(state, entries)
     if purge is not None:
         view["purged_at"], view["purge_reason"] = iso(purge.at), purge.reason
+        view["objects"] = [{"bucket": bucket, "key": key} for bucket, key in objects]
+        view["more_objects"] = more_objects
     return view
 
 

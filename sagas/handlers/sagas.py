@@ -181,7 +181,8 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     def purge(name: str, saga_id: str) -> Response[str]:
         body, actor = read_body(_request(app), Purging), _request(app).actor
         left = engine.purger.purge(name, checked_id(saga_id), body.note or body.reason, actor)
-        return answer(200, _linked(_request(app), left_view(left.state, left.entries, left.purge)))
+        view = left_view(left.state, left.entries, left.purge, left.objects, left.more_objects)
+        return answer(200, _linked(_request(app), view))
 
     @app.put("/sagas/<name>/<saga_id>/recovery-attempts")
     def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:

@@ -55,6 +55,8 @@ class Tombstone:
         aside: it had payloads in S3.
         link: the hash of the entry before the first of the actions; empty when there was none.
         found_by: the names, not the values, of what it was found by.
+        objects: bucket and key of the first objects in S3 that its results named.
+        more_objects: how many more they named.
     """
 
     purge: Purge
@@ -64,6 +66,8 @@ class Tombstone:
     aside: bool
     link: bytes = b""
     found_by: tuple[str, ...] = ()
+    objects: tuple[tuple[str, str], ...] = ()
+    more_objects: int = 0
 
 
 @dataclass(frozen=True, slots=True)

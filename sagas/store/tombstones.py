@@ -71,6 +71,9 @@ class Tombstones:
         }
         if tombstone.found_by:
             left["found_by"] = [*tombstone.found_by]
+        if tombstone.objects or tombstone.more_objects:
+            left["objects"] = [[*one] for one in tombstone.objects]
+            left["more_objects"] = tombstone.more_objects
         stored = packed(left)
         if all(one.seal for one in actions):
             stored["M"]["seals"] = {"B": b"".join(packed_hash(one.seal) for one in actions)}
@@ -126,6 +129,7 @@ def tombstone_in(item: Item) -> Tombstone | None:
     seals: bytes = stored["seals"]["B"] if "seals" in stored else b""
     parts = [seals[_SEAL * at : _SEAL * (at + 1)] for at in range(len(actions))]
     whole = len(seals) == _SEAL * len(actions)
+    objects: list[list[str]] = unpacked(stored["objects"]) if "objects" in stored else []
     return Tombstone(
         purge_in(stored["purge"]),
         stored["request_hash"]["S"],
@@ -137,6 +141,8 @@ def tombstone_in(item: Item) -> Tombstone | None:
         stored["aside"]["BOOL"],
         stored["prev"]["B"] if "prev" in stored else b"",
         (*unpacked(stored["found_by"]),) if "found_by" in stored else (),
+        tuple((bucket, key) for bucket, key in objects),
+        int(unpacked(stored["more_objects"])) if "more_objects" in stored else 0,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sagas import Saga, children, step, wait_for
+from sagas import S3Object, Saga, children, step, wait_for
 from sagas.engine.engine import from_environment
 from sagas.errors import SagaError
 from tests.support.aws import client
@@ -150,3 +150,27 @@ def test_without_the_key_it_says_so(keyed: Bench) -> None:
     engine = from_environment(keyed.stack.environment)
     with pytest.raises(SagaError, match="is encrypted, and this function has no payload_key"):
         engine.reader.show("loan", saga_id)
+
+
+class Scan(Saga[dict[str, str]], name="scan"):
+    """Its results name objects."""
+
+    @step
+    def small(self) -> S3Object:
+        return S3Object("scans", "the-key-of-ann")
+
+    @step
+    def large(self) -> list[S3Object]:
+        return [S3Object("scans", f"the-key-of-{number}") for number in range(500)]
+
+
+def test_a_purge_names_no_object_in_clear_text(deployed: Make) -> None:
+    arn = client("kms").create_key()["KeyMetadata"]["Arn"]
+    b = deployed(Scan, SAGAS_PAYLOAD_KEY=arn, SAGAS_PAYLOAD_LIMIT="4096")
+    saga_id = b.start("scan", {})
+    b.run()
+    b.clock.advance(3_600)
+    engine = from_environment(b.stack.environment | {"SAGAS_PAYLOAD_KEY": arn})
+    left = engine.purger.purge("scan", saga_id, "", "ann")
+    assert (left.state.status, left.objects, left.more_objects) == ("COMPLETED", (), 0)
+    assert "the-key" not in stored(b)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from sagas.authoring.context import S3Object
 from sagas.authoring.policies import OrphanSweep
+from sagas.authoring.redaction import Secret
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.states import Lease, SagaState, SagaStatus
@@ -18,7 +20,7 @@ from sagas.engine.engine import build_engine, settings_from
 from sagas.engine.outcome import Done
 from sagas.engine.registry import Registry
 from sagas.engine.starter import KeyReused, Started
-from sagas.errors import Conflict, NotFound, Rejected
+from sagas.errors import Conflict, NotFound, Rejected, Unavailable
 from sagas.messaging.routes import Routes
 from sagas.store.entries import Entry
 from tests.support.bench import Bench
@@ -39,6 +41,26 @@ class Bulky(Saga[Order], name="bulky"):
 class Found(Saga[Order], name="found", find_by={"item": "$.item"}):
     @step
     def make(self) -> None: ...
+
+
+@dataclass
+class Pages:
+    title: str
+    first: S3Object
+    others: list[S3Object]
+    hidden: Secret[str]
+    draft: Secret[S3Object]
+
+
+class Book(Saga[Order], name="book"):
+    @step
+    def scan(self) -> S3Object:
+        return S3Object("books", "books/1/scan.pdf", 12)
+
+    @step
+    def bind(self, scan: S3Object, request: Order) -> Pages:
+        parts = [S3Object("books", f"books/1/{number}.pdf") for number in range(int(request.item))]
+        return Pages("x" * 20_000, scan, parts, "s3cret", S3Object("books", "books/1/draft.pdf"))
 
 
 class Owner(Saga[Order], name="owner", orphans=OrphanSweep("ZIPS_BUCKET", "owner/")):
@@ -328,6 +350,97 @@ def test_a_start_that_is_overtaken_by_a_purge_creates_nothing(keeping: Make, mon
     assert len(LOG) == 3
 
 
+# What it leaves to the sweep.
+
+
+def _left(bench: Bench, saga_id: str) -> tuple[list[str], int]:
+    """The keys that the answer names, and how many more there were."""
+    shown = bench.engine.reader.show("book", saga_id)
+    assert {one["bucket"] for one in shown.get("objects", [])} <= {"books"}
+    return [one["key"] for one in shown.get("objects", [])], shown.get("more_objects", -1)
+
+
+def _bound(bench: Bench, parts: str = "2") -> str:
+    saga_id = _start(bench, "book", {"item": parts}).state.saga_id
+    bench.run()
+    assert bench.show(saga_id)["status"] == "COMPLETED"
+    assert "objects" not in bench.engine.reader.show("book", saga_id)
+    bench.clock.advance(HOUR)
+    return saga_id
+
+
+def test_objects_that_the_results_named_are_named_once_by_what_is_left(keeping: Make) -> None:
+    bench = keeping(Book)
+    saga_id = _bound(bench)
+    left = _purge(bench, saga_id, name="book")
+    expected = ("books/1/scan.pdf", "books/1/0.pdf", "books/1/1.pdf")
+    assert (left.objects, left.more_objects) == (tuple(("books", key) for key in expected), 0)
+    assert _left(bench, saga_id) == ([*expected], 0)
+    _purge(bench, saga_id, name="book")
+    assert _left(bench, saga_id) == ([*expected], 0)
+    assert "draft" not in _stored(bench)
+
+
+def test_a_purge_by_retention_names_them_too(keeping: Make) -> None:
+    bench = keeping(Book)
+    saga_id = _bound(bench, "0")
+    bench.clock.advance(DAY)
+    assert bench.engine.purger.run(60.0).purged == [saga_id]
+    assert _left(bench, saga_id) == (["books/1/scan.pdf"], 0)
+
+
+def test_a_hundred_are_named_and_the_others_counted(keeping: Make) -> None:
+    bench = keeping(Book)
+    saga_id = _bound(bench, "150")
+    _purge(bench, saga_id, name="book")
+    keys, more = _left(bench, saga_id)
+    assert (len(keys), keys[-1], more) == (100, "books/1/98.pdf", 51)
+
+
+def test_long_names_leave_room_for_the_rest_of_a_tombstone(keeping: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagas.engine.purge._MOST_BYTES", 50)
+    bench = keeping(Book)
+    saga_id = _bound(bench)
+    _purge(bench, saga_id, name="book")
+    assert _left(bench, saga_id) == (["books/1/scan.pdf", "books/1/0.pdf"], 1)
+
+
+def test_a_purge_that_is_interrupted_still_names_them(keeping: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = keeping(Book)
+    saga_id = _bound(bench)
+    tombstones = bench.engine.purger.tombstones
+    for method in ("put", "clear"):
+        with monkeypatch.context() as patched:
+            patched.setattr(tombstones, method, _away)
+            with pytest.raises(Unavailable):
+                _purge(bench, saga_id, name="book")
+    _purge(bench, saga_id, name="book")
+    assert len(_left(bench, saga_id)[0]) == 3
+
+
+def _away(*_: object, **__: object) -> None:
+    raise Unavailable("DynamoDB is out of reach")
+
+
+def test_a_payload_that_is_gone_stops_no_purge(keeping: Make) -> None:
+    bench = keeping(Book)
+    saga_id = _bound(bench)
+    for one in bench.stack.s3.list_objects_v2(Bucket=bench.stack.bucket)["Contents"]:
+        bench.stack.s3.delete_object(Bucket=bench.stack.bucket, Key=one["Key"])
+    _purge(bench, saga_id, name="book")
+    assert _left(bench, saga_id) == (["books/1/scan.pdf"], 0)
+
+
+def test_what_an_earlier_version_left_names_none(keeping: Make) -> None:
+    bench = keeping(Book)
+    saga_id = _bound(bench)
+    _purge(bench, saga_id, name="book")
+    update = "REMOVE purge.objects, purge.more_objects"
+    key = {"saga_id": {"S": saga_id}, "seq": {"N": "1"}}
+    bench.stack.dynamodb.update_item(TableName=bench.stack.audit_table, Key=key, UpdateExpression=update)
+    assert _left(bench, saga_id) == ([], 0)
+
+
 # Reading.
 
 
@@ -347,6 +460,8 @@ def test_what_is_left_is_shown_without_payloads(keeping: Make) -> None:
         "steps": steps,
         "purged_at": after["purged_at"],
         "purge_reason": after["purge_reason"],
+        "objects": [],
+        "more_objects": 0,
     }
     entries, more = bench.engine.reader.audit("trip", saga_id, 100, 0)
     assert more is None

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sagas.authoring.context import S3Object
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from tests.handlers.conftest import ANN, Make, Site, request
@@ -30,6 +31,14 @@ class Weigh(Saga[Weight], name="weigh"):
     @step
     def weigh(self, request: Weight) -> float:
         return request.kilos
+
+
+class Scanned(Saga[Order], name="scanned"):
+    """Its result names an object."""
+
+    @step
+    def scan(self) -> S3Object:
+        return S3Object("scans", "scans/ann.pdf", 12)
 
 
 DURING: list[Callable[[], Any]] = []
@@ -478,6 +487,7 @@ def test_purge_leaves_what_happened_and_answers_the_key(site: Make, monkeypatch:
     assert (purged.status, purged.body["status"], purged.body["request"]) == (200, "COMPLETED", None)
     assert (purged.body["purge_reason"], bool(TIME.fullmatch(purged.body["purged_at"]))) == ("asked for", True)
     assert [step["result"] for step in purged.body["steps"]] == [None, None, None]
+    assert (purged.body["objects"], purged.body["more_objects"]) == ([], 0)
     assert s.call("GET", path).body == purged.body
     assert s.call("POST", f"{path}/purge").body == purged.body
     again = s.call("POST", "/sagas/trip", {"item": "ann's train"}, key="one")
@@ -496,6 +506,16 @@ def test_purge_leaves_what_happened_and_answers_the_key(site: Make, monkeypatch:
         assert (answer.status, answer.code) == (409, "conflict")
         assert "was purged at" in answer.body["error"]["message"]
     assert "ann's train" not in str(s.tables())
+
+
+def test_a_purge_names_the_objects_that_it_leaves(site: Make) -> None:
+    s = site(Scanned)
+    path = f"/sagas/scanned/{s.begin('scanned')}"
+    s.run()
+    assert "objects" not in s.call("GET", path).body
+    purged = s.call("POST", f"{path}/purge").body
+    assert (purged["objects"], purged["more_objects"]) == ([{"bucket": "scans", "key": "scans/ann.pdf"}], 0)
+    assert s.call("GET", path).body == purged
 
 
 def test_undos_done_by_hand_are_not_repeated(site: Make) -> None:

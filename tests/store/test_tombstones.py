@@ -50,6 +50,16 @@ def test_a_tombstone_comes_back_equal_in_the_place_of_the_first_entry(store: Sto
     assert store.tombstones.get_many([state.saga_id, new_id()]) == {state.saga_id: _tombstone(state)}
 
 
+def test_the_names_of_objects_come_back_and_none_take_no_room(store: Store) -> None:
+    state, plain = _ended(store), _ended(store)
+    tombstone = replace(_tombstone(state), objects=(("zips", "a b/é.zip"), ("other", "k")), more_objects=7)
+    store.tombstones.put(state.saga_id, tombstone)
+    assert store.tombstones.get_many([state.saga_id]) == {state.saga_id: tombstone}
+    store.tombstones.put(plain.saga_id, _tombstone(plain))
+    item = store.entry(plain.saga_id, 1) or {}
+    assert not {"objects", "more_objects"} & item["purge"]["M"].keys()
+
+
 def test_it_holds_no_lease_and_no_purge_of_its_own(store: Store) -> None:
     state = _ended(store)
     purging = replace(state, lease=lease(), purge=_PURGE)

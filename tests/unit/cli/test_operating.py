@@ -162,3 +162,11 @@ class TestSupervising:
     @pytest.mark.parametrize("command", [["recover"], ["local", "tick"]])
     def test_patience_is_a_number_from_0(self, run: Run, command: list[str]) -> None:
         assert run(*command, "--stale-after", "-1").exit_code == 2
+
+
+def test_a_purge_names_what_it_leaves_to_the_sweep(api: StubApi, run: Run) -> None:
+    purged = {"purged_at": BEGAN, "purge_reason": "", "more_objects": 2}
+    api.will(200, a_saga("COMPLETED", objects=[{"bucket": "zips", "key": "1/a.zip"}], **purged))
+    told = " ".join(run("purge", "create-zip", SAGA_ID).stdout.split())
+    assert "s3://zips/1/a.zip is left to the sweep." in told
+    assert "2 more objects are left to the sweep." in told

@@ -101,5 +101,16 @@ def test_a_purged_saga_says_when_and_why_and_nothing_else() -> None:
     assert told("COMPLETED", purged_at=BEGAN, purge_reason="") == [f"It was purged on 2026-11-21 09:48:50 UTC: {gone}"]
 
 
+def test_a_purged_saga_names_the_objects_that_are_left() -> None:
+    objects = [{"bucket": "zips", "key": "zips/1/a.zip"}, {"bucket": "zips", "key": "b \x1b[31m.zip"}]
+    lines = told("COMPLETED", purged_at=BEGAN, purge_reason="", objects=objects, more_objects=7)
+    assert lines[1:] == [
+        "s3://zips/zips/1/a.zip is left to the sweep.",
+        "s3://zips/b [31m.zip is left to the sweep.",
+        "7 more objects are left to the sweep.",
+    ]
+    assert len(told("COMPLETED", purged_at=BEGAN, purge_reason="", objects=[], more_objects=0)) == 1
+
+
 def test_a_completed_saga_needs_no_words() -> None:
     assert told("COMPLETED") == []

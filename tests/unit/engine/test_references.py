@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagas.authoring.context import object_key
-from sagas.engine.references import unnamed
+from sagas.engine.references import objects_in, unnamed
 from sagas.errors import InvalidRequest
 from sagas.store.entries import Entry
 from tests.support.hostile import examples
@@ -108,3 +108,22 @@ def test_a_key_anywhere_names_its_object(around: Any, filename: str, how: str) -
         return
     for named in (key, filename, quote(key), quote(key, safe="")):
         assert left([around, {"x": how.replace("{}", named)}], filename) == set()
+
+
+@pytest.mark.parametrize(
+    ("result", "named"),
+    [
+        ({"bucket": "b", "key": "k", "size": None, "etag": None}, [("b", "k")]),
+        ({"bucket": "b", "key": "k"}, [("b", "k")]),
+        ({"bucket": "b", "key": "k", "size": 1, "etag": "e", "pages": 7}, [("b", "k")]),
+        ({"bucket": "b", "key": "k", "colour": "red"}, []),
+        ({"bucket": "", "key": "k"}, []),
+        ({"bucket": "b", "key": 7}, []),
+        ([{"bucket": "b", "key": "2"}, {"zip": {"bucket": "b", "key": "1"}}], [("b", "2"), ("b", "1")]),
+        ({"bucket": {"bucket": "b", "key": "k"}, "key": []}, [("b", "k")]),
+        ("s3://b/k", []),
+        (None, []),
+    ],
+)
+def test_what_is_an_object_in_a_result(result: Any, named: list[tuple[str, str]]) -> None:
+    assert list(objects_in(result)) == named
