@@ -55,7 +55,7 @@ class ChildrenFailed(PermanentError):
     stands in the saga's journal. Another attempt would fail the same way, for their ids are fixed."""
 
 
-_YEAR = 366 * 86_400.0
+_YEAR = 365 * 86_400.0
 
 
 class NotYet(SagaError):

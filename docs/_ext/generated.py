@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from enum import Enum
 from pathlib import Path
 from typing import Any, cast
 
 import comparison
 import typer.main
 
-from sagas import AutoDisable, CircuitBreaker, OrphanSweep, Retry, errors
+from sagas import AutoDisable, CircuitBreaker, OrphanSweep, Retry, errors, step, wait_for
 from sagas.authoring.options import SagaOptions
 from sagas.authoring.policies import DEFAULT_RETRY
-from sagas.authoring.saga import Saga
+from sagas.authoring.saga import Saga, definition_of
 from sagas.cli.main import app
 from sagas.core import events
 from sagas.core.diagram import page as states_page
@@ -105,25 +107,41 @@ def cli_page() -> str:
     return "\n".join(parts)
 
 
+class StandIn(Saga[str], name="stand-in"):
+    """Has each call that there can be about a saga; the page says ``{name}`` and ``{step}`` for what is its own."""
+
+    stand_in = wait_for(str, timeout=timedelta(days=1), public=True)
+
+    @step
+    def last(self) -> None: ...
+
+
 def http_page() -> str:
     """Every call of the API with its answers."""
-    description = openapi.describe(list(Registry(())))
+    description = openapi.describe(list(Registry([StandIn])))
     lines = [
         f"# HTTP API\n\n{NOTE}",
         "`GET /openapi.json` of a service describes it with the types of its own sagas. Errors are",
-        '`{"error": {"code", "message", "details"}}`: see [errors](errors.md).\n',
+        '`{"error": {"code", "message", "details"}}`: see [errors](errors.md). `{name}` is a saga type of the service, `{step}` a',
+        "`wait_for` of it; `/callbacks` is there where a wait is public.\n",
     ]
-    for path, item in sorted(description["paths"].items()):
+    saga, wait = definition_of(StandIn).name, StandIn.stand_in.name
+
+    def general(text: str, quote: str = "") -> str:
+        return text.replace(wait, f"{quote}{{step}}{quote}").replace(saga, f"{quote}{{name}}{quote}")
+
+    for path, item in sorted((general(path), item) for path, item in description["paths"].items()):
         for method in ("get", "post", "put", "delete"):
             if method not in item:
                 continue
             operation = item[method]
-            lines.append(f"## {method.upper()} {path}\n\n{cell(operation.get('summary', ''))}.\n")
+            lines.append(f"## {method.upper()} {path}\n\n{cell(general(operation.get('summary', ''), '`'))}.\n")
             given = [*item.get("parameters", []), *operation.get("parameters", [])]
+            lines += [f"- path `{name}`: required" for name in re.findall(r"{(\w+)}", path)]
             lines += [
                 f"- {one['in']} `{one['name']}`{': required' if one.get('required') else ''}"
                 for one in given
-                if "name" in one
+                if "name" in one and one["in"] != "path"
             ]
             if "requestBody" in operation:
                 lines.append("- a body of JSON")
@@ -153,11 +171,21 @@ def shown(value: object) -> str:
     """A default as one reads it."""
     if value is dataclasses.MISSING:
         return "must be given"
+    if isinstance(value, Enum):
+        return f"`{type(value).__name__}.{value.name}`"
+    if value == {}:
+        return "none"
     if isinstance(value, timedelta):
         return f"`{value}` (h:mm:ss)"
     if isinstance(value, tuple):
         return ", ".join(f"`{one.__name__}`" for one in cast("tuple[type, ...]", value)) or "none"
     return f"`{value!r}`"
+
+
+def default_of(field: dataclasses.Field[Any]) -> object:
+    """What a field has if nothing is given."""
+    made = field.default_factory
+    return field.default if made is dataclasses.MISSING else made()
 
 
 def keywords_page() -> str:
@@ -170,7 +198,7 @@ def keywords_page() -> str:
     said = arguments_of(Saga.__doc__, "Class keywords")
     for field in dataclasses.fields(SagaOptions):
         if field.name != "saga_class":
-            default = "the class's name" if field.name == "name" else shown(field.default)
+            default = "the class's name" if field.name == "name" else shown(default_of(field))
             lines.append(f"| `{field.name}` | {default} | {cell(said[field.name])} |")
     lines.append(
         "\n## Retry\n\nMade by `Retry.exponential`, `Retry.linear` or `Retry.constant`. A step that names none has "
@@ -202,8 +230,10 @@ def actions_page() -> str:
         "| action | means |",
         "|---|---|",
     ]
-    for name, fact in sorted(events.FACTS.items()):
-        lines.append(f"| `{name}` | {paragraph(fact.__doc__)} |")
+    told = {name: paragraph(fact.__doc__) for name, fact in events.FACTS.items()}
+    told["SagaStarted"] = "The first: the saga was accepted; its request is in the entry."
+    told["SagaPurged"] = "The last of a saga that was purged: by whom, when and why. What it had stored is gone."
+    lines += [f"| `{name}` | {means} |" for name, means in sorted(told.items())]
     return "\n".join(lines) + "\n"
 
 

@@ -143,7 +143,9 @@ class _Builder:
         if patience is not None and not (
             isinstance(cast("object", patience), timedelta) and timedelta(0) < patience <= LONGEST_WAIT
         ):
-            raise DefinitionError(f"{where}: patience must be a positive timedelta of at most a year, not {patience!r}")
+            raise DefinitionError(
+                f"{where}: patience must be a positive timedelta of at most a year (365 days), not {patience!r}"
+            )
         if goes_on and patience is None:
             raise DefinitionError(f"{where}: Exhausted.CONTINUE is for waits, and for steps with patience")
         if goes_on and not is_optional(signature.returns):
@@ -167,7 +169,7 @@ class _Builder:
         if wait.kind == "time":
             if wait.until is None:
                 return replace(definition, result_type=type(None))
-            function = as_method(wait.until)
+            function = as_method(wait.until, f"{where}: until")
             signature = read_signature(function, self.scope, self.bound, f"{where}: until")
             if signature.returns is not datetime:
                 told = type_name(signature.returns) if signature.says_return else "nothing"

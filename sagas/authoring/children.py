@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -17,7 +18,7 @@ from typing import (
 )
 
 from sagas.authoring.policies import Exhausted, Retry
-from sagas.authoring.steps import DEFAULT_TIMEOUT, Step, StepOptions, WaitOptions
+from sagas.authoring.steps import DEFAULT_TIMEOUT, Decorator, Step, StepOptions, WaitOptions
 from sagas.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class ChildrenOptions(TypedDict, total=False):
     on_failed: Exhausted
     undo: Literal["parallel", "reverse"]
     retry: Retry | None
-    step_timeout: float
+    step_timeout: float | timedelta
 
 
 @overload
@@ -123,7 +124,7 @@ def children(*types: Any, **options: Any) -> Any:
         undo: ``"parallel"`` compensates the children that are COMPLETED at the same time, for they do not know of
             each other; ``"reverse"`` one by one, the last that completed first.
         retry: the method's policy.
-        step_timeout: seconds that an attempt of the method may take.
+        step_timeout: seconds, or a timedelta, that an attempt of the method may take.
 
     Raises:
         DefinitionError: an option is unknown or out of range, or what is given is no saga class.
@@ -152,11 +153,7 @@ def children(*types: Any, **options: Any) -> Any:
         in_reverse=undo == "reverse",
     )
     given = StepOptions(options.get("retry"), options.get("step_timeout", DEFAULT_TIMEOUT), wait=wait)
-
-    def declare(fn: Callable[..., Any]) -> Step[..., Any]:
-        return Step(fn, given)
-
-    return declare
+    return Decorator("children", lambda function: Step(function, given))
 
 
 def _whole(name: str, value: object, least: int) -> int:

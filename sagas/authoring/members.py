@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import MethodType
 from typing import Any
 
+from sagas.authoring.children import children
 from sagas.authoring.scope import Scope
-from sagas.authoring.steps import Compensation, Step
-from sagas.authoring.waits import Sleep, Wait
+from sagas.authoring.steps import Compensation, Decorator, Step, Undoable, step
+from sagas.authoring.waits import Sleep, Wait, sleep, wait_for
 from sagas.errors import DefinitionError
 
 AnyStep = Step[..., Any] | Wait[Any] | Sleep
@@ -53,7 +55,8 @@ def collect(cls: type[Any], where: str) -> Members:
     """Return the steps and undos of a class.
 
     Raises:
-        DefinitionError: a member hides a step, a step has two undos, or an undo has no step.
+        DefinitionError: a member hides a step, a step has two undos, an undo has no step, or what makes a member has
+            made none.
     """
     members: dict[str, Any] = {}
     undos: dict[str, AnyCompensation] = {}
@@ -65,25 +68,37 @@ def collect(cls: type[Any], where: str) -> Members:
             if known is not object and kind is not known:
                 raise DefinitionError(f'{where}: {_word(known)} "{name}": {base.__name__} hides it by something else')
             if kind is object:
+                _check_made(value, f'{where}: "{name}"')
                 continue
             if id(value) in names:
                 raise DefinitionError(f'{where}: {_word(kind)} "{name}": it is also called "{names[id(value)]}"')
             names[id(value)] = name
             members[name] = value
             if isinstance(value, Compensation):
-                step = value.step.name
-                if step in own_undos:
-                    pair = f'"{own_undos[step].name}" and "{value.name}"'
-                    raise DefinitionError(f'{where}: step "{step}": it has two compensations, {pair}')
-                own_undos[step] = value
+                undone = value.step.name
+                if undone in own_undos:
+                    pair = f'"{own_undos[undone].name}" and "{value.name}"'
+                    raise DefinitionError(f'{where}: step "{undone}": it has two compensations, {pair}')
+                own_undos[undone] = value
         undos.update(own_undos)
     steps: dict[str, AnyStep] = {
         name: value for name, value in members.items() if isinstance(value, Step | Wait | Sleep)
     }
-    for step, undo in undos.items():
-        if step not in steps:
-            raise DefinitionError(f'{where}: compensation "{undo.name}": "{step}" is not a step of this class')
+    for undone, undo in undos.items():
+        if undone not in steps:
+            raise DefinitionError(f'{where}: compensation "{undo.name}": "{undone}" is not a step of this class')
     return Members(steps, undos)
+
+
+def _check_made(value: object, where: str) -> None:
+    """Check that what is no member is not what would have made one: it reads like a step, and would do nothing."""
+    if isinstance(value, Decorator) and not value.used:
+        raise DefinitionError(f"{where}: {value.call}(...) decorates a method, and there is none under it")
+    itself: object = value.__func__ if isinstance(value, MethodType) else value
+    makers = (step, wait_for, sleep, children, Undoable.compensate)
+    if any(itself is maker for maker in makers):
+        name = getattr(itself, "__name__", "")
+        raise DefinitionError(f"{where}: it is the function {name} itself, which declares nothing until it is called")
 
 
 def _kind(value: Any) -> type[Any]:

@@ -42,7 +42,7 @@ class SagaOptions:
 OPTION_NAMES = tuple(name for name in SagaOptions.__dataclass_fields__ if name != "saga_class")
 
 
-LONGEST_WAIT = timedelta(days=366)
+LONGEST_WAIT = timedelta(days=365)
 """A year."""
 
 
@@ -84,7 +84,7 @@ _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     (
         "timeout",
         lambda it: it is None or (_is_positive(it) and it <= LONGEST_WAIT),
-        "a positive timedelta of at most a year, or None",
+        "a positive timedelta of at most a year (365 days), or None",
     ),
     ("result", lambda it: isinstance(it, str | None), "the name of a step's result, or None"),
     ("orphans", lambda it: isinstance(it, OrphanSweep | None), "an OrphanSweep or None"),

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from sagas.authoring.calls import told
 from sagas.errors import DefinitionError, PermanentError, TimedOut
 
 Jitter = Literal["none", "full"]
 WhenOpen = Literal["wait", "fail"]
 _ErrorTypes = tuple[type[BaseException], ...]
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 MAX_RETRIES = 1_000
@@ -70,20 +68,10 @@ _HOW = (
 )
 
 
-def _told(make: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Have arguments that a maker of a policy does not take end in a DefinitionError that names those it does."""
-    known = inspect.signature(make)
-
-    @functools.wraps(make)
-    def told(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        try:
-            known.bind(*args, **kwargs)
-        except TypeError as error:
-            takes = ", ".join(name for name in known.parameters if name != "cls")
-            raise DefinitionError(f"Retry.{make.__name__}: {error}; it takes {takes} by keyword") from None
-        return make(*args, **kwargs)
-
-    return told
+def _made_told(policy: type[_T]) -> type[_T]:
+    """Have a policy made with what it does not take end in a DefinitionError."""
+    policy.__init__ = told(policy.__name__)(policy.__init__)
+    return policy
 
 
 if TYPE_CHECKING:
@@ -132,7 +120,7 @@ class Retry(metaclass=_Made):
         _require(known, f"Retry: on_exhausted must be a member of Exhausted, not {self.on_exhausted!r}")
 
     @classmethod
-    @_told
+    @told("Retry.exponential")
     def exponential(
         cls,
         *,
@@ -149,7 +137,7 @@ class Retry(metaclass=_Made):
         return cls("exponential", max_retries, base_delay, max_delay, jitter, on, off, on_exhausted)
 
     @classmethod
-    @_told
+    @told("Retry.linear")
     def linear(
         cls,
         *,
@@ -166,7 +154,7 @@ class Retry(metaclass=_Made):
         return cls("linear", max_retries, base_delay, max_delay, jitter, on, off, on_exhausted)
 
     @classmethod
-    @_told
+    @told("Retry.constant")
     def constant(
         cls,
         *,
@@ -224,6 +212,7 @@ DEFAULT_RETRY = Retry.exponential(max_retries=3, base_delay=1.0, jitter="full")
 """The policy of a step that names none."""
 
 
+@_made_told
 @dataclass(frozen=True, slots=True)
 class CircuitBreaker:
     """Stop calling a dependency that keeps failing. One breaker a step, shared by all execution environments.
@@ -250,6 +239,7 @@ class CircuitBreaker:
         _require(known, f'CircuitBreaker: when_open must be "wait" or "fail", not {self.when_open!r}')
 
 
+@_made_told
 @dataclass(frozen=True, slots=True)
 class AutoDisable:
     """Refuse new starts of a saga type that keeps failing.
@@ -283,6 +273,7 @@ class AutoDisable:
         return cls(threshold, timedelta(seconds=window), None if cooldown is None else timedelta(seconds=cooldown))
 
 
+@_made_told
 @dataclass(frozen=True, slots=True)
 class OrphanSweep:
     """Remove S3 objects that sagas left behind.

@@ -42,10 +42,7 @@ def read_signature(function: Callable[..., Any], scope: Scope, bound: dict[Any, 
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise DefinitionError(f"{where}: it is a generator; a step returns its result")
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError, NameError) as error:  # NameError: from Python 3.14 on annotations are lazy
-        raise DefinitionError(f"{where}: its signature cannot be read: {error}") from None
+    signature = _signature(function, where)
     parameters = list(signature.parameters.values())
     if not parameters or parameters[0].kind not in _POSITIONAL:
         raise DefinitionError(f"{where}: it takes no self; a step is a method")
@@ -68,9 +65,17 @@ def read_signature(function: Callable[..., Any], scope: Scope, bound: dict[Any, 
     return Signature(types, returns if returns is MISSING else type_of(returns, "the return value"))
 
 
-def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function as a method; one whose first parameter is ``self`` is one already."""
-    own = inspect.signature(function)
+def as_method(function: Callable[..., Any], where: str) -> Callable[..., Any]:
+    """Return a function as a method; one whose first parameter is ``self`` is one already.
+
+    Args:
+        function: the function.
+        where: how messages call it.
+
+    Raises:
+        DefinitionError: it does not say what it takes.
+    """
+    own = _signature(function, where)
     if next(iter(own.parameters), "") == "self":
         return function
 
@@ -78,9 +83,16 @@ def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: object, **given: Any) -> Any:
         return function(**given)
 
-    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     vars(method)["__signature__"] = own.replace(parameters=[itself, *own.parameters.values()])
     return method
+
+
+def _signature(function: Callable[..., Any], where: str) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError, NameError) as error:  # NameError: from Python 3.14 on annotations are lazy
+        raise DefinitionError(f"{where}: its signature cannot be read: {error}") from None
 
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

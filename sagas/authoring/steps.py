@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
+from sagas.authoring.calls import told
 from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
 from sagas.errors import DefinitionError
 
@@ -120,6 +121,26 @@ class Member:
         return f"<{type(self).__name__.lower()} {owner}{self.name}>"
 
 
+class Decorator:
+    """What ``step(...)`` and its like return. Without a method under it, it would silently declare nothing.
+
+    Args:
+        call: what returned it, for messages.
+        declare: makes the member.
+    """
+
+    def __init__(self, call: str, declare: Callable[[Callable[..., Any]], Member]) -> None:
+        self.call = call
+        self.used = False
+        self._declare = declare
+
+    def __call__(self, *given: Any, **options: Any) -> Any:
+        if len(given) != 1 or options:
+            raise DefinitionError(f"{self.call}: with its options given it decorates one method")
+        self.used = True
+        return self._declare(given[0])
+
+
 class Compensation(Member, Generic[Q, Undo_co]):
     """The undo of a step, made by ``@<step>.compensate``. On an instance it is a plain method.
 
@@ -151,7 +172,7 @@ class _CompensateDecorator(Protocol):
 
 
 class Undoable(Member):
-    """What may have an undo: a step, or a wait for a signal.
+    """What may have an undo: a step, or a wait.
 
     Args:
         function: the undecorated method, if there is one.
@@ -168,6 +189,7 @@ class Undoable(Member):
     def compensate(
         self, /, *, retry: Retry | None = None, timeout: float | timedelta | None = None
     ) -> _CompensateDecorator: ...
+    @told("compensate")
     def compensate(
         self,
         fn: Callable[..., Any] | None = None,
@@ -188,10 +210,7 @@ class Undoable(Member):
         if fn is not None:
             return Compensation(fn, self, options)
 
-        def decorate(function: Callable[..., Any]) -> Compensation[..., Any]:
-            return Compensation(function, self, options)
-
-        return decorate
+        return Decorator("compensate", lambda function: Compensation(function, self, options))
 
 
 class Step(Undoable, Generic[P, R_co]):
@@ -237,6 +256,7 @@ def step(
     retired: bool = False,
     patience: timedelta | None = None,
 ) -> _StepDecorator: ...
+@told("step")
 def step(
     fn: Callable[..., Any] | None = None,
     /,
@@ -264,14 +284,11 @@ def step(
             unknown, and then the undo's parameter for the step's own result is annotated ``T | None``.
         retired: new sagas skip the step; its code and undo stay for the sagas that have it.
         patience: how long the step may go on raising ``NotYet``, from the first time on; a day by default, at most a
-            year. Then it has failed for good. With it ``Exhausted.CONTINUE`` may be the policy, and the result is
-            annotated ``T | None``.
+            year (365 days). Then it has failed for good. With it ``Exhausted.CONTINUE`` may be the policy, and the
+            result is annotated ``T | None``.
     """
     options = StepOptions(retry, timeout, circuit_breaker, result, undo_when, retired, patience)
     if fn is not None:
         return Step(fn, options)
 
-    def decorate(function: Callable[..., Any]) -> Step[..., Any]:
-        return Step(function, options)
-
-    return decorate
+    return Decorator("step", lambda function: Step(function, options))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
+from sagas.authoring.calls import told
 from sagas.authoring.options import LONGEST_WAIT
 from sagas.authoring.policies import Exhausted, Retry
 from sagas.authoring.steps import DEFAULT_TIMEOUT, Member, Step, StepOptions, Undoable, WaitOptions
@@ -23,22 +24,30 @@ class Wait(Undoable, Generic[T_co]):
     def __init__(self, options: StepOptions) -> None:
         super().__init__(None, options)
 
+    @told("wait_for, over a method that asks")
     def __call__(self, fn: Callable[Concatenate[Any, P], Asking], /) -> Step[P, Asking]:
         """Declare the decorated method what asks for the signal: an ordinary step, after which the wait begins."""
         return Step(fn, self.options)
 
 
-class Sleep(Member):
-    """A wait for a time, made by :func:`sleep`."""
+class Sleep(Undoable):
+    """A wait for a time, made by :func:`sleep`. Its undo, if it has one, runs when the time had come."""
 
     def __init__(self, options: StepOptions) -> None:
-        super().__init__(None)
-        self.options = options
+        super().__init__(None, options)
+
+    if not TYPE_CHECKING:  # a type checker refuses the call
+
+        def __call__(self, *given, **options):
+            told = "as in nap = sleep(timedelta(days=1)); a function that says until when is given as until="
+            raise DefinitionError(f"sleep: it asks nobody, so it decorates nothing and is not called: {told}")
 
 
 def _length(call: str, name: str, value: object) -> timedelta:
     if not isinstance(value, timedelta) or not timedelta(0) < value <= LONGEST_WAIT:
-        raise DefinitionError(f"{call}: {name} must be a positive timedelta of at most a year, not {value!r}")
+        raise DefinitionError(
+            f"{call}: {name} must be a positive timedelta of at most a year (365 days), not {value!r}"
+        )
     return value
 
 
@@ -85,7 +94,7 @@ if TYPE_CHECKING:
 
         Args:
             value: the type of the signal.
-            timeout: how long it waits, at most a year.
+            timeout: how long it waits, at most a year (365 days).
             on_timeout: what happens when no signal comes. With ``Exhausted.CONTINUE`` the result is ``value | None``.
             public: whether ``ctx.callback_url`` takes a signal without AWS credentials.
             retry: the asking code's policy.
@@ -104,9 +113,9 @@ if TYPE_CHECKING:
         """Wait for a time: nothing runs and nothing is held until then.
 
         Args:
-            length: how long, at most a year.
+            length: how long, at most a year (365 days).
             until: a function whose parameters are filled by name like a step's, and which returns an aware
-                ``datetime``, at most a year ahead. It is run once; a moment that has passed is no wait.
+                ``datetime``, at most a year (365 days) ahead. It is run once; a moment that has passed is no wait.
 
         Raises:
             DefinitionError: it is given neither or both, or what is no length and no function.
@@ -121,7 +130,7 @@ else:
         known = ("timeout", "on_timeout", "public", "retry", "step_timeout", "undo_when")
         _refuse_others("wait_for", given[1:], options, known)
         if "timeout" not in options:
-            raise DefinitionError("wait_for: timeout is missing: say how long it waits, at most a year")
+            raise DefinitionError("wait_for: timeout is missing: say how long it waits, at most a year (365 days)")
         on_timeout, public = options.get("on_timeout", Exhausted.COMPENSATE), options.get("public", False)
         if not isinstance(on_timeout, Exhausted):
             raise DefinitionError(f"wait_for: on_timeout must be a member of Exhausted, not {on_timeout!r}")

@@ -14,7 +14,7 @@ MOST_AT_ONCE = 2_500
 """Resources of nested stacks that CloudFormation makes, changes or deletes in one operation."""
 _FUNCTIONS = 3
 """Those there are once: of the API, the supervisor and the work queue ``bulk``."""
-OF_SERVICE = 101
+OF_SERVICE = 104
 """What there is once: tables, bucket, layer, API, dashboard and those functions, with their queue and alarms."""
 Part = Literal["now", "joins", "callbacks", "archive", "events", "commands", "access_log", "network", "web_acl"]
 _OF_PART: Mapping[Part, int] = {

@@ -42,7 +42,7 @@ class NextAction:
         problem: what is the matter, as a headline; empty if nothing is.
         means: what it means, and what the action runs again and what not.
         step: the step that it is about; empty if it is about none.
-        runbook: heading of ``docs/runbook.md``, as an anchor; empty if there is none.
+        runbook: heading of ``docs/operations/runbook.md``, as an anchor; empty if there is none.
         others: what else makes sense, the likelier first.
     """
 

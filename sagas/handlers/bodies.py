@@ -98,19 +98,14 @@ def read_body(request: Request, type_: type[T]) -> T:
         problems.append(Problem("$.reason", "goes without note, which says the same"))
     if isinstance(body, Attempts) and not 0 <= body.attempts <= MOST_RECOVERY_ATTEMPTS:
         problems.append(Problem("$.attempts", f"must be 0 to {MOST_RECOVERY_ATTEMPTS}"))
-    if isinstance(body, Change):
-        problems += _contradictions(body)
+    if isinstance(body, Change) and body.active is None and body.paused is None:
+        problems.append(Problem("$.active", "is missing, and so is paused: one of them must be given"))
+    elif isinstance(body, Change):
+        alone = [name for name in ("starts", "undos") if getattr(body, name) and not body.paused]
+        problems += [Problem(f"$.{name}", "goes with paused") for name in alone]
     if problems:
         raise InvalidRequest("the body does not fit", problems)
     return body
-
-
-def _contradictions(change: Change) -> list[Problem]:
-    """What of a change says nothing, or nothing that can be done."""
-    if change.active is None and change.paused is None:
-        return [Problem("$.active", "is missing, and so is paused: one of them must be given")]
-    alone = [name for name in ("starts", "undos") if getattr(change, name) and not change.paused]
-    return [Problem(f"$.{name}", "goes with paused") for name in alone]
 
 
 def describe_body(type_: type[Any]) -> dict[str, Any]:

@@ -173,11 +173,6 @@ def _saga_paths(saga: SagaType) -> Json:
     }
 
 
-def _given(field: str) -> Json:
-    """That a field of a body is there, and is no null."""
-    return {"required": [field], "properties": {field: {"type": "boolean"}}}
-
-
 def _signalled(saga: SagaType) -> list[StepDefinition]:
     return [step for step in saga.definition.steps if step.waits_for == "signal"]
 
@@ -226,8 +221,10 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
         base: what precedes the paths in the URL: the stage.
     """
     name = one_of(saga.definition.name for saga in sagas)
-    parent = _query("parent", _SAGA_ID) | {"description": "Only children of this saga; with neither name nor status."}
+    parent = _query("parent", _SAGA_ID) | {"description": "Children of this saga; goes with limit and cursor only."}
     one, list_of_sagas = {"200": ref("Definition")}, {"200": ref("Sagas")}
+    # That one of them is there, and is no null.
+    given = [{"required": [field], "properties": {field: {"type": "boolean"}}} for field in ("active", "paused")]
     change = _operation("change_definition", "Enable or disable starts, pause or resume sagas", one, _WRITE)
     itself = {"200": {"type": "object", "required": ["openapi", "info", "paths"]}}
     found_by = sorted({one.name for saga in sagas for one in saga.definition.find_by})
@@ -252,7 +249,7 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
         "/definitions/{name}": {
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": name}],
             "get": _operation("show_definition", "One saga type", one, _READ),
-            "put": _with_body(change, describe_body(Change) | {"anyOf": list(map(_given, ("active", "paused")))}),
+            "put": _with_body(change, describe_body(Change) | {"anyOf": given}),
         },
         "/stats": {
             "parameters": [_query("name", name), _moment("since")],

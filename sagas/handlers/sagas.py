@@ -48,15 +48,6 @@ def _shown_to(request: Request, reader: Reader, name: str, saga_id: str) -> Resp
     return unchanged(tag_of(mark)) if saga is None else polled(request, _linked(request, saga), mark)
 
 
-def _children(reader: Reader, request: Request) -> Response[str]:
-    """Answer with the children of a saga."""
-    if request.text("name") is not None or request.text("status") is not None:
-        told = "goes with neither name nor status"
-        raise InvalidRequest("the parameters do not fit", [Problem("query.parent", told)])
-    page = reader.children(request.parent(), request.limit(), request.text("cursor"))
-    return polled(request, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
-
-
 def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     """Add the routes that start and show sagas to ``app``."""
     reader, registry = engine.reader, engine.registry
@@ -118,7 +109,13 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     def list_sagas() -> Response[str]:
         request = _request(app)
         if request.text("parent") is not None:
-            return _children(reader, request)
+            own = ("parent", "limit", "cursor")
+            if not {*request.others(*own)}.isdisjoint(_LISTED_BY):
+                told = "goes with limit and cursor only"
+                raise InvalidRequest("the parameters do not fit", [Problem("query.parent", told)])
+            request.only(*own)
+            page = reader.children(request.parent(), request.limit(), request.text("cursor"))
+            return polled(request, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
         name = request.text("name")
         types = [*registry] if name is None else [registry.get(name)]
         names = [saga.definition.name for saga in types]

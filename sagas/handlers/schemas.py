@@ -32,7 +32,7 @@ _NAMED: dict[str, Any] = {
 }
 """The schemas that others refer to. All other types stand where they are used."""
 
-_ACTIONS = ("SagaStarted", *FACTS, "SagaPurged", "SignalReceived", "WaitTimedOut")
+_ACTIONS = ("SagaStarted", *FACTS, "SagaPurged")
 
 
 def one_of(values: Iterable[str]) -> Json:

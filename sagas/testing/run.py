@@ -135,7 +135,8 @@ def run(
         InvalidRequest: the request is not of its type.
         ValueError: ``fail`` names no step or undo of this saga, ``signals`` or ``at`` no wait.
         DefinitionError: ``create()`` raised, or it is no saga class.
-        TypeError: what it says to raise is no exception, or a signal is not of its wait's type.
+        TypeError: what it says to raise is no exception, a signal is not of its wait's type, or ``at`` has
+            what is no timedelta.
     """
     definition = definition_of(saga_class)
     failing = dict(fail or {})
@@ -189,9 +190,11 @@ def _check_signals(definition: SagaDefinition, signals: Mapping[str, object], at
             encode(value, waits[name].signal_type)
         except InvalidRequest as error:
             raise TypeError(f'signals: "{path}": {error}') from None
-    for name in at:
+    for name, after in at.items():
         if name not in signals:
             raise ValueError(f'at: no signal for "{name}" is among signals')
+        if not isinstance(cast("object", after), timedelta):
+            raise TypeError(f'at: "{name}" must be a timedelta from the beginning of its wait on, not {after!r}')
 
 
 def _outcome(played: InProcessRun, definition: SagaDefinition, saga_id: str) -> Outcome:

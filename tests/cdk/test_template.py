@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sagas import Saga, step, wait_for
+from sagas.engine.registry import Registry
+from sagas.handlers.openapi import describe
+
 Template = dict[str, Any]
 Find = Callable[[str], list[Template]]
 REGIONS = ("us-east-1", "cn-north-1", "us-gov-west-1")
 """One of each partition."""
+
+
+class Asked(Saga[str], name="asked"):
+    """Of all kinds of calls some are about it."""
+
+    @step
+    def ask(self) -> None: ...
+
+    reply = wait_for(str, timeout=timedelta(1), public=True)
+
+
+def _nameless(path: str) -> str:
+    return re.sub("{.*?}", "{}", path)
 
 
 def denies_plain_http(policy: Template) -> bool:
@@ -149,8 +168,8 @@ class TestFunctions:
 class TestQueues:
     def test_step_queues(self, template: Template) -> None:
         functions = dict(marked_all(template, "function"))
-        for step, queue in marked_all(template, "queue"):
-            assert queue["VisibilityTimeout"] == functions[step]["Timeout"] + 2
+        for group, queue in marked_all(template, "queue"):
+            assert queue["VisibilityTimeout"] == functions[group]["Timeout"] + 2
             assert 0 < queue["RedrivePolicy"]["maxReceiveCount"] <= 1000
 
     def test_one_dead_letter_queue_a_saga(self, template: Template) -> None:
@@ -227,6 +246,18 @@ class TestApi:
 
         found = {(path_of(template, method["ResourceId"]), method["HttpMethod"]) for method in of_type(METHOD)}
         assert found == {(path, method) for path, methods in ROUTES.items() for method in methods}
+
+    def test_has_every_call_that_is_described_and_no_other(self) -> None:
+        from sagas.cdk.api import PUBLIC_ROUTES, ROUTES
+
+        routes = [*ROUTES.items(), *PUBLIC_ROUTES.items()]
+        described = {
+            (_nameless(path.replace("/asked", "/{name}").replace("/reply", "/{step}")), method.upper())
+            for path, calls in describe(list(Registry([Asked])))["paths"].items()
+            for method in calls
+            if method in ("get", "put", "post", "delete")
+        }
+        assert described == {(_nameless(f"/{path}"), method) for path, methods in routes for method in methods}
 
     def test_is_authorized_by_iam(self, of_type: Find) -> None:
         assert all(method["AuthorizationType"] == "AWS_IAM" for method in of_type(METHOD))

@@ -236,6 +236,20 @@ class TestReading:
         assert [entry["action"] for entry in entries] == ["SagaStarted", *["StepCompleted"] * 3]
         assert f"create-zip {saga_id} COMPLETED" in desk.sagas("show", "create-zip", saga_id).stdout
 
+    def test_one_is_found_by_its_id_alone_or_how_that_begins(self, desk: Desk) -> None:
+        saga = desk.client.start(CreateZip, desk.request())
+        desk.client.wait("create-zip", saga["saga_id"], timeout=PATIENCE)
+        for told in ([saga["saga_id"]], [saga["saga_id"][:30]], ["create-zip", saga["saga_id"][:30]]):
+            assert desk.json("show", *told)["saga_id"] == saga["saga_id"]
+        assert desk.client.look_up(saga["saga_id"])["name"] == "create-zip"
+
+    def test_top_counts(self, desk: Desk) -> None:
+        saga = desk.client.start(CreateZip, desk.request())
+        desk.client.wait("create-zip", saga["saga_id"], timeout=PATIENCE)
+        top = desk.sagas("top")
+        assert top.returncode == 0, top.stderr
+        assert "create-zip" in top.stdout
+
     def test_definitions(self, desk: Desk) -> None:
         assert {saga["name"] for saga in desk.json("definitions")["definitions"]} == {
             "create-zip",

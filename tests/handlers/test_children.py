@@ -33,7 +33,9 @@ def test_an_unknown_parent_has_no_children(site: Make) -> None:
     s = site(Basketful, Shipment)
     assert s.call("GET", "/sagas", parent=NO).body == {"sagas": [], "cursor": None}
     assert s.call("GET", "/sagas", parent="nobody").paths == ["query.parent"]
-    assert s.call("GET", "/sagas", parent=NO, name="shipment").paths == ["query.parent"]
+    for other in ({"name": "shipment"}, {"status": "FAILED"}, {"since": "2026-01-01"}, {"idempotency_key": "k"}):
+        assert s.call("GET", "/sagas", parent=NO, **other).paths == ["query.parent"]
+    assert s.call("GET", "/sagas", parent=NO, nothing="x").paths == ["query.nothing"]
     assert s.call("GET", "/sagas", parent=NO, cursor="x").paths == ["query.cursor"]
 
 

@@ -90,17 +90,20 @@ class Waiting(Saga[Request], timeout=timedelta(days=30), result="approval"):
     @documents.compensate(timeout=3)
     def forget(self, documents: Approval | None) -> None: ...
 
+    @cooling_off.compensate
+    def wake(self, request: Request) -> None: ...
+
     @step(patience=timedelta(hours=6))
     def settle(self, approval: Approval) -> str:
         raise NotYet(after=60, message="the bank")
 
 
 class Family(Saga[Request], name="family"):
-    @children(Trip, concurrency=3, tolerate=0, on_failed=Exhausted.DEAD_LETTER, undo="reverse")
+    @children(Trip, concurrency=3, tolerate=0, on_failed=Exhausted.DEAD_LETTER, undo="reverse", step_timeout=5)
     def trips(self, request: Request, ctx: Context) -> list[Request]:
         return [request]
 
-    @children(Trip, Waiting)
+    @children(Trip, Waiting, step_timeout=timedelta(seconds=5))
     async def branches(self, request: Request, trips: list[float]) -> tuple[Request, Request]:
         return request, request
 

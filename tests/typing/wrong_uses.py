@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from aws_cdk import Stack
 
-from sagas import CircuitBreaker, Context, Retry, Saga, children, sleep, step, wait_for
+from sagas import AutoDisable, CircuitBreaker, Context, OrphanSweep, Retry, Saga, children, sleep, step, wait_for
 from sagas.cdk import SagaService
 from sagas.testing import FakeContext, run
 
@@ -29,6 +29,14 @@ class Waiting(Saga[Request], timeout=30):  # pyright: ignore[reportArgumentType,
 
     @wait_for(str, timeout=timedelta(days=1))  # pyright: ignore[reportArgumentType] -- code that asks returns None
     def answer(self) -> str: ...
+
+    @sleep(timedelta(days=1))  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator] -- it decorates nothing
+    def nap(self) -> None: ...
+
+    bare = wait_for(str, timeout=timedelta(days=1))
+
+    @bare.compensate(foo=1)  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator] -- an unknown option
+    def forget(self, bare: str) -> None: ...
 
     @step(patience=5)  # pyright: ignore[reportArgumentType] -- a timedelta
     def look(self) -> None: ...
@@ -48,6 +56,9 @@ class Family(Saga[Request]):
 
     @children(Child, undo="never")  # pyright: ignore[reportArgumentType] -- not a choice
     def wrong_choice(self) -> list[Request]: ...
+
+    @children(Child, step_timeout="3")  # pyright: ignore[reportArgumentType] -- a number or a timedelta
+    def wrong_timeout(self) -> list[Request]: ...
 
     @children(Request)  # pyright: ignore[reportArgumentType] -- no saga class
     def no_saga(self) -> list[Request]: ...
@@ -105,6 +116,10 @@ def uses(trip: Trip, request: Request) -> None:
     del seats
     Retry(max_retries=3)  # pyright: ignore[reportCallIssue] -- made by Retry.exponential and the others
     Retry.constant(give_up_on=[3])  # pyright: ignore[reportArgumentType] -- exception types
+    CircuitBreaker(threshold=3)  # pyright: ignore[reportCallIssue] -- an unknown option
+    AutoDisable(thresh=3)  # pyright: ignore[reportCallIssue] -- an unknown option
+    OrphanSweep(bucket_env="ZIPS")  # pyright: ignore[reportCallIssue] -- prefix is missing
+    Waiting.bare()  # pyright: ignore[reportCallIssue] -- the method that asks
     FakeContext(sagaid="x")  # pyright: ignore[reportCallIssue] -- an unknown attribute
 
 

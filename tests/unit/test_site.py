@@ -87,3 +87,52 @@ def test_the_pages_that_compare_have_the_same_rows_and_each_cell_its_source() ->
             assert set(letters) <= set(alternative.sources), (name, row)
         assert re.search(r"\bno\b", " ".join(compared.OURS)), "what we lack is said"
         assert compared.READ in (DOCS / "compare" / f"{name}.md").read_text()
+
+
+def test_the_pages_that_lay_flat_lead_on() -> None:
+    for old, new in {
+        "console": "operations/console",
+        "events": "how-to/events",
+        "finding": "how-to/finding",
+        "pausing": "how-to/pausing",
+    }.items():
+        assert REDIRECTS.MOVED[old] == new
+
+
+def test_every_page_that_the_changelog_names_is_there() -> None:
+    named = set(re.findall(r"`(docs/[\w/-]+\.md)`", (ROOT / "CHANGELOG.md").read_text()))
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
+
+
+def test_the_api_has_an_entry_for_every_call_about_a_saga() -> None:
+    calls = re.findall(r"^## (\w+ /\S+)$", (DOCS / "reference" / "http-api.md").read_text(), re.MULTILINE)
+    one = "/sagas/{name}/{saga_id}"
+    changes = [f"POST {one}/{verb}" for verb in ("retry", "compensate", "resolve", "purge")]
+    assert {
+        "POST /sagas/{name}",
+        f"GET {one}",
+        f"DELETE {one}",
+        f"GET {one}/audit",
+        f"GET {one}/verification",
+        *changes,
+        f"PUT {one}/recovery-attempts",
+        f"POST {one}/signals/{{step}}",
+        "POST /callbacks/{token}",
+    } <= set(calls)
+    assert len(calls) == len(set(calls))
+    routes = "\n".join(call.partition(" ")[2] for call in calls)
+    assert set(re.findall(r"/sagas/([^/\n]+)", routes)) == {"{name}", "{saga_id}"}
+
+
+def test_defaults_are_shown_as_they_are_written() -> None:
+    page = (DOCS / "reference" / "keywords-and-policies.md").read_text()
+    assert "| `find_by` | none |" in page
+    assert "| `on_exhausted` | `Exhausted.COMPENSATE` |" in page
+    assert not re.search(r"`<\w", page)
+
+
+def test_every_action_that_an_audit_trail_shows_is_on_the_page() -> None:
+    schemas: Any = importlib.import_module("sagas.handlers.schemas")
+    page = (DOCS / "reference" / "audit-actions.md").read_text()
+    assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(schemas._ACTIONS)

@@ -268,10 +268,23 @@ POLICIES = [
     "OrphanSweep(bucket_env=None, prefix=None)",
     "OrphanSweep(bucket_env='A', prefix='x/', every=timedelta(minutes=59))",
     "AutoDisable(cooldown=60)",
+    "CircuitBreaker(threshold=3)",
+    "CircuitBreaker(1, 2, 'wait', 4)",
+    "AutoDisable(thresh=3)",
+    "OrphanSweep()",
+    "OrphanSweep(bucket_env='A')",
 ]
 
 
 @pytest.mark.parametrize("source", POLICIES)
 def test_a_wrong_policy_is_refused(source: str) -> None:
-    with pytest.raises(DefinitionError, match=source.split("(")[0].split(".")[0]):
+    with pytest.raises(DefinitionError, match=source.split("(")[0].split(".")[0]) as caught:
         create(source)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_policy_names_what_it_takes() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        create("CircuitBreaker(threshold=3)")
+    takes = "it takes failure_threshold, open_for, when_open by keyword"
+    assert str(caught.value) == f"CircuitBreaker: got an unexpected keyword argument 'threshold'; {takes}"

@@ -6,19 +6,22 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 import sagas
-from sagas import Context, DefinitionError, Exhausted, NotYet, Retry, Saga, step
+from sagas import Context, DefinitionError, Exhausted, NotYet, PermanentError, Retry, Saga, step
 from sagas.authoring.saga import definition_of
-from sagas.testing import FakeContext
+from sagas.testing import FakeContext, run
 from tests.support.sagas import Order
 
 DAY = timedelta(days=1)
+T = TypeVar("T")
 wait_for: Any = sagas.wait_for
 sleep: Any = sagas.sleep
+_step: Any = step
+_saga_of: Any = Saga
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,9 @@ _CONTINUE = Retry.constant(max_retries=1, delay=1, on_exhausted=Exhausted.CONTIN
         (lambda: wait_for(_naive), "the type of the signal comes first"),
         (lambda: wait_for(Approval), "timeout is missing"),
         (lambda: wait_for(Approval, timeout=3), "timeout must be a positive timedelta"),
-        (lambda: wait_for(Approval, timeout=400 * DAY), "of at most a year"),
+        (lambda: wait_for(Approval, timeout=366 * DAY), r"of at most a year \(365 days\)"),
+        (lambda: wait_for(Approval, timeout=DAY)(), "wait_for, over a method that asks: missing a required argument"),
+        (lambda: wait_for(Approval, timeout=DAY)(_asking, _asking), "too many positional arguments"),
         (lambda: wait_for(Approval, DAY), "by keyword"),
         (lambda: wait_for(Approval, timeout=DAY, timout=1), 'unknown option "timout"'),
         (lambda: wait_for(Approval, timeout=DAY, on_timeout="FAIL"), "a member of Exhausted"),
@@ -102,7 +107,31 @@ _CONTINUE = Retry.constant(max_retries=1, delay=1, on_exhausted=Exhausted.CONTIN
         (lambda: sleep(), "say how long"),
         (lambda: sleep(DAY, until=_naive), "and not both"),
         (lambda: sleep(60), "a positive timedelta"),
+        (lambda: sleep(365 * DAY + timedelta(seconds=1)), r"of at most a year \(365 days\)"),
+        (lambda: sleep(DAY)(_asking), "sleep: it asks nobody, so it decorates nothing"),
+        (lambda: sleep(DAY)(), "sleep: it asks nobody, so it decorates nothing"),
+        (
+            lambda: sleep(DAY).compensate(foo=1),
+            "compensate: got an unexpected keyword argument 'foo'; it takes retry, timeout",
+        ),
+        (
+            lambda: wait_for(Approval, timeout=DAY).compensate(foo=1),
+            "compensate: got an unexpected keyword argument 'foo'",
+        ),
+        (
+            lambda: wait_for(Approval, timeout=DAY).compensate(timeout=1)(),
+            "compensate: with its options given it decorates",
+        ),
+        (
+            lambda: _step(retries=3),
+            "step: got an unexpected keyword argument 'retries'; it takes retry, timeout, circuit",
+        ),
+        (lambda: _step(_going_on, _going_on), "step: too many positional arguments"),
+        (lambda: _step(timeout=3)(), "step: with its options given it decorates one method"),
+        (lambda: _step(timeout=3)(_going_on, result="a"), "step: with its options given it decorates one method"),
+        (lambda: _saga(nap=sleep(until=len)), 'parameter "obj" is positional-only'),
         (lambda: sleep(until="noon"), "must be a function"),
+        (lambda: _saga(nap=sleep(until=max)), 'step "nap": until: its signature cannot be read'),
         (lambda: _saga(nap=sleep(until=_naive)), "returns? int, not a datetime"),
         (lambda: _saga(wait=wait_for(complex, timeout=DAY)), "unsupported type"),
         (lambda: _saga(wait=wait_for(Approval, timeout=DAY, retry=_CONTINUE)), "on_timeout can"),
@@ -146,3 +175,81 @@ def test_until_may_be_a_method() -> None:
         return datetime.max
 
     assert definition_of(_saga(nap=sleep(until=when))).steps[0].asks
+
+
+def test_the_longest_is_a_year_of_365_days() -> None:
+    waits = definition_of(_saga(wait=wait_for(Approval, timeout=365 * DAY), nap=sleep(365 * DAY))).steps[:2]
+    assert [step.wait for step in waits] == [365 * 86_400.0] * 2
+    with pytest.raises(DefinitionError, match=r"of at most a year \(365 days\)"):
+        _class({"end": step(_going_on)}, timeout=366 * DAY)
+    with pytest.raises(DefinitionError, match=r"patience must be .* \(365 days\)"):
+        _saga(other=step(patience=366 * DAY)(_going_on))
+    assert NotYet(400 * 86_400).after == 365 * 86_400.0
+
+
+def test_a_sleep_is_undone_once_its_time_had_come() -> None:
+    undone: list[str] = []
+
+    class Napping(Saga[Order]):
+        """Rings a bell when it has slept in vain."""
+
+        cooling_off = sagas.sleep(DAY)
+
+        @cooling_off.compensate
+        def ring(self, request: Order, cooling_off: None) -> None:
+            undone.append(request.item)
+
+        @step
+        def last(self) -> int:
+            raise PermanentError("no")
+
+    outcome = run(Napping, Order("x"))
+    assert (outcome.status, outcome.steps["cooling_off"], undone) == ("COMPENSATED", "COMPENSATED", ["x"])
+
+    class Woken(Napping, timeout=timedelta(hours=1)):
+        """Is over before it has slept."""
+
+    outcome = run(Woken, Order("y"))
+    assert (outcome.status, undone) == ("COMPENSATED", ["x"])
+
+
+def _declared(name: str, value: object) -> type[Any]:
+    return _saga(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (lambda: step(timeout=3), r'"odd": step\(\.\.\.\) decorates a method, and there is none under it'),
+        (lambda: sagas.children(Asked), r'"odd": children\(\.\.\.\) decorates a method, and there is none under it'),
+        (lambda: step(_going_on).compensate(timeout=3), r'"odd": compensate\(\.\.\.\) decorates a method'),
+        (lambda: step(_going_on).compensate, '"odd": it is the function compensate itself, which declares nothing'),
+        (lambda: step, '"odd": it is the function step itself'),
+        (lambda: sleep, '"odd": it is the function sleep itself'),
+        (lambda: wait_for, '"odd": it is the function wait_for itself'),
+        (lambda: sagas.children, '"odd": it is the function children itself'),
+    ],
+)
+def test_what_would_silently_declare_nothing_is_refused(value: Callable[[], object], told: str) -> None:
+    with pytest.raises(DefinitionError, match=told) as raised:
+        _declared("odd", value())
+    assert "\n" not in str(raised.value)
+    with pytest.raises(DefinitionError, match=told):  # also where the class is a base only
+        types.new_class("Base", (_saga_of[T],), {}, lambda body: body.update(odd=value()))
+
+
+def test_a_decorator_with_a_name_of_its_own_may_be_used() -> None:
+    class Retrying(Saga[Order]):
+        """Two steps with the same options."""
+
+        quick = step(timeout=3)
+
+        @quick
+        def one(self) -> int:
+            return 1
+
+        @quick
+        def two(self) -> int:
+            return 2
+
+    assert [one.timeout for one in definition_of(Retrying).steps] == [3.0, 3.0]

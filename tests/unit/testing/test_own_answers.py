@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from sagas import Context, Exhausted, Saga, step, wait_for
 from sagas.testing import FakeContext, run
@@ -61,3 +64,9 @@ def test_a_fake_context_keeps_the_answer() -> None:
     ctx = FakeContext(saga="lenient", step="first")
     Lenient().first(request=1, ctx=ctx)
     assert ctx.signalled == [Word("the limit")]
+
+
+def test_a_moment_that_is_no_length_is_told_by_its_wait() -> None:
+    wrong: Any = {"first": 3}
+    with pytest.raises(TypeError, match=r'at: "first" must be a timedelta from the beginning of its wait on, not 3'):
+        run(Lenient, 9, signals={"first": Word("ada")}, at=wrong)
