@@ -12,7 +12,6 @@ from sagas.engine.answers import ErrorAnswer, ProblemView, StepView, Summary
 from sagas.engine.starter import Disabled, KeyReused
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
 
-
 SagaT = TypeVar("SagaT", bound=Summary)
 
 
