@@ -40,7 +40,7 @@ CODES = {
     "too_large": ("The body has more than 256 KB.", "the caller: put the data into S3", "no"),
     "idempotency_key_reused": ("The key was used with another request.", "the caller: another key, or the first request", "no"),
     "invalid_request": ("The input does not fit; `details` lists path and message.", "the caller", "no"),
-    "disabled": ("Starts of this type are refused, by an operator or by auto-disable.", "an operator: `sagas enable`", "yes, after `Retry-After`"),
+    "disabled": ("Starts of this type are refused, by an operator, whose reason the message has, or by auto-disable.", "an operator: `sagas enable`", "yes, after `Retry-After`"),
     "unavailable": ("A table or queue is out of reach, or throttles.", "nobody, or an operator if it lasts", "yes, after `Retry-After`; a start under the same key"),
     "internal": ("An error that the service did not expect; its log has it.", "an operator", "yes, under the same key"),
     "refused": ("The gateway or the router refused the request.", "the caller", "no"),

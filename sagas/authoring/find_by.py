@@ -32,6 +32,7 @@ RESERVED = frozenset(
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _PATH = re.compile(r"\$((?:\.[^.\[\]$*]+)+)")
 _FINDABLE = ("string", "integer", "boolean")
+_KINDS: dict[type, str] = {bool: "boolean", int: "integer", str: "string", type(None): "null"}
 _REF = "#/$defs/"
 
 
@@ -102,7 +103,15 @@ def _check(told: str, path: str, one: FindBy, schema: dict[str, Any]) -> None:
         if not members:
             raise DefinitionError(f"{told}: {path}: the request has no field {field!r} in {at}")
         nodes, at = [branch for member in members for branch in _branches(member, definitions)], f"{at}.{field}"
-    kinds = {kind for node in nodes for kind in _kinds(node)} - {"null"}
+    kinds = set[str]()
+    for node in nodes:
+        given = node.get("type", ())
+        if given:
+            kinds |= {given} if isinstance(given, str) else set(given)
+        else:
+            values: list[Any] = node.get("enum", [node["const"]] if "const" in node else [])
+            kinds |= {_KINDS.get(cast("type[Any]", type(value)), "object") for value in values}
+    kinds -= {"null"}
     if not kinds or not kinds <= set(_FINDABLE):
         what = ", ".join(sorted(kinds)) or "anything"
         raise DefinitionError(f"{told}: {path} is {what}; sagas are found by a text, a whole number or a boolean")
@@ -118,13 +127,3 @@ def _branches(schema: dict[str, Any], definitions: Mapping[str, Any]) -> Iterabl
         yield schema
     for one in several:
         yield from _branches(one, definitions)
-
-
-def _kinds(schema: Mapping[str, Any]) -> set[str]:
-    """The JSON types that a schema allows; none when it does not say."""
-    given = schema.get("type", ())
-    if given:
-        return {given} if isinstance(given, str) else set(given)
-    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
-    names: dict[type[Any], str] = {bool: "boolean", int: "integer", str: "string", type(None): "null"}
-    return {names.get(cast("type[Any]", type(value)), "object") for value in values}

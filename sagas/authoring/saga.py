@@ -35,20 +35,6 @@ def _refuse_keywords(where: str, unknown: Mapping[str, Any]) -> NoReturn:
     raise DefinitionError(f'{where}: unknown class keyword "{next(iter(unknown))}"; known are {known}')
 
 
-def _check_makeable(cls: type[Any], where: str) -> None:
-    """Check that the ``create()`` of Saga can make it. What one of its own does is seen when it is called."""
-    maker = next(base for base in cls.__mro__ if "create" in vars(base))
-    if maker is not Saga or cls.__init__ is object.__init__:
-        return
-    _self, *parameters = inspect.signature(cls.__init__).parameters.values()
-    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    wanted = [one.name for one in parameters if one.default is one.empty and one.kind not in several]
-    if wanted:
-        raise DefinitionError(
-            f"{where}: __init__ takes {', '.join(wanted)}, which nothing gives it; override the classmethod create()"
-        )
-
-
 def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
     """Read and check a class, and keep its definition with it; of a base only there is none."""
     earlier = body.get(DEFINITION)
@@ -81,7 +67,15 @@ def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
     if has_type_variables(request_type) or open_variables or inspect.isabstract(cls):
         return  # a base only
     options = SagaOptions(cls.__name__, **keywords)
-    _check_makeable(cls, where)
+    # The create() of Saga must be able to make it. What one of its own does is seen when it is called.
+    maker = next(base for base in cls.__mro__ if "create" in vars(base))
+    if maker is Saga and cls.__init__ is not object.__init__:
+        _self, *parameters = inspect.signature(cls.__init__).parameters.values()
+        several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        wanted = [one.name for one in parameters if one.default is one.empty and one.kind not in several]
+        if wanted:
+            told = f"__init__ takes {', '.join(wanted)}, which nothing gives it; override the classmethod create()"
+            raise DefinitionError(f"{where}: {told}")
     setattr(cls, DEFINITION, build(cls, options, request_type, members, scope=scope, bound=bound, reserved=dir(Saga)))
 
 

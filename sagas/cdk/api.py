@@ -174,19 +174,17 @@ class SagaApi(Construct):
         integration = apigateway.LambdaIntegration(
             cast("lambda_.IFunction", function.alias), scope_permission_to_method=False
         )
-        for route, methods in ROUTES.items():
-            resource = root.resource_for_path(route)
+        free = apigateway.MethodOptions(authorization_type=apigateway.AuthorizationType.NONE)
+        for route, methods in (*ROUTES.items(), *(PUBLIC_ROUTES.items() if callbacks else ())):
+            resource, asked = root.resource_for_path(route), free if route in PUBLIC_ROUTES else authorization
             for method in methods:
                 added = resource.add_method(
-                    method,
-                    integration,
-                    authorization_type=authorization.authorization_type,
-                    authorizer=authorization.authorizer,
+                    method, integration, authorization_type=asked.authorization_type, authorizer=asked.authorizer
                 )
-                if mount is not None:
+                if route in PUBLIC_ROUTES:
+                    acknowledge(Validations.of(added), dict.fromkeys(_FINDINGS_OF_METHODS, _OPEN))
+                elif mount is not None:
                     acknowledge(Validations.of(added), {id: _FINDINGS[id] for id in _FINDINGS_OF_METHODS})
-        if callbacks:
-            _add_public_routes(root, integration)
         if mount is None:
             shape_gateway_answers(self.rest_api)
             if options.web_acl_arn is not None:
@@ -201,14 +199,6 @@ class SagaApi(Construct):
                 acknowledge(Validations.of(self), _FINDINGS_WITHOUT_LOG)
             if not options.tracing:
                 acknowledge(Validations.of(self), _FINDINGS_UNTRACED)
-
-
-def _add_public_routes(root: AnyResource, integration: apigateway.LambdaIntegration) -> None:
-    for route, methods in PUBLIC_ROUTES.items():
-        resource = root.resource_for_path(route)
-        for method in methods:
-            added = resource.add_method(method, integration, authorization_type=apigateway.AuthorizationType.NONE)
-            acknowledge(Validations.of(added), dict.fromkeys(_FINDINGS_OF_METHODS, _OPEN))
 
 
 def shape_gateway_answers(api: apigateway.RestApi) -> None:

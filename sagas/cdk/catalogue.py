@@ -46,15 +46,26 @@ class Catalogue:
                 classes = f"{_name(first[saga.name].saga_class)} and {_name(saga.saga_class)}"
                 raise DefinitionError(f"{service}: two sagas are called {saga.name}: {classes}")
             first[saga.name] = saga
-        self._require_children(first)
+        for saga in self.sagas:
+            for child in saga.children:
+                # The service itself starts them.
+                if child.name not in first or first[child.name].saga_class is not child.saga_class:
+                    told = f"saga {saga.name} has children of type {_name(child.saga_class)}"
+                    raise DefinitionError(f"{service}: {told}, which is not among its sagas")
         self.shares: dict[str, int] = {}
         """Of the service's ``max_concurrency``, by saga and step; empty when there is none."""
         self._options: dict[tuple[str, str], FunctionOptions] = {}
         self._shared: dict[tuple[str, str], tuple[str, ...]] = {}
         """The names of the steps that share a function, by saga and step."""
         self._read_options(options)
-        if self._isolation == "step":
-            self._require_short_sagas()
+        for saga in self.sagas if self._isolation == "step" else ():
+            groups = len(self.groups(saga))  # for more not even nested stacks make room
+            if groups > _MOST_OF_A_SAGA:
+                raise DefinitionError(
+                    f"{service}: saga {saga.name} has {groups} steps. With a function each "
+                    f"{_MOST_OF_A_SAGA} are the most, as each must be permitted to send to all the others and a "
+                    'template has a megabyte; use isolation="saga"'
+                )
         if options.max_concurrency is not None:
             lanes = {_lane(group): group.options for saga in self.sagas for group in self.groups(saga)}
             self.shares = divided(service, options.max_concurrency, lanes)
@@ -76,14 +87,6 @@ class Catalogue:
                     f"give the options of {whole} instead of {whole}.{name}"
                 )
             self._options[saga.name, name] = one
-
-    def _require_children(self, known: dict[str, SagaDefinition]) -> None:
-        """Children are started by the service itself: their types must be among its sagas."""
-        for saga in self.sagas:
-            for child in saga.children:
-                if child.name not in known or known[child.name].saga_class is not child.saga_class:
-                    told = f"saga {saga.name} has children of type {_name(child.saga_class)}"
-                    raise DefinitionError(f"{self._service}: {told}, which is not among its sagas")
 
     def _share(self, steps: tuple[Undoable, ...], options: FunctionOptions) -> None:
         """Have steps share a queue and a function."""
@@ -147,7 +150,11 @@ class Catalogue:
             elif _id_of(names) not in groups:
                 steps, options = tuple(map(saga.step, names)), self._options_shared(saga, names)
                 groups[_id_of(names)] = StepGroup(_id_of(names), saga, steps, options, chained=self._chain)
-        return [self._limited(group) for group in groups.values()]
+        for id, group in groups.items():
+            share = self.shares.get(_lane(group))
+            if share is not None:
+                groups[id] = replace(group, options=replace(group.options, maximum_concurrency=share))
+        return list(groups.values())
 
     def count(self, parts: Collection[Part], *, gradual: bool) -> tuple[int, int]:
         """Return the resources of the service, and those that stay in its stack when functions are in nested ones.
@@ -200,22 +207,6 @@ class Catalogue:
     def _options_of(self, saga: SagaDefinition, step: str) -> FunctionOptions:
         whole = self._options.get((saga.name, _WHOLE_SAGA), self._usual)
         return self._options.get((saga.name, step), whole)
-
-    def _limited(self, group: StepGroup) -> StepGroup:
-        """The group with its share of what all may take at once."""
-        share = self.shares.get(_lane(group))
-        return group if share is None else replace(group, options=replace(group.options, maximum_concurrency=share))
-
-    def _require_short_sagas(self) -> None:
-        """What not even nested stacks make room for."""
-        for saga in self.sagas:
-            groups = len(self.groups(saga))
-            if groups > _MOST_OF_A_SAGA:
-                raise DefinitionError(
-                    f"{self._service}: saga {saga.name} has {groups} steps. With a function each "
-                    f"{_MOST_OF_A_SAGA} are the most, as each must be permitted to send to all the others and a "
-                    'template has a megabyte; use isolation="saga"'
-                )
 
 
 def _id_of(names: tuple[str, ...]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -63,7 +63,12 @@ class CodeAssets:
                 files[path.name] = path
         self._files, self._modules = files, Modules(files)
         homes = {one: home for one in saga_classes if (home := self._modules.file_of(one.__module__))}
-        self._territories = {one: _territory(home, set(homes.values())) for one, home in homes.items()}
+        self._territories: dict[type, str] = {}
+        for one, home in homes.items():
+            # A saga's alone is the package its module is in, or the module where others live there, too.
+            around = home.rpartition("/")[0] + "/"
+            others = [other for other in homes.values() if other != home and _is_in(other, around)]
+            self._territories[one] = home if others or around.count("/") == 1 else around
         owners: list[type | None] = [None, *saga_classes]
         selections = [{name: files[name] for name in self._selection(one)} for one in owners]
         texts = [(types or {}).get(one, "") for one in owners]
@@ -104,13 +109,6 @@ class CodeAssets:
             if other is not saga_class and not any(_is_in(name, territory) for name in reached)
         ]
         return sorted(name for name in self._files if not any(_is_in(name, territory) for territory in left_out))
-
-
-def _territory(home: str, homes: Collection[str]) -> str:
-    """What belongs to a saga alone: the package its module is in, or the module where others live there, too."""
-    package = home.rpartition("/")[0] + "/"
-    alone = package.count("/") > 1 and not any(_is_in(other, package) for other in homes if other != home)
-    return package if alone else home
 
 
 def _is_in(name: str, territory: str) -> bool:

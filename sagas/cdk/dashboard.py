@@ -57,8 +57,25 @@ class ServiceDashboard(Construct):
         named = (("sagas", tables.sagas), ("audit", tables.audit))
         written = [t.metric_consumed_write_capacity_units(period=_PERIOD, label=f"{name} written") for name, t in named]
         read = [t.metric_consumed_read_capacity_units(period=_PERIOD, label=f"{name} read") for name, t in named]
+        where = {
+            "ApiName": api.rest_api_name,
+            "Stage": api.deployment_stage.stage_name,
+            "Resource": f"{base_path}/sagas/{{name}}",
+            "Method": "POST",
+        }
+        calls = [
+            cloudwatch.Metric(
+                namespace="AWS/ApiGateway",
+                metric_name=name,
+                dimensions_map=where,
+                period=_PERIOD,
+                statistic="Sum",
+                label=label,
+            )
+            for name, label in (("Count", "start calls"), ("4XXError", "refused"), ("5XXError", "failed"))
+        ]
         self._row(
-            _graph("Starts and refused calls", _calls(api, base_path)),
+            _graph("Starts and refused calls", calls),
             _graph("Supervisor", [supervisor.metric_duration(period=_PERIOD, statistic="Maximum")]),
             _graph("Units written and read (cost)", [*written, *read]),
         )
@@ -104,24 +121,3 @@ class ServiceDashboard(Construct):
 def _graph(title: str, metrics: Iterable[cloudwatch.Metric]) -> cloudwatch.GraphWidget:
     left = [cast("cloudwatch.IMetric", metric) for metric in metrics]
     return cloudwatch.GraphWidget(title=title, left=left, width=_WIDTH // 4, height=_HEIGHT)
-
-
-def _calls(api: apigateway.RestApi, base_path: str) -> list[cloudwatch.Metric]:
-    where = {
-        "ApiName": api.rest_api_name,
-        "Stage": api.deployment_stage.stage_name,
-        "Resource": f"{base_path}/sagas/{{name}}",
-        "Method": "POST",
-    }
-    labels = {"Count": "start calls", "4XXError": "refused", "5XXError": "failed"}
-    return [
-        cloudwatch.Metric(
-            namespace="AWS/ApiGateway",
-            metric_name=name,
-            dimensions_map=where,
-            period=_PERIOD,
-            statistic="Sum",
-            label=label,
-        )
-        for name, label in labels.items()
-    ]

@@ -16,7 +16,6 @@ from constructs import Construct
 from sagas.authoring.definition import SagaDefinition
 from sagas.cdk.acknowledge import acknowledge_objects
 from sagas.cdk.catalogue import Catalogue
-from sagas.cdk.existing import AnyResource
 from sagas.cdk.options import ServiceOptions
 from sagas.cdk.queues import SagaQueues
 from sagas.errors import DefinitionError
@@ -162,7 +161,15 @@ class Grants(Construct):
         more: list[tuple[Sequence[str], list[str]]] = [(_FIND_PARTS, self._stacks(grantee))]
         queues = [self._queues[saga.name] for saga in self._named(saga_classes) or self._catalogue.sagas]
         more.append((_DEAD_LETTERS, [own.arn_of_letters(scope) for own in queues]))
-        more.append((("sqs:SendMessage",), self._sent_to(grantee, scope, queues)))
+        # Of many queues it is one pattern a saga: policies have no room for hundreds.
+        many = sum(len(own.by_group) for own in queues) > _MOST_NAMED
+        names, sent_to = [saga.name for saga in self._catalogue.sagas], list[str]()
+        for own in queues:
+            pattern = own.pattern(scope, names) if many else None
+            if pattern is not None:
+                acknowledge_objects(cast("iam.IGrantable", grantee), pattern, _MANY)
+            sent_to += own.arns(scope) if pattern is None else [pattern]
+        more.append((("sqs:SendMessage",), sent_to))
         if self._options.encryption_key is not None:
             more.append((("kms:Decrypt", "kms:GenerateDataKey"), [self._options.encryption_key.key_arn]))
         if not saga_classes:
@@ -178,17 +185,6 @@ class Grants(Construct):
         Args, raises: as :meth:`grant_start`.
         """
         return self._grant("purge", grantee, saga_classes)
-
-    def _sent_to(self, grantee: Grantee, scope: Construct, queues: Sequence[SagaQueues]) -> list[str]:
-        """The ARNs of sagas' queues. Of many it is one pattern a saga: policies have no room for hundreds."""
-        many = sum(len(own.by_group) for own in queues) > _MOST_NAMED
-        names, found = [saga.name for saga in self._catalogue.sagas], list[str]()
-        for own in queues:
-            pattern = own.pattern(scope, names) if many else None
-            if pattern is not None:
-                acknowledge_objects(cast("iam.IGrantable", grantee), pattern, _MANY)
-            found += own.arns(scope) if pattern is None else [pattern]
-        return found
 
     def _let_send(self, grantee: Grantee) -> None:
         """Let a principal send commands, if there is a queue for them."""
@@ -212,23 +208,21 @@ class Grants(Construct):
         patterns = [] if named else list(RIGHTS[right].of_all)
         names = [saga.name for saga in named or self._catalogue.sagas]
         patterns = patterns or [path.format(name=name) for name in names for path in RIGHTS[right].of_type]
-        arns = [self._arn(pattern, mount) for pattern in patterns]
-        for arn in arns:
-            if "*" in arn:
-                acknowledge_objects(cast("iam.IGrantable", grantee), arn, _WILDCARD)
-        return _combined(_allowed(grantee, ["execute-api:Invoke"], arns))
-
-    def _named(self, saga_classes: Iterable[type[Any]]) -> list[SagaDefinition]:
-        return [self._catalogue.definition(saga_class) for saga_class in saga_classes]
-
-    def _arn(self, pattern: str, mount: AnyResource | None) -> str:
-        method, _, path = pattern.partition("/")
         base = mount.path.rstrip("/") if mount is not None else ""
         try:
             stage = self.api.deployment_stage.stage_name
         except RuntimeError:  # an API of one's own that is deployed by other means: whatever stages it has
             stage = "*"
-        return self.api.arn_for_execute_api(method, f"{base}/{path}", stage)
+        arns = list[str]()
+        for pattern in patterns:
+            method, _, path = pattern.partition("/")
+            arns.append(self.api.arn_for_execute_api(method, f"{base}/{path}", stage))
+            if "*" in arns[-1]:
+                acknowledge_objects(cast("iam.IGrantable", grantee), arns[-1], _WILDCARD)
+        return _combined(_allowed(grantee, ["execute-api:Invoke"], arns))
+
+    def _named(self, saga_classes: Iterable[type[Any]]) -> list[SagaDefinition]:
+        return [self._catalogue.definition(saga_class) for saga_class in saga_classes]
 
     def _stacks(self, grantee: Grantee) -> list[str]:
         """The ARNs of the stacks that hold the service. The outermost is asked for by its name, without its id."""

@@ -9,7 +9,6 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_sqs as sqs
 
 from sagas.authoring.codec import decode
-from sagas.authoring.definition import StepDefinition
 from sagas.authoring.steps import Undoable
 from sagas.cdk.alarms import ServiceAlarms
 from sagas.cdk.commands import CommandFunction, CommandQueue
@@ -92,8 +91,17 @@ class InOut(Grants):
                 decode(request, saga.request_type)
             except InvalidRequest as error:
                 raise DefinitionError(f"{what}: request does not fit: {listed(error.problems)}") from None
-        chosen = _keys(what, default_key(source) if key is None else key)
-        command = {"command": "start_on", "saga": saga.name, "request": request, "key": chosen}
+        chosen: object = default_key(source) if key is None else key
+        several = cast("list[object]", list(chosen) if isinstance(chosen, list | tuple) else [chosen])
+        if not several or not all(isinstance(one, str) and one for one in several):
+            raise DefinitionError(f"{what}: key must be a JSON path such as $.detail.id, or several, not {chosen!r}")
+        for wrong in wrong_paths(several):
+            raise DefinitionError(f"{what}: key: {wrong!r} is no JSON path such as $.detail.id")
+        if not any(map(is_path, several)):
+            told = f"key must take something from the event: with {chosen!r} there is one saga for all"
+            raise DefinitionError(f"{what}: {told}")
+        keyed = chosen if isinstance(chosen, str) else several
+        command = {"command": "start_on", "saga": saga.name, "request": request, "key": keyed}
         self._connector().connect(source, command, what)
 
     def signal_on(
@@ -115,20 +123,6 @@ class InOut(Grants):
         Raises:
             DefinitionError: the step takes no signal; otherwise as :meth:`start_on`.
         """
-        name, found = self._signalled(step)
-        what = f"{self.node.id}: signal_on {name}.{found.name}"
-        if not is_path(saga_id):
-            raise DefinitionError(f"{what}: saga_id must be a JSON path such as $.detail.saga_id, not {saga_id!r}")
-        self._check_paths(what, "value", value)
-        if not has_paths(value):
-            try:
-                decode(value, found.signal_type)
-            except InvalidRequest as error:
-                raise DefinitionError(f"{what}: value does not fit: {listed(error.problems)}") from None
-        told = {"step": found.name, "saga_id": saga_id, "value": value}
-        self._connector().connect(source, {"command": "signal_on", "saga": name, **told}, what)
-
-    def _signalled(self, step: Undoable) -> tuple[str, StepDefinition]:
         owner = step.owner if isinstance(cast("object", step), Undoable) else None
         if owner is None:
             raise DefinitionError(
@@ -138,7 +132,17 @@ class InOut(Grants):
         found = next((one for one in saga.steps if one.name == step.name), None)
         if found is None or found.waits_for != "signal":
             raise DefinitionError(f"{self.node.id}: signal_on: step {step.name} of saga {saga.name} takes no signal")
-        return saga.name, found
+        what = f"{self.node.id}: signal_on {saga.name}.{found.name}"
+        if not is_path(saga_id):
+            raise DefinitionError(f"{what}: saga_id must be a JSON path such as $.detail.saga_id, not {saga_id!r}")
+        self._check_paths(what, "value", value)
+        if not has_paths(value):
+            try:
+                decode(value, found.signal_type)
+            except InvalidRequest as error:
+                raise DefinitionError(f"{what}: value does not fit: {listed(error.problems)}") from None
+        told = {"step": found.name, "saga_id": saga_id, "value": value}
+        self._connector().connect(source, {"command": "signal_on", "saga": saga.name, **told}, what)
 
     @staticmethod
     def _check_paths(what: str, name: str, selector: object) -> None:
@@ -197,17 +201,3 @@ class InOut(Grants):
 
     def _released(self, function: SagaFunction, alarm: str) -> None:
         self._release(function, self._alarms.node.find_child(alarm))
-
-
-def _keys(what: str, key: object) -> str | list[str]:
-    """Check what identifies an event."""
-    several = (
-        [key] if isinstance(key, str) else list(cast("Sequence[object]", key)) if isinstance(key, list | tuple) else []
-    )
-    if not several or not all(isinstance(one, str) and one for one in several):
-        raise DefinitionError(f"{what}: key must be a JSON path such as $.detail.id, or several, not {key!r}")
-    for wrong in wrong_paths(several):
-        raise DefinitionError(f"{what}: key: {wrong!r} is no JSON path such as $.detail.id")
-    if not any(map(is_path, several)):
-        raise DefinitionError(f"{what}: key must take something from the event: with {key!r} there is one saga for all")
-    return key if isinstance(key, str) else cast("list[str]", several)

@@ -145,9 +145,7 @@ def _third_party(
         _pip(["--no-deps", *platform, "--target", str(target), *pins], name)
         for path in requirements:
             _pip([*platform, "--target", str(target), "--upgrade", "--requirement", str(path), *pins], name)
-        _prune(target, () if bundle_sdk else _RUNTIME_MODULES)
-        if services:
-            _cut_down(target / "botocore" / "data", services)
+        _prune(target, () if bundle_sdk else _RUNTIME_MODULES, services)
 
     return built_once(f"packages-{digest}", build)
 
@@ -202,8 +200,8 @@ def _pip(arguments: Sequence[str], platform: str) -> None:
         raise PackagingError(f"cannot fetch the functions' dependencies for {platform}: {reason}")
 
 
-def _prune(target: Path, runtime_modules: Sequence[str]) -> None:
-    """Remove what Lambda has, and what no function imports."""
+def _prune(target: Path, runtime_modules: Sequence[str], services: Collection[str]) -> None:
+    """Remove what Lambda has, and what no function imports; if ``services`` are named, botocore's others, too."""
     there = [target / name for name in runtime_modules]
     described = [info for path in there for info in target.glob(f"{path.stem}-*.dist-info")]
     if there:
@@ -213,13 +211,11 @@ def _prune(target: Path, runtime_modules: Sequence[str]) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-
-
-def _cut_down(data: Path, services: Collection[str]) -> None:
-    """Leave the descriptions of some services only: those of all take 50 of botocore's 56 MB."""
+    data = target / "botocore" / "data"
     for name in sorted(services):
         if not (data / name).is_dir():
             raise PackagingError(f"bundle_sdk: botocore knows no service {name!r}")
-    for path in data.iterdir():
+    # The descriptions of all services take 50 of botocore's 56 MB.
+    for path in data.iterdir() if services else ():
         if path.is_dir() and path.name not in services:
             shutil.rmtree(path)

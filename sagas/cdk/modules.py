@@ -16,7 +16,8 @@ class Modules:
     """
 
     def __init__(self, files: Mapping[str, Path]) -> None:
-        self._files = {_module(name): name for name in files if name.endswith(".py")}
+        names = [name for name in files if name.endswith(".py")]
+        self._files = {name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name for name in names}
         self._sources = files
         self._imported = cache(self._imports_of)
 
@@ -31,11 +32,12 @@ class Modules:
         while waiting:
             name = waiting.pop()
             # Importing a.b.c runs a and a.b, too.
-            for one in (name, *_packages(name)):
-                file = self._files.get(one)
+            while name:
+                file = self._files.get(name)
                 if file is not None and file not in reached:
                     reached.add(file)
-                    waiting += self._imported(one)
+                    waiting += self._imported(name)
+                name = name.rpartition(".")[0]
         return reached
 
     def _imports_of(self, module: str) -> frozenset[str]:
@@ -63,12 +65,3 @@ def _named(node: ast.AST, package: str) -> Iterator[str]:
             yield text
         case _:
             pass
-
-
-def _module(file: str) -> str:
-    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
-def _packages(module: str) -> Iterator[str]:
-    while module := module.rpartition(".")[0]:
-        yield module

@@ -101,12 +101,13 @@ class Releases(Construct):
                 "canary": codedeploy.TimeBasedCanaryTrafficRouting,
                 "linear": codedeploy.TimeBasedLinearTrafficRouting,
             }[deployment.kind](interval=Duration.minutes(deployment.minutes), percentage=deployment.percent)
+            # The CDK would make the name from the construct's path, which another stack may have. It changes with the
+            # configuration, as one that is in use cannot be changed.
+            name = f"{service.replace('/', '-')}-{deployment.kind}-{deployment.percent}-{deployment.minutes}"
+            if len(name) > _MOST_NAME:
+                name = f"{name[-_MOST_NAME:]}-{hashlib.sha256(service.encode()).hexdigest()[:8]}"
             self._configuration = codedeploy.LambdaDeploymentConfig(
-                self,
-                "Configuration",
-                # The CDK would make the name from the construct's path, which another stack may have.
-                deployment_config_name=_name(service, deployment),
-                traffic_routing=routing,
+                self, "Configuration", deployment_config_name=name, traffic_routing=routing
             )
 
     def add(self, scope: Construct, alias: lambda_.Alias, alarms: Sequence[AnyAlarm]) -> None:
@@ -126,10 +127,3 @@ class Releases(Construct):
             role=self._role,
             alarms=[cast("cloudwatch.IAlarm", alarm) for alarm in (*alarms, *self._alarms)],
         )
-
-
-def _name(service: str, deployment: Deployment) -> str:
-    """A name that changes with the configuration, as one that is in use cannot be changed."""
-    name = f"{service.replace('/', '-')}-{deployment.kind}-{deployment.percent}-{deployment.minutes}"
-    digest = hashlib.sha256(service.encode()).hexdigest()[:8]
-    return name if len(name) <= _MOST_NAME else f"{name[-_MOST_NAME:]}-{digest}"

@@ -75,7 +75,12 @@ class SagaService(InOut):
         self._queues = {
             layout.saga.name: SagaQueues(self, layout, options.encryption_key, derived=derived) for layout in layouts
         }
-        code = CodeAssets([saga.saga_class for saga in sagas], self._types())
+        # What variables have no room for is in a file beside the code, for the functions of all sagas and of each.
+        owners: list[tuple[type | None, list[SagaDefinition]]] = [(None, sagas)]
+        owners += [(saga.saga_class, [saga]) for saga in sagas]
+        texts = {owner: types_file(own, self._queues, options) for owner, own in owners}
+        types = {owner: text for owner, text in texts.items() if text is not None}
+        code = CodeAssets([saga.saga_class for saga in sagas], types)
         layers = Layers(
             self,
             options.architecture,
@@ -278,14 +283,6 @@ class SagaService(InOut):
         if self._archive is not None:
             held |= {"archive": self._archive.bucket, "entries not archived": self._archive.missed}
         return held | self._held_of_events()
-
-    def _types(self) -> dict[type | None, str]:
-        """What is in a file beside the code, by whose functions' code: what their variables have no room for."""
-        sagas = self._catalogue.sagas
-        owners: list[tuple[type | None, list[SagaDefinition]]] = [(None, sagas)]
-        owners += [(saga.saga_class, [saga]) for saga in sagas]
-        texts = {owner: types_file(own, self._queues, self._options) for owner, own in owners}
-        return {owner: text for owner, text in texts.items() if text is not None}
 
     def _add_callbacks(self, placements: Sequence[Placement], api: ApiFunction, path: str) -> Callbacks:
         """The secret of public waits, for the functions of those that may ask for a URL, and the API's."""

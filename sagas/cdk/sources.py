@@ -96,13 +96,25 @@ class Connector:
             case events.Schedule():
                 self._rule(events.Rule(self.service, self._free_id(what), schedule=source), command)
             case scheduler.ScheduleExpression():
-                self._schedule(source, command, what)
-            case scheduler.Schedule():
-                self._retarget(source, command)
+                zone = source.time_zone
+                scheduler.CfnSchedule(
+                    self.service,
+                    self._free_id(what),
+                    schedule_expression=source.expression_string,
+                    schedule_expression_timezone=zone.timezone_name if zone else None,
+                    flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+                    description=what,
+                    target=self._scheduled(command),
+                )
+            case scheduler.Schedule():  # which has one target only
+                cast("scheduler.CfnSchedule", source.node.default_child).target = self._scheduled(command)
             case s3.BucketBase():
                 self._bucket(source, command, what)
             case sns.TopicBase():
-                self._topic(source, command)
+                letters = cast("sqs.IQueue", self.commands.dead_letters)
+                to = subscriptions.SqsSubscription(cast("sqs.IQueue", self.commands.queue), dead_letter_queue=letters)
+                source.add_subscription(cast("sns.ITopicSubscription", to))
+                self.function.declare(source.topic_arn, command)
             case sqs.QueueBase():
                 self._queue(source, command, what)
             case _:
@@ -117,43 +129,23 @@ class Connector:
         )
         rule.add_target(cast("events.IRuleTarget", target))
 
-    def _schedule(self, expression: scheduler.ScheduleExpression, command: Mapping[str, Any], what: str) -> None:
-        zone = expression.time_zone
-        scheduler.CfnSchedule(
-            self.service,
-            self._free_id(what),
-            schedule_expression=expression.expression_string,
-            schedule_expression_timezone=zone.timezone_name if zone else None,
-            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
-            description=what,
-            target=self._scheduled(command),
-        )
-
-    def _retarget(self, schedule: scheduler.Schedule, command: Mapping[str, Any]) -> None:
-        """Make the command queue the target of a schedule, which has one only."""
-        cast("scheduler.CfnSchedule", schedule.node.default_child).target = self._scheduled(command)
-
     def _scheduled(self, command: Mapping[str, Any]) -> scheduler.CfnSchedule.TargetProperty:
-        dead = scheduler.CfnSchedule.DeadLetterConfigProperty(arn=self.commands.dead_letters.queue_arn)
+        """The command queue as the target of a schedule."""
+        queue, dead_letters = self.commands.queue.queue_arn, self.commands.dead_letters.queue_arn
+        # One role for all schedules that start sagas here.
+        role = cast("iam.Role | None", self.commands.node.try_find_child("SchedulerRole"))
+        if role is None:
+            condition = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
+            principal = iam.ServicePrincipal("scheduler.amazonaws.com", conditions=condition)
+            role = iam.Role(self.commands, "SchedulerRole", assumed_by=cast("iam.IPrincipal", principal))
+            role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[queue, dead_letters]))
+            allow_key(role, self.key)
         return scheduler.CfnSchedule.TargetProperty(
-            arn=self.commands.queue.queue_arn,
-            role_arn=self._scheduler_role().role_arn,
+            arn=queue,
+            role_arn=role.role_arn,
             input=json.dumps({**command, "event": _SCHEDULED}),
-            dead_letter_config=dead,
+            dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=dead_letters),
         )
-
-    def _scheduler_role(self) -> iam.Role:
-        """The role of all schedules that start sagas here: it may send to the command queue and its dead letters."""
-        made = self.commands.node.try_find_child("SchedulerRole")
-        if made is not None:
-            return cast("iam.Role", made)
-        condition = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
-        principal = iam.ServicePrincipal("scheduler.amazonaws.com", conditions=condition)
-        role = iam.Role(self.commands, "SchedulerRole", assumed_by=cast("iam.IPrincipal", principal))
-        arns = [self.commands.queue.queue_arn, self.commands.dead_letters.queue_arn]
-        role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=arns))
-        allow_key(role, self.key)
-        return role
 
     def _bucket(self, bucket: s3.BucketBase, command: Mapping[str, Any], what: str) -> None:
         resource = bucket.node.default_child
@@ -172,13 +164,6 @@ class Connector:
             detail={"bucket": {"name": [bucket.bucket_name]}},
         )
         self._rule(events.Rule(self.service, self._free_id(what), event_pattern=pattern), command)
-
-    def _topic(self, topic: sns.TopicBase, command: Mapping[str, Any]) -> None:
-        subscription = subscriptions.SqsSubscription(
-            cast("sqs.IQueue", self.commands.queue), dead_letter_queue=cast("sqs.IQueue", self.commands.dead_letters)
-        )
-        topic.add_subscription(cast("sns.ITopicSubscription", subscription))
-        self.function.declare(topic.topic_arn, command)
 
     def _queue(self, queue: sqs.QueueBase, command: Mapping[str, Any], what: str) -> None:
         resource = queue.node.default_child

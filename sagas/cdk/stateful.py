@@ -33,21 +33,19 @@ class _Watch:
     def visit(self, node: IConstruct) -> None:
         """Note the places, and compare them."""
         service, held = self._service, self._held()
-        places = {what: place for what, one in held.items() if (place := _place(cast("IConstruct", one)))}
+        places: dict[str, str] = {}
+        for what, one in held.items():
+            resource = cast("IConstruct", one).node.default_child
+            if not isinstance(resource, CfnResource):
+                continue  # it is imported
+            stack = Stack.of(resource)
+            places[what] = f"{stack.node.path}/{stack.get_logical_id(resource)}"
+            name = stack.resolve(resource.queue_name) if isinstance(resource, sqs.CfnQueue) else None
+            if name is not None:  # a resource that is given another name is another one
+                places[what] += f" {json.dumps(name, sort_keys=True)}"
         service.node.add_metadata(LAYOUT, places)
         recorded = service.node.try_get_context(f"{LAYOUT}:{service.node.path}")
         for what in moved(recorded or {}, places):
             told = f"{what} of what is deployed would be replaced or dropped, with what is in it"
             more = "see docs/how-to/change-code-in-flight.md, or `sagas layout --write` if that is meant"
             Annotations.of(service).add_warning_v2(f"sagas:Replaced:{what}", f"{told}; {more}")
-
-
-def _place(construct: IConstruct) -> str | None:
-    """Stack, logical id, and the name if it is given one, as another makes another resource. None if it is imported."""
-    resource = construct.node.default_child
-    if not isinstance(resource, CfnResource):
-        return None
-    stack = Stack.of(resource)
-    name = stack.resolve(resource.queue_name) if isinstance(resource, sqs.CfnQueue) else None
-    place = f"{stack.node.path}/{stack.get_logical_id(resource)}"
-    return place if name is None else f"{place} {json.dumps(name, sort_keys=True)}"

@@ -64,7 +64,11 @@ class Tables(Construct):
                 # What a purge leaves is in the audit table, and expires there.
                 expires = form is AUDIT and options.retention is not None
                 check_table(f"{options.service}: {name}", table, form, expires=expires)
-        self.sagas: AnyTable = sagas or _table(self, "Sagas", self._control_form(options), options)
+        left_out = None if sagas else self.node.try_get_context(WITHOUT_INDEX)
+        if left_out is not None:
+            one_of(options.service, f"the context {WITHOUT_INDEX}", left_out, (ATTENTION_INDEX,))
+        control = TableForm(CONTROL.keys, {name: keys for name, keys in CONTROL.indexes.items() if name != left_out})
+        self.sagas: AnyTable = sagas or _table(self, "Sagas", control, options)
         self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options)
         self.families = families
         self.joins = _table(self, "Joins", JOINS, options) if families else None
@@ -96,13 +100,6 @@ class Tables(Construct):
         for part, table in tagged.items():
             if table.node.default_child is not None:
                 tag_part(cast("IConstruct", table), part)
-
-    def _control_form(self, options: ServiceOptions) -> TableForm:
-        left_out = self.node.try_get_context(WITHOUT_INDEX)
-        if left_out is not None:
-            one_of(options.service, f"the context {WITHOUT_INDEX}", left_out, (ATTENTION_INDEX,))
-        indexes = {name: keys for name, keys in CONTROL.indexes.items() if name != left_out}
-        return TableForm(CONTROL.keys, indexes)
 
     def index_arn(self, index: str) -> str:
         """The ARN of an index of the control table."""

@@ -39,7 +39,10 @@ def _option(*names: str, help: str, **more: Any) -> Any:
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "all_": (Annotated[bool, _option("--all", help="Do it to all sagas that the options below choose.")], False),
     "of_name": (Annotated[str | None, _option("--name", help="Sagas of this type; must be given.")], None),
-    "status": (Annotated[SagaStatus | None, _option("--status", help="Only sagas of this status.")], None),
+    "status": (
+        Annotated[SagaStatus | None, _option("--status", case_sensitive=False, help="Only sagas of this status.")],
+        None,
+    ),
     "error": (
         Annotated[str | None, _option("--error", help="Only those with this type of error, or text in it.")],
         None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +25,7 @@ from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
 from sagas.core.states import SagaStatus
 from sagas.core.times import iso
+from sagas.core.wording import moment
 
 if TYPE_CHECKING:
     from sagas.client import Page, SagaClient, SagaView
@@ -166,14 +166,16 @@ def result(
     saga_id: SagaId,
     wait: Annotated[float | None, typer.Option(min=0, help="Seconds to wait for the saga's end.")] = None,
 ) -> None:
-    """Print a saga's result as JSON; fail with its status if it did not end COMPLETED."""
+    """Print a saga's result as JSON; fail with its status if it did not end COMPLETED, or was purged."""
     client = target.client()
-    saga = client.show(name, saga_id)
-    if wait:
-        with suppress(TimeoutError):
-            saga = client.wait(name, saga_id, wait)
+    try:
+        saga = client.wait(name, saga_id, wait) if wait else client.show(name, saga_id)
+    except TimeoutError:
+        saga = client.show(name, saga_id)  # what became of it meanwhile
     if saga["status"] != "COMPLETED":
         fail(f"the saga is {saga['status']}: it has no result")
+    if "purged_at" in saga:
+        fail(f"the saga was purged at {moment(saga['purged_at'])}: its result is gone")
     emit(saga["result"])
 
 

@@ -63,7 +63,7 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
         saga: as the API shows it.
         now: epoch seconds.
     """
-    from sagas.client.advice import advice
+    from sagas.client.advice import advice, failed_children
 
     title = Text.assemble((saga["name"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
     over = saga["status"] in OVER
@@ -92,7 +92,7 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
         share = ProgressBar(total=1.0, completed=told["fraction"], width=_BAR)
         bar.add_row(told["step"], share, f"{told['fraction']:.0%}", Text(plain(told["message"])))
         parts.append(bar)
-    return Group(*parts, *(Text(line) for line in advice(saga, now)))
+    return Group(*parts, *(Text(line) for line in [*failed_children(saga), *advice(saga, now)]))
 
 
 def payloads(saga: SagaView) -> RenderableType:
@@ -131,12 +131,11 @@ def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
 
 
 def _took(step: StepView) -> str:
-    """How long the last attempt of a step ran; an older service tells only from its begin to its end."""
-    took = step.get("took")
-    if took is not None:
-        return span(took)
-    whole = step["undo_attempts"] or step["status"] in ("FAILED", "RETRYING")
-    return "" if whole and "took" in step else between(step["started_at"], step["ended_at"])
+    """How long the last attempt of a step ran, which a wait has none of; an older service tells only from its begin to
+    its end."""
+    if "took" not in step:
+        return between(step["started_at"], step["ended_at"])
+    return "" if step["took"] is None else span(step["took"])
 
 
 def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableType:

@@ -18,6 +18,7 @@ from sagas.core.wording import clock_time
 if TYPE_CHECKING:
     from sagas.cli.target import Target
     from sagas.client import SagaClient, SagaView
+    from sagas.engine.answers import StepView
 
 _NOT_COMPLETED, _STILL_UNDER_WAY, _INTERRUPTED = 3, 4, 130
 """Exit codes."""
@@ -40,7 +41,7 @@ def watch(target: Target, client: SagaClient, saga: SagaView, timeout: float | N
         Exit: 3 if it is not COMPLETED, 4 if the time was over before it was.
     """
     console, as_json = screen(), target.as_json
-    show = _Redrawn(console, target.now) if console.is_terminal else _Lines()
+    show = _Redrawn(console, target.now) if console.is_terminal else _Lines(target.now)
     try:
         with nullcontext() if as_json else show.shown():
             last = client.wait(saga["name"], saga["saga_id"], timeout, None if as_json else show.change)
@@ -71,10 +72,12 @@ class _Redrawn:
 
 
 class _Lines:
-    """One line for each change of a step, and of the saga."""
+    """One line for each change of a step, and of the saga; one more for what a step begins to wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
         self._said: dict[str, str] = {}
+        self._waits: dict[str, tuple[str | None, ...]] = {}
+        self._now = now
 
     def shown(self) -> AbstractContextManager[Any]:
         return nullcontext()
@@ -91,10 +94,21 @@ class _Lines:
             if step["next_attempt_at"]:
                 told.append(f"again at {clock_time(step['next_attempt_at'])}")
             self._say(f"step {step['name']}", ", ".join(part for part in told if part), saga["updated_at"])
+            if step.get("waiting_for"):
+                self._say_waits(saga, step)
         if progress := saga["progress"]:
             far = f"{progress['fraction']:.0%} {plain(progress['message'])}".rstrip()
             self._say(f"step {progress['step']} is at", far, progress["at"])
         self._say("saga", saga["status"], saga["updated_at"])
+
+    def _say_waits(self, saga: SagaView, step: StepView) -> None:
+        from sagas.client.advice import waits_for
+
+        # The sentence itself is another one each time: it tells how long there is left, and how many children are over.
+        wait = (step["waiting_for"], step["waits_until"], step.get("message"))
+        if self._waits.get(step["name"]) != wait:
+            self._waits[step["name"]] = wait
+            say(f"{clock_time(saga['updated_at'])} {plain(waits_for(saga, step, self._now()))}")
 
     def _say(self, what: str, told: str, at: str) -> None:
         if self._said.get(what) != told:

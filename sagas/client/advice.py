@@ -49,7 +49,8 @@ def advice(saga: SagaView, now: float) -> list[str]:
         said.append(f"`sagas breakers close {saga['name']} {behind['step']}` lets all go on.")
     if saga.get("paused"):
         said.append(f"{saga['name']} is paused: no further step begins until `sagas resume {saga['name']}`.")
-    said += [_waiting(saga, step, now) for step in saga["steps"] if step.get("waiting_for")]
+    said += [waits_for(saga, step, now) for step in saga["steps"] if step.get("waiting_for")]
+    said += [_children(saga, step) for step in saga["steps"] if step.get("waiting_for") != "children"]
     said += [
         _next_attempt(step, now)
         for step in saga["steps"]
@@ -73,7 +74,7 @@ def advice(saga: SagaView, now: float) -> list[str]:
             said.append(_undone(saga))
         elif saga["status"] in _NEXT and not behind:
             said.append(_NEXT[saga["status"]].format(**who, **_ways_on(saga, now)))
-    return [plain(sentence) for sentence in said]
+    return [plain(sentence) for sentence in said if sentence]
 
 
 def _ways_on(saga: SagaView, now: float) -> dict[str, str]:
@@ -115,22 +116,53 @@ def _lease(saga: SagaView, now: float) -> Iterator[str]:
         yield f"`sagas recover {saga['name']} --saga-id {saga['saga_id']}` takes it over now, the supervisor soon."
 
 
-def _waiting(saga: SagaView, step: StepView, now: float) -> str:
-    """What a step waits for, since when, until when, and how to send it."""
+def waits_for(saga: SagaView, step: StepView, now: float) -> str:
+    """Return what a step waits for, since when, until when, who may send it, and by which command.
+
+    Args:
+        saga: as the API shows it.
+        step: one of its steps, which waits.
+        now: epoch seconds.
+    """
     until = step["waits_until"] or ""
     left = f"{moment(until)}, in {span(max(0.0, epoch(until) - now))}" if until else "further notice"
     since = f" since {moment(step['started_at'])}" if step["started_at"] else ""
     if step["waiting_for"] == "retry":
         why = f" ({step['message']})" if step["message"] else ""
         return f"{step['name']}: not yet{why}. It looks again at {left}."
-    children = step.get("children")
-    if step["waiting_for"] == "children" and children is not None:
-        counts = f"{children['completed']} of {children['total']} completed, {children['failed']} failed"
-        return f"{step['name']} waits for its children: {counts}. `sagas list --parent {saga['saga_id']}` lists them."
+    if step["waiting_for"] == "children" and step.get("children"):
+        return _children(saga, step)
     if step["waiting_for"] == "time":
         return f"{step['name']} sleeps{since} until {left}."
     command = f"sagas signal {saga['name']} {saga['saga_id']} {step['name']} --data JSON"
     return f"{step['name']} waits for a signal{since}, until {left}. Who may call the API can send it: `{command}`."
+
+
+def _children(saga: SagaView, step: StepView) -> str:
+    """How far the children of a step are, and which command lists them; nothing if it has started none."""
+    children = step.get("children")
+    waits = step.get("waiting_for") == "children"
+    if not children or not (waits or children["total"]):
+        return ""
+    what = f"{step['name']} waits for its children" if waits else f"The children of {step['name']}"
+    over = f", {children['finished']:.0%} over" if "finished" in children else ""  # an older service does not say
+    counts = f"{children['completed']} of {children['total']} completed, {children['failed']} failed{over}"
+    return f"{what}: {counts}. `sagas list --parent {saga['saga_id']}` lists them."
+
+
+def failed_children(saga: SagaView) -> list[str]:
+    """Return a line for each child that failed, as far as the API names them, whatever became of their parent since.
+
+    Args:
+        saga: the parent, as the API shows it.
+    """
+    lines = list[str]()
+    for step in saga["steps"]:
+        children = step.get("children")
+        for failure in children.get("failures", ()) if children else ():
+            why = f": {_error(failure['error'])}" if failure["error"] else ""
+            lines.append(f"{step['name']}[{failure['position']}] {failure['saga_id']} {failure['status']}{why}")
+    return [plain(line) for line in lines]
 
 
 def _errors(saga: SagaView) -> Iterator[str]:

@@ -317,12 +317,14 @@ class SagaClient(EventCalls, LogCalls):
 
         Raises:
             NotFound: there is no such saga.
-            Conflict: it did not end COMPLETED; the message says how.
+            Conflict: it did not end COMPLETED, or was purged; the message says how, or when.
             TimeoutError: it was not over in time.
         """
         saga = self.wait(name, saga_id, timeout)
         if saga["status"] != "COMPLETED":
             raise Conflict(f"the saga is {saga['status']}: it has no result")
+        if "purged_at" in saga:
+            raise Conflict(f"the saga was purged at {saga['purged_at']}: its result is gone")
         return saga["result"]
 
     def wait(

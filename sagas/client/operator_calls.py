@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
+from sagas.authoring.codec import encode
+from sagas.authoring.shapes.base import UnsupportedType
 from sagas.client.transport import Transport, path_of
 from sagas.engine.answers import BreakerView, DefinitionView, SagaView, StatsView
+from sagas.errors import InvalidRequest, Problem
 
 
 class OperatorCalls:
@@ -44,14 +47,15 @@ class OperatorCalls:
             name: of the type.
             saga_id: the saga.
             step: the step's name.
-            value: as JSON builtins.
+            value: an instance of the type that the step takes, or its JSON form (``dict``, ``list``, ...).
 
         Raises:
             NotFound: there is no such saga, or the step takes no signal.
-            InvalidRequest: the value does not fit.
+            InvalidRequest: the value does not fit, or has no JSON form.
             Conflict: another value was sent before, or the saga takes none any more.
         """
-        return self._transport.call("POST", path_of("sagas", name, saga_id, "signals", step), body=value, null=True)
+        path = path_of("sagas", name, saga_id, "signals", step)
+        return self._transport.call("POST", path, body=_json_form(value), null=True)
 
     def retry(self, name: str, saga_id: str, note: str = "") -> SagaView:
         """Grant what failed a new budget: the step of a DEAD_LETTERED saga, the failed undos of a COMPENSATION_FAILED.
@@ -217,3 +221,16 @@ class OperatorCalls:
 
     def _change(self, name: str, reason: str, *, active: bool) -> DefinitionView:
         return self._transport.call("PUT", path_of("definitions", name), body={"active": active, "reason": reason})
+
+
+def _json_form(value: Any) -> Any:
+    """A signal's value as JSON builtins: what is one already is for the service to judge."""
+    kind = cast("type[Any]", type(value))
+    if kind is list:
+        return [_json_form(item) for item in value]
+    if value is None or issubclass(kind, str | int | float | dict):
+        return value
+    try:
+        return encode(value, kind)
+    except UnsupportedType as error:
+        raise InvalidRequest("the signal is not JSON", [Problem("$", str(error))]) from error

@@ -54,7 +54,10 @@ def message_arrived_late(plan: Plan, state: SagaState, event: ev.MessageArrived,
 
 def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now: float) -> Decision:
     """Claim, take over, postpone, or find the message stale."""
-    if _dying(state, event):
+    parked = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
+    if parked and state.dead == DeadLetter(event.dispatch, event.hops, event.message_id):
+        # On its way to the dead letters, also while an operator holds the lease: postponed until the lease ends it
+        # would wear out and be copied, and the copy is not what the saga says is dead.
         return Decision(state, Die())
     if state.lease is not None and _held(state, now):
         # No copy: the holder may be another delivery of this message, which is then to die, or it is a dead letter
@@ -62,25 +65,20 @@ def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now:
         return Decision(state, Postpone(state.lease.expires_at, itself=True))
     if _interrupted(state):
         return _taken_over(plan, state, event.lease, now)
-    if state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at:
+    if parked:
         return _dead_arrived(state, event)
     fact = next_fact(plan, state) or ended_wait(state, now)
     if waits(state, fact, now):
         return Decision(state, Postpone(state.lost_until))
     if isinstance(fact, ev.StepDeadLettered):
-        return _deadly_arrived(state, fact, event)
+        # The step is exhausted: the current message is the one to die. If its code is gone, none needs to.
+        if event.dispatch != state.dispatch:
+            return Decision(state, Discard("a newer message is the saga's current one"))
+        dying = DeadLetter(event.dispatch, event.hops, event.message_id)
+        fact = fact if code_missing(fact) else replace(fact, message=dying)
     if fact is not None:
         return Decision(_claimed(state, event.lease), Write(fact))
     return _work_arrived(state, event, now)
-
-
-def _dying(state: SagaState, event: ev.MessageArrived) -> bool:
-    """Whether this message is on its way to the dead letters, also while an operator holds the lease.
-
-    Postponed until the lease ends it would wear out and be copied, and the copy is not what the saga says is dead.
-    """
-    parked = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
-    return parked and state.dead == DeadLetter(event.dispatch, event.hops, event.message_id)
 
 
 def _dead_arrived(state: SagaState, event: ev.MessageArrived) -> Decision:
@@ -95,16 +93,6 @@ def _dead_arrived(state: SagaState, event: ev.MessageArrived) -> Decision:
     if 0 < event.sent_at <= state.updated_at:
         return Decision(state, Discard("a duplicate of the dead letter"))
     return Decision(_claimed(state, event.lease), Write(ev.Redriven()))
-
-
-def _deadly_arrived(state: SagaState, fact: ev.StepDeadLettered, event: ev.MessageArrived) -> Decision:
-    """The step is exhausted: the current message is the one to die. If its code is gone, none needs to."""
-    if event.dispatch != state.dispatch:
-        return Decision(state, Discard("a newer message is the saga's current one"))
-    if code_missing(fact):
-        return Decision(_claimed(state, event.lease), Write(fact))
-    dying = DeadLetter(event.dispatch, event.hops, event.message_id)
-    return Decision(_claimed(state, event.lease), Write(replace(fact, message=dying)))
 
 
 def _work_arrived(state: SagaState, event: ev.MessageArrived, now: float) -> Decision:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from itertools import product
 
-from sagas.core.automaton import ROWS, Row
+from sagas.core.automaton import ROWS
 from sagas.core.events import CompensationStarted
 from sagas.core.states import OVER, SagaStatus, StepStatus
 
@@ -84,21 +84,16 @@ round it waits until no lost execution can be at work any more, so an undo never
 """
 
 
-def _arrows(row: Row) -> Iterator[tuple[str, str, str]]:
-    """Yield source, target and label of each change of status by ``row``."""
-    for source in row.sources if row.meaning else ():
-        for target in row.targets:
-            at_once = row.event is CompensationStarted and target in OVER
-            if target is not source:
-                yield source.value, target.value, f"{row.meaning}, nothing to undo" if at_once else row.meaning
-
-
 def changes() -> dict[tuple[str, str], list[str]]:
     """Return what leads from one status to another, by both."""
     labels: dict[tuple[str, str], list[str]] = {}
     for row in ROWS:
-        for source, target, label in _arrows(row):
-            known = labels.setdefault((source, target), [])
+        for source, target in product(row.sources, row.targets) if row.meaning else ():
+            if target is source:
+                continue
+            at_once = row.event is CompensationStarted and target in OVER
+            label = f"{row.meaning}, nothing to undo" if at_once else row.meaning
+            known = labels.setdefault((source.value, target.value), [])
             known.extend([label] if label not in known else [])
     return labels
 
@@ -110,11 +105,19 @@ def svg() -> str:
         _STYLE,
     ]
     for (source, target), labels in changes().items():
+        (x1, y1), (x2, y2) = _PLACES[source], _PLACES[target]
+        across, down = x2 - x1, y2 - y1
+        length = math.hypot(across, down)
+        ends: list[str] = []
+        # From the edge of one box to that of the other, a little to its right, so that an arrow back lies beside it.
+        for status, (x, y), onward in ((source, (x1, y1), 1), (target, (x2, y2), -1)):
+            edge = min(_half(status) / abs(across) if across else 1.0, _HALF_HIGH / abs(down) if down else 1.0) * onward
+            right, below = -down / length * _BESIDE, across / length * _BESIDE
+            ends.append(f"{x + right + across * edge:.0f} {y + below + down * edge:.0f}")
         nothing = all("nothing to undo" in label for label in labels)
-        (x1, y1), (x2, y2) = _ends(source, target)
         lines.append(
             f'<path class="{"aside" if nothing else "way"}" data-from="{source}" data-to="{target}" '
-            f'd="M{x1:.0f} {y1:.0f} L{x2:.0f} {y2:.0f}" marker-end="url(#tip)"/>'
+            f'd="M{" L".join(ends)}" marker-end="url(#tip)"/>'
         )
     for status, (x, y) in _PLACES.items():
         kind, size = "over" if status in OVER else "open", f'width="{2 * _half(status)}" height="{2 * _HALF_HIGH}"'
@@ -128,40 +131,22 @@ def _half(status: str) -> int:
     return round(4.3 * len(status)) + 8
 
 
-def _ends(source: str, target: str) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Where an arrow begins and ends: at the boxes' edges, a little to its right, so that one back lies beside it."""
-    (x1, y1), (x2, y2) = _PLACES[source], _PLACES[target]
-    across, down = x2 - x1, y2 - y1
-    length = math.hypot(across, down)
-    right, below = -down / length * _BESIDE, across / length * _BESIDE
-
-    def edge(status: str) -> float:
-        return min(_half(status) / abs(across) if across else 1.0, _HALF_HIGH / abs(down) if down else 1.0)
-
-    begin = (x1 + right + across * edge(source), y1 + below + down * edge(source))
-    return begin, (x2 + right - across * edge(target), y2 + below - down * edge(target))
-
-
 def _table(head: str, meanings: dict[SagaStatus, str] | dict[StepStatus, str]) -> str:
     rows = "".join(f"| `{status.value}` | {meaning} |\n" for status, meaning in meanings.items())
     return f"| {head} | meaning |\n|---|---|\n{rows}"
-
-
-def _changes() -> str:
-    rows = "".join(f"| `{source}` | `{target}` | {'; '.join(why)} |\n" for (source, target), why in changes().items())
-    return f"| from | to | when |\n|---|---|---|\n{rows}"
 
 
 def page() -> str:
     """Return ``docs/concepts/states.md``."""
     sagas = _table("saga", _SAGA)
     over = ", ".join(f"`{status.value}`" for status in S if status in OVER)
+    rows = "".join(f"| `{source}` | `{target}` | {'; '.join(why)} |\n" for (source, target), why in changes().items())
     ends = f"Final: {over}. An operator can still have FAILED undone, and COMPENSATION_FAILED retried.\n"
     parts = (
         _INTRODUCTION,
         "![The statuses of a saga](../images/states.svg)\n",
         "Thick boxes are final; dotted arrows are ways where nothing is to be undone. It begins as PENDING.\n",
-        _changes(),
+        f"| from | to | when |\n|---|---|---|\n{rows}",
         "## Sagas\n",
         sagas,
         ends,

@@ -62,18 +62,13 @@ def _running(state: SagaState, fact: ev.StepFact) -> StepState | None:
     return step if fits and state.lease and step is not None and step.status is StepStatus.RUNNING else None
 
 
-def _being_undone(state: SagaState, fact: ev.StepFact) -> StepState | None:
+def _being_undone(state: SagaState, fact: ev.StepFact, *, begun: bool = True) -> StepState | None:
+    """The current step, if its undo is under way; or, if not ``begun``, if it waits for its undo, which cannot run."""
     step = state.current
-    fits = step is not None and state.cursor == fact.index and step.undo_attempts == fact.attempt
-    at_it = step is not None and (step.status is StepStatus.COMPENSATING or state.joins)
-    return step if fits and state.lease and at_it else None
-
-
-def _to_be_undone(state: SagaState, fact: ev.StepFact) -> StepState | None:
-    """The current step, if it waits for its undo, which cannot run."""
-    step = state.current
-    fits = step is not None and state.cursor == fact.index and step.undo_attempts == fact.attempt
-    return step if fits and state.lease and step is not None and step.status is not StepStatus.COMPENSATING else None
+    if step is None or not state.lease or state.cursor != fact.index or step.undo_attempts != fact.attempt:
+        return None
+    under_way = step.status is StepStatus.COMPENSATING
+    return step if (under_way or state.joins if begun else not under_way) else None
 
 
 def _busy(state: SagaState) -> bool:
@@ -377,7 +372,7 @@ def _undo_pending(step: StepState) -> StepStatus:
 
 def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: float) -> Decision:
     """Record the failed undo and go on with the others: one failing undo stops no other."""
-    step = _to_be_undone(state, fact) if fact.failure.code_missing else _being_undone(state, fact)
+    step = _being_undone(state, fact, begun=not fact.failure.code_missing)
     if step is None:
         return Decision(state)
     spared = 1 if fact.failure.type_changed else 0

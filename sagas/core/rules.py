@@ -113,11 +113,6 @@ def ended_wait(state: SagaState, now: float) -> Fact | None:
     return WaitEnded(state.cursor) if step.waits_for == "time" else WaitTimedOut(state.cursor)
 
 
-def _signal_to_take(state: SagaState) -> bool:
-    step = state.current
-    return in_wait(state) and step is not None and step.signalled and not state.cancelling
-
-
 def out_of_budget(plan: Plan, state: SagaState) -> bool:
     """Whether the current step has used up its executions. Of one whose code is gone nobody knows how many it has."""
     step = state.steps[state.cursor]
@@ -139,7 +134,8 @@ def next_fact(plan: Plan, state: SagaState) -> Fact | None:
     """
     if state.over:
         return order_to_obey(state)
-    if _signal_to_take(state):
+    step = state.current
+    if in_wait(state) and step is not None and step.signalled and not state.cancelling:
         return SignalReceived(state.cursor)
     if state.status in (*_FORWARD, SagaStatus.DEAD_LETTERED) and state.cancel_requested_at:
         by_time = state.cancel_requested_by == DEADLINE
@@ -152,7 +148,11 @@ def next_fact(plan: Plan, state: SagaState) -> Fact | None:
     if forward(state) and state.recovery_exhausted:
         return CompensationStarted("recovery")
     if state.undoing:
-        return _fact_after_missing_undo(plan, state)
+        step, own = state.steps[state.cursor], plan.steps[state.cursor]
+        if own.has_undo or step.status is StepStatus.COMPENSATING or step.waits_for == "children":
+            return None
+        gone = Failure.code_missing_failure(f"the undo of step {step.name!r}", state.saga)
+        return CompensationFailed(state.cursor, step.undo_attempts, gone)
     return _fact_without_code(plan, state) or _fact_after_exhaustion(plan, state) if forward(state) else None
 
 
@@ -165,14 +165,6 @@ def _fact_without_code(plan: Plan, state: SagaState) -> Fact | None:
     if own.code_missing or not (own.asks or step.waits_for in ("signal", "time")):
         return StepDeadLettered(state.cursor, failure=Failure.code_missing_failure(f"step {step.name!r}", state.saga))
     return None if own.asks else WaitStarted(state.cursor, step.attempts, 0.0)
-
-
-def _fact_after_missing_undo(plan: Plan, state: SagaState) -> Fact | None:
-    step = state.steps[state.cursor]
-    if plan.steps[state.cursor].has_undo or step.status is StepStatus.COMPENSATING or step.waits_for == "children":
-        return None
-    failure = Failure.code_missing_failure(f"the undo of step {step.name!r}", state.saga)
-    return CompensationFailed(state.cursor, step.undo_attempts, failure)
 
 
 def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:

@@ -122,7 +122,14 @@ class Advancer:
                 raise NotFound(f"there is no saga {message.saga_id}")
             return Advanced(first.tombstone.state, Discard("the saga was purged"))
         message = self._standing_for(state, message)
-        _check_position(message, state)
+        names = [step.name for step in state.steps]
+        if message.index >= len(names) or names[message.index] != message.step:
+            told = Problem("$.index", "is not this step's position")
+            raise InvalidRequest("the message does not fit its saga", [told])
+        current = message.dispatch == state.dispatch and not state.over
+        if current and message.index != min(state.cursor, len(names) - 1):
+            told = Problem("$.index", "is not the current step's")
+            raise InvalidRequest("the message does not fit its saga", [told])
         # Where leases are to be short, what runs no code needs no longer one.
         lease = self.lease() if course is not None else lease_for(saga_type, services.clock, invocation.deadline)
         arrival = ev.MessageArrived(
@@ -134,7 +141,21 @@ class Advancer:
     def _go_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course | None) -> Advanced:
         """Run what was claimed with a commit, and what was with that one's, until something is left to a message."""
         while committed.claimed and course is not None:
-            message = _onward(message, committed, course)
+            state, entry, inputs = committed.state, committed.entry, message.inputs
+            if entry is not None and entry.action == "StepCompleted":
+                inputs = (*inputs, carried(entry))
+                if entry.payload is not None and not committed.adopted:
+                    course.known[entry.seq] = entry.payload
+            course.held = state
+            message = replace(
+                message,
+                step=state.steps[state.cursor].name,
+                index=state.cursor,
+                undo=state.undoing,
+                pending_commit=None,
+                inputs=inputs,
+                chained=True,
+            )
             saga_type = self.registry.get(message.saga)
             self.services.goes_on(message)
             following = self.attempt(self.services, saga_type, message, invocation, course).run()
@@ -260,33 +281,3 @@ class Advancer:
             codeless=not send.undo and waits_without_code(self.plan(state), state, send.index),
         )
         self.sender.send(message, send.not_before - self.services.clock.now())
-
-
-def _onward(message: Message, committed: Committed, course: Course) -> Message:
-    """Return the message at hand, naming what was claimed with the last commit."""
-    state, entry, inputs = committed.state, committed.entry, message.inputs
-    if entry is not None and entry.action == "StepCompleted":
-        inputs = (*inputs, carried(entry))
-        if entry.payload is not None and not committed.adopted:
-            course.known[entry.seq] = entry.payload
-    course.held = state
-    name = state.steps[state.cursor].name
-    return replace(
-        message,
-        step=name,
-        index=state.cursor,
-        undo=state.undoing,
-        pending_commit=None,
-        inputs=inputs,
-        chained=True,
-    )
-
-
-def _check_position(message: Message, state: SagaState) -> None:
-    """Refuse a message that names a step of the type which is not the saga's step at that position."""
-    names = [step.name for step in state.steps]
-    if message.index >= len(names) or names[message.index] != message.step:
-        raise InvalidRequest("the message does not fit its saga", [Problem("$.index", "is not this step's position")])
-    current = message.dispatch == state.dispatch and not state.over
-    if current and message.index != min(state.cursor, len(names) - 1):
-        raise InvalidRequest("the message does not fit its saga", [Problem("$.index", "is not the current step's")])

@@ -30,7 +30,6 @@ from sagas.core.events import (
     Failure,
     StepCompleted,
     StepDeadLettered,
-    StepFact,
     StepFailed,
     StepLost,
     StepPostponed,
@@ -242,10 +241,16 @@ class Breakers:
         return silent_until(limits, state) + _CLOCK_AND_CACHE_SLACK + min(copies, LONGEST_DELAY)
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
-        """Count an attempt's outcome."""
-        outcome = _outcome_of(fact)
-        if outcome is None or not isinstance(fact, StepFact | StepDeadLettered):
-            return
+        """Count what an attempt's outcome says of the dependency."""
+        match fact:
+            case StepCompleted() | StepPostponed():  # that it is not yet time, the dependency said
+                outcome = AttemptOutcome.SUCCESS
+            case StepFailed(permanent=False, excused=False):
+                outcome = AttemptOutcome.FAILURE
+            case StepFailed() | StepLost() | StepDeadLettered(failure=Failure(type_changed=True)):
+                outcome = AttemptOutcome.NONE
+            case _:
+                return
         saga, step = after.saga, after.steps[fact.index].name
         limits = self._limits(saga, step)
         if limits is None:
@@ -341,16 +346,3 @@ class Breakers:
         except NotFound:
             return None
         return Limits(policy.failure_threshold, policy.open_for) if policy else None
-
-
-def _outcome_of(fact: Fact) -> AttemptOutcome | None:
-    """What a committed fact says of the dependency; ``None`` if it is not the outcome of a step's attempt."""
-    match fact:
-        case StepCompleted() | StepPostponed():  # that it is not yet time, the dependency said
-            return AttemptOutcome.SUCCESS
-        case StepFailed(permanent=False, excused=False):
-            return AttemptOutcome.FAILURE
-        case StepFailed() | StepLost() | StepDeadLettered(failure=Failure(type_changed=True)):
-            return AttemptOutcome.NONE
-        case _:
-            return None

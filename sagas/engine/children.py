@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,7 +83,9 @@ class Children:
                 return
             owed = next_fact(self.advancer.plan(state), state) is not None or state.lease is not None
             if owed or not state.joins:
-                self._nudged(state)
+                stalled, context = ev.StallNoticed(self.advancer.lease()), EntryContext(actor="supervisor")
+                with suppress(Fenced):
+                    self.advancer.advance(state, stalled, context)
                 return
             more = self._undone(state, thorough) if state.undoing else self._joined(state, thorough)
             if not more:
@@ -91,13 +94,6 @@ class Children:
     @property
     def _now(self) -> float:
         return self.advancer.services.clock.now()
-
-    def _nudged(self, state: SagaState) -> None:
-        """Journal what a saga owes, as the supervisor does."""
-        try:
-            self.advancer.advance(state, ev.StallNoticed(self.advancer.lease()), EntryContext(actor="supervisor"))
-        except Fenced:
-            return
 
     # Forward: start, and join.
 
@@ -195,12 +191,6 @@ class Children:
         policy = self.advancer.plan(state).steps[state.cursor].on_timeout
         going_on = len(failed) <= step.tolerate or policy == "CONTINUE"
         failure = None if going_on else ev.Failure(ChildrenFailed.__name__, _told(step, failed, outcomes))
-        payload = json.dumps(self._results(state, step, done), separators=(",", ":"), ensure_ascii=False)
-        fact = ev.ChildrenEnded(state.cursor, len(done), len(failed), failure)
-        return self._seen(state, fact, payload if going_on else None)
-
-    def _results(self, state: SagaState, step: StepState, done: dict[int, Outcome]) -> list[Any]:
-        """The children's results, by position; ``None`` for those that have none."""
         ids = {
             child_id(state.saga_id, step.name, position, outcome.round): position for position, outcome in done.items()
         }
@@ -215,7 +205,9 @@ class Children:
         for saga_id, entries in journal.entries_of(places.items()).items():
             for entry in entries.values():
                 results[ids[saga_id]] = json.loads(journal.load(entry).payload or "null")
-        return results
+        payload = json.dumps(results, separators=(",", ":"), ensure_ascii=False)
+        fact = ev.ChildrenEnded(state.cursor, len(done), len(failed), failure)
+        return self._seen(state, fact, payload if going_on else None)
 
     def _seen(self, state: SagaState, fact: Any, payload: str | None = None) -> bool:
         """Journal what was seen; whether somebody was faster."""
@@ -242,9 +234,8 @@ class Children:
             if child is not None and self._cancelled(child, thorough):
                 told.append(child.saga_id)
         self._tell(told, thorough)
-        return closed and self._all_over(state, step)
-
-    def _all_over(self, state: SagaState, step: StepState) -> bool:
+        if not closed:
+            return False
         tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children, counters(step))
         return tally.ended >= step.handed_out
 
@@ -333,19 +324,15 @@ class Children:
                 parent = replace(parent_of(state, step, outcome.position), round=outcome.round)
                 self.joins.record(parent, undoing(number), record)
                 recorded = True
-            elif child is not None and self._ordered(child, number, thorough):
-                told.append(saga_id)
+            elif child is not None:
+                ordered = child.order is not None and child.order.number >= number
+                if child.over and not ordered:
+                    self.control.order(child, number, self._now)  # refused: another look's, or this same write's own
+                at_work = child.over and (not ordered or (child.order is not None and child.order.open))
+                if thorough or at_work:
+                    told.append(saga_id)
         self._tell(told, thorough)
         return recorded
-
-    def _ordered(self, child: SagaState, number: int, thorough: bool) -> bool:
-        """Order a child's undoing, if that is to be; whether it is to be looked after."""
-        if not child.over:
-            return thorough
-        if child.order is not None and child.order.number >= number:
-            return thorough or child.order.open
-        self.control.order(child, number, self._now)  # refused: another look's, or this same write's own success
-        return True
 
 
 def _undone_already(child: SagaState | None, number: int) -> str:
@@ -362,15 +349,16 @@ def _told(step: StepState, failed: Sequence[int], outcomes: dict[int, Outcome]) 
     """An error's text: which children failed, and how."""
     ended = [position for position in failed if position in outcomes and outcomes[position].how != NEVER]
     ended.sort(key=lambda position: (not outcomes[position].seq, position))  # what failed before what was cancelled
-    named = [f"{step.name}[{position}] {_became(outcomes[position])}" for position in ended[:_NAMED]]
+    named = list[str]()
+    for position in ended[:_NAMED]:
+        one, became = outcomes[position], "failed, and so did its undo"
+        if one.how == UNDONE:
+            became = "failed and was undone" if one.seq else "was cancelled"
+        elif one.how == FAILED:
+            became = "failed"
+        named.append(f"{step.name}[{position}] {became}")
     more = f" and {len(ended) - _NAMED} more" if len(ended) > _NAMED else ""
     return f"{len(failed)} of {step.children} children did not complete: {', '.join(named)}{more}"
-
-
-def _became(outcome: Outcome) -> str:
-    if outcome.how == UNDONE:
-        return "failed and was undone" if outcome.seq else "was cancelled"
-    return "failed" if outcome.how == FAILED else "failed, and so did its undo"
 
 
 def refill(at_once: int) -> int:

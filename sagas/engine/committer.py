@@ -122,7 +122,7 @@ class Committer:
         Returns:
             What follows, the entry that is in the slot, and whether a predecessor put it there.
         """
-        fact, context = self._completed(plan, state, _with_dying_message(state, fact, context.message), context)
+        fact, context = self._completed(plan, state, fact, context)
         decision = self._decided(plan, state, fact, context)
         if decision.state is state:
             # A cancel came first and the fact no longer fits: go on with what comes next now.
@@ -130,7 +130,8 @@ class Committer:
             if following is None or following == fact:
                 raise Fenced(f"{fact.action} does not fit the saga any more")
             return Decision(state, Write(following)), None, False
-        if _told_already(state, fact) and decision.then is None:
+        said = None if state.polling is None else (state.polling.message, state.polling.after)
+        if isinstance(fact, ev.StepPostponed) and said == (fact.message, fact.after) and decision.then is None:
             return self._look_again(plan, state, fact, context, decision), None, False
         state = self._with_head(state)
         entry = self._entry(state, decision.state, fact, context)
@@ -155,7 +156,9 @@ class Committer:
             return self._move_pointer(plan, state, fact, entry, context, decision), entry, False
         # Rule 2. Also under my own token the entry counts: two deliveries of one outcome may both be at work.
         theirs = found.token != entry.token
-        return self._move_pointer(plan, state, _fact(found, state), found, context), found, theirs
+        names = [step.name for step in state.steps]
+        fact = fact_of(found, names.index(found.step) if found.step in names else state.cursor)
+        return self._move_pointer(plan, state, fact, found, context), found, theirs
 
     def _look_again(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext, decision: Decision
@@ -228,7 +231,13 @@ class Committer:
     def _completed(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
     ) -> tuple[ev.Fact, EntryContext]:
-        """Add what a fact of a wait says that neither plan nor state tells: until when, and what was sent."""
+        """Add what a fact says that neither plan nor state tells: which message dies, until when a wait lasts, and what
+        was sent."""
+        if isinstance(fact, ev.StepDeadLettered) and fact.message is None and not code_missing(fact):
+            # Only the current message may die; without it at hand, it is sent anew and dies then. A step whose code is
+            # missing may have no queue either: none dies.
+            current = context.message is not None and context.message.dispatch == state.dispatch
+            return replace(fact, message=context.message) if current else ev.Recovered(stall=False), context
         match fact:
             case ev.WaitStarted(until=0.0):
                 return replace(fact, until=round(self._clock.now() + plan.steps[fact.index].wait, 3)), context
@@ -277,14 +286,6 @@ class Committer:
         )
 
 
-def _told_already(state: SagaState, fact: ev.Fact) -> bool:
-    """Whether a step says again what it said when it looked before."""
-    before = state.polling
-    if not isinstance(fact, ev.StepPostponed) or before is None:
-        return False
-    return (before.message, before.after) == (fact.message, fact.after)
-
-
 def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
     """The decision with the proofs that go into the control item: they are of the entry that is in the slot."""
     after = replace(decision.state, head=entry.hash_after(before.head))
@@ -296,19 +297,3 @@ def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
 def _as_known(found: SagaState, before: SagaState) -> SagaState:
     """A saga that was read, with what is known of it that the control item does not have."""
     return replace(found, correlation_id=before.correlation_id, head=found.head or before.head)
-
-
-def _with_dying_message(state: SagaState, fact: ev.Fact, message: DeadLetter | None) -> ev.Fact:
-    """Name the message that dies. Only the current one may; without it at hand, have it sent anew and die then.
-
-    A step whose code is missing may have no queue either: none dies.
-    """
-    if not isinstance(fact, ev.StepDeadLettered) or fact.message is not None or code_missing(fact):
-        return fact
-    current = message is not None and message.dispatch == state.dispatch
-    return replace(fact, message=message) if current else ev.Recovered(stall=False)
-
-
-def _fact(entry: Entry, state: SagaState) -> ev.Fact:
-    names = [step.name for step in state.steps]
-    return fact_of(entry, names.index(entry.step) if entry.step in names else state.cursor)

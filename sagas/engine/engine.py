@@ -254,7 +254,14 @@ def from_environment(
     if missing:
         raise SagaError(f"the environment lacks {', '.join(missing)}")
     usual = environment.get("SAGAS_AUTO_DISABLE")
-    classes, groups = _types(environment)
+    classes, groups = environment["SAGAS_CLASSES"], dict[str, dict[str, str]]()
+    if classes.startswith("@"):  # many types: they, and the steps that share a queue, are in a file beside the code
+        path = Path(environment.get("LAMBDA_TASK_ROOT", "."), classes[1:])
+        try:
+            types = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise SagaError(f"SAGAS_CLASSES names {path}, which is not there") from None
+        classes, groups = json.dumps(types["classes"]), types["groups"]
     registry = Registry.load(classes, AutoDisable.parse(usual) if usual else None)
     steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
     routes = Routes.parse(environment["SAGAS_QUEUES"], steps, groups)
@@ -278,17 +285,3 @@ def from_environment(
         every=float(environment.get("SAGAS_RECOVER_EVERY", 60)),
         callbacks=callbacks,
     )
-
-
-def _types(environment: Mapping[str, str]) -> tuple[str, Mapping[str, Mapping[str, str]]]:
-    """The names of the classes as JSON, and the steps that share a queue; of many types they are in a file beside the
-    code."""
-    text = environment["SAGAS_CLASSES"]
-    if not text.startswith("@"):
-        return text, {}
-    path = Path(environment.get("LAMBDA_TASK_ROOT", "."), text[1:])
-    try:
-        types = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SagaError(f"SAGAS_CLASSES names {path}, which is not there") from None
-    return json.dumps(types["classes"]), types["groups"]

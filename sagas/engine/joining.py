@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from sagas.core import events as ev
 from sagas.core.families import counters
-from sagas.core.states import Parent, SagaState, StepState
+from sagas.core.states import Parent, SagaState
 from sagas.engine.children import refill
 from sagas.engine.ports import ChildControl, JoinStore, WorkSender
 from sagas.errors import SagaError
 from sagas.messaging.work import NOW, SagasToLookAfter
-from sagas.store.joined import Tally
 
 _AT_ONCE = 16
 """Failed children beyond those tolerated of which each has the parent looked after: of several that fail at once one at
@@ -44,13 +43,20 @@ class JoinObserver:
             self.logger.warning("a parent was not told of its child's end: the supervisor looks after it", extra=fields)
 
     def _minds(self, child: SagaState, whose: Parent) -> bool:
+        """Whether all are over, too many have failed, there is room for others, or the undoing is to go on."""
         parent = self.control.get(whose.saga_id)
         step = parent.current if parent is not None else None
         if parent is None or step is None or not parent.joins or step.name != whose.step:
             return False
         if not parent.undoing:
             tally = self.joins.tally(whose.saga_id, whose.step, [step.round], step.children, counters(step))
-            return _minds_forward(step, tally)
+            if tally.ended >= step.children:
+                return True
+            failed = tally.ended - tally.completed
+            if failed > step.tolerate:
+                return tally.ended >= step.handed_out or failed <= step.tolerate + _AT_ONCE
+            room = step.at_once - (step.handed_out - tally.ended)
+            return step.handed_out < step.children and room >= refill(step.at_once)
         tally = self.joins.tally(whose.saga_id, whose.step, [step.round], step.children)
         if tally.ended < step.handed_out:
             return False
@@ -59,14 +65,3 @@ class JoinObserver:
         if step.round:
             tally.update(self.joins.tally(whose.saga_id, whose.step, range(step.round), step.children))
         return tally.undone(step.undo_attempts) >= tally.standing
-
-
-def _minds_forward(step: StepState, tally: Tally) -> bool:
-    """Whether all are over, too many have failed, or there is room for others."""
-    if tally.ended >= step.children:
-        return True
-    failed = tally.ended - tally.completed
-    if failed > step.tolerate:
-        return tally.ended >= step.handed_out or failed <= step.tolerate + _AT_ONCE
-    room = step.at_once - (step.handed_out - tally.ended)
-    return step.handed_out < step.children and room >= refill(step.at_once)

@@ -55,8 +55,12 @@ class Operations:
             if not cancellable and not state.cancel_requested_at:
                 told = f"sagas of type {name} cannot be cancelled: it is declared with cancellable=False"
                 raise Conflict(f"{told}; this one is {state.status}")
-            if not force and not state.over and not state.cancel_requested_at:
-                self._refuse_child(state)
+            # A child is left to its parent, as long as that is not over.
+            whose = None if force or state.over or state.cancel_requested_at else state.parent
+            parent = self.control.get(whose.saga_id) if whose is not None else None
+            if whose is not None and parent is not None and not parent.over:
+                told = f"the saga is a child of {whose.saga}/{whose.saga_id}, which is {parent.status}"
+                raise Conflict(f"{told}: cancel that, or with force this one alone")
             asked = ev.CancelAsked(actor, note)
             decision = decide(self.advancer.plan(state), state, asked, self.advancer.services.clock.now())
             if isinstance(decision.then, Refuse):
@@ -66,18 +70,6 @@ class Operations:
             if decision.state is state or self.control.request_cancel(state, decision.state):
                 return self._begin_undoing(self.reader.state(name, saga_id), actor)
         raise Unavailable("the saga changes too fast; try again", retry_after=1)
-
-    def _refuse_child(self, state: SagaState) -> None:
-        """Leave a child to its parent, as long as that is not over.
-
-        Raises:
-            Conflict: it is not.
-        """
-        whose = state.parent
-        parent = self.control.get(whose.saga_id) if whose is not None else None
-        if whose is not None and parent is not None and not parent.over:
-            told = f"the saga is a child of {whose.saga}/{whose.saga_id}, which is {parent.status}"
-            raise Conflict(f"{told}: cancel that, or with force this one alone")
 
     def _begin_undoing(self, state: SagaState, actor: str) -> SagaState:
         """Act on an accepted cancel if no worker holds the saga; else its holder will."""
@@ -128,17 +120,14 @@ class Operations:
         unknown = [Problem(f"$.steps[{i}]", "no such step") for i, step in enumerate(steps) if step not in names]
         if unknown:
             raise InvalidRequest("unknown steps", unknown[:_MOST_PROBLEMS])
-        self._resolve_children(before, note, action, steps, actor)
-        return self._operate(name, saga_id, actor, lambda lease: ev.ResolveAsked(lease, note, action, steps))
-
-    def _resolve_children(self, state: SagaState, note: str, action: str, steps: tuple[str, ...], actor: str) -> None:
-        """Settle those children of these steps that need a person: all that failed of them was undone by hand."""
-        settled = tuple(replace(one, children=one.children if one.name in steps else 0) for one in state.steps)
-        for child in self.control.get_many(children_ids(replace(state, steps=settled))).values():
+        # With them those of their children that need a person: all that failed of these was undone by hand.
+        settled = tuple(replace(one, children=one.children if one.name in steps else 0) for one in before.steps)
+        for child in self.control.get_many(children_ids(replace(before, steps=settled))).values():
             if child.attention and (child.over or child.status is SagaStatus.DEAD_LETTERED):
                 failed = (one for one in child.steps if one.status is StepStatus.COMPENSATION_FAILED)
                 by_hand = tuple(one.name for one in failed) if child.over else ()
                 self.resolve(child.saga, child.saga_id, note, action, by_hand, actor)
+        return self._operate(name, saga_id, actor, lambda lease: ev.ResolveAsked(lease, note, action, steps))
 
     def _operate(
         self,

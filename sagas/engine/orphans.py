@@ -214,13 +214,17 @@ class Judge:
         found = self.summaries.of(asked) if asked else {}
         verdicts, files = list[Verdict](), dict[str, list[str]]()
         for one, owner in zip(listed, owners, strict=True):
-            kind = Kind.FOREIGN if owner is None else Kind.YOUNG
-            if owner is not None and one.modified_at < before:
-                summary = found.get(owner)
-                kind = kind_of(self.saga, summary)
-                if kind is Kind.KEPT and summary is not None and _may_leave(summary, before):
-                    files.setdefault(owner, []).append(one.key)
+            if owner is None or one.modified_at >= before:
+                verdicts.append(Verdict(one, Kind.FOREIGN if owner is None else Kind.YOUNG))
+                continue
+            summary = found.get(owner)
+            kind = kind_of(self.saga, summary)
             verdicts.append(Verdict(one, kind))
+            if kind is not Kind.KEPT or summary is None or summary.attention or not summary.results:
+                continue
+            # It may have stored more than it names: it has succeeded, and nothing acts for it any more.
+            if summary.status is SagaStatus.COMPLETED and summary.settled_at < before:
+                files.setdefault(owner, []).append(one.key)
         if self.entries is None or not files:
             return verdicts
         unnamed_keys, undecided = self._unnamed(self.entries, files, found, in_time)
@@ -254,12 +258,6 @@ class Judge:
                     names = {key.removeprefix(folder) for key in files[saga_id]}
                     keys |= {folder + name for name in unnamed(saga_id, names, list(entries.values()), store.load)}
         return keys, ""
-
-
-def _may_leave(summary: SagaSummary, before: float) -> bool:
-    """Whether a saga may have stored more than it names: it has succeeded, and nothing acts for it any more."""
-    over = summary.status is SagaStatus.COMPLETED and summary.settled_at < before
-    return over and bool(summary.results) and not summary.attention
 
 
 def _by_the_hundred(sagas: Mapping[str, tuple[int, ...]]) -> Iterator[dict[str, tuple[int, ...]]]:

@@ -4,13 +4,14 @@
     as it was seen. From then on nothing but its purge goes on, whoever carries it out.
 2.  *bury*: the first entry becomes the tombstone, which answers for the saga from then on.
 3.  *clear*: payloads in S3 and all other entries are deleted.
-4.  *end*: the control item is deleted; where an execution was lost, a quarter of an hour after its lease, and after
-    clearing once more: what it wrote late went into a slot that was empty by then.
+4.  *end*: the control item is deleted: a minute after the saga's start at the earliest, a parent's after its end, and
+    where an execution was lost, a quarter of an hour after its lease. Who began before the purge, and knows nothing of
+    it, has ended by then. What it wrote late went into a slot that was empty, so that all is cleared once more.
 
 Each may be done again, and by two at once: what is done already stays as it is. Until the control item is gone the
 index names the saga, so that the supervisor goes on where a purge was interrupted. None makes the control item anew:
 a start that finds the first entry creates on condition that it is no tombstone, and the one that wrote it is over when
-a purge begins.
+a purge ends.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sagas.engine.reader import Reader
 from sagas.engine.remains import Left
 from sagas.errors import Conflict, Unavailable
 from sagas.store.control import ControlItems
-from sagas.store.entries import NEVER_STARTED, Entry, Tombstone, action_of
+from sagas.store.entries import NEVER_STARTED, Tombstone, action_of
 from sagas.store.findings import Findings
 from sagas.store.inbox import Inbox
 from sagas.store.joins import Joins
@@ -38,9 +39,6 @@ from sagas.store.tombstones import MOST_ACTIONS, Tombstones
 
 _NEVER = 253_402_300_799.0
 """The end of the year 9999: such a lease is never taken over, by no version."""
-_STARTING = 60.0
-"""Seconds from a saga's start in which who started it may still be about to create the control item: its function may
-take 29 s. Who starts children begins before their parent's end."""
 _LATER = 86_400.0
 """Seconds after which a saga is looked at again that the service keeps for good by now."""
 _NOT_OPEN = 1.0
@@ -194,12 +192,13 @@ class Purger:
         return claimed if self.control.claim(state, claimed, _NOT_OPEN) else None
 
     def _end(self, claimed: SagaState, purge: Purge) -> None:
-        self._end_children(claimed, purge)
+        last = purge_at(claimed, self.settings) <= self.clock.now()
+        self._end_children(claimed, purge, last=last)
         self._clear(claimed, purge)
-        if purge_at(claimed, self.settings) <= self.clock.now():
+        if last:
             self.control.delete(claimed)  # refused: another purge was faster
 
-    def _end_children(self, parent: SagaState, purge: Purge) -> None:
+    def _end_children(self, parent: SagaState, purge: Purge, *, last: bool) -> None:
         """Purge what a saga has started before it is purged itself: a tree is purged as one.
 
         Raises:
@@ -214,7 +213,8 @@ class Purger:
             if claimed is None:
                 raise Unavailable("a child changes at this moment; try again", retry_after=1)
             self._end(claimed, purge)
-        gone = [saga_id for saga_id in ids if saga_id not in there]
+        # Their first slot is left vacant when nobody can be about to start them any more.
+        gone = [saga_id for saga_id in ids if saga_id not in there] if last else []
         for saga_id, entries in self.journal.entries_of((saga_id, 1) for saga_id in gone).items():
             if entries[1].action == NEVER_STARTED:
                 self.tombstones.clear(saga_id, [1], aside=False)
@@ -233,10 +233,20 @@ class Purger:
         aside = any("payload_ref" in entry.details for entry in entries) or any(s.signalled for s in state.steps)
         if first is not None and first.tombstone is not None:
             aside = first.tombstone.aside
+            self.findings.delete(state.saga_id, first.tombstone.found_by)
         elif first is not None:
-            # Before the tombstone, which does not tell what there was.
-            self.findings.delete(state.saga_id, first.details.get("found_by", ()))
-            self.tombstones.put(state.saga_id, _tombstone(state, purge, entries, aside=aside))
+            found_by = (*first.details.get("found_by", ()),)
+            self.findings.delete(state.saga_id, found_by)
+            committed = [entry for entry in entries if entry.seq <= state.seq]
+            request_hash = str(committed[0].details.get("request_hash", ""))
+            kept = committed[-MOST_ACTIONS:]
+            actions, link, left = tuple(map(action_of, kept)), kept[0].link if state.head else b"", state
+            if not all(entry.salt for entry in committed):
+                # Version 0.1.0 salts no entry: a seal without salt would tell what was there by trying, so that the
+                # chain of hashes goes, too.
+                actions, link = tuple(replace(one, seal="") for one in actions), b""
+                left = replace(state, head=b"")
+            self.tombstones.put(state.saga_id, Tombstone(purge, request_hash, left, actions, aside, link, found_by))
         self.inbox.delete(state)
         self.tombstones.clear(state.saga_id, [entry.seq for entry in entries if entry.seq > 1], aside=aside)
 
@@ -252,25 +262,10 @@ def _refusal(state: SagaState, now: float) -> str:
         return f"the saga is {state.status} and needs a person: resolve it first"
     if state.lease is not None and _held_until(state.lease) > now:
         return "a worker, the supervisor or another operator is at work on this saga"
-    started = state.updated_at if any(step.children for step in state.steps) else state.created_at
-    if max(state.lost_until, started + _STARTING) > now:
-        return "an execution of this saga, or a start, may still be at work: try again in a minute"
+    if state.lost_until > now:
+        return "an execution of this saga that was lost may still be at work: try again in a minute"
     return ""
 
 
 def _held_until(lease: Lease) -> float:
     return max(lease.expires_at, lease.act_until)
-
-
-def _tombstone(state: SagaState, purge: Purge, entries: Sequence[Entry], *, aside: bool) -> Tombstone:
-    """What is left of a saga, its chain of hashes included.
-
-    Version 0.1.0 salts no entry: a seal without salt would tell what was there by trying, so that the chain goes, too.
-    """
-    committed = [entry for entry in entries if entry.seq <= state.seq]
-    kept = committed[-MOST_ACTIONS:]
-    actions = tuple(map(action_of, kept))
-    if not all(entry.salt for entry in committed):
-        actions, state = tuple(replace(one, seal="") for one in actions), replace(state, head=b"")
-    request_hash = str(committed[0].details.get("request_hash", ""))
-    return Tombstone(purge, request_hash, state, actions, aside, kept[0].link if state.head else b"")

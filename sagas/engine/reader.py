@@ -11,9 +11,9 @@ from hashlib import sha256
 
 from sagas.core.families import child_id, children_ids, counters
 from sagas.core.rules import forward, needs_attention
-from sagas.core.states import OVER, SagaState, SagaStatus, StepState
+from sagas.core.states import OVER, SagaState, SagaStatus
 from sagas.core.times import iso
-from sagas.engine.answers import AuditEntry, ChildErrorView, ChildrenView, LeftOutView, Page, SagaView, Summary
+from sagas.engine.answers import AuditEntry, ChildrenView, LeftOutView, Page, SagaView, Summary
 from sagas.engine.breaker import Breakers
 from sagas.engine.clock import claimed_at
 from sagas.engine.redacting import redacted
@@ -70,12 +70,6 @@ def readable(control: ControlItems, saga_ids: list[str]) -> list[SagaState]:
     return [found[saga_id] for saga_id in saga_ids if saga_id in found and not found[saga_id].purge]
 
 
-def _listing(view: SagaView, left_out: list[LeftOutView]) -> SagaView:
-    if left_out:
-        view["left_out"] = left_out
-    return view
-
-
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Answers questions about sagas."""
@@ -125,9 +119,10 @@ class Reader:
         """
         state = self.stored(name, saga_id)
         if state is None:
-            raise Conflict(told(self.left(name, saga_id)))
+            left = self.left(name, saga_id)
+            raise Conflict(told(left.state, left.purge))
         if state.purge is not None:
-            raise Conflict(f"the saga is {state.status} and is being purged")
+            raise Conflict(told(state, state.purge))
         return state
 
     def show_changed(self, name: str, saga_id: str, known: Callable[[str], bool]) -> tuple[SagaView | None, str]:
@@ -149,17 +144,15 @@ class Reader:
             NotFound: there is no such saga of that type.
         """
         state = self.stored(name, saga_id)
-        mark = "" if state is None else self._mark(state)
+        steps, mark = () if state is None else state.steps, ""
+        has_children = any(step.waits_for == "children" and step.requests_seq for step in steps)
+        if state is not None and state.purge is None and not has_children:  # else others may change what is shown
+            breaker = None if state.current is None else self.breakers.waits_behind(state.saga, state.current.name)
+            seen = state, self.paused(state), breaker and breaker.open_until
+            mark = sha256(repr(seen).encode()).hexdigest()[:32]
         if mark and known(mark):
             return None, mark
         return self._show(name, saga_id, state, payloads=True), mark
-
-    def _mark(self, state: SagaState) -> str:
-        if state.purge is not None or any(step.waits_for == "children" and step.requests_seq for step in state.steps):
-            return ""  # others may change what is shown of it
-        breaker = None if state.current is None else self.breakers.waits_behind(state.saga, state.current.name)
-        seen = state, self.paused(state), breaker and breaker.open_until
-        return sha256(repr(seen).encode()).hexdigest()[:32]
 
     def show(self, name: str, saga_id: str, *, payloads: bool = True) -> SagaView:
         """Return one saga with its steps, request and results; of one that was purged, what is left.
@@ -199,7 +192,7 @@ class Reader:
         return view
 
     def _with_children(self, view: SagaView, state: SagaState) -> SagaView:
-        """Count the children of each step that has some."""
+        """Count the children of each step that has some, and show what failed of them."""
         for shown, step in zip(view["steps"], state.steps, strict=True):
             if step.waits_for != "children":
                 continue
@@ -213,36 +206,34 @@ class Reader:
                 "failures": [],
                 "href": href,
             }
-            if step.requests_seq:
-                sums = counters(step)
-                tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children, sums)
-                found["total"], found["started"] = step.children, step.handed_out - tally[FORWARD, NEVER]
-                found["completed"] = tally.completed
-                found["failed"] = tally.ended - tally.completed - tally[FORWARD, NEVER]
-                found["finished"] = round(tally.ended / step.children, 4) if step.children else 1.0
-                if found["failed"]:
-                    found["failures"] = self._failures(state, step)
             shown["children"] = found
+            if not step.requests_seq:
+                continue
+            tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children, counters(step))
+            found["total"], found["started"] = step.children, step.handed_out - tally[FORWARD, NEVER]
+            found["completed"] = tally.completed
+            found["failed"] = tally.ended - tally.completed - tally[FORWARD, NEVER]
+            found["finished"] = round(tally.ended / step.children, 4) if step.children else 1.0
+            if not found["failed"]:
+                continue
+            # The first ten that failed by themselves; then those that were cancelled for it.
+            outcomes = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD).values()
+            failed = [one for one in outcomes if one.how not in (COMPLETED, CARRIED, NEVER)]
+            failed = sorted(failed, key=lambda one: (not one.seq, one.position))[:_MOST_FAILURES]
+            ids = {child_id(state.saga_id, step.name, one.position, one.round): one for one in failed}
+            children = self.control.get_many(list(ids))
+            errors = self.journal.entries_of((saga_id, one.seq) for saga_id, one in ids.items() if one.seq)
+            found["failures"] = [
+                {
+                    "position": one.position,
+                    "saga_id": saga_id,
+                    "status": children[saga_id].status.value,
+                    "error": error_view(errors.get(saga_id, {}).get(one.seq)),
+                }
+                for saga_id, one in ids.items()
+                if saga_id in children
+            ]
         return view
-
-    def _failures(self, state: SagaState, step: StepState) -> builtins.list[ChildErrorView]:
-        """The first ten children that failed by themselves; then those that were cancelled for it."""
-        outcomes = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD).values()
-        failed = [one for one in outcomes if one.how not in (COMPLETED, CARRIED, NEVER)]
-        failed = sorted(failed, key=lambda one: (not one.seq, one.position))[:_MOST_FAILURES]
-        ids = {child_id(state.saga_id, step.name, one.position, one.round): one for one in failed}
-        children = self.control.get_many(list(ids))
-        errors = self.journal.entries_of((saga_id, one.seq) for saga_id, one in ids.items() if one.seq)
-        return [
-            {
-                "position": one.position,
-                "saga_id": saga_id,
-                "status": children[saga_id].status.value,
-                "error": error_view(errors.get(saga_id, {}).get(one.seq)),
-            }
-            for saga_id, one in ids.items()
-            if saga_id in children
-        ]
 
     def children(self, parent_id: str, limit: int, cursor: str | None) -> Page:
         """Return summaries of a saga's children, by step and position; none of a saga that is not there.
@@ -262,7 +253,7 @@ class Reader:
                 raise InvalidRequest("the cursor is not valid", [Problem("query.cursor", "is from another list")])
             after = int(position.saga_id)
         parent = self.control.get(parent_id)
-        ids = [] if parent is None else children_ids(parent)
+        ids = [] if parent is None or parent.purge is not None else children_ids(parent)
         found = readable(self.control, ids[after : after + limit])
         more = IndexPosition("child", str(after + limit)).cursor if len(ids) > after + limit else None
         return {"sagas": self._summaries(found), "cursor": more}
@@ -291,7 +282,9 @@ class Reader:
         ]
 
     def _shown(self, view: SagaView, left_out: builtins.list[LeftOutView]) -> SagaView:
-        return redacted(_listing(view, left_out), self.registry.get(view["name"]).definition)
+        if left_out:
+            view["left_out"] = left_out
+        return redacted(view, self.registry.get(view["name"]).definition)
 
     def _loaded(
         self, state: SagaState, entries: Iterable[Entry], payloads: bool
@@ -363,7 +356,8 @@ class Reader:
             states, cursor = self._ended(names, str(status), limit, cursor, within)
         else:
             states, cursor = self._going(names, status, limit, cursor, within)
-        shown = self._summaries([state for state in states if status in (None, state.status.value)])
+        wanted = [state for state in states if status in (None, state.status.value) and state.purge is None]
+        shown = self._summaries(wanted)
         return {"sagas": shown, "cursor": cursor}
 
     def _having(

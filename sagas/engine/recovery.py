@@ -155,7 +155,12 @@ class Recovery:
         lanes = Lanes(self.queues, self.watermarks, clock)
         end = clock.now() + budget
         if wanted is not None and wanted.saga_id is not None:
-            due = [self._one(wanted.saga_id, wanted)]
+            # Due or not. Where it stands in the index is not known: that is left alone.
+            state = self.control.get(wanted.saga_id)
+            if state is None or wanted.name not in (None, state.saga):
+                of_type = f" of type {wanted.name}" if wanted.name else ""
+                raise NotFound(f"there is no saga {wanted.saga_id}{of_type}")
+            due = [IndexPosition(_NOWHERE, wanted.saga_id)]
         else:
             most = limit if wanted is None else _LONGEST_LIST
             waits = self.listing.waits(clock.now() + self.look_ahead, most)
@@ -207,13 +212,6 @@ class Recovery:
             report.failed.append(found.saga_id)
         return True
 
-    def _one(self, saga_id: str, wanted: Wanted) -> IndexPosition:
-        """A saga by its id, whether it is due or not. Where it stands in the index is not known: that is left alone."""
-        state = self.control.get(saga_id)
-        if state is None or wanted.name not in (None, state.saga):
-            raise NotFound(f"there is no saga {saga_id}" + (f" of type {wanted.name}" if wanted.name else ""))
-        return IndexPosition(_NOWHERE, saga_id)
-
     def _due(self, limit: int, stale_after: float | None) -> list[IndexPosition]:
         """The index rounds ``due`` up, so an impatient look must go beyond it; the saga itself decides."""
         ahead = 0.0
@@ -239,7 +237,8 @@ class Recovery:
             return
         sent = not state.parked and self._sent_ahead(state, found)
         ended = None if sent else in_time(self.advancer, self.control, state)
-        if ended is None or self._left(state, ended, found):
+        paused = ended is state and self.pausing.seen(state)
+        if ended is None or paused or self._children_looked_after(ended, found):
             report.untouched += 1
             return
         state = ended
@@ -267,11 +266,6 @@ class Recovery:
             due = max(due, clock.now() + min(max(patience, quiet_for), _LONGEST_PAUSE))
         if found.sort <= iso(clock.now()) and due > clock.now() and not state.over:
             self.control.push_due(found.saga_id, found.sort, due)  # on condition that it still is what was seen
-
-    def _left(self, state: SagaState, current: SagaState, found: IndexPosition) -> bool:
-        """Whether there is nothing to do but to wait: for the end of a pause, or for children that are looked after."""
-        paused = current is state and self.pausing.seen(state)
-        return paused or self._children_looked_after(current, found)
 
     def _children_looked_after(self, state: SagaState, found: IndexPosition) -> bool:
         """Have a saga looked after that waits for its children, in case a message was lost: ever less often. Whether it

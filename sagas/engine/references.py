@@ -32,29 +32,22 @@ def unnamed(
     Raises:
         Unavailable: a payload is out of reach.
     """
-    left = {filename: _folded(_stem(filename)) for filename in filenames}
+    left = {filename: _folded(filename.split(".", 1)[0] or filename) for filename in filenames}
     folder = re.compile(rf"{re.escape(saga_id)}(?!/+[^/*?\s])")
     for entry in sorted(entries, key=lambda entry: entry.payload is None):
         payload = load(entry).payload
         if payload is None:  # it was purged meanwhile
             return set()
-        for text in map(_plain, _texts(json.loads(payload))):
-            if folder.search(text):
+        for text in _texts(json.loads(payload)):
+            # Every form of it that may stand for the same name, one after the other.
+            forms = (text, unquote(text), unquote_plus(text)) if "%" in text or "+" in text else (text,)
+            plain = _folded("\n".join(forms))
+            if folder.search(plain):
                 return set()
-            left = {filename: stem for filename, stem in left.items() if stem not in text}
+            left = {filename: stem for filename, stem in left.items() if stem not in plain}
             if not left:
                 return set()
     return set(left)
-
-
-def _stem(filename: str) -> str:
-    return filename.split(".", 1)[0] or filename
-
-
-def _plain(text: str) -> str:
-    """A text as it is compared: every form of it that may stand for the same name, one after the other."""
-    encoded = "%" in text or "+" in text
-    return _folded("\n".join((text, unquote(text), unquote_plus(text))) if encoded else text)
 
 
 def _folded(text: str) -> str:

@@ -16,30 +16,33 @@ from sagas.core.states import StepState
 from sagas.errors import NotFound
 
 
-def _step_plan(step: StepDefinition) -> StepPlan:
-    return StepPlan(
-        executions=step.retry.executions,
-        exhausted=step.retry.on_exhausted.value,
-        has_undo=step.undo is not None or step.children is not None,
-        undo_executions=step.undo.retry.executions if step.undo else 1,
-        undo_when_started=step.undo_when == "started",
-        asks=step.asks,
-        wait=step.wait,
-        on_timeout=step.on_timeout.value,
-        concurrency=0 if step.children is None else step.children.concurrency,
-        tolerate=0 if step.children is None else step.children.tolerate,
-        one_by_one=step.children is not None and step.children.in_reverse,
-    )
-
-
 def plan_for(definition: SagaDefinition, names: Iterable[str]) -> Plan:
     """Return the plan of a saga that was started with the steps ``names``.
 
     A saga keeps its own steps whatever was deployed since. Of a step whose code is gone nothing is known but that.
     """
     known = {step.name: step for step in definition.steps}
-    steps = tuple(_step_plan(known[name]) if name in known else StepPlan(code_missing=True) for name in names)
-    return Plan(steps, definition.max_recovery_attempts, definition.stale_after.total_seconds())
+    steps = list[StepPlan]()
+    for name in names:
+        step = known.get(name)
+        if step is None:
+            steps.append(StepPlan(code_missing=True))
+            continue
+        plan = StepPlan(
+            executions=step.retry.executions,
+            exhausted=step.retry.on_exhausted.value,
+            has_undo=step.undo is not None or step.children is not None,
+            undo_executions=step.undo.retry.executions if step.undo else 1,
+            undo_when_started=step.undo_when == "started",
+            asks=step.asks,
+            wait=step.wait,
+            on_timeout=step.on_timeout.value,
+            concurrency=0 if step.children is None else step.children.concurrency,
+            tolerate=0 if step.children is None else step.children.tolerate,
+            one_by_one=step.children is not None and step.children.in_reverse,
+        )
+        steps.append(plan)
+    return Plan(tuple(steps), definition.max_recovery_attempts, definition.stale_after.total_seconds())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatu
 from sagas.core.times import iso
 from sagas.engine.registry import Registry
 from sagas.errors import ChildrenFailed, TypeChanged
-from sagas.store.entries import RESULTS, Entry, Tombstone
+from sagas.store.entries import RESULTS, Entry
 from sagas.store.journal import Journal
 
 PURGED = "SagaPurged"
@@ -80,41 +80,37 @@ class Remains:
             NotFound: its type is not deployed here.
             Unavailable: the store is out of reach.
         """
-        if first.tombstone is not None:
-            return _purged(first, first.tombstone)
-        entries = self.journal.history(first.saga_id)
-        if len(entries) < 2:
-            return None
-        steps = self.registry.get(first.saga).steps_recorded(first.details)
-        return Left(_folded(entries, steps), tuple(entries), None)
-
-
-def _purged(first: Entry, tombstone: Tombstone) -> Left:
-    state, purge = tombstone.state, tombstone.purge
-    plain = replace(first, tombstone=None, details={})
-    left = [
-        replace(
+        if first.tombstone is None:
+            entries = self.journal.history(first.saga_id)
+            if len(entries) < 2:
+                return None
+            steps = self.registry.get(first.saga).steps_recorded(first.details)
+            return Left(_folded(entries, steps), tuple(entries), None)
+        state, purge = first.tombstone.state, first.tombstone.purge
+        plain = replace(first, tombstone=None, details={})
+        left = [
+            replace(
+                plain,
+                seq=one.seq,
+                at=one.at,
+                action=one.action,
+                step=one.step,
+                attempt=one.attempt,
+                status=one.status,
+                actor=one.actor,
+            )
+            for one in first.tombstone.actions
+        ]
+        last = replace(
             plain,
-            seq=one.seq,
-            at=one.at,
-            action=one.action,
-            step=one.step,
-            attempt=one.attempt,
-            status=one.status,
-            actor=one.actor,
+            seq=left[-1].seq + 1,
+            at=purge.at,
+            action=PURGED,
+            status=state.status.value,
+            actor=purge.by,
+            details={"reason": purge.reason},
         )
-        for one in tombstone.actions
-    ]
-    last = replace(
-        plain,
-        seq=left[-1].seq + 1,
-        at=purge.at,
-        action=PURGED,
-        status=state.status.value,
-        actor=purge.by,
-        details={"reason": purge.reason},
-    )
-    return Left(state, (*left, last), purge)
+        return Left(state, (*left, last), purge)
 
 
 def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
@@ -133,7 +129,10 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         updated_at=last.at,
     )
     for entry, following in zip_longest(entries, entries[1:]):
-        again = _tried_again(entry, following)
+        # Whether an execution that failed was to be followed by another.
+        given_up = following is not None and following.action in _GIVEN_UP
+        again = entry.action == "StepFailed" and bool(entry.details.get("next_attempt_at"))
+        again = again or (entry.action == "StepLost" and not given_up)
         if entry.step is not None and entry.action in _ENDS:
             known[entry.step] = _after(known.get(entry.step, StepState(entry.step)), entry, again=again)
         if looked := entry.details.get("looked"):  # looks that said the same have no entries of their own
@@ -143,7 +142,9 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
             state = replace(state, cancel_requested_at=entry.at, cancel_requested_by=entry.actor)
         if entry.action == "CompensationStarted":
             state = replace(state, cause=str(entry.details.get("cause", "")), resolution_seq=0)
-            known = {name: _turned(step) for name, step in known.items()}
+            # A wait that brought nothing has failed.
+            waiting = {name: step for name, step in known.items() if step.status is StepStatus.WAITING}
+            known |= {name: replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
         error = entry.details.get("error", {}).get("type", "")
         in_vain = entry.action == "StepDeadLettered" and error in _WAITED_IN_VAIN
         if entry.action in _FAILURES and error and not again and not in_vain:
@@ -156,18 +157,6 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
                 by_hand = known.get(name, StepState(name))
                 known[name] = replace(by_hand, status=StepStatus.COMPENSATED, outcome_unknown=False)
     return replace(state, steps=tuple(known.values()))
-
-
-def _turned(step: StepState) -> StepState:
-    """The step when undoing begins: a wait that brought nothing has failed."""
-    return replace(step, status=StepStatus.FAILED) if step.status is StepStatus.WAITING else step
-
-
-def _tried_again(entry: Entry, following: Entry | None) -> bool:
-    """Whether an execution that failed was to be followed by another."""
-    if entry.action == "StepLost":
-        return following is None or following.action not in _GIVEN_UP
-    return entry.action == "StepFailed" and bool(entry.details.get("next_attempt_at"))
 
 
 def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
@@ -194,9 +183,9 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     )
 
 
-def told(left: Left) -> str:
-    """Say in a line why nothing can be done to a saga of which only this is left."""
-    if left.purge is None:
-        return f"the saga is {left.state.status} and its control item has expired: it can only be read"
-    why = f" ({left.purge.reason})" if left.purge.reason else ""
-    return f"the saga is {left.state.status} and was purged at {iso(left.purge.at)}{why}: it can only be read"
+def told(state: SagaState, purge: Purge | None) -> str:
+    """Say in a line why nothing can be done to a saga that was purged, or whose control item has expired."""
+    if purge is None:
+        return f"the saga is {state.status} and its control item has expired: it can only be read"
+    why = f" ({purge.reason})" if purge.reason else ""
+    return f"the saga is {state.status} and was purged at {iso(purge.at)}{why}: it can only be read"

@@ -109,7 +109,19 @@ class Runner:
         result = _called(code, instance, arguments, context)
         if undo:
             return None
-        return _written(result, step)
+        try:
+            written = json.dumps(encode(result, step.returned_type), separators=(",", ":"), ensure_ascii=False)
+        except InvalidRequest as error:
+            hint = "; is a return missing?" if result is None else ""
+            declared = f"the {type_name(step.returned_type)} it declares"
+            told = f"the result of step {step.name!r} is not {declared}: {listed(error.problems)}{hint}"
+            raise WrongResult(told) from None
+        size = len(written.encode())
+        if size > LARGEST_RESULT:
+            too_large = f"has {size:,} bytes of JSON, {LARGEST_RESULT:,} are allowed"
+            rather = "keep it in S3 and return where, as an S3Object"
+            raise WrongResult(f"the result of step {step.name!r} {too_large}: {rather}")
+        return written
 
 
 def moment(payload: str | None, now: float) -> float:
@@ -128,27 +140,6 @@ def moment(payload: str | None, now: float) -> float:
     if until.timestamp() > now + LONGEST_WAIT.total_seconds():
         raise ValueError(f"until returned {until.isoformat()}, which is more than a year (365 days) ahead")
     return max(round(until.timestamp(), 3), 0.001)
-
-
-def _written(result: Any, step: StepDefinition) -> str:
-    """Return what a step returned as JSON text.
-
-    Raises:
-        WrongResult: it is not what the step declares, or too large.
-    """
-    try:
-        text = json.dumps(encode(result, step.returned_type), separators=(",", ":"), ensure_ascii=False)
-    except InvalidRequest as error:
-        hint = "; is a return missing?" if result is None else ""
-        declared = f"the {type_name(step.returned_type)} it declares"
-        told = f"the result of step {step.name!r} is not {declared}: {listed(error.problems)}{hint}"
-        raise WrongResult(told) from None
-    size = len(text.encode())
-    if size > LARGEST_RESULT:
-        rather = "keep it in S3 and return where, as an S3Object"
-        told = f"the result of step {step.name!r} has {size:,} bytes of JSON, {LARGEST_RESULT:,} are allowed: {rather}"
-        raise WrongResult(told)
-    return text
 
 
 def _called(

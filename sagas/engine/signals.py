@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from sagas.authoring.codec import content_hash, decode
+from sagas.authoring.codec import content_hash, decode, encode
 from sagas.authoring.definition import StepDefinition
 from sagas.core import events as ev
 from sagas.core.automaton import decide
@@ -78,10 +78,12 @@ class Signals:
             TooLarge: the value cannot be stored.
             Unavailable: the store is out of reach. Try again with the same value.
         """
-        decode(value, self.step(name, step).signal_type)
+        type_ = self.step(name, step).signal_type
+        # As its type writes it: what has a default says the same, written out or left out.
+        written = encode(decode(value, type_), type_)
         payload = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         clock = self.advancer.services.clock
-        signal = Signal(payload, content_hash(value), actor, clock.now())
+        signal = Signal(payload, content_hash(written), actor, clock.now())
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
             index = next((i for i, one in enumerate(state.steps) if one.name == step and one.waits_for), None)

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -126,7 +126,12 @@ class Starter:
             text = f"must be 1 to {LONGEST_KEY} printable characters of ASCII, no space first or last"
             problem = Problem("header.Idempotency-Key", text)
             raise InvalidRequest("the idempotency key is not usable", [problem])
-        entry = self._first_entry(saga_type, id_for_key(name, key) if key else self._clock.new_id(), request, actor)
+        saga_id = id_for_key(name, key) if key else self._clock.new_id()
+        values = _values(saga_type, request)
+        # Of the values that it is found by the entry has the names: by these a purge finds their items.
+        named = {"found_by": sorted(values)} if values else dict[str, Any]()
+        more = named | trace_details(self._headers)
+        entry = first_entry(saga_type, saga_id, request, actor, self._clock, more)
         entry = entry if correlation_id is None else replace(entry, correlation_id=correlation_id)
         # A caller who repeats what was begun before gets it: it is no new saga.
         if refused is not None and not self._journal.entries(entry.saga_id, [1]):
@@ -136,30 +141,9 @@ class Starter:
         if used_for != entry.details["request_hash"]:
             problem = Problem("header.Idempotency-Key", "was used with another body")
             raise KeyReused("this idempotency key was used before, for another request", [problem])
-        return self._created(saga_type, found) if found is entry else self._found(saga_type, found)
-
-    def _refusal(self, name: str) -> Disabled | None:
-        """Why the type takes no new sagas for now; ``None`` if it does."""
-        activity = self._definitions.get(name)
-        if not activity.active:
-            return Disabled(f"starting {name} is disabled", retry_after=60)
-        pause = self._pauses.get(name)
-        if pause.on and not pause.starts:
-            return Disabled(f"{name} is paused", retry_after=60)
-        rest = activity.disabled_until - self._clock.now()
-        if rest <= 0:
-            return None
-        wait = 60 if activity.disabled_until == FOREVER else math.ceil(rest)
-        return Disabled(f"starting {name} is disabled: too many of its sagas failed", retry_after=wait)
-
-    def _first_entry(self, saga_type: SagaType, saga_id: str, request: Any, actor: str) -> Entry:
-        more = _named(_values(saga_type, request)) | trace_details(self._headers)
-        return first_entry(saga_type, saga_id, request, actor, self._clock, more)
-
-    def _created(self, saga_type: SagaType, entry: Entry) -> Started:
-        """Create the control item for the first entry, which this call wrote, and send the first message."""
-        created = new_state(saga_type, entry)
-        state = created
+        if found is not entry:
+            return self._found(saga_type, found)
+        created = state = new_state(saga_type, entry)
         self._findings.put(created, _found_by(saga_type, entry))
         if not self._control.create(created, saga_type.definition.stale_after.total_seconds()):
             # The item may be its own, written by a request that its client repeated.
@@ -167,6 +151,20 @@ class Starter:
         if state.token == 0:
             self._send_first(saga_type, state, entry)
         return Started(created, entry, created=True)
+
+    def _refusal(self, name: str) -> Disabled | None:
+        """Why the type takes no new sagas for now; ``None`` if it does."""
+        activity = self._definitions.get(name)
+        if not activity.active:
+            return Disabled(_because(f"starting {name} is disabled", activity.reason), retry_after=60)
+        pause = self._pauses.get(name)
+        if pause.on and not pause.starts:
+            return Disabled(_because(f"{name} is paused", pause.reason), retry_after=60)
+        rest = activity.disabled_until - self._clock.now()
+        if rest <= 0:
+            return None
+        wait = 60 if activity.disabled_until == FOREVER else math.ceil(rest)
+        return Disabled(f"starting {name} is disabled: too many of its sagas failed", retry_after=wait)
 
     def _found(self, saga_type: SagaType, entry: Entry) -> Started:
         """Answer with the saga that was started before, and finish a start that was left half done.
@@ -210,6 +208,10 @@ class Starter:
             self._sender.send(message)
 
 
+def _because(what: str, reason: str) -> str:
+    return f"{what}: {reason}" if reason else what
+
+
 def _values(saga_type: SagaType, request: Any) -> dict[str, str]:
     """What a new saga is found by, by name: values of its request, written as its type writes them."""
     definition = saga_type.definition
@@ -218,11 +220,6 @@ def _values(saga_type: SagaType, request: Any) -> dict[str, str]:
     written = encode(decode(request, definition.request_type), definition.request_type)
     found = {one.name: one.value(written) for one in definition.find_by}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _named(values: Mapping[str, str]) -> dict[str, Any]:
-    """What the first entry tells of them: their names, by which a purge finds their items."""
-    return {"found_by": sorted(values)} if values else {}
 
 
 def _found_by(saga_type: SagaType, entry: Entry) -> dict[str, str]:

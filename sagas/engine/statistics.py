@@ -85,10 +85,24 @@ class Statistics:
         about += [_ABOUT_COUNTS] if any(one.at_least for one in counted.values()) else []
         about += self._in_flight(names, counted)
         queues, pauses = self._queues(names), self.pauses.all()
+        types: list[TypeStats] = [
+            {
+                "name": name,
+                "paused": name in pauses and pauses[name].on,
+                "statuses": {status.value: one.statuses[status] for status in SagaStatus},
+                "in_flight": sum(one.statuses[status] for status in SagaStatus if status not in OVER),
+                "attention": one.attention,
+                "started_per_minute": round(one.started * 60 / _RATE, 2),
+                "ended_per_minute": round(one.ended * 60 / _RATE, 2),
+                "oldest_in_flight": iso(one.oldest) if one.oldest else None,
+                "at_least": sorted(one.at_least),
+            }
+            for name, one in counted.items()
+        ]
         view: StatsView = {
             "at": iso(now),
             "since": iso(since),
-            "types": [_type_view(name, counted[name], paused=name in pauses and pauses[name].on) for name in names],
+            "types": types,
             "queues": queues,
             "breakers": [one for one in self.breakers.list() if one["saga"] in names],
             "approximate": [*about, _ABOUT_QUEUES],
@@ -162,17 +176,3 @@ class Statistics:
             {"saga": saga, "steps": steps, "messages": None if count < 0 else count}
             for ((saga, _), steps), count in zip(lanes.items(), counts, strict=True)
         ]
-
-
-def _type_view(name: str, counted: _Counted, *, paused: bool) -> TypeStats:
-    return {
-        "name": name,
-        "paused": paused,
-        "statuses": {status.value: counted.statuses[status] for status in SagaStatus},
-        "in_flight": sum(counted.statuses[status] for status in SagaStatus if status not in OVER),
-        "attention": counted.attention,
-        "started_per_minute": round(counted.started * 60 / _RATE, 2),
-        "ended_per_minute": round(counted.ended * 60 / _RATE, 2),
-        "oldest_in_flight": iso(counted.oldest) if counted.oldest else None,
-        "at_least": sorted(counted.at_least),
-    }

@@ -164,7 +164,13 @@ class PageSweep:
             if not self._idle:
                 self._count(verdicts, _Done(0))
                 return Reached(after, held=True)
-        done = _Done(0) if self._idle or not ours else self._deal_with([verdicts[number].listed for number in ours])
+        orphans = [verdicts[number].listed for number in ours]
+        if self._idle or not ours:
+            done = _Done(0)
+        elif report.action == "archive":
+            done = self._archive(orphans)
+        else:
+            done = self._delete(orphans) if report.action == "delete" else self._hand_over(orphans)
         if not self._idle and done.reached < len(ours):
             verdicts = verdicts[: ours[done.reached]]
         self._count(verdicts, done)
@@ -182,11 +188,6 @@ class PageSweep:
         report.fail(done.errors)
         found = sum(kind in (Kind.ORPHAN, Kind.UNREFERENCED) for _, kind in verdicts)
         report.left += found - done.deleted - done.handled - done.gone - len(done.errors)
-
-    def _deal_with(self, orphans: Sequence[Listed]) -> _Done:
-        if self.report.action == "archive":
-            return self._archive(orphans)
-        return self._delete(orphans) if self.report.action == "delete" else self._hand_over(orphans)
 
     def _delete(self, orphans: Sequence[Listed]) -> _Done:
         errors = self.objects.delete([orphan.key for orphan in orphans])

@@ -7,7 +7,7 @@ that what a newer version writes can be told, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 import msgspec
@@ -105,11 +105,26 @@ def told_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *,
     found: list[Told] = []
     before = ""
     for entry in entries:
-        names = list(_names_of(state, entry, before, last=entry.seq == state.seq))
-        before = entry.status
+        changed, before = entry.status != before, entry.status
         if entry.at < since:
             continue
-        found += [_of_entry(state, name, entry) for name in names]
+        ended = changed and entry.status in ENDS
+        names = ["SagaStarted"] if entry.seq == 1 else []
+        names += [ENDS[entry.status]] if ended else []
+        names += ["SagaWaiting"] if entry.action == "WaitStarted" else []
+        in_doubt = ended and entry.seq == state.seq and bool(state.in_doubt)
+        if (changed and entry.status in _STUCK) or entry.action == "RecoveryExhausted" or in_doubt:
+            names.append("SagaNeedsAttention")
+        for name in names:
+            detail = _detail(name, entry.saga, entry.saga_id, entry.seq, entry.status, iso(entry.at))
+            detail["correlation_id"] = state.correlation_id or entry.correlation_id or entry.saga_id
+            if name == "SagaWaiting" and entry.step is not None:
+                detail["step"] = entry.step
+                if kind := next((step.waits_for for step in state.steps if step.name == entry.step), ""):
+                    detail["waiting_for"] = kind
+                if "until" in entry.details:
+                    detail["waits_until"] = str(entry.details["until"])
+            found.append(Told(name, detail))
         if steps:
             found += told_of_step(entry)
     return found
@@ -154,32 +169,6 @@ def event_schema(source: str = "sagas.SERVICE") -> dict[str, Any]:
         "properties": properties,
         "required": list(properties),
     }
-
-
-def _names_of(state: SagaState, entry: Entry, before: str, *, last: bool) -> Iterable[str]:
-    if entry.seq == 1:
-        yield "SagaStarted"
-    ended = entry.status in ENDS and entry.status != before
-    if ended:
-        yield ENDS[entry.status]
-    if entry.action == "WaitStarted":
-        yield "SagaWaiting"
-    in_doubt = ended and last and bool(state.in_doubt)
-    if (entry.status in _STUCK and entry.status != before) or entry.action == "RecoveryExhausted" or in_doubt:
-        yield "SagaNeedsAttention"
-
-
-def _of_entry(state: SagaState, name: str, entry: Entry) -> Told:
-    detail = _detail(name, entry.saga, entry.saga_id, entry.seq, entry.status, iso(entry.at))
-    detail["correlation_id"] = state.correlation_id or entry.correlation_id or entry.saga_id
-    if name == "SagaWaiting" and entry.step is not None:
-        detail["step"] = entry.step
-        kind = next((step.waits_for for step in state.steps if step.name == entry.step), "")
-        if kind:
-            detail["waiting_for"] = kind
-        if "until" in entry.details:
-            detail["waits_until"] = str(entry.details["until"])
-    return Told(name, detail)
 
 
 def _told(name: str, item: Mapping[str, Any], at: str, **more: str) -> Told:

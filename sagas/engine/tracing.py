@@ -116,7 +116,14 @@ class TracedSender:
         attributes = {**_messaging("send", queue), **about(message)}
         with self._tracer.span(f"send {queue}", attributes, kind="producer"):
             headers = self._tracer.headers()
-            trace = message.trace or self._known(message.saga_id) or trace_of(headers)
+            trace, at_hand = message.trace, _AT_HAND.get()
+            if trace is None and at_hand is not None and at_hand[0] == message.saga_id:
+                trace = at_hand[1]
+            if trace is None:
+                with suppress(SagaError):  # a message without its trace is better than none
+                    first = self._journal.entries(message.saga_id, [1]).get(1)
+                    trace = trace_in(first.details.get("trace")) if first is not None else None
+            trace = trace or trace_of(headers)
             if trace is not None:
                 sent = Trace(trace.saga, trace.state, headers.get("traceparent", ""))
                 message = replace(message, trace=sent)
@@ -126,15 +133,6 @@ class TracedSender:
         """Send messages, each with a span of its own."""
         for message in messages:
             self.send(message)
-
-    def _known(self, saga_id: str) -> Trace | None:
-        at_hand = _AT_HAND.get()
-        if at_hand is not None and at_hand[0] == saga_id:
-            return at_hand[1]
-        with suppress(SagaError):  # a message without its trace is better than none
-            first = self._journal.entries(saga_id, [1]).get(1)
-            return trace_in(first.details.get("trace")) if first is not None else None
-        return None
 
 
 def _messaging(operation: str, queue: str) -> dict[str, str]:

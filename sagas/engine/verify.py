@@ -65,23 +65,21 @@ class Verifier:
             name, shard = (int(self.clock.chance() * many) for many in (len(names), self.shards))
             at = self.clock.now() - self.clock.chance() ** 2 * _OLDEST
             saga_id = self.reader.listing.near(names[name], shard, at)
-            if saga_id is not None and saga_id not in seen:
-                seen.add(saga_id)
-                self._add(report, names[name], saga_id)
+            if saga_id is None or saga_id in seen:
+                continue
+            seen.add(saga_id)
+            try:
+                finding = self.verify(names[name], saga_id).finding
+            except NotFound:
+                continue  # it was purged, and its key is free again
+            except Exception:  # noqa: BLE001 - one bad saga must not keep the others, whatever is wrong with it
+                report.failed += 1
+                continue
+            report.verified += 1
+            report.unchained += finding.chained_from is None
+            if finding.bad is not None:
+                report.broken.append((names[name], saga_id, finding.bad))
         return report
-
-    def _add(self, report: SampleReport, name: str, saga_id: str) -> None:
-        try:
-            finding = self.verify(name, saga_id).finding
-        except NotFound:
-            return  # it was purged, and its key is free again
-        except Exception:  # noqa: BLE001 - one bad saga must not keep the others, whatever is wrong with it
-            report.failed += 1
-            return
-        report.verified += 1
-        report.unchained += finding.chained_from is None
-        if finding.bad is not None:
-            report.broken.append((name, saga_id, finding.bad))
 
     def verify(self, name: str, saga_id: str) -> Verified:
         """Verify the audit trail of one saga, payloads in S3 included.
@@ -124,17 +122,16 @@ class Verifier:
         for _, entry in found:
             if entry is None or (finding.bad is not None and entry.seq >= finding.bad.seq):
                 break
-            if entry.hashed and not self._is_there(entry):
+            if not entry.hashed:
+                continue
+            try:
+                as_written = self.journal.load(entry).payload_hash == entry.hashed
+            except Changed:
+                as_written = False
+            except SagaError as error:
+                if not isinstance(error.__cause__, ClientError) or code_of(error.__cause__) not in _GONE:
+                    raise
+                as_written = False
+            if not as_written:
                 return replace(finding, bad=Bad(entry.seq, Wrong.CHANGED))
         return finding
-
-    def _is_there(self, entry: Entry) -> bool:
-        try:
-            loaded = self.journal.load(entry)
-        except Changed:
-            return False
-        except SagaError as error:
-            if isinstance(error.__cause__, ClientError) and code_of(error.__cause__) in _GONE:
-                return False
-            raise
-        return loaded.payload_hash == entry.hashed

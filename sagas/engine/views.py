@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sagas.core.rules import forward, needs_attention
-from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
 from sagas.core.times import epoch, iso
 from sagas.engine.answers import (
     AuditEntry,
@@ -114,7 +114,9 @@ def _why(state: SagaState) -> str:
         more = any(one.waits_for == "children" for one in failed)
         return told + ("; retry tries those children again" if more else "")
     if state.status is SagaStatus.DEAD_LETTERED and state.current and state.current.timed_out:
-        return _in_vain(state.current)
+        many = state.current.waits_for == "children"
+        told = f"too many children of step {step} failed; retry starts those anew"
+        return told if many else f"step {step} waited in vain: no signal came in time; retry has it wait anew"
     if state.status is SagaStatus.DEAD_LETTERED and state.unreadable:
         return f"{state.unreadable}: step {step} was not called; deploy code that fits and retry, or compensate"
     if state.status is SagaStatus.DEAD_LETTERED and state.dead is None:
@@ -126,12 +128,6 @@ def _why(state: SagaState) -> str:
     if state.recovery_exhausted:
         return "it stalled too often and was given up"
     return f"the outcome of {', '.join(state.in_doubt)} is unknown"
-
-
-def _in_vain(step: StepState) -> str:
-    if step.waits_for == "children":
-        return f"too many children of step {step.name} failed; retry starts those anew"
-    return f"step {step.name} waited in vain: no signal came in time; retry has it wait anew"
 
 
 def _without_code(entry: Entry) -> bool:
@@ -187,6 +183,8 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     status = StepStatus.FAILED if step.status is StepStatus.RETRYING and not forward(state) else step.status
     waiting_for = state.waiting_for if state.cursor == index else ""
     waits = state.cursor == index and not state.over and state.lease is None
+    own = (entry for entry in reversed(past) if entry.action in ("StepFailed", "StepLost", *RESULTS))
+    ran = next((entry for entry in own if "started_at" in entry.details), None)  # the last attempt of the step itself
     return {
         "name": step.name,
         "status": (StepStatus.COMPENSATING if undoing else status).value,
@@ -200,16 +198,8 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "waiting_for": waiting_for or None,
         "waits_until": _when(state.not_before) if waiting_for else None,
         "message": state.polling.message if waiting_for and state.polling else None,
-        "took": _took(past),
+        "took": None if ran is None else round(max(ran.at - epoch(str(ran.details["started_at"])), 0.0), 3),
     }
-
-
-def _took(past: Sequence[Entry]) -> float | None:
-    """Seconds that the last attempt of a step itself ran; ``None`` where its entry does not tell."""
-    for entry in reversed(past):
-        if entry.action in ("StepFailed", "StepLost", *RESULTS) and "started_at" in entry.details:
-            return round(max(entry.at - epoch(str(entry.details["started_at"])), 0.0), 3)
-    return None
 
 
 def saga_view(

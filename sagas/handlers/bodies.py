@@ -23,9 +23,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Note:
-    """Why an operator retries a saga, gives up on it, or has it purged."""
+    """Why an operator retries a saga."""
 
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Purging:
+    """Why an operator has a saga purged: ``note``, or ``reason``, as the answer and the command line call it."""
+
+    note: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,21 +94,18 @@ def read_body(request: Request, type_: type[T]) -> T:
     ]
     if isinstance(body, Resolution) and not re.search(_SOMETHING, body.note):
         problems.append(Problem("$.note", "says nothing"))
+    if isinstance(body, Purging) and body.note and body.reason:
+        problems.append(Problem("$.reason", "goes without note, which says the same"))
     if isinstance(body, Attempts) and not 0 <= body.attempts <= MOST_RECOVERY_ATTEMPTS:
         problems.append(Problem("$.attempts", f"must be 0 to {MOST_RECOVERY_ATTEMPTS}"))
-    if isinstance(body, Change):
-        problems += _contradictions(body)
+    if isinstance(body, Change) and body.active is None and body.paused is None:
+        problems.append(Problem("$.active", "is missing, and so is paused: one of them must be given"))
+    elif isinstance(body, Change):
+        alone = [name for name in ("starts", "undos") if getattr(body, name) and not body.paused]
+        problems += [Problem(f"$.{name}", "goes with paused") for name in alone]
     if problems:
         raise InvalidRequest("the body does not fit", problems)
     return body
-
-
-def _contradictions(change: Change) -> list[Problem]:
-    """What of a change says nothing, or nothing that can be done."""
-    if change.active is None and change.paused is None:
-        return [Problem("$.active", "is missing, and so is paused: one of them must be given")]
-    alone = [name for name in ("starts", "undos") if getattr(change, name) and not change.paused]
-    return [Problem(f"$.{name}", "goes with paused") for name in alone]
 
 
 def describe_body(type_: type[Any]) -> dict[str, Any]:

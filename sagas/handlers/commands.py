@@ -103,7 +103,16 @@ class _Works:
         try:
             command = parse_command(record, self.sources)
             plain = command.resolved() if isinstance(command, StartOn | SignalOn) else command
-            self._carry_out(plain, _correlation_of(command), record)
+            engine, actor, correlation_id = self.engine, actor_of(record), _correlation_of(command)
+            match plain:
+                case Start():
+                    key = plain.key or _attribute(record, "key") or record["messageId"]
+                    engine.starter.start(plain.saga, plain.request, key=key, actor=actor, correlation_id=correlation_id)
+                case Signal():
+                    engine.signals.step(plain.saga, plain.step)
+                    engine.signals.send(plain.saga, plain.saga_id.lower(), plain.step, plain.value, actor)
+                case Cancel():
+                    engine.operations.cancel(plain.saga, plain.saga_id.lower(), actor, note=plain.note)
         except NotFound as error:
             if self.engine.clock.now() - _since(record) < PATIENCE:
                 return self._later(record, cast("AnyCommand", command), self._pause(record))
@@ -116,19 +125,6 @@ class _Works:
             pause = max(self._pause(record), min(error.retry_after, 60.0))
             return self._later(record, cast("AnyCommand", command), pause)
         return True
-
-    def _carry_out(self, command: Start | Signal | Cancel, correlation_id: str | None, record: dict[str, Any]) -> None:
-        engine, actor = self.engine, actor_of(record)
-        match command:
-            case Start():
-                key = command.key or _attribute(record, "key") or record["messageId"]
-                engine.starter.start(command.saga, command.request, key=key, actor=actor, correlation_id=correlation_id)
-            case Signal():
-                saga_id = command.saga_id.lower()
-                engine.signals.step(command.saga, command.step)
-                engine.signals.send(command.saga, saga_id, command.step, command.value, actor)
-            case Cancel():
-                engine.operations.cancel(command.saga, command.saga_id.lower(), actor, note=command.note)
 
     def _later(self, record: dict[str, Any], command: AnyCommand, seconds: float) -> bool:
         """Have the command come back, itself or as a copy; return whether the record may be deleted."""
@@ -167,12 +163,8 @@ def actor_of(record: dict[str, Any]) -> str:
     """
     given = _attribute(record, "sender")
     meant = f" for {given.removeprefix(_QUEUE)[:_LONGEST_NAME]}" if given and given.isprintable() else ""
-    return f"{_QUEUE}{_sender(record)}{meant}"
-
-
-def _sender(record: dict[str, Any]) -> str:
-    found = str(record.get("attributes", {}).get("SenderId", "unknown"))[:_LONGEST_NAME]
-    return found if found.isprintable() else "unknown"
+    sender = str(record.get("attributes", {}).get("SenderId", "unknown"))[:_LONGEST_NAME]
+    return f"{_QUEUE}{sender if sender.isprintable() else 'unknown'}{meant}"
 
 
 def _receives(record: dict[str, Any]) -> int:

@@ -9,7 +9,7 @@ from sagas.authoring.definition import StepDefinition
 from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
-from sagas.handlers.bodies import Attempts, Change, Compensation, Note, Resolution, describe_body
+from sagas.handlers.bodies import Attempts, Change, Compensation, Note, Purging, Resolution, describe_body
 from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, ref
 
 _ERRORS: dict[str, tuple[str, str]] = {
@@ -168,14 +168,9 @@ def _saga_paths(saga: SagaType) -> Json:
         },
         f"{one}/recovery-attempts": {"parameters": where, "put": _with_body(patience, describe_body(Attempts))},
         f"{one}/resolve": {"parameters": where, "post": _with_body(resolve, describe_body(Resolution))},
-        f"{one}/purge": {"parameters": where, "post": _with_body(purge, note, required=False)},
+        f"{one}/purge": {"parameters": where, "post": _with_body(purge, describe_body(Purging), required=False)},
         **{f"{one}/signals/{step.name}": _signal_path(saga, step, where) for step in _signalled(saga)},
     }
-
-
-def _given(field: str) -> Json:
-    """That a field of a body is there, and is no null."""
-    return {"required": [field], "properties": {field: {"type": "boolean"}}}
 
 
 def _signalled(saga: SagaType) -> list[StepDefinition]:
@@ -228,6 +223,8 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
     name = one_of(saga.definition.name for saga in sagas)
     parent = _query("parent", _SAGA_ID) | {"description": "Children of this saga; goes with limit and cursor only."}
     one, list_of_sagas = {"200": ref("Definition")}, {"200": ref("Sagas")}
+    # That one of them is there, and is no null.
+    given = [{"required": [field], "properties": {field: {"type": "boolean"}}} for field in ("active", "paused")]
     change = _operation("change_definition", "Enable or disable starts, pause or resume sagas", one, _WRITE)
     itself = {"200": {"type": "object", "required": ["openapi", "info", "paths"]}}
     found_by = sorted({one.name for saga in sagas for one in saga.definition.find_by})
@@ -252,7 +249,7 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
         "/definitions/{name}": {
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": name}],
             "get": _operation("show_definition", "One saga type", one, _READ),
-            "put": _with_body(change, describe_body(Change) | {"anyOf": list(map(_given, ("active", "paused")))}),
+            "put": _with_body(change, describe_body(Change) | {"anyOf": given}),
         },
         "/stats": {
             "parameters": [_query("name", name), _moment("since")],

@@ -51,17 +51,14 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         NotFound: it names a saga type that is not deployed.
         Unavailable: EventBridge does not take them. Lambda repeats what the stream brought until it does.
     """
-    if isinstance(event.get("Records"), list):
-        return {"told": _tell(event["Records"])}
-    if event.get("task") == "replay":
-        return _replay(event, context)
-    told = "must be replay, or there must be records of a stream"
-    raise InvalidRequest(f"the task {told}", [Problem("$.task", told)])
-
-
-def _tell(records: list[dict[str, Any]]) -> int:
+    records: Any = event.get("Records")
+    if not isinstance(records, list):
+        if event.get("task") == "replay":
+            return _replay(event, context)
+        told = "must be replay, or there must be records of a stream"
+        raise InvalidRequest(f"the task {told}", [Problem("$.task", told)])
     found: list[Told] = []
-    for record in records:
+    for record in cast("list[dict[str, Any]]", records):
         images: Mapping[str, Any] = record.get("dynamodb", {})
         old, new = images.get("OldImage") or None, images.get("NewImage") or None
         try:
@@ -74,8 +71,8 @@ def _tell(records: list[dict[str, Any]]) -> int:
         if _asked("steps") and (seqs := moved_past(old, new)):
             saga_id = str(cast("Mapping[str, Any]", new)["saga_id"]["S"])
             entries = _engine().journal.entries_of((saga_id, seq) for seq in seqs).get(saga_id, {})
-            found += [told for seq in sorted(entries) for told in told_of_step(entries[seq])]
-    return _bus().put((told.name, _full(told)) for told in found)
+            found += [one for seq in sorted(entries) for one in told_of_step(entries[seq])]
+    return {"told": _bus().put((one.name, _full(one)) for one in found)}
 
 
 def _replay(event: Mapping[str, Any], context: Any) -> dict[str, Any]:

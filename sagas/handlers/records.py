@@ -17,11 +17,9 @@ def records_of(event: Any) -> list[dict[str, Any]]:
     if not isinstance(records, list):
         raise InvalidRequest("this is no event of SQS", [Problem("$.Records", "must be a list")])
     found = cast("list[Any]", records)
-    problems = [Problem(f"$.Records[{i}].messageId", "missing") for i, one in enumerate(found) if not _has_id(one)]
-    if problems:
+    ids: list[Any] = [cast("dict[str, Any]", one).get("messageId") if isinstance(one, dict) else None for one in found]
+    missing = [place for place, one in enumerate(ids) if not isinstance(one, str)]
+    if missing:
+        problems = [Problem(f"$.Records[{place}].messageId", "missing") for place in missing]
         raise InvalidRequest("this is no event of SQS", problems)
     return found
-
-
-def _has_id(record: Any) -> bool:
-    return isinstance(record, dict) and isinstance(cast("dict[str, Any]", record).get("messageId"), str)

@@ -15,7 +15,7 @@ from sagas.engine.redacting import redacted
 from sagas.engine.views import left_view, saga_view, verification_view
 from sagas.errors import Conflict, InvalidRequest, Problem
 from sagas.handlers.answers import answer
-from sagas.handlers.bodies import Attempts, Compensation, Note, Resolution, read_body
+from sagas.handlers.bodies import Attempts, Compensation, Note, Purging, Resolution, read_body
 from sagas.handlers.inputs import WHOLE_ID, Request, checked_beginning, checked_id
 from sagas.handlers.polling import polled, tag_of, unchanged
 from sagas.handlers.telemetry import telemetry
@@ -46,16 +46,6 @@ def _shown_to(request: Request, reader: Reader, name: str, saga_id: str) -> Resp
     """Answer with a saga; where the caller has it as it is, with that alone."""
     saga, mark = reader.show_changed(name, saga_id, lambda mark: request.knows(tag_of(mark)))
     return unchanged(tag_of(mark)) if saga is None else polled(request, _linked(request, saga), mark)
-
-
-def _children(reader: Reader, request: Request) -> Response[str]:
-    """Answer with the children of a saga."""
-    own = ("parent", "limit", "cursor")
-    if not {*request.others(*own)}.isdisjoint(_LISTED_BY):
-        raise InvalidRequest("the parameters do not fit", [Problem("query.parent", "goes with limit and cursor only")])
-    request.only(*own)
-    page = reader.children(request.parent(), request.limit(), request.text("cursor"))
-    return polled(request, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
 
 
 def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
@@ -119,7 +109,13 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     def list_sagas() -> Response[str]:
         request = _request(app)
         if request.text("parent") is not None:
-            return _children(reader, request)
+            own = ("parent", "limit", "cursor")
+            if not {*request.others(*own)}.isdisjoint(_LISTED_BY):
+                told = "goes with limit and cursor only"
+                raise InvalidRequest("the parameters do not fit", [Problem("query.parent", told)])
+            request.only(*own)
+            page = reader.children(request.parent(), request.limit(), request.text("cursor"))
+            return polled(request, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
         name = request.text("name")
         types = [*registry] if name is None else [registry.get(name)]
         names = [saga.definition.name for saga in types]
@@ -183,8 +179,8 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
 
     @app.post("/sagas/<name>/<saga_id>/purge")
     def purge(name: str, saga_id: str) -> Response[str]:
-        note, actor = read_body(_request(app), Note).note, _request(app).actor
-        left = engine.purger.purge(name, checked_id(saga_id), note, actor)
+        body, actor = read_body(_request(app), Purging), _request(app).actor
+        left = engine.purger.purge(name, checked_id(saga_id), body.note or body.reason, actor)
         return answer(200, _linked(_request(app), left_view(left.state, left.entries, left.purge)))
 
     @app.put("/sagas/<name>/<saga_id>/recovery-attempts")

@@ -11,7 +11,7 @@ from typing import Any, cast
 from sagas.authoring.policies import Exhausted
 from sagas.engine.attempt import RECORDING, Invocation
 from sagas.engine.engine import Engine, from_environment
-from sagas.engine.outcome import Done, Failed, Later, Outcome
+from sagas.engine.outcome import Done, Failed, Later
 from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.formats import NewerFormat
 from sagas.handlers.records import records_of
@@ -68,7 +68,12 @@ class _Records:
             if self._begun and not self._time_for(message):
                 return self._postponing.postpone(message, 0)
             self._begun = True
-            outcome = self._outcome(message, record)
+            made, invocation = tracer(), self._invocation
+            if made is None:
+                outcome = self._engine.worker.handle(message, invocation)
+            else:
+                with processing(made, message, record, invocation.lambda_context) as trace_id:
+                    outcome = self._engine.worker.handle(message, replace(invocation, trace_id=trace_id))
         except NewerFormat as newer:
             # Each receive would bring it closer to the dead-letter queue: a copy waits in its stead.
             telemetry().newer_format(newer, record["messageId"])
@@ -84,13 +89,6 @@ class _Records:
                 # Back at once: the queue's redrive policy has to find it soon.
                 self._engine.queues.delay(message, 0)
                 return False
-
-    def _outcome(self, message: Message, record: dict[str, Any]) -> Outcome:
-        made, invocation = tracer(), self._invocation
-        if made is None:
-            return self._engine.worker.handle(message, invocation)
-        with processing(made, message, record, invocation.lambda_context) as trace_id:
-            return self._engine.worker.handle(message, replace(invocation, trace_id=trace_id))
 
     def _may_die(self, message: Message) -> bool:
         """Whether the step's exhaustion takes this very message to the dead-letter queue."""
@@ -108,18 +106,6 @@ class _Records:
         return self._engine.clock.now() + needed + RECORDING <= self._invocation.deadline
 
 
-def _problems() -> list[str]:
-    """Tell of each saga type whose ``create()`` raises here, where configuration and permissions are the function's."""
-    problems: list[str] = []
-    for saga in _engine().registry:
-        try:
-            _engine().services.runner.instance(saga.definition)
-        except Exception as error:  # noqa: BLE001 - that is what is asked for
-            made = f"{saga.definition.name}: {saga.definition.saga_class.__name__}.create()"
-            problems.append(f"{made} raised {type(error).__name__}: {error} (at {', '.join(frames(error))})")
-    return problems
-
-
 @traced("pubsub")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Handle an SQS event; or tell what ``create()`` raises, as ``sagas local up`` asks by ``{"check": "create"}``.
@@ -135,7 +121,15 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         InvalidRequest: it is no event of SQS, or a record has no id to report it by: then all of them are kept.
     """
     if isinstance(cast("object", event), dict) and event.get("check") == "create":
-        return {"problems": _problems()}
+        # Configuration and permissions are this function's: what is raised here is what its messages would meet.
+        problems: list[str] = []
+        for saga in _engine().registry:
+            try:
+                _engine().services.runner.instance(saga.definition)
+            except Exception as error:  # noqa: BLE001 - that is what is asked for
+                made = f"{saga.definition.name}: {saga.definition.saga_class.__name__}.create()"
+                problems.append(f"{made} raised {type(error).__name__}: {error} (at {', '.join(frames(error))})")
+        return {"problems": problems}
     given = records_of(event)
     records = _Records(_engine(), context)
     failed = [record["messageId"] for record in given if not records.done(record)]

@@ -75,7 +75,19 @@ def _of_type(old: Content, definition: SagaDefinition) -> Iterator[Change]:
         if step.name not in before:
             yield Change(definition.name, f'step "{step.name}"', "was added", "they do not run it", breaks=False)
             continue
-        yield from _lacking(definition, list(before), step)
+        # What it takes now, and they do not have when they come to it.
+        earlier = list(before)[: list(before).index(step.name)]
+        for parameter in step.parameters:
+            if parameter.step is not None and parameter.step not in earlier:
+                what = f'takes the result of "{parameter.step}"'
+                effect = "they have none by then: it fails for good (PermanentError), and its on_exhausted decides"
+                todo = "Take it in a new step, or make that a new saga type"
+                yield Change(definition.name, f'step "{step.name}"', what, effect, todo)
+        for parameter in step.undo.parameters if step.undo is not None else ():
+            if parameter.step not in (None, step.name, *earlier):
+                where, what = f'the undo of "{step.name}"', f'takes the result of "{parameter.step}"'
+                effect = "they have none: that undo fails, and they end COMPENSATION_FAILED"
+                yield Change(definition.name, where, what, effect, "Undo it by what its step returns")
         yield from _policies(definition, before[step.name], step)
     shared = [step["name"] for step in new["steps"] if step["name"] in before]
     if shared != [name for name in before if name in shared]:
@@ -117,7 +129,12 @@ def _values(old: Content, new: Content, definition: SagaDefinition) -> Iterator[
     pairs = {"request": (old["request"], new["request"])}
     pairs |= {step["name"]: (step["result"], results[step["name"]]) for step in old["steps"] if step["name"] in results}
     for name, (was, now) in pairs.items():
-        takers = [taker for step in definition.steps if step.name in known for taker in _takers(step, name)]
+        takers = list[str]()
+        for step in (step for step in definition.steps if step.name in known):
+            if name in taken_by(step):
+                takers.append(f"step {step.name}")
+            if step.undo is not None and name in taken_by(step.undo):
+                takers.append(f"the undo of {step.name}")
         for misfit in misfits(was, now, types):
             field = (
                 f"the request, {misfit.path}" if name == "request" else f'the result of step "{name}", {misfit.path}'
@@ -126,40 +143,12 @@ def _values(old: Content, new: Content, definition: SagaDefinition) -> Iterator[
                 yield Change(definition.name, field, misfit.what, "none of their steps takes it", breaks=False)
                 continue
             effect = f"{' and '.join(takers)} cannot be called with it: {_WAIT}"
-            yield Change(definition.name, field, misfit.what, effect, _advice(misfit.what))
-
-
-def _advice(what: str) -> str:
-    if "default" in what:
-        return "Give it a default"
-    if "removed" in what:
-        return "Keep it, with a default, while any is under way"
-    return "Take the old form as well (`Old | New`), or add a field with a default beside it"
-
-
-def _takers(step: StepDefinition, name: str) -> Iterator[str]:
-    if name in taken_by(step):
-        yield f"step {step.name}"
-    if step.undo is not None and name in taken_by(step.undo):
-        yield f"the undo of {step.name}"
-
-
-def _lacking(definition: SagaDefinition, before: list[str], step: StepDefinition) -> Iterator[Change]:
-    """What a step or undo takes now, and sagas in flight do not have when they come to it."""
-    earlier = before[: before.index(step.name)]
-    for parameter in step.parameters:
-        if parameter.step is not None and parameter.step not in earlier:
-            what = f'takes the result of "{parameter.step}"'
-            effect = "they have none by then: it fails for good (PermanentError), and its on_exhausted decides"
-            todo = "Take it in a new step, or make that a new saga type"
-            yield Change(definition.name, f'step "{step.name}"', what, effect, todo)
-    for parameter in step.undo.parameters if step.undo is not None else ():
-        if parameter.step not in (None, step.name, *earlier):
-            what = f'takes the result of "{parameter.step}"'
-            effect = "they have none: that undo fails, and they end COMPENSATION_FAILED"
-            yield Change(
-                definition.name, f'the undo of "{step.name}"', what, effect, "Undo it by what its step returns"
-            )
+            todo = "Take the old form as well (`Old | New`), or add a field with a default beside it"
+            if "default" in misfit.what:
+                todo = "Give it a default"
+            elif "removed" in misfit.what:
+                todo = "Keep it, with a default, while any is under way"
+            yield Change(definition.name, field, misfit.what, effect, todo)
 
 
 def _policies(definition: SagaDefinition, old: Content, step: StepDefinition) -> Iterator[Change]:

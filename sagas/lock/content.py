@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from sagas.authoring.definition import SagaDefinition, Source, StepDefinition
+from sagas.authoring.definition import SagaDefinition, Source
 from sagas.authoring.policies import Exhausted
 from sagas.authoring.shapes.base import SchemaDefinitions
 from sagas.authoring.shapes.compiler import shape_of
@@ -27,7 +27,27 @@ Content = dict[str, Any]
 
 def content_of(definitions: Iterable[SagaDefinition]) -> Content:
     """Return what the lock file says of these saga types; policies at their defaults are left out."""
-    return {"format": FORMAT, "sagas": {one.name: _saga(one) for one in definitions}}
+    sagas = Content()
+    for definition in definitions:
+        types = SchemaDefinitions(f"#/sagas/{definition.name}/types/{{name}}")
+        saga: Content = {"request": shape_of(definition.request_type).schema(types), "steps": []}
+        for step in definition.steps:
+            said: Content = {"name": step.name, "result": shape_of(step.result_type).schema(types)}
+            if step.undo is not None:
+                said["undo"] = taken_by(step.undo)
+            if step.undo_when != "completed":
+                said["undo_when"] = step.undo_when
+            if step.retry.on_exhausted is not Exhausted.COMPENSATE:
+                said["on_exhausted"] = step.retry.on_exhausted.value
+            if step.retired:
+                said["retired"] = True
+            saga["steps"].append(said)
+        if definition.orphans is not None:
+            saga["prefix"] = definition.prefix
+        if types.schemas:
+            saga["types"] = types.schemas
+        sagas[definition.name] = _short(saga)
+    return {"format": FORMAT, "sagas": sagas}
 
 
 def taken_by(code: Any) -> list[str]:
@@ -35,30 +55,6 @@ def taken_by(code: Any) -> list[str]:
     named = {Source.REQUEST: "request", Source.CONTEXT: None}
     taken = (parameter.step or named[parameter.source] for parameter in code.parameters)
     return sorted(name for name in taken if name is not None)
-
-
-def _saga(definition: SagaDefinition) -> Content:
-    types = SchemaDefinitions(f"#/sagas/{definition.name}/types/{{name}}")
-    saga: Content = {"request": shape_of(definition.request_type).schema(types)}
-    saga["steps"] = [_step(step, types) for step in definition.steps]
-    if definition.orphans is not None:
-        saga["prefix"] = definition.prefix
-    if types.schemas:
-        saga["types"] = types.schemas
-    return cast("Content", _short(saga))
-
-
-def _step(step: StepDefinition, types: SchemaDefinitions) -> Content:
-    said: Content = {"name": step.name, "result": shape_of(step.result_type).schema(types)}
-    if step.undo is not None:
-        said["undo"] = taken_by(step.undo)
-    if step.undo_when != "completed":
-        said["undo_when"] = step.undo_when
-    if step.retry.on_exhausted is not Exhausted.COMPENSATE:
-        said["on_exhausted"] = step.retry.on_exhausted.value
-    if step.retired:
-        said["retired"] = True
-    return said
 
 
 def _short(node: Any) -> Any:

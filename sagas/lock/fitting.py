@@ -89,7 +89,7 @@ def misfits(old: Schema, new: Schema, types: Types, path: str = "$") -> list[Mis
     form = _form(new)
     if not _types_of(old) <= (kinds | {"integer"} if "number" in kinds else kinds) or (form and form != _form(old)):
         return [Misfit(path, f"was {_kind(old)}, is {_kind(new)} now")]
-    return [*_inside(old, new, types, path), *_limits(old, new, path)]
+    return list(_narrower(old, new, types, path))
 
 
 def _plain(schema: Schema, types: dict[str, Schema]) -> Schema:
@@ -151,12 +151,27 @@ def _fits_one(old: Schema, members: list[Schema], types: Types, path: str) -> li
     return [Misfit(path, f"{_kind(old)} is not allowed any more")]
 
 
-def _inside(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Misfit]:
+def _narrower(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Misfit]:
+    """Where a schema of the same type allows less: inside, or by its limits."""
     kinds = _types_of(old) & _types_of(new)
     if "object" in kinds:
         yield from _fields(old, new, types, path)
     if "array" in kinds:
-        yield from _items(old, new, types, path)
+        before = cast("list[Schema]", old.get("prefixItems", []))
+        after = cast("list[Schema]", new.get("prefixItems", []))
+        for index in range(max(len(before), len(after))):
+            was = before[index] if index < len(before) else old.get("items", {})
+            now = after[index] if index < len(after) else new.get("items", {})
+            if index < old.get("maxItems", index + 1):
+                yield from misfits(was, now, types, f"{path}[{index}]")
+        if len(before) < old.get("maxItems", len(before) + 1) and "items" in new:
+            yield from misfits(old.get("items", {}), new["items"], types, f"{path}[]")
+    # A bound may move outward, any other keyword must be as it was.
+    for name in sorted(new.keys() - _STRUCTURAL):
+        was, now = old.get(name), new[name]
+        outward = was is not None and ((name in _LOWER and now <= was) or (name in _UPPER and now >= was))
+        if was != now and not outward and not (name == "minItems" and now == 0):
+            yield Misfit(path, f"{name} was {'not limited' if was is None else repr(was)}, is {now!r} now")
 
 
 def _fields(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Misfit]:
@@ -178,37 +193,13 @@ def _fields(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Misfi
         yield Misfit(path, "had any fields, has only some now")
     elif others is not None:
         yield from misfits(more, others, types, f"{path}.*") if more is not None else ()
-        yield from _keys(old, new, types, path)
+        text = {"type": "string"}
+        keys = {**text, **old.get("propertyNames", {})} if more is not None else {"enum": list(old["properties"])}
+        if misfits(keys, {**text, **new.get("propertyNames", {})}, types):
+            yield Misfit(path, "has keys of another type now")
 
 
 def _others(schema: Schema) -> Schema | None:
     """What an object's other fields may be; ``None`` if it has no others."""
     others = schema.get("additionalProperties", True)
     return None if others is False else cast("Schema", others) if isinstance(others, dict) else {}
-
-
-def _keys(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Misfit]:
-    text = {"type": "string"}
-    was = {**text, **old.get("propertyNames", {})} if _others(old) is not None else {"enum": list(old["properties"])}
-    if misfits(was, {**text, **new.get("propertyNames", {})}, types):
-        yield Misfit(path, "has keys of another type now")
-
-
-def _items(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Misfit]:
-    before, after = cast("list[Schema]", old.get("prefixItems", [])), cast("list[Schema]", new.get("prefixItems", []))
-    for index in range(max(len(before), len(after))):
-        was = before[index] if index < len(before) else old.get("items", {})
-        now = after[index] if index < len(after) else new.get("items", {})
-        if index < old.get("maxItems", index + 1):
-            yield from misfits(was, now, types, f"{path}[{index}]")
-    if len(before) < old.get("maxItems", len(before) + 1) and "items" in new:
-        yield from misfits(old.get("items", {}), new["items"], types, f"{path}[]")
-
-
-def _limits(old: Schema, new: Schema, path: str) -> Iterator[Misfit]:
-    """The keywords that narrow: a bound may move outward, any other must be as it was."""
-    for name in sorted(new.keys() - _STRUCTURAL):
-        was, now = old.get(name), new[name]
-        outward = was is not None and ((name in _LOWER and now <= was) or (name in _UPPER and now >= was))
-        if was != now and not outward and not (name == "minItems" and now == 0):
-            yield Misfit(path, f"{name} was {'not limited' if was is None else repr(was)}, is {now!r} now")

@@ -101,7 +101,13 @@ class StartOn(Command, frozen=True, tag="start_on"):
             InvalidRequest: the event lacks what is to be taken from it, or what is there does not fit.
         """
         parts = [self.key] if isinstance(self.key, str) else self.key
-        texts = [_text(pick(self.event, one, "$.key"), one) for one in parts]
+        texts = list[str]()
+        for path in parts:
+            found = pick(self.event, path, "$.key")
+            if isinstance(found, bool) or not isinstance(found, str | int) or found == "":
+                told = f"{path} must be a text or a whole number"
+                raise InvalidRequest("the event does not fit", [Problem("$.key", told)])
+            texts.append(str(found))
         return Start(self.saga, pick(self.event, self.request, "$.request"), usable_key("/".join(texts)))
 
 
@@ -147,10 +153,12 @@ def parse_command(record: Mapping[str, Any], sources: Mapping[str, Any]) -> AnyC
     try:
         if declared is not None:
             return msgspec.convert({**declared, "event": _event_of_queue(record)}, AnyCommand)
-        if sources and (notification := _notification(text)) is not None:
-            declared = sources.get(str(notification.get("TopicArn")))
+        decoded: Any = msgspec.json.decode(text) if sources else None
+        found = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
+        if found.get("Type") == "Notification":  # what SNS delivers to a queue
+            declared = sources.get(str(found.get("TopicArn")))
             if declared is not None:
-                return msgspec.convert({**declared, "event": _event_of_topic(notification)}, AnyCommand)
+                return msgspec.convert({**declared, "event": _event_of_topic(found)}, AnyCommand)
         return _DECODER.decode(text)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
         told, _, place = str(error).partition(" - at `")
@@ -169,23 +177,6 @@ def command_schema() -> dict[str, Any]:
     (schema,), parts = msgspec.json.schema_components([AnyCommand], ref_template="#/$defs/{name}")
     told = "A message of a service's command queue"
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": told, **schema, "$defs": parts}
-
-
-def _text(value: Any, path: str) -> str:
-    if isinstance(value, str) and value:
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    raise InvalidRequest("the event does not fit", [Problem("$.key", f"{path} must be a text or a whole number")])
-
-
-def _notification(text: Any) -> dict[str, Any] | None:
-    """What SNS delivers to a queue, if it is that."""
-    found: Any = msgspec.json.decode(text)
-    if not isinstance(found, dict):
-        return None
-    named = cast("dict[str, Any]", found)
-    return named if named.get("Type") == "Notification" else None
 
 
 def _event_of_topic(notification: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,17 +63,13 @@ def pick(event: Any, selector: Any, where: str) -> Any:
             several = cast("list[Any]", selector)
             return [pick(event, one, f"{where}[{place}]") for place, one in enumerate(several)]
         case str() if is_path(selector):
-            return _at(event, selector, where)
+            found = event
+            for name, index in _PART.findall(selector):
+                try:
+                    found = found[int(index)] if index else found[name]
+                except (LookupError, TypeError):
+                    told = f"the event has nothing at {selector[:_LONGEST_TOLD]}"
+                    raise InvalidRequest("the event does not fit", [Problem(where, told)]) from None
+            return found
         case _:
             return selector
-
-
-def _at(event: Any, path: str, where: str) -> Any:
-    found = event
-    for name, index in _PART.findall(path):
-        try:
-            found = found[int(index)] if index else found[name]
-        except (LookupError, TypeError):
-            told = f"the event has nothing at {path[:_LONGEST_TOLD]}"
-            raise InvalidRequest("the event does not fit", [Problem(where, told)]) from None
-    return found

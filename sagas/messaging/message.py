@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
@@ -118,7 +118,13 @@ def parse_record(record: Mapping[str, Any]) -> Message:
     problems += problems_in(body.inputs or ())
     if problems:
         raise _refusal(problems)
-    receives, sent_at = _delivery(record)
+    attributes: Any = record.get("attributes") or {}
+    try:
+        counted, sent = (int(attributes.get(name, 0)) for name in ("ApproximateReceiveCount", "SentTimestamp"))
+        receives, sent_at = max(counted, 1), sent / 1000
+    except (AttributeError, TypeError, ValueError, ArithmeticError):
+        problem = Problem("attributes", "must hold the count of receives and the time of sending")
+        raise InvalidRequest("the record's attributes are not SQS's", [problem]) from None
     place = body.saga_id, body.saga, body.step, body.index, body.undo, body.dispatch
     return Message(
         *place,
@@ -145,35 +151,21 @@ def _read_slowly(text: Any) -> _Body:
         raise InvalidRequest("the message's body is not an object", [Problem("$", "not an object")])
     fields = cast("dict[str, Any]", found)
     check_format(fields.get("format"), "a message")
-    if problems := list(_problems(fields)):
-        raise _refusal(problems)
-    return msgspec.convert(fields, _Body)
-
-
-def _problems(fields: Mapping[str, Any]) -> Iterator[Problem]:
-    """Where msgspec would stop, if it did not stop at the first such place."""
-    for field in msgspec.structs.fields(_Body):
+    problems = list[Problem]()
+    for field in msgspec.structs.fields(_Body):  # one by one: of a whole, msgspec names the first problem only
         path = f"$.{field.name}"
         if field.name in fields:
             try:
                 msgspec.convert(fields[field.name], field.type)
             except (ValueError, RecursionError) as error:
                 said, _, inner = str(error).partition(" - at `$")
-                yield Problem(path + inner.removesuffix("`"), said)
+                problems.append(Problem(path + inner.removesuffix("`"), said))
         elif field.required:
-            yield Problem(path, "missing")
+            problems.append(Problem(path, "missing"))
+    if problems:
+        raise _refusal(problems)
+    return msgspec.convert(fields, _Body)
 
 
 def _refusal(problems: list[Problem]) -> InvalidRequest:
     return InvalidRequest("the message lacks: " + ", ".join(problem.path for problem in problems), problems)
-
-
-def _delivery(record: Mapping[str, Any]) -> tuple[int, float]:
-    """How often the record was delivered, and when it was sent."""
-    attributes: Any = record.get("attributes") or {}
-    try:
-        receives, sent = (int(attributes.get(name, 0)) for name in ("ApproximateReceiveCount", "SentTimestamp"))
-        return max(receives, 1), sent / 1000
-    except (AttributeError, TypeError, ValueError, ArithmeticError):
-        problem = Problem("attributes", "must hold the count of receives and the time of sending")
-        raise InvalidRequest("the record's attributes are not SQS's", [problem]) from None

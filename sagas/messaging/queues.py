@@ -103,7 +103,13 @@ class Queues:
             Unavailable: SQS is out of reach.
         """
         received: dict[str, Any] = record.get("messageAttributes") or {}
-        attributes = {name: _attribute(value) for name, value in received.items()}
+        attributes = dict[str, dict[str, Any]]()
+        for name, value in received.items():  # Lambda gives them other than SQS takes them
+            if value["dataType"].startswith("Binary"):
+                kept = {"BinaryValue": base64.b64decode(value["binaryValue"])}
+            else:
+                kept = {"StringValue": value["stringValue"]}
+            attributes[name] = {"DataType": value["dataType"], **kept}
         with translated("SQS"):
             self._client.send_message(
                 QueueUrl=self._routes.by_arn(record["eventSourceARN"]),
@@ -236,10 +242,3 @@ def _together(messages: Sequence[Message]) -> Iterator[list[Message]]:
         size += own
     if ten:
         yield ten
-
-
-def _attribute(received: Mapping[str, Any]) -> dict[str, Any]:
-    """An attribute as SQS takes it, from one as Lambda gives it."""
-    if received["dataType"].startswith("Binary"):
-        return {"DataType": received["dataType"], "BinaryValue": base64.b64decode(received["binaryValue"])}
-    return {"DataType": received["dataType"], "StringValue": received["stringValue"]}

@@ -77,7 +77,10 @@ class Routes:
             }
             derived = {saga: {s: derived_name(saga, q, token) for s, q in own.items()} for saga, own in queues.items()}
             return cls(data["base"], derived, work)
-        named = {saga: _by_step(names, known.get(saga, ())) for saga, names in data["queues"].items()}
+        named = {
+            saga: dict.fromkeys(known.get(saga, ()), names) if isinstance(names, str) else names
+            for saga, names in data["queues"].items()
+        }
         return cls(data["base"], named, work)
 
     def queue(self, saga: str, step: str) -> str:
@@ -109,7 +112,3 @@ class Routes:
     def by_arn(self, arn: str) -> str:
         """Return the URL of the queue with that ARN."""
         return f"{self.base}/{arn.rsplit(':', 1)[-1]}"
-
-
-def _by_step(names: dict[str, str] | str, steps: Collection[str]) -> dict[str, str]:
-    return dict.fromkeys(steps, names) if isinstance(names, str) else names

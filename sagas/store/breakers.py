@@ -120,10 +120,21 @@ class BreakerItems:
             Unavailable: the store is out of reach.
             Ambiguous: no answer came.
         """
+        stored = attributes_of(
+            {
+                "failures": after.failures,
+                "open_until": text_of(after.open_until),
+                "probe": after.probe or None,
+                "probe_until": text_of(after.probe_until),
+                "closed_at": text_of(after.closed_at),
+                "opened_at": text_of(after.opened_at),
+                "revision": after.revision,
+            }
+        )
         unseen = "attribute_not_exists(saga_id)"
         request: dict[str, Any] = {
             "TableName": self._settings.sagas_table,
-            "Item": _key(saga, step) | _item_of(after),
+            "Item": _key(saga, step) | stored,
             "ConditionExpression": "#revision = :before" if before.revision else unseen,
         }
         if before.revision:
@@ -194,20 +205,6 @@ def _text(saga: str, step: str) -> str:
 
 def _key(saga: str, step: str) -> Item:
     return attributes_of({"saga_id": _text(saga, step)})
-
-
-def _item_of(state: BreakerState) -> Item:
-    return attributes_of(
-        {
-            "failures": state.failures,
-            "open_until": text_of(state.open_until),
-            "probe": state.probe or None,
-            "probe_until": text_of(state.probe_until),
-            "closed_at": text_of(state.closed_at),
-            "opened_at": text_of(state.opened_at),
-            "revision": state.revision,
-        }
-    )
 
 
 def _state_of(item: Item) -> BreakerState:

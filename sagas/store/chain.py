@@ -76,12 +76,16 @@ def look_through(found: Sequence[tuple[int, Entry | None]], seq: int, head: byte
         head: its hash, likewise; empty when it has none.
     """
     committed = [(number, entry) for number, entry in found if number <= seq]
-    bad = _gap([number for number, _ in committed], seq) or _unreadable(committed)
+    gap = _gap([number for number, _ in committed], seq)
+    bad = gap or next((Bad(number, Wrong.CHANGED) for number, entry in committed if entry is None), None)
     entries = [entry for _, entry in committed if entry is not None]
-    bad = _earlier(bad, _broken(entries, head if bad is None else b""))
+    broken = _broken(entries, head if bad is None else b"")
+    bad = min((one for one in (bad, broken) if one is not None), key=lambda one: one.seq, default=None)
     if bad is None:
         bad = next((Bad(number, Wrong.INSERTED) for number, _ in found if number > seq + 1), None)
-    return Finding(len(committed), _chained_from(entries) or (seq if head else None), bad)
+    # The first entry whose hash was kept when it was written has it in its successor. Unsalted ones are 0.1.0's.
+    linked = ((before.seq if before.salt else entry.seq) for before, entry in pairwise(entries) if entry.link)
+    return Finding(len(committed), next(linked, seq if head else None), bad)
 
 
 def look_through_tombstone(saga_id: str, saga: str, tombstone: Tombstone) -> Finding:
@@ -105,28 +109,12 @@ def look_through_tombstone(saga_id: str, saga: str, tombstone: Tombstone) -> Fin
     return Finding(len(actions), actions[0].seq if actions else None, bad)
 
 
-def _chained_from(entries: Sequence[Entry]) -> int | None:
-    """The first entry whose hash was kept when it was written: its successor has it. Unsalted ones are 0.1.0's."""
-    for before, entry in pairwise(entries):
-        if entry.link:
-            return before.seq if before.salt else entry.seq
-    return None
-
-
 def _gap(numbers: Sequence[int], seq: int, first: int = 1) -> Bad | None:
     there = set(numbers)
     missing = next((number for number in range(first, seq + 1) if number not in there), None)
     if missing is None:
         return None
     return Bad(missing, Wrong.MISSING if any(number > missing for number in there) else Wrong.CUT_OFF)
-
-
-def _unreadable(committed: Sequence[tuple[int, Entry | None]]) -> Bad | None:
-    return next((Bad(number, Wrong.CHANGED) for number, entry in committed if entry is None), None)
-
-
-def _earlier(one: Bad | None, other: Bad | None) -> Bad | None:
-    return min((bad for bad in (one, other) if bad is not None), key=lambda bad: bad.seq, default=None)
 
 
 def _broken(entries: Sequence[Entry], head: bytes) -> Bad | None:
@@ -142,17 +130,11 @@ def _broken(entries: Sequence[Entry], head: bytes) -> Bad | None:
             return None
         if entry.link:
             if entry.link != running:
-                return Bad(_culprit(entries, position, running, head) or proven + 1, Wrong.CHANGED)
+                # It is the entry itself, if what comes after it was made for what is before it.
+                after = entries[position + 1].link if position + 1 < len(entries) else head
+                return Bad(entry.seq if after == entry.hash_after(running) else proven + 1, Wrong.CHANGED)
             proven = position
         elif position and entry.salt:
             return Bad(entry.seq, Wrong.CHANGED)  # its hash of the one before was taken away
         running = entry.hash_after(running)
     return Bad(proven + 1, Wrong.CHANGED) if head and entries and running != head else None
-
-
-def _culprit(entries: Sequence[Entry], position: int, running: bytes, head: bytes) -> int | None:
-    """The entry itself, if what comes after it was made for what is before it; ``None`` if something before it was
-    changed."""
-    entry, following = entries[position], entries[position + 1 : position + 2]
-    expected = following[0].link if following else head
-    return entry.seq if expected == entry.hash_after(running) else None

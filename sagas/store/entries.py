@@ -54,6 +54,7 @@ class Tombstone:
         actions: its audit trail, the last 1,000 entries of it at most.
         aside: it had payloads in S3.
         link: the hash of the entry before the first of the actions; empty when there was none.
+        found_by: the names, not the values, of what it was found by.
     """
 
     purge: Purge
@@ -62,6 +63,7 @@ class Tombstone:
     actions: tuple[Action, ...]
     aside: bool
     link: bytes = b""
+    found_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

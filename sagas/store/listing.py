@@ -141,24 +141,15 @@ class Listing:
     def _newest(self, index: Any, sort: str, keys: Sequence[str], limit: int, cursor: str | None, within: Span) -> Page:
         start = IndexPosition.parse(cursor) if cursor is not None else None
         size = min(limit + 1, _FULL_SHARE * math.ceil((limit + 1) / max(1, self.shards.number())))
-        streams = [self._shard(index, sort, key, size, start, within) for key in keys]
-        return _page(heapq.merge(*self._begun(streams), reverse=True), limit)
-
-    def _shard(
-        self, index: Any, sort: str, key: str, size: int, start: IndexPosition | None, within: Span
-    ) -> Iterator[IndexPosition]:
         first, last = within.bounds(start.sort if start else None)
         if first > last:
-            return
+            return Page([], None)
         attribute = getattr(self._tables.control, sort)
         condition = None if within == ALWAYS and start is None else attribute.between(first, last)
-        options: dict[str, Any] = {"scan_index_forward": False, "page_size": size}
-        found = (
-            IndexPosition(getattr(item, sort), saga_of(item.saga_id)) for item in index.query(key, condition, **options)
-        )
-        for position in _ordered(found, reverse=True):
-            if start is None or position < start:
-                yield position
+        queries = [index.query(key, condition, scan_index_forward=False, page_size=size) for key in keys]
+        found = [(IndexPosition(getattr(item, sort), saga_of(item.saga_id)) for item in items) for items in queries]
+        streams = [_beyond(start, positions, reverse=True) for positions in found]
+        return _page(heapq.merge(*self._begun(streams), reverse=True), limit)
 
     def in_flight(self, status: str, names: Iterable[str], limit: int) -> list[str]:
         """Return ids of sagas in flight that may have a status, of these types among others.
@@ -258,23 +249,17 @@ class Listing:
 
     def attention(self, limit: int, cursor: str | None) -> Page:
         """Return sagas that need a person, longest waiting first."""
-        start = IndexPosition.parse(cursor) if cursor is not None else None
-        streams = [self._attention_shard(str(shard), limit, start) for shard in range(self.shards.number())]
-        streams.append(self._old_attention(limit, start))
-        return _page(heapq.merge(*self._begun(streams)), limit)
-
-    def _attention_shard(self, key: str, limit: int, start: IndexPosition | None) -> Iterator[IndexPosition]:
-        model = self._tables.control
+        start, model = IndexPosition.parse(cursor) if cursor is not None else None, self._tables.control
         within = model.attention_at >= start.sort if start else None
-        items = model.attention_index.query(key, within, page_size=limit + 1)
-        yield from _beyond(start, (IndexPosition(item.attention_at, item.saga_id) for item in items))
-
-    def _old_attention(self, limit: int, start: IndexPosition | None) -> Iterator[IndexPosition]:
-        """What version 0.1 put there."""
-        model = self._tables.control
-        within = model.due >= start.sort.removesuffix("Z") if start else None
-        items = model.open.query(OLD_ATTENTION, within, page_size=limit + 1)
-        yield from _beyond(start, (IndexPosition(to_the_second(item.due), item.saga_id) for item in items))
+        keys = [str(shard) for shard in range(self.shards.number())]
+        queries = [model.attention_index.query(key, within, page_size=limit + 1) for key in keys]
+        found = [(IndexPosition(item.attention_at, item.saga_id) for item in items) for items in queries]
+        # What version 0.1 put on the list is in another index.
+        earlier = model.due >= start.sort.removesuffix("Z") if start else None
+        old = model.open.query(OLD_ATTENTION, earlier, page_size=limit + 1)
+        found.append(IndexPosition(to_the_second(item.due), item.saga_id) for item in old)
+        streams = [_beyond(start, positions) for positions in found]
+        return _page(heapq.merge(*self._begun(streams)), limit)
 
     def due(self, until: float, limit: int) -> list[IndexPosition]:
         """Return open sagas that are due, longest due first.
@@ -375,13 +360,10 @@ class Listing:
         return [purge_shard(shard) for shard in range(self.shards.number())]
 
     def _due(self, keys: Iterable[str], until: float, limit: int) -> list[IndexPosition]:
-        shards = [self._due_shard(key, iso(until), limit) for key in keys]
-        return list(itertools.islice(heapq.merge(*self._begun(shards)), limit))
-
-    def _due_shard(self, key: str, until: str, limit: int) -> Iterator[IndexPosition]:
         model = self._tables.control
-        for item in model.open.query(key, model.due <= until, page_size=min(limit, 1000)):
-            yield IndexPosition(item.due, item.saga_id)
+        queries = [model.open.query(key, model.due <= iso(until), page_size=min(limit, 1000)) for key in keys]
+        streams = [(IndexPosition(item.due, item.saga_id) for item in items) for items in queries]
+        return list(itertools.islice(heapq.merge(*self._begun(streams)), limit))
 
     def _begun(self, streams: Sequence[Iterator[IndexPosition]]) -> list[Iterator[IndexPosition]]:
         """The same streams with their first requests made, several at a time: a merge needs the first of each.
@@ -401,15 +383,15 @@ class Listing:
         return [itertools.chain(first, rest) for first, rest in zip(begun, streams, strict=True)]
 
 
-def _beyond(start: IndexPosition | None, positions: Iterable[IndexPosition]) -> Iterator[IndexPosition]:
-    """Those after a position, in order."""
-    return (position for position in _ordered(positions) if start is None or position > start)
-
-
-def _ordered(positions: Iterable[IndexPosition], *, reverse: bool = False) -> Iterator[IndexPosition]:
-    """Order those that are equal in the index, which leaves their order open: a cursor needs one."""
+def _beyond(
+    start: IndexPosition | None, positions: Iterable[IndexPosition], *, reverse: bool = False
+) -> Iterator[IndexPosition]:
+    """Those after a position, in order; ``reverse``: from the last to the first."""
+    # The index leaves the order of equal ones open: a cursor needs one.
     for _, equal in itertools.groupby(positions, key=lambda position: position.sort):
-        yield from sorted(equal, reverse=reverse)
+        for position in sorted(equal, reverse=reverse):
+            if start is None or (position < start if reverse else position > start):
+                yield position
 
 
 def _page(positions: Iterable[IndexPosition], limit: int) -> Page:

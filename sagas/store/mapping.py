@@ -121,6 +121,8 @@ def purge_shard(shard: int) -> str:
     return f"purge#{shard}"
 
 
+STARTING = 60.0
+"""Seconds within which who starts a saga has done so, or never does: its function may take 29 s, for a child 30."""
 OVERTAKEN = 900.0
 """Seconds beyond its lease for which a process may still be at work that another took over from: work without a saga's
 code holds short leases, and its function may take as long as any of Lambda's."""
@@ -132,15 +134,16 @@ def purge_at(state: SagaState, settings: StoreSettings) -> float:
     Retention counts from the end of a saga. One that needs a person is kept until it is settled, and then counts from
     there.
 
-    A purge that has begun ends once no execution that was lost can write any more: what it wrote late would be kept
-    for good. One that was interrupted goes on by then, too.
+    A purge that has begun ends once nobody can write any more who does not know of it: who wrote the first entry and
+    makes the control item without asking, who starts children of a saga that is over meanwhile, and an execution that
+    was lost. What those wrote late would be kept for good. One that was interrupted goes on by then, too.
     """
-    if state.purge is not None and state.lost_until:
-        return max(state.purge.at, state.lost_until + OVERTAKEN)
+    if state.purge is not None:
+        began = state.updated_at if any(step.children for step in state.steps) else state.created_at
+        return max(state.purge.at, began + STARTING, state.lost_until + OVERTAKEN if state.lost_until else 0.0)
     # A child is kept as long as its parent, and purged with it.
     kept = state.saga in settings.never_expiring or not settings.retention or state.parent is not None
-    due = 0.0 if kept or state.attention or not state.over else state.updated_at + settings.retention
-    return min(due or state.purge.at, state.purge.at) if state.purge else due
+    return 0.0 if kept or state.attention or not state.over else state.updated_at + settings.retention
 
 
 def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
@@ -152,13 +155,15 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
         stale_after: seconds of silence that count as a stall.
     """
     lease, shard = state.lease, shard_of(state.saga_id, settings.shards)
+    # Of a correlation id that is the saga's id nothing is kept; of a long one that there is one: it is in the journal.
+    correlation_id = state.correlation_id if len(state.correlation_id) <= _LONGEST_HERE else ""
     item = attributes_of(
         {
             "saga_id": state.saga_id,
             "format": None if (format_ := format_of(state)) == PLAIN else format_,
             "saga": state.saga,
             "version": state.version,
-            "correlation_id": _correlation(state),
+            "correlation_id": None if state.correlation_id == state.saga_id else correlation_id,
             "status": state.status.value,
             "cursor": state.cursor,
             "seq": state.seq,
@@ -197,23 +202,16 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     if state.polling:
         told = {"message": state.polling.message, "after": state.polling.after}
         item["polling"] = packed({"since": iso(state.polling.since), "looks": state.polling.looks, **told})
-    item |= _family_item(state)
-    return item | _places(state, settings, stale_after)
-
-
-def _family_item(state: SagaState) -> Item:
-    """What is stored of a child: whose it is, and what its parent ordered."""
-    item, parent, order = Item(), state.parent, state.order
-    if parent:
+    if parent := state.parent:
         told = {"id": parent.saga_id, "saga": parent.saga, "step": parent.step, "n": parent.position}
         if parent.round:
             told["round"] = parent.round
         if parent.counters != COUNTERS:
             told["counters"] = parent.counters
         item["parent"] = packed(told)
-    if order:
+    if order := state.order:
         item["order"] = {"N": str(order.number if order.open else -order.number)}
-    return item
+    return item | _places(state, settings, stale_after)
 
 
 def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
@@ -239,13 +237,6 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
         key = wait_shard(shard) if sent_ahead(state) else str(shard)
         item |= attributes_of({"open_shard": key, "due": iso(due_at(state, stale_after))})
     return item
-
-
-def _correlation(state: SagaState) -> str | None:
-    """What is kept of a correlation id: none is the saga's id, and an empty one is in the journal."""
-    if state.correlation_id == state.saga_id:
-        return None
-    return state.correlation_id if len(state.correlation_id) <= _LONGEST_HERE else ""
 
 
 def _head_of(state: SagaState) -> bytes | None:
@@ -360,6 +351,14 @@ def state_of(item: Item) -> SagaState:
     what = f"saga {saga_id}"
     check_format(number_in(item, "format"), what)
     noted: Item | None = unpacked(item["progress"]) if "progress" in item else None
+    polling, parent = None, None
+    if "polling" in item:
+        told: dict[str, Any] = unpacked(item["polling"])
+        polling = Polling(epoch(told["since"]), int(told["looks"]), told["message"], float(told["after"]))
+    if "parent" in item:
+        told = unpacked(item["parent"])
+        round_, counters = int(told.get("round", 0)), int(told.get("counters", COUNTERS))
+        parent = Parent(told["id"], told["saga"], told["step"], int(told["n"]), round_, counters)
     seq = int(item["seq"]["N"])
     head, digest = _head_in(item, seq)
     return SagaState(
@@ -396,23 +395,12 @@ def state_of(item: Item) -> SagaState:
         attention=time_of(text_in(item, "attention")),
         progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
         purge=purge_in(item["purge"]) if "purge" in item else None,
-        polling=_polling_in(item["polling"]) if "polling" in item else None,
+        polling=polling,
         deadline=time_of(text_in(item, "deadline")),
-        parent=_parent_in(item["parent"]) if "parent" in item else None,
+        parent=parent,
         order=Order(abs(order), order > 0) if (order := number_in(item, "order")) else None,
         parked=text_in(item, "open_shard").startswith(PARKED),
     )
-
-
-def _parent_in(stored: Item) -> Parent:
-    told: dict[str, Any] = unpacked(stored)
-    round_, counters = int(told.get("round", 0)), int(told.get("counters", COUNTERS))
-    return Parent(told["id"], told["saga"], told["step"], int(told["n"]), round_, counters)
-
-
-def _polling_in(stored: Item) -> Polling:
-    told: dict[str, Any] = unpacked(stored)
-    return Polling(epoch(told["since"]), int(told["looks"]), told["message"], float(told["after"]))
 
 
 def known(kind: type[Known], text: str, what: str) -> Known:

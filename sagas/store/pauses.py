@@ -76,7 +76,14 @@ class Pauses:
         if fresh or self._known is None or self._now() - self._known[0] >= _GOOD_FOR:
             request = {"TableName": self._table, "Key": _KEY, "ConsistentRead": fresh}
             item: Item = self._tables.connection.dispatch("GetItem", request).get("Item") or {}
-            found = {name[len(_OF) :]: _pause_of(stored) for name, stored in item.items() if name.startswith(_OF)}
+            found = dict[str, Pause]()
+            for name, stored in item.items():
+                if not name.startswith(_OF):
+                    continue
+                told: dict[str, Any] = unpacked(stored)
+                at, resumed_at = time_of(told["at"]), time_of(told.get("resumed_at"))
+                said = told.get("by", ""), told.get("reason", "")
+                found[name.removeprefix(_OF)] = Pause(at, *said, told["starts"], told["undos"], resumed_at)
             self.believe(found)
             return found
         return self._known[1]
@@ -113,9 +120,3 @@ class Pauses:
         self._tables.connection.dispatch("UpdateItem", request)
         if self._known is not None:  # reading it back could find what was there before
             self.believe({**self._known[1], name: pause})
-
-
-def _pause_of(stored: Item) -> Pause:
-    told: dict[str, Any] = unpacked(stored)
-    at, resumed_at = time_of(told["at"]), time_of(told.get("resumed_at"))
-    return Pause(at, told.get("by", ""), told.get("reason", ""), told["starts"], told["undos"], resumed_at)

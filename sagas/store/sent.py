@@ -11,7 +11,7 @@ class Signal:
 
     Args:
         payload: the value, as JSON text.
-        content: the hash of its canonical JSON, by which a repeated signal is known again.
+        content: the hash of its canonical JSON as its type writes it, by which a repeated signal is known again.
         actor: who sent it.
         at: epoch seconds.
     """

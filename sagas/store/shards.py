@@ -53,7 +53,16 @@ class Shards:
         """
         stored = self._stored()
         if stored < self.deployed:
-            self._raise()
+            request = {
+                "TableName": self._table,
+                "Key": _KEY,
+                "UpdateExpression": "SET #highest = :deployed",
+                "ConditionExpression": "attribute_not_exists(#highest) OR #highest < :deployed",
+                "ExpressionAttributeNames": {"#highest": "highest"},
+                "ExpressionAttributeValues": {":deployed": {"N": str(self.deployed)}},
+            }
+            with suppress(Refused):  # another run noted this number, or a higher one, which the next run reads
+                self._tables.connection.dispatch("UpdateItem", request)
         return self._keep(stored)
 
     def _keep(self, stored: int) -> int:
@@ -65,15 +74,3 @@ class Shards:
         request = {"TableName": self._table, "Key": _KEY, "ConsistentRead": True}
         item = self._tables.connection.dispatch("GetItem", request).get("Item", {})
         return int(item["highest"]["N"]) if "highest" in item else 0
-
-    def _raise(self) -> None:
-        request = {
-            "TableName": self._table,
-            "Key": _KEY,
-            "UpdateExpression": "SET #highest = :deployed",
-            "ConditionExpression": "attribute_not_exists(#highest) OR #highest < :deployed",
-            "ExpressionAttributeNames": {"#highest": "highest"},
-            "ExpressionAttributeValues": {":deployed": {"N": str(self.deployed)}},
-        }
-        with suppress(Refused):  # another run noted this number, or a higher one, which the next run reads
-            self._tables.connection.dispatch("UpdateItem", request)

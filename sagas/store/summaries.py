@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sagas.core.states import SagaStatus
 from sagas.formats import check_format
-from sagas.store.mapping import Item, attributes_of, known, number_in, text_in, time_of
+from sagas.store.mapping import attributes_of, known, number_in, text_in, time_of
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 from sagas.store.tombstones import Tombstones
@@ -56,23 +56,20 @@ class SagaSummaries:
         keys = [attributes_of({"saga_id": saga_id}) for saga_id in asked]
         table = self._settings.sagas_table
         for item in self._tables.connection.get_many(table, keys, consistent=True, attributes=_ASKED):
-            found[text_in(item, "saga_id")] = _summary_of(item)
+            saga_id = text_in(item, "saga_id")
+            what = f"saga {saga_id}"
+            check_format(number_in(item, "format"), what)
+            steps = item["steps"]["L"] if "steps" in item else ()
+            held = (number_in(step["M"], "seq") for step in steps)
+            found[saga_id] = SagaSummary(
+                text_in(item, "saga"),
+                known(SagaStatus, text_in(item, "status"), what),
+                "attention" in item,
+                max(time_of(text_in(item, "updated_at")), time_of(text_in(item, "lost_until"))),
+                (1, *(seq for seq in held if seq)),
+            )
         gone = asked - found.keys()
         for saga_id, tombstone in (self._tombstones.get_many(gone) if gone else {}).items():
             state = tombstone.state
             found[saga_id] = SagaSummary(state.saga, state.status, bool(state.attention), state.updated_at)
         return found
-
-
-def _summary_of(item: Item) -> SagaSummary:
-    what = f"saga {text_in(item, 'saga_id')}"
-    check_format(number_in(item, "format"), what)
-    steps = item["steps"]["L"] if "steps" in item else ()
-    held = (number_in(step["M"], "seq") for step in steps)
-    return SagaSummary(
-        text_in(item, "saga"),
-        known(SagaStatus, text_in(item, "status"), what),
-        "attention" in item,
-        max(time_of(text_in(item, "updated_at")), time_of(text_in(item, "lost_until"))),
-        (1, *(seq for seq in held if seq)),
-    )

@@ -204,7 +204,10 @@ def _entry(settings: StoreSettings) -> type[Model]:
     return Entry
 
 
-def _definition(settings: StoreSettings) -> type[Model]:
+@lru_cache(maxsize=32)
+def tables_for(settings: StoreSettings) -> Tables:
+    """Return the models of these tables; the same ones for the same settings, since making them takes a while."""
+
     class Definition(Model):
         """What is known of one saga type: whether it takes new sagas. Kept beside the sagas, under a key no saga can
         have."""
@@ -218,10 +221,6 @@ def _definition(settings: StoreSettings) -> type[Model]:
         changed_by = UnicodeAttribute(null=True)
         changed_at = UnicodeAttribute(null=True)
 
-    return Definition
-
-
-def _lane(settings: StoreSettings) -> type[Model]:
     class Lane(Model):
         """How far the queue of one step got. Kept beside the sagas, under a key no saga can have."""
 
@@ -233,10 +232,6 @@ def _lane(settings: StoreSettings) -> type[Model]:
         resent_in = NumberAttribute(null=True)
         resent = NumberAttribute(null=True)
 
-    return Lane
-
-
-def _hand_out(settings: StoreSettings) -> type[Model]:
     class HandOutItem(Model):
         """How much of one shard of what is due was handed out. Kept beside the sagas, under a key no saga can have."""
 
@@ -248,10 +243,6 @@ def _hand_out(settings: StoreSettings) -> type[Model]:
         moved_at = UnicodeAttribute(null=True)
         by = UnicodeAttribute(null=True)
 
-    return HandOutItem
-
-
-def _join(settings: StoreSettings) -> type[Model]:
     class JoinItem(Model):
         """What became of one child, or how many of them so; in a table of its own."""
 
@@ -260,17 +251,9 @@ def _join(settings: StoreSettings) -> type[Model]:
         join = UnicodeAttribute(hash_key=True)
         part = UnicodeAttribute(range_key=True)
 
-    return JoinItem
-
-
-@lru_cache(maxsize=32)
-def tables_for(settings: StoreSettings) -> Tables:
-    """Return the models of these tables; the same ones for the same settings, since making them takes a while."""
     connection = SharedConnection(region=settings.region, host=settings.endpoint_url)
     control, entry = _control(settings), _entry(settings)
-    definition, lane, hand_out = _definition(settings), _lane(settings), _hand_out(settings)
-    join = _join(settings)
-    models: tuple[Any, Any, Any, Any, Any, Any] = control, entry, definition, lane, hand_out, join
+    models: tuple[Any, Any, Any, Any, Any, Any] = control, entry, Definition, Lane, HandOutItem, JoinItem
     for model in models:
         connection.serve(model)
     impatient = SharedConnection(region=settings.region, host=settings.endpoint_url)

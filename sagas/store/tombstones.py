@@ -69,6 +69,8 @@ class Tombstones:
             "aside": tombstone.aside,
             "actions": [[*astuple(one)[:5], iso(one.at), one.actor] for one in actions],
         }
+        if tombstone.found_by:
+            left["found_by"] = [*tombstone.found_by]
         stored = packed(left)
         if all(one.seal for one in actions):
             stored["M"]["seals"] = {"B": b"".join(packed_hash(one.seal) for one in actions)}
@@ -134,6 +136,7 @@ def tombstone_in(item: Item) -> Tombstone | None:
         ),
         stored["aside"]["BOOL"],
         stored["prev"]["B"] if "prev" in stored else b"",
+        (*unpacked(stored["found_by"]),) if "found_by" in stored else (),
     )
 
 

@@ -173,20 +173,19 @@ class Wire:
             raise ProcessDied
         self.trace.append(name)
         point = self._plan.get(len(self.trace))
-        return watched() if point is None else self._disturbed(point, watched)
-
-    def _disturbed(self, point: Point, send: Callable[[], T]) -> T:
+        if point is None:
+            return watched()
         self.trace[-1] += f"  <-- {point.fault}"
         if point.fault in DELAYS:
             self.others(point)
         if point.fault in (Fault.DIES_AFTER, Fault.NO_ANSWER, Fault.REPEATED, Fault.LATE):
             with suppress(Exception):  # whatever the answer was, it is lost
-                send()
+                watched()
         if point.fault in (*DEATHS, Fault.LATE):
             self._dead = True
             raise ProcessDied
         if point.fault in (Fault.PAUSES, Fault.REPEATED):
-            return send()
+            return watched()
         from botocore.exceptions import ReadTimeoutError  # see installed()
 
         raise ReadTimeoutError(endpoint_url="https://aws.invalid")
@@ -221,27 +220,22 @@ def crash_points(
     with wire.installed():
         first = _try(scenario, wire, ())
         yield first
-        for points in _plans(len(first.trace), faults, bounds, at_once, sample, seed):
+        # A process that died comes back and makes requests again: the second fault may hit one of those.
+        length = len(first.trace)
+        numbers = range(1, length + 1 + (length // 2 if at_once > 1 else 0))
+        single = [
+            Point(number, fault, bound)
+            for number in numbers
+            for fault in faults
+            for bound in (bounds if fault in DELAYS else (0,))
+        ]
+        plans: list[Plan] = [
+            points for points in combinations(single, at_once) if len({point.number for point in points}) == at_once
+        ]
+        if sample is not None and sample < len(plans):
+            plans = random.Random(seed).sample(plans, sample)  # noqa: S311 - which runs to make is no secret
+        for points in plans:
             yield _try(scenario, wire, points)
-
-
-def _plans(
-    length: int, faults: Sequence[Fault], bounds: Sequence[int], at_once: int, sample: int | None, seed: int
-) -> list[Plan]:
-    # A process that died comes back and makes requests again: the second fault may hit one of those.
-    numbers = range(1, length + 1 + (length // 2 if at_once > 1 else 0))
-    single = [
-        Point(number, fault, bound)
-        for number in numbers
-        for fault in faults
-        for bound in (bounds if fault in DELAYS else (0,))
-    ]
-    plans: list[Plan] = [
-        points for points in combinations(single, at_once) if len({point.number for point in points}) == at_once
-    ]
-    if sample is None or sample >= len(plans):
-        return plans
-    return random.Random(seed).sample(plans, sample)  # noqa: S311 - which runs to make is no secret
 
 
 def _try(scenario: Callable[[Wire], None], wire: Wire, points: Plan) -> Trial:

@@ -153,7 +153,11 @@ class InProcessRun:
         self._sent: list[tuple[float, Message]] = []
         self._work: list[Work] = []
         # A lease that outlasts every invocation needs no heartbeat, and sagas that are alone trip no breaker.
-        registry = Registry.of(*(_alone(one) for one in (definition, *definition.family)))
+        alone = list[SagaDefinition]()
+        for one in (definition, *definition.family):
+            steps = tuple(replace(step, circuit_breaker=None) for step in one.steps)
+            alone.append(replace(one, steps=steps, lock_expiry=timedelta(days=1)))
+        registry = Registry.of(*alone)
         logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
         runner = FailingRunner(fail, self.path)
         try:
@@ -236,7 +240,14 @@ class InProcessRun:
         the end of a wait, a saga's own deadline."""
         while True:
             if self._work:
-                self._do(self._work.pop(0))
+                # As the function of the queue ``now`` does. A test may call its saga what it likes, so that nothing is
+                # held against the schema here.
+                work = self._work.pop(0)
+                if work.task == START:
+                    self._children.start(ChildrenToStart(**work.details))
+                    continue
+                for saga_id in SagasToLookAfter(**work.details).sagas:
+                    self._children.look(saga_id)
                 continue
             coming: list[tuple[float, int, Callable[[], bool]]] = []
             if self._sent:
@@ -261,15 +272,6 @@ class InProcessRun:
                 yield state.updated_at + after.total_seconds(), 0, partial(self._signal, state.saga_id)
         if state.ends_at:
             yield state.ends_at, 3, partial(self._decided, state.saga_id, ev.CancelAsked(ev.DEADLINE))
-
-    def _do(self, work: Work) -> None:
-        """What the function of the queue ``now`` does. A test may call its saga what it likes, so that nothing is held
-        against the schema here."""
-        if work.task == START:
-            self._children.start(ChildrenToStart(**work.details))
-            return
-        for saga_id in SagasToLookAfter(**work.details).sagas:
-            self._children.look(saga_id)
 
     def _deliver(self, index: int) -> bool:
         _, message = self._sent.pop(index)
@@ -309,11 +311,6 @@ class InProcessRun:
         self._control.create(state, saga_type.definition.stale_after.total_seconds())
         inputs = (carried(entry),)
         self.send(Message(state.saga_id, state.saga, state.steps[0].name, 0, False, state.dispatch, inputs=inputs))
-
-
-def _alone(definition: SagaDefinition) -> SagaDefinition:
-    steps = tuple(replace(step, circuit_breaker=None) for step in definition.steps)
-    return replace(definition, steps=steps, lock_expiry=timedelta(days=1))
 
 
 def _connecting(clients: Mapping[str, Any] | Callable[[str], Any] | None) -> Callable[[str], Any]:

@@ -36,6 +36,11 @@ class Bulky(Saga[Order], name="bulky"):
         return "x" * 20_000
 
 
+class Found(Saga[Order], name="found", find_by={"item": "$.item"}):
+    @step
+    def make(self) -> None: ...
+
+
 class Owner(Saga[Order], name="owner", orphans=OrphanSweep("ZIPS_BUCKET", "owner/")):
     @step
     def make(self) -> None: ...
@@ -399,9 +404,6 @@ def test_a_saga_that_needs_a_person_is_not_purged_by_hand_either(keeping: Make) 
 def test_a_purge_waits_until_nothing_can_be_at_work(keeping: Make) -> None:
     bench = keeping(Trip)
     saga_id = _ended(bench)
-    with pytest.raises(Conflict, match="try again in a minute"):
-        _purge(bench, saga_id)
-    bench.clock.advance(HOUR)
     state = bench.state(saga_id)
     lost = replace(state, token=state.token + 1, lost_until=bench.clock.now() + 900)
     assert bench.engine.control.claim(state, lost, 1.0)
@@ -410,6 +412,28 @@ def test_a_purge_waits_until_nothing_can_be_at_work(keeping: Make) -> None:
     bench.clock.advance(900)
     assert _purge(bench, saga_id).purge.reason == "asked for"
     assert [one["seq"] for one in bench.stack.entries(saga_id)] == [1]
+
+
+def test_a_saga_is_purged_right_after_its_end_and_its_starter_changes_nothing(keeping: Make) -> None:
+    """Who wrote the first entry makes the control item unasked, and what the saga is found by before: for a minute."""
+    bench = keeping(Found)
+    begun = _start(bench, "found").state
+    bench.run()
+    began = bench.clock.now()
+    assert _purge(bench, begun.saga_id, name="found").purge.reason == "asked for"
+    assert SECRET not in _stored(bench)
+    assert bench.engine.reader.list(["found"], None, 20, None)["sagas"] == []
+    with pytest.raises(Conflict, match="was purged at"):
+        bench.engine.operations.retry("found", begun.saga_id, "", "ann")
+    bench.engine.findings.put(begun, {"item": SECRET})
+    assert not bench.engine.control.create(begun, 1.0)
+    bench.clock.time = began + 59
+    assert bench.engine.purger.run(60.0).purged == []
+    bench.clock.time = began + 60
+    assert bench.engine.purger.run(60.0).purged == [begun.saga_id]
+    assert SECRET not in _stored(bench)
+    assert _item(bench, begun.saga_id) is None
+    assert "purge_reason" in bench.engine.reader.show("found", begun.saga_id)
 
 
 def test_what_a_lost_process_writes_late_is_purged_too(keeping: Make) -> None:
@@ -506,7 +530,7 @@ def test_a_purge_that_was_interrupted_lets_nobody_else_in(keeping: Make, monkeyp
         _purge(bench, saga_id, "mine", name="fatal")
     monkeypatch.undo()
     bench.clock.advance(365 * DAY)  # no lease of a purge expires
-    with pytest.raises(Conflict, match="is being purged"):
+    with pytest.raises(Conflict, match="was purged at"):
         bench.engine.operations.compensate("fatal", saga_id, "", "ann")
     assert bench.engine.reader.list(["fatal"], None, 20, None)["sagas"] == []
     assert not _start(bench, "fatal").created

@@ -91,6 +91,7 @@ def test_new_sagas_are_refused_or_wait(site: Make) -> None:
     answer = w.call("POST", "/sagas/walk", {"item": "x"})
     assert (answer.status, answer.code) == (503, "disabled")
     assert int(answer.headers["retry-after"]) > 0
+    assert answer.body["error"]["message"] == "walk is paused: an incident"
     pause(w, starts=True)
     settle(w)
     answer = w.call("POST", "/sagas/walk", {"item": "x"})

@@ -65,6 +65,15 @@ def test_a_signal_is_accepted_known_again_and_refused(site: Make) -> None:
     assert [entry["actor"] for entry in entries if entry["action"] == "SignalReceived"] == [ANN, ANN]
 
 
+def test_the_same_value_with_a_default_written_out_is_the_same_signal(site: Make) -> None:
+    s = site(Asked)
+    saga = s.begin("asked")
+    path = f"/sagas/asked/{saga}/signals/approval"
+    assert s.call("POST", path, {"by": "ada"}).status == 202
+    assert s.call("POST", path, {"note": "", "by": "ada"}).status == 200
+    assert s.call("POST", path, {"by": "ada", "note": "well"}).status == 409
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [

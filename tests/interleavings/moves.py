@@ -36,8 +36,6 @@ _HANDS = 5.0
 PROBE_POLL = 3600.0
 """Seconds in which all must come to rest."""
 _MOST_RECEIVES = 10
-_STARTING = 61.0
-"""Seconds after its start from which on a saga may be purged."""
 
 
 class Move(NamedTuple):
@@ -345,10 +343,8 @@ class Moves:
     def _by_people(self, at: Snapshot) -> Iterator[tuple[str, Act]]:
         for name, kind in _OPERATIONS.items():
             if spent := self._spent(at, name):
-                if name == "purge" and (at.actors or self.status(at) not in _OVER):
+                if name == "purge" and self.status(at) not in _OVER:
                     continue
-                if name == "purge":
-                    spent = spent._replace(now=max(at.now, self._began + _STARTING))
                 process = self._process(spent, kind.format(id=self.saga_id), number=50 + sum(at.budget))
                 yield from self._fused(
                     at, f"somebody asks for {name}", lambda spent=spent, process=process: self._spawned(spent, process)

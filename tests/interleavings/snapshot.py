@@ -32,7 +32,7 @@ DISTURBANCES = (
     "retry",  # an operator grants another budget
     "compensate",  # an operator gives up
     "resolve",  # an operator settles it
-    "purge",  # an operator has it purged, a minute after it was started at least
+    "purge",  # an operator has it purged once it is over, whoever is at work
     "start",  # it is started again, under the same key
     "redrive",  # an operator redrives the dead letters
     "deploy",  # the other version of the saga's code is deployed; what is under way goes on as it is

@@ -83,8 +83,10 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         values |= {"attention_shard": str(shard), "attention_at": iso(state.attention)[:19] + "Z"}
     if purge or not kept:
         shard = shard_of(state.saga_id, settings.shards)
-        dues = [*([purge.at] if purge else []), *([] if kept else [state.updated_at + settings.retention])]
-        due = max(purge.at, state.lost_until + OVERTAKEN) if purge and state.lost_until else min(dues)
+        due = state.updated_at + settings.retention
+        if purge:
+            born = state.updated_at if [step for step in state.steps if step.children] else state.created_at
+            due = max(purge.at, born + 60, state.lost_until + OVERTAKEN if state.lost_until else 0)
         values |= {"open_shard": f"purge#{shard}", "due": iso(due)}
     elif state.attention and waiting and state.deadline:
         values |= {"open_shard": str(shard_of(state.saga_id, settings.shards)), "due": iso(state.deadline)}

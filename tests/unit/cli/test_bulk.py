@@ -61,6 +61,13 @@ def test_a_dry_run_does_nothing(api: StubApi, run: Run) -> None:
     assert (one.method, one.path) == ("GET", "/v1/sagas?customer=c-17&name=create-zip&limit=100")
 
 
+def test_a_status_is_taken_in_any_case(api: StubApi, run: Run) -> None:
+    api.will(200, page(dead()))
+    result = run("cancel", "--all", "--name", "create-zip", "--status", "dead_lettered", "--dry-run", "--json")
+    assert result.exit_code == 0, result.output
+    assert [one["status"] for one in json.loads(result.stdout)["sagas"]] == ["DEAD_LETTERED"]
+
+
 def test_it_asks_first(api: StubApi, run: Run) -> None:
     api.will(200, page(dead())).will(200, page())
     result = run("retry", "--all", "--name", "create-zip", text="n\n")

@@ -69,6 +69,18 @@ class TestShow:
         assert '"k18"' not in told
         assert "24 more lines: --json has all" in told
 
+    def test_how_long_an_attempt_ran_is_not_told_of_a_wait(self, api: StubApi, run: Run) -> None:
+        ended = {"ended_at": "2026-11-24T09:48:50.216Z"}
+        steps = [a_step("reply", took=None, **ended), a_step("check", took=1.5, **ended), a_step("older", **ended)]
+        api.will(200, a_saga(steps=steps))
+        lines = run("show", "create-zip", SAGA_ID).stdout.splitlines()
+        told = [line.split() for line in lines if "COMPLETED" in line]
+        assert told[1:] == [
+            ["reply", "COMPLETED", "1"],
+            ["check", "COMPLETED", "1", "1.5", "s"],
+            ["older", "COMPLETED", "1", "3", "d"],
+        ]
+
     def test_progress_is_a_bar(self, api: StubApi, run: Run) -> None:
         told = {"step": "check", "fraction": 0.5, "message": "packing", "at": "2026-11-21T09:48:52.000Z"}
         api.will(200, a_saga("RUNNING", progress=told))
@@ -79,6 +91,24 @@ class TestShow:
     def test_as_json_it_is_what_the_api_says(self, api: StubApi, run: Run) -> None:
         api.will(200, DEAD)
         assert json.loads(run("show", "create-zip", SAGA_ID, "--json").stdout) == DEAD
+
+
+class TestResult:
+    def test_is_printed(self, api: StubApi, run: Run) -> None:
+        api.will(200, a_saga("RUNNING")).will(200, a_saga("COMPLETED", result={"etag": "x"}))
+        told = run("result", "create-zip", SAGA_ID, "--wait", "20")
+        assert (told.exit_code, json.loads(told.stdout)) == (0, {"etag": "x"})
+
+    def test_of_one_that_did_not_complete_in_time_has_the_status_of_then(self, api: StubApi, run: Run) -> None:
+        api.will(200, a_saga("PENDING")).will(200, a_saga("RUNNING")).will(200, a_saga("WAITING"))
+        told = run("result", "create-zip", SAGA_ID, "--wait", "0.15")
+        assert (told.exit_code, told.stderr) == (1, "sagas: the saga is WAITING: it has no result\n")
+
+    def test_of_one_that_was_purged_is_gone(self, api: StubApi, run: Run) -> None:
+        api.will(200, a_saga("COMPLETED", result=None, purged_at=BEGAN, purge_reason=""))
+        told = run("result", "create-zip", SAGA_ID)
+        assert (told.exit_code, told.stdout) == (1, "")
+        assert told.stderr == "sagas: the saga was purged at 2026-11-21 09:48:50 UTC: its result is gone\n"
 
 
 class TestLists:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,37 @@ class TestWatch:
         result = run("show", "create-zip", SAGA_ID, "--watch")
         assert result.exit_code == 0, result.output
         assert "09:48:52.000 step check is at 25% packing [31m" in result.stdout.splitlines()
+
+    def test_what_it_waits_for_is_told_in_a_line_once(self, api: StubApi, run: Run) -> None:
+        waits = {"waits_until": "2026-11-24T09:48:50.216Z", "message": None}
+        reply = a_saga("WAITING", steps=[a_step("reply", "WAITING", waiting_for="signal", **waits)])
+        counts: dict[str, Any] = {
+            "total": 3,
+            "started": 3,
+            "completed": 0,
+            "failed": 0,
+            "finished": 0.0,
+            "failures": [],
+            "href": "",
+        }
+        parts = {"waiting_for": "children", "waits_until": None, "message": None}
+        before = a_saga("WAITING", steps=[a_step("parts", "WAITING", children=counts, **parts)])
+        after = a_saga("WAITING", steps=[a_step("parts", "WAITING", children=counts | {"completed": 1}, **parts)])
+        later = {"waiting_for": "retry", "waits_until": BEGAN, "next_attempt_at": BEGAN, "message": "not\x1b there"}
+        settle = a_saga("WAITING", steps=[a_step("settle", "WAITING", **later)])
+        for saga in (reply, reply, reply | {"updated_at": "2026-11-21T09:50:00.000Z"}, before, after, settle):
+            api.will(200, saga)
+        api.will(200, a_saga("COMPLETED"))
+        lines = run("show", "create-zip", SAGA_ID, "--watch").stdout.splitlines()
+        (signal,) = [line for line in lines if "waits for a signal" in line]
+        assert signal.startswith(
+            "09:48:50.216 reply waits for a signal since 2026-11-21 09:48:50 UTC, until 2026-11-24 "
+        )
+        assert signal.endswith(f"can send it: `sagas signal create-zip {SAGA_ID} reply --data JSON`.")
+        (children,) = [line for line in lines if "waits for its children" in line]
+        assert f"0 of 3 completed, 0 failed, 0% over. `sagas list --parent {SAGA_ID}` lists them." in children
+        (look,) = [line for line in lines if "looks again" in line]
+        assert "settle: not yet (not there). It looks again at 2026-11-21 09:48:50 UTC, in 0.00 s." in look
 
     def test_retry_can_be_watched(self, api: StubApi, run: Run) -> None:
         api.will(202, a_saga("RUNNING")).will(200, a_saga("COMPLETED"))

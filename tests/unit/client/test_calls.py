@@ -52,6 +52,30 @@ class TestAskedAgain:
         assert [one.headers.get("If-None-Match") for one in api.asked[-2:]] == ['"1"', None]
 
 
+class TestSignal:
+    @pytest.mark.parametrize(
+        ("value", "body"),
+        [
+            (Order(Decimal("1.50")), {"amount": "1.50"}),
+            ([Order(Decimal(2))], [{"amount": "2"}]),
+            (Decimal("1.50"), "1.50"),
+            ({"amount": "1.50"}, {"amount": "1.50"}),
+            (True, True),
+            (None, None),
+        ],
+    )
+    def test_a_value_is_sent_in_its_json_form(self, api: StubApi, client: SagaClient, value: Any, body: Any) -> None:
+        api.will(202, a_saga("WAITING"))
+        client.signal("create-zip", SAGA_ID, "reply", value)
+        assert asked(api) == ("POST", f"{ONE}/signals/reply", body)
+
+    def test_what_has_no_json_form_is_refused(self, api: StubApi, client: SagaClient) -> None:
+        with pytest.raises(InvalidRequest) as refused:
+            client.signal("create-zip", SAGA_ID, "reply", object())
+        assert [one.path for one in refused.value.problems] == ["$"]
+        assert api.asked == []
+
+
 class TestStart:
     def test_by_name_sends_json(self, api: StubApi, client: SagaClient) -> None:
         api.will(202, a_saga("PENDING"))
@@ -124,6 +148,17 @@ class TestRunningAgain:
         with pytest.raises(Conflict, match="request was purged at 2026-11-21"):
             client.rerun("create-zip", SAGA_ID)
         assert len(api.asked) == 1
+
+
+class TestResult:
+    def test_is_what_it_ended_with(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga("COMPLETED", result="paid"))
+        assert client.result("create-zip", SAGA_ID) == "paid"
+
+    def test_of_one_that_was_purged_is_gone(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, a_saga("COMPLETED", result=None, purged_at="2026-11-21T09:48:52.000Z"))
+        with pytest.raises(Conflict, match=r"purged at 2026-11-21.*its result is gone"):
+            client.result("create-zip", SAGA_ID)
 
 
 class TestReading:
