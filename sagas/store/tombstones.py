@@ -64,7 +64,7 @@ class Tombstones:
         state = replace(tombstone.state, lease=None, purge=None, progress=None)
         item = item_of(state, self._settings, _NOT_OPEN)
         actions = tombstone.actions[-MOST_ACTIONS:]
-        left = {
+        left: dict[str, Any] = {
             "request_hash": tombstone.request_hash,
             "aside": tombstone.aside,
             "actions": [[*astuple(one)[:5], iso(one.at), one.actor] for one in actions],
