@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ import boto3
 
 from sagas.authoring.codec import encode
 from sagas.authoring.saga import Saga, definition_of
-from sagas.aws import CALLER, connect, open_session
+from sagas.aws import CALLER, connect, open_session, translated
 from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
 from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
 from sagas.client.logs import LogCalls
@@ -25,6 +26,7 @@ from sagas.client.waiting import Wait
 from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.engine.answers import AuditEntry, Page, RecoveryView, SagaView, SweepView, VerificationView
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
+from sagas.messaging.redriving import check_note
 
 RequestT = TypeVar("RequestT")
 
@@ -63,6 +65,7 @@ class SagaClient(EventCalls, LogCalls):
         self._session = session or open_session(region, None)
         super().__init__(Transport(api_url, region, self._session))
         self._endpoints = endpoints or ServiceEndpoints(api_url)
+        self._arn = ""
 
     @classmethod
     def local(cls, directory: str | Path = ".") -> Self:
@@ -396,25 +399,36 @@ class SagaClient(EventCalls, LogCalls):
         return letter
 
     def redrive(
-        self, name: str, saga_id: str | None = None, on_progress: Callable[[int], None] | None = None
+        self,
+        name: str,
+        saga_id: str | None = None,
+        on_progress: Callable[[int], None] | None = None,
+        *,
+        note: str = "",
     ) -> Redrive:
         """Move dead-lettered messages back to the queues they came from; their sagas go on at the failed step.
 
         All messages of a type are moved by SQS itself, which goes on after this call has returned. Those of one saga,
-        and all at an endpoint that has no such task, are moved here, one by one: the whole queue is gone through, page
-        by page, for the moment hidden from others.
+        all with a note, and all at an endpoint that has no such task, are moved here, one by one: the whole queue is
+        gone through, page by page, for the moment hidden from others. Only then the audit trails of the sagas name the
+        caller, by the ARN that STS knows.
 
         Args:
             name: of the type.
             saga_id: only this saga's.
             on_progress: told how many messages were looked at, after each page.
+            note: why, in 4,000 characters at most; the audit trails keep it.
 
         Raises:
+            InvalidRequest: the note is too long, or has a control character.
             NotFound: there is no such type.
             SagaError: this client does not know the queues, or the redrive was refused.
         """
+        check_note(note)
         queue = self._dead_letter_queue(name)
-        return queue.redrive(on_progress) if saga_id is None else queue.move(saga_id, on_progress)
+        if saga_id is None and not note:
+            return queue.redrive(on_progress)
+        return queue.move(saga_id, on_progress, note)
 
     def prune(
         self,
@@ -507,7 +521,16 @@ class SagaClient(EventCalls, LogCalls):
         if name not in endpoints.dead_letter_queues:
             raise NotFound(f"there is no saga named {name!r} here")
         sqs = connect("sqs", CALLER, region=self.region, endpoint_url=endpoints.endpoint_url, session=self._session)
-        return DeadLetterQueue(sqs, endpoints.dead_letter_queues[name], endpoints.queues.get(name, {}))
+        return DeadLetterQueue(sqs, endpoints.dead_letter_queues[name], endpoints.queues.get(name, {}), self._caller)
+
+    def _caller(self) -> str:
+        """The ARN that calls are signed as; empty while STS is not to be asked, which nothing waits for."""
+        if not self._arn:
+            endpoint = self._endpoints.endpoint_url
+            with suppress(SagaError), translated("STS"):
+                sts = connect("sts", CALLER, region=self.region, endpoint_url=endpoint, session=self._session)
+                self._arn = str(sts.get_caller_identity()["Arn"])
+        return self._arn
 
 
 def _text_of_time(moment: datetime | str | None) -> str | None:

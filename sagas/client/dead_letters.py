@@ -16,6 +16,7 @@ from sagas.core.times import iso
 from sagas.engine.answers import AuditEntry, SagaView
 from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.messaging.message import parse_record
+from sagas.messaging.redriving import told_by
 
 _NO_SUCH_ACTION = ("InvalidAction", "UnknownOperationException", "UnsupportedOperation", "NotImplemented")
 
@@ -147,12 +148,14 @@ class DeadLetterQueue:
         sqs: a boto3 client.
         url: of the queue.
         sources: URLs of the queues it serves, by step.
+        mover: tells who moves messages one by one, by ARN; empty where that is not known.
     """
 
-    def __init__(self, sqs: Any, url: str, sources: Mapping[str, str]) -> None:
+    def __init__(self, sqs: Any, url: str, sources: Mapping[str, str], mover: Callable[[], str] = str) -> None:
         self._sqs = sqs
         self._url = url
         self._sources = sources
+        self._mover = mover
 
     def peek(self, limit: int) -> list[DeadLetter]:
         """Return up to ``limit`` messages, which stay where they are."""
@@ -188,14 +191,15 @@ class DeadLetterQueue:
                 return self.move(None, on_progress)
             raise
 
-    def move(self, saga_id: str | None, on_progress: OnProgress | None = None) -> Redrive:
-        """Move the messages of one saga, or all, back to their queues: body and attributes as they are.
+    def move(self, saga_id: str | None, on_progress: OnProgress | None = None, note: str = "") -> Redrive:
+        """Move the messages of one saga, or all, back to their queues: as they are, and with who moves them and why.
 
         Each is moved as soon as it is found.
 
         Args:
             saga_id: whose messages; everybody's when absent.
             on_progress: told how many messages were looked at.
+            note: why; for the audit trails of their sagas.
         """
         moved: list[DeadLetter] = []
         left: list[DeadLetter] = []
@@ -208,7 +212,7 @@ class DeadLetterQueue:
                     left.append(letter)
                     continue
                 # send first, then delete: a failure in between leaves two messages, of which the saga takes one
-                attributes = message.get("MessageAttributes", {})
+                attributes = told_by(message.get("MessageAttributes", {}), self._mover(), note)
                 target = self._sources[letter.step]
                 with translated("SQS", quoted=True):
                     sent = self._sqs.send_message(

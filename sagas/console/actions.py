@@ -43,7 +43,7 @@ def act_on(client: Any, do: str, item: Item, note: str, form: Form | None = None
         case Do.RETRY:
             client.retry(name, saga_id, note)
         case Do.REDRIVE:
-            if not client.redrive(name, saga_id).moved:
+            if not client.redrive(name, saga_id, note=note).moved:
                 raise NotFound("its message is not in the dead-letter queue (any more, or just now): retry it instead")
         case Do.COMPENSATE:
             client.compensate(name, saga_id, note)
@@ -118,7 +118,7 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
     """Look at dead letters, move them back, drop those that nobody needs, or delete one."""
     client, said = desk.source.client, ""
     if do == "redrive":
-        done = client.redrive(name)
+        done = client.redrive(name, note=_one(form, "note"))
         said = "SQS moves them back." if done.task else f"{len(done.moved)} moved back, {len(done.left)} stay."
     elif do == "prune":
         dry = _one(form, "really") != "yes"

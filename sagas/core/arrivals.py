@@ -92,7 +92,7 @@ def _dead_arrived(state: SagaState, event: ev.MessageArrived) -> Decision:
         return Decision(state, Discard("a newer message is the saga's current one"))
     if 0 < event.sent_at <= state.updated_at:
         return Decision(state, Discard("a duplicate of the dead letter"))
-    return Decision(_claimed(state, event.lease), Write(ev.Redriven()))
+    return Decision(_claimed(state, event.lease), Write(ev.Redriven(event.note)))
 
 
 def _work_arrived(state: SagaState, event: ev.MessageArrived, now: float) -> Decision:

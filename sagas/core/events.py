@@ -262,6 +262,7 @@ class MessageArrived:
         message_id: SQS's id of it.
         lease: the lease the receiver would take.
         sent_at: epoch seconds at which it entered its queue; 0 if unknown.
+        note: why it was moved back from the dead letters; empty if that is not said.
     """
 
     index: int
@@ -271,6 +272,7 @@ class MessageArrived:
     message_id: str
     lease: Lease
     sent_at: float = 0.0
+    note: str = ""
 
 
 class Backlog(StrEnum):

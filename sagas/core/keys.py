@@ -13,3 +13,6 @@ LONGEST_CORRELATION_ID = 128
 
 LONGEST_CANCEL_NOTE = 500
 """Characters of the note that a cancel may have: until it is journaled, it is in the control item."""
+
+LONGEST_NOTE = 4_000
+"""Characters of any other note: a page of the audit trail, which shows a hundred of them, must fit into an answer."""

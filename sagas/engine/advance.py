@@ -133,9 +133,17 @@ class Advancer:
         # Where leases are to be short, what runs no code needs no longer one.
         lease = self.lease() if course is not None else lease_for(saga_type, services.clock, invocation.deadline)
         arrival = ev.MessageArrived(
-            message.index, message.undo, message.dispatch, message.hops, message.message_id, lease, message.sent_at
+            message.index,
+            message.undo,
+            message.dispatch,
+            message.hops,
+            message.message_id,
+            lease,
+            message.sent_at,
+            message.note,
         )
-        context = EntryContext(trace_id=invocation.trace_id, message=None if message.chained else dying)
+        dying_now = None if message.chained else dying
+        context = EntryContext(trace_id=invocation.trace_id, message=dying_now, redriven_by=message.redriven_by)
         return replace(self.advance(correlated(state, message), arrival, context, message), message=message)
 
     def _go_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course | None) -> Advanced:

@@ -41,6 +41,8 @@ class EntryContext:
         onward: which lease to claim what follows with, in the same write, for the holder to go on; ``None``, or none
             of its own, leaves that to the next message.
         chained: the message at hand was sent for another step: it cannot die for this one, nor wait for its retry.
+        redriven_by: who moved the message at hand back from the dead letters: of what it leads to, only that the saga
+            goes on is this person's act. Empty if that is not known.
     """
 
     payload: str | None = None
@@ -50,6 +52,7 @@ class EntryContext:
     message: DeadLetter | None = None
     onward: Callable[[SagaState, Send], Lease | None] | None = None
     chained: bool = False
+    redriven_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +269,7 @@ class Committer:
         asked = isinstance(fact, ev.CancelRequested) and before.cancel_requested_by
         if asked and before.cancel_note:
             details["note"] = before.cancel_note
+        redriven_by = context.redriven_by if isinstance(fact, ev.Redriven) else ""
         return Entry(
             saga_id=before.saga_id,
             seq=before.seq + 1,
@@ -276,7 +280,7 @@ class Committer:
             token=before.token,
             step=None if index is None else before.steps[index].name,
             attempt=getattr(fact, "attempt", None) or None,
-            actor=before.cancel_requested_by if asked else context.actor,
+            actor=before.cancel_requested_by if asked else redriven_by or context.actor,
             correlation_id=before.correlation_id,
             trace_id=context.trace_id,
             details=details,

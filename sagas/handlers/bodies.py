@@ -7,11 +7,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from sagas.authoring.codec import decode, json_schema
+from sagas.core.keys import LONGEST_NOTE
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.inputs import Request
-
-_LONGEST_TEXT = 4_000
-"""Characters a text may have: a page of the audit trail, which shows a hundred of them, must fit into an answer."""
 
 MOST_RECOVERY_ATTEMPTS = 1_000
 """As many as a saga type may declare as its ``max_recovery_attempts``."""
@@ -88,9 +86,9 @@ def read_body(request: Request, type_: type[T]) -> T:
     body: T = decode(request.body() if request.has_body else {}, type_)
     texts = {item.name: getattr(body, item.name) for item in fields(body)}  # pyright: ignore[reportArgumentType]
     problems = [
-        Problem(f"$.{name}", f"has more than {_LONGEST_TEXT} characters")
+        Problem(f"$.{name}", f"has more than {LONGEST_NOTE} characters")
         for name, text in texts.items()
-        if isinstance(text, str) and len(text) > _LONGEST_TEXT
+        if isinstance(text, str) and len(text) > LONGEST_NOTE
     ]
     if isinstance(body, Resolution) and not re.search(_SOMETHING, body.note):
         problems.append(Problem("$.note", "says nothing"))
@@ -112,7 +110,7 @@ def describe_body(type_: type[Any]) -> dict[str, Any]:
     """Return the JSON Schema of what :func:`read_body` takes as ``type_``."""
     schema: dict[str, Any] = json_schema(type_)["$defs"][type_.__name__]
     for text in (item for item in schema["properties"].values() if item == {"type": "string"}):
-        text["maxLength"] = _LONGEST_TEXT
+        text["maxLength"] = LONGEST_NOTE
     if type_ is Resolution:
         schema["properties"]["note"]["pattern"] = _SOMETHING
     if type_ is Attempts:

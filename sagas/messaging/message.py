@@ -14,6 +14,7 @@ from sagas.errors import InvalidRequest, Problem
 from sagas.formats import PLAIN, check_format
 from sagas.messaging.carried import MOST_CARRIED, CarriedInput, problems_in
 from sagas.messaging.pending_commit import Count, PendingCommit, problems_of
+from sagas.messaging.redriving import told_in
 from sagas.messaging.trace import Trace
 
 _Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")]
@@ -66,6 +67,8 @@ class Message:
         chained: it was sent for another step or undo than it names, from which its saga has gone on since; never sent.
         trace: the saga's, where it is traced.
         codeless: what it asks for takes no code of the saga's, as the end of a wait; never sent: it says where to.
+        redriven_by: who moved it back from the dead letters, by ARN, as its attributes say; empty if they do not.
+        note: why, likewise.
     """
 
     saga_id: str
@@ -86,6 +89,8 @@ class Message:
     chained: bool = False
     trace: Trace | None = None
     codeless: bool = False
+    redriven_by: str = ""
+    note: str = ""
 
     @property
     def body(self) -> str:
@@ -126,6 +131,7 @@ def parse_record(record: Mapping[str, Any]) -> Message:
         problem = Problem("attributes", "must hold the count of receives and the time of sending")
         raise InvalidRequest("the record's attributes are not SQS's", [problem]) from None
     place = body.saga_id, body.saga, body.step, body.index, body.undo, body.dispatch
+    redriven_by, note = told_in(record)
     return Message(
         *place,
         hops=body.hops,
@@ -138,6 +144,8 @@ def parse_record(record: Mapping[str, Any]) -> Message:
         inputs=body.inputs or (),
         format=body.format,
         trace=body.trace or None,
+        redriven_by=redriven_by,
+        note=note,
     )
 
 

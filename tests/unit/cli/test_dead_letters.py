@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sagas.client import DeadLetter
+from sagas.client import DeadLetter, Redrive
 from tests.unit.cli.conftest import Run
 from tests.unit.client.stub import BEGAN
 
@@ -71,3 +71,15 @@ class TestDeadLetters:
         assert run("dlq", "delete", "create-zip", "m-12", "--yes").stdout == "Message m-12 is deleted.\n"
         assert asked == [("create-zip", "m-12")] * 2
         assert run("dlq", "delete", "create-zip", "z", "--yes").exit_code == 1
+
+    @pytest.mark.parametrize("one", [(), ("--saga-id", "s-1")])
+    def test_are_moved_back_with_a_note(self, run: Run, monkeypatch: pytest.MonkeyPatch, one: tuple[str, ...]) -> None:
+        asked = list[tuple[Any, ...]]()
+
+        def redrive(_client: object, name: str, saga_id: str | None, _tell: object, *, note: str = "") -> Redrive:
+            asked.append((name, saga_id, note))
+            return Redrive(moved=(self.LETTER,))
+
+        monkeypatch.setattr("sagas.client.SagaClient.redrive", redrive)
+        assert run("dlq", "redrive", "create-zip", *one, "--note", "it is up").exit_code == 0
+        assert asked == [("create-zip", one[1] if one else None, "it is up")]

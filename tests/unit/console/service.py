@@ -166,8 +166,8 @@ class FakeService:
         self._did("rerun", saga_id)
         return self.sagas[saga_id]
 
-    def redrive(self, name: str, saga_id: str | None = None) -> Redrive:
-        self._did("redrive", saga_id)
+    def redrive(self, name: str, saga_id: str | None = None, *, note: str = "") -> Redrive:
+        self._did("redrive", saga_id, note)
         return Redrive(moved=tuple(self.letters))
 
     def signal(self, name: str, saga_id: str, step: str, value: Any) -> Any:

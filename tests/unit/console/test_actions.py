@@ -39,7 +39,8 @@ class TestActions:
         assert answer.status_code == 404
         assert "retry it instead" in answer.text
         service.letters = [a_letter()]
-        assert browser.submit(f"/sagas/create-zip/{numbered(1)}/redrive").status_code == 303
+        assert browser.submit(f"/sagas/create-zip/{numbered(1)}/redrive", note="why").status_code == 303
+        assert service.did() == [("redrive", numbered(1), ""), ("redrive", numbered(1), "why")]
 
     def test_a_settlement_needs_a_note(self, browser: Browser, service: FakeService) -> None:
         answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/resolve", note=" ")

@@ -34,5 +34,11 @@ class TestLetters:
         assert ("delete_letter", "create-zip", "m-1") in service.did()
         assert caplog.messages == ["ann deleted message m-1 from the dead letters of create-zip"]
 
+    def test_all_are_moved_back_with_a_note(self, browser: Browser, service: FakeService) -> None:
+        service.letters = [a_letter()]
+        assert 'name="note"' in browser.get("/letters/create-zip").text
+        assert "1 moved back, 0 stay." in browser.submit("/letters/create-zip/redrive", note="it is up").text
+        assert ("redrive", None, "it is up") in service.did()
+
     def test_of_an_unknown_type(self, browser: Browser) -> None:
         assert browser.get("/letters/none").status_code == 404
