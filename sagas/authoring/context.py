@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -148,7 +149,7 @@ def object_key(prefix: str, saga_id: str, filename: str) -> str:
         InvalidRequest: the file name is empty, holds a slash, ``..`` or a control character, or makes the key longer
             than S3 takes (1,024 bytes).
     """
-    bad = not filename or "/" in filename or ".." in filename or any(ord(c) < 32 or ord(c) == 127 for c in filename)
+    bad = not filename or "/" in filename or ".." in filename or any(unicodedata.category(c) == "Cc" for c in filename)
     key = f"{prefix}{saga_id}/{filename}"
     if bad or len(key.encode()) > 1024:
         raise InvalidRequest(f"s3_key: {filename!r} cannot be a file name in S3 here")

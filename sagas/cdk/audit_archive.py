@@ -56,6 +56,7 @@ class AuditArchive(Construct):
                 "POWERTOOLS_SERVICE_NAME": options.service,
                 "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
                 "POWERTOOLS_LOG_LEVEL": options.log_level,
+                **(options.environment or {}),
             },
             function=FunctionOptions(),
             description="Copies the audit trail to S3",

@@ -413,6 +413,8 @@ class ServiceOptions:
             ("key_retention", self.key_retention, 86_400),
             ("payload_versions", self.payload_versions, 86_400),
         ):
+            if not isinstance(cast("object", kept), timedelta | None):
+                raise DefinitionError(f"{self.service}: {option} must be a timedelta, not {kept!r}")
             seconds = None if kept is None else kept.total_seconds()
             within(self.service, f"{option} (in seconds)", seconds, least, 100 * 366 * 86_400)
         every: object = self.recover_every

@@ -152,8 +152,11 @@ def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableTy
         for saga, time in zip(sagas, times, strict=True):
             room = " " * (widest - len(saga["status"]) + 1)
             line = Text.assemble(f"{saga['saga_id']} ", coloured(saga["status"]), room, (f"{time:>{longest}} ", "dim"))
-            # What does not fit is cut: an id stays whole, and a saga in its line.
-            line.append(saga["name"][: max(width - len(line) - 1, 8)])
+            # What does not fit is cut: an id stays whole, that its type is paused, and a saga in its line.
+            paused = " paused" if saga.get("paused") else ""
+            line.append(saga["name"][: max(width - len(line) - len(paused) - 1, 3 if paused else 8)]).append(
+                paused, "red"
+            )
             lines.append(line)
             if "why" in saga:
                 lines.append(Text(f"  {plain(saga['why'])}", style="dim"))

@@ -18,7 +18,6 @@ from sagas.core.wording import clock_time
 if TYPE_CHECKING:
     from sagas.cli.target import Target
     from sagas.client import SagaClient, SagaView
-    from sagas.engine.answers import StepView
 
 _NOT_COMPLETED, _STILL_UNDER_WAY, _INTERRUPTED = 3, 4, 130
 """Exit codes."""
@@ -83,6 +82,8 @@ class _Lines:
         return nullcontext()
 
     def change(self, saga: SagaView) -> None:
+        from sagas.client.advice import waits_for
+
         for step in saga["steps"]:
             if step["status"] == "PENDING":
                 continue
@@ -94,21 +95,15 @@ class _Lines:
             if step["next_attempt_at"]:
                 told.append(f"again at {clock_time(step['next_attempt_at'])}")
             self._say(f"step {step['name']}", ", ".join(part for part in told if part), saga["updated_at"])
-            if step.get("waiting_for"):
-                self._say_waits(saga, step)
+            # The sentence itself is another one each time: it tells how long is left, and how many children are over.
+            wait = (step.get("waiting_for"), step.get("waits_until"), step.get("message"))
+            if wait[0] and self._waits.get(step["name"]) != wait:
+                self._waits[step["name"]] = wait
+                say(f"{clock_time(saga['updated_at'])} {plain(waits_for(saga, step, self._now()))}")
         if progress := saga["progress"]:
             far = f"{progress['fraction']:.0%} {plain(progress['message'])}".rstrip()
             self._say(f"step {progress['step']} is at", far, progress["at"])
         self._say("saga", saga["status"], saga["updated_at"])
-
-    def _say_waits(self, saga: SagaView, step: StepView) -> None:
-        from sagas.client.advice import waits_for
-
-        # The sentence itself is another one each time: it tells how long there is left, and how many children are over.
-        wait = (step["waiting_for"], step["waits_until"], step.get("message"))
-        if self._waits.get(step["name"]) != wait:
-            self._waits[step["name"]] = wait
-            say(f"{clock_time(saga['updated_at'])} {plain(waits_for(saga, step, self._now()))}")
 
     def _say(self, what: str, told: str, at: str) -> None:
         if self._said.get(what) != told:

@@ -118,7 +118,7 @@ class Starter:
             Unavailable: a table or queue is out of reach. Try again with the same key.
         """
         saga_type = self._registry.get(name)
-        refused = self._refusal(name)
+        refused = self._refusal(saga_type)
         if refused is not None and key is None:
             raise refused
         decode(request, saga_type.definition.request_type)
@@ -152,9 +152,11 @@ class Starter:
             self._send_first(saga_type, state, entry)
         return Started(created, entry, created=True)
 
-    def _refusal(self, name: str) -> Disabled | None:
+    def _refusal(self, saga_type: SagaType) -> Disabled | None:
         """Why the type takes no new sagas for now; ``None`` if it does."""
-        activity = self._definitions.get(name)
+        name = saga_type.definition.name
+        # What failures may disable at any moment is asked anew: none is started after one too many has failed.
+        activity = self._definitions.get(name, fresh=saga_type.definition.auto_disable is not None)
         if not activity.active:
             return Disabled(_because(f"starting {name} is disabled", activity.reason), retry_after=60)
         pause = self._pauses.get(name)

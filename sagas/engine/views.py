@@ -166,6 +166,9 @@ def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
 def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepView:
     step = state.steps[index]
     past = [entry for entry in entries if entry.step == step.name]
+    # A retry has it wait anew: what happened before it last began to wait is over.
+    begun = [number for number, entry in enumerate(past) if entry.action in ("WaitStarted", "ChildrenStarted")]
+    past = past[begun[-1] :] if begun else past
     began = next((entry for entry in past if entry.action in _BEGINNINGS), None)
     past = [entry for entry in past if entry.action in _ENDS or _without_code(entry)]
     started: str | None = None
@@ -183,6 +186,8 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     status = StepStatus.FAILED if step.status is StepStatus.RETRYING and not forward(state) else step.status
     waiting_for = state.waiting_for if state.cursor == index else ""
     waits = state.cursor == index and not state.over and state.lease is None
+    # What has begun to wait has not failed; children that are started anew have no entry that says so.
+    anew = state.status is SagaStatus.WAITING and waiting_for in ("signal", "time", "children")
     own = (entry for entry in reversed(past) if entry.action in ("StepFailed", "StepLost", *RESULTS))
     ran = next((entry for entry in own if "started_at" in entry.details), None)  # the last attempt of the step itself
     return {
@@ -193,7 +198,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "started_at": started,
         "ended_at": iso(past[-1].at) if ended else None,
         "result": _payload(next((entry for entry in reversed(past) if entry.action in RESULTS), None)),
-        "error": _standing_error(past),
+        "error": None if anew else _standing_error(past),
         "next_attempt_at": _when(state.not_before) if waits and waiting_for in ("", "retry") else None,
         "waiting_for": waiting_for or None,
         "waits_until": _when(state.not_before) if waiting_for else None,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError, ServiceError
 
-from sagas.engine.answers import ErrorAnswer, ProblemView
+from sagas.engine.answers import ErrorAnswer, ProblemView, StepView, Summary
 from sagas.engine.starter import Disabled, KeyReused
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
+
+SagaT = TypeVar("SagaT", bound=Summary)
 
 
 class MalformedBody(SagaError):
@@ -70,3 +72,18 @@ def answer_unexpected(exception: Exception) -> Response[str]:
     if isinstance(exception, ServiceError):
         return error(int(exception.status_code), "refused", "the request was refused")
     return error(500, "internal", "an internal error; the log has it under this request's id")
+
+
+def linked(base: str, saga: SagaT) -> SagaT:
+    """Make the links of a saga lead through the stage that the request came by.
+
+    Args:
+        base: what precedes the paths of the API.
+        saga: its view; it is changed.
+    """
+    saga["links"]["self"] = base + saga["links"]["self"]
+    steps: list[StepView] = saga.get("steps", [])  # pyright: ignore[reportAssignmentType] -- those of a SagaView
+    for step in steps:
+        if "children" in step:
+            step["children"]["href"] = base + step["children"]["href"]
+    return saga

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TypeVar
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.core.states import SagaState, SagaStatus
-from sagas.engine.answers import AuditPage, StepView, Summary
+from sagas.engine.answers import AuditPage
 from sagas.engine.engine import Engine
 from sagas.engine.reader import Reader
 from sagas.engine.redacting import redacted
 from sagas.engine.views import left_view, saga_view, verification_view
 from sagas.errors import Conflict, InvalidRequest, Problem
-from sagas.handlers.answers import answer
+from sagas.handlers.answers import answer, linked
 from sagas.handlers.bodies import Attempts, Compensation, Note, Purging, Resolution, read_body
 from sagas.handlers.inputs import WHOLE_ID, Request, checked_beginning, checked_id
 from sagas.handlers.polling import polled, tag_of, unchanged
@@ -25,27 +24,15 @@ _LISTED_BY = ("name", "status", "since", "until", "idempotency_key", "limit", "c
 """What lists are asked by, besides what saga types are found by."""
 _SEQ = re.compile(r"[0-9]{1,9}")
 
-SagaT = TypeVar("SagaT", bound=Summary)
-
 
 def _request(app: APIGatewayRestResolver) -> Request:
     return Request(app.current_event.raw_event)
 
 
-def _linked(request: Request, saga: SagaT) -> SagaT:
-    """Make the links of a saga lead through the stage the request came by."""
-    saga["links"]["self"] = request.base + saga["links"]["self"]
-    steps: list[StepView] = saga.get("steps", [])  # pyright: ignore[reportAssignmentType] -- those of a SagaView
-    for step in steps:
-        if "children" in step:
-            step["children"]["href"] = request.base + step["children"]["href"]
-    return saga
-
-
 def _shown_to(request: Request, reader: Reader, name: str, saga_id: str) -> Response[str]:
     """Answer with a saga; where the caller has it as it is, with that alone."""
     saga, mark = reader.show_changed(name, saga_id, lambda mark: request.knows(tag_of(mark)))
-    return unchanged(tag_of(mark)) if saga is None else polled(request, _linked(request, saga), mark)
+    return unchanged(tag_of(mark)) if saga is None else polled(request, linked(request.base, saga), mark)
 
 
 def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
@@ -63,7 +50,7 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         state, entry = started.state, started.entry
         created = redacted(saga_view(state, [entry], paused=reader.paused(state)), registry.get(name).definition)
         saga = created if started.created else reader.show(name, state.saga_id)
-        headers = {"Location": _linked(request, saga)["links"]["self"]}
+        headers = {"Location": linked(request.base, saga)["links"]["self"]}
         return answer(202 if started.created else 200, saga, headers)
 
     @app.get("/sagas/<name>/<saga_id>/audit")
@@ -115,7 +102,7 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
                 raise InvalidRequest("the parameters do not fit", [Problem("query.parent", told)])
             request.only(*own)
             page = reader.children(request.parent(), request.limit(), request.text("cursor"))
-            return polled(request, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
+            return polled(request, {**page, "sagas": [linked(request.base, saga) for saga in page["sagas"]]})
         name = request.text("name")
         types = [*registry] if name is None else [registry.get(name)]
         names = [saga.definition.name for saga in types]
@@ -131,7 +118,7 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         else:
             values, cursor = request.others(*_LISTED_BY), request.text("cursor")
             page = reader.list(names, request.status(), request.limit(), cursor, request.span(), values)
-        return polled(request, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
+        return polled(request, {**page, "sagas": [linked(request.base, saga) for saga in page["sagas"]]})
 
     @app.get("/attention")
     def attention() -> Response[str]:
@@ -140,7 +127,7 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         if (name := request.text("name")) is not None:
             registry.get(name)
         page = reader.attention(name, request.limit(), request.text("cursor"))
-        return polled(request, {**page, "sagas": [_linked(request, saga) for saga in page["sagas"]]})
+        return polled(request, {**page, "sagas": [linked(request.base, saga) for saga in page["sagas"]]})
 
     _ = look_up, list_sagas, attention
 
@@ -151,7 +138,7 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
 
     def shown(state: SagaState, status: int) -> Response[str]:
         # Without payloads: what was asked for is done, and its answer must not fail for its size.
-        return answer(status, _linked(_request(app), reader.show(state.saga, state.saga_id, payloads=False)))
+        return answer(status, linked(_request(app).base, reader.show(state.saga, state.saga_id, payloads=False)))
 
     @app.delete("/sagas/<name>/<saga_id>")
     def cancel(name: str, saga_id: str) -> Response[str]:
@@ -182,7 +169,7 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         body, actor = read_body(_request(app), Purging), _request(app).actor
         left = engine.purger.purge(name, checked_id(saga_id), body.note or body.reason, actor)
         view = left_view(left.state, left.entries, left.purge, left.objects, left.more_objects)
-        return answer(200, _linked(_request(app), view))
+        return answer(200, linked(_request(app).base, view))
 
     @app.put("/sagas/<name>/<saga_id>/recovery-attempts")
     def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.engine.engine import Engine
-from sagas.handlers.answers import answer
+from sagas.handlers.answers import answer, linked
 from sagas.handlers.inputs import Request, checked_id
 
 
@@ -19,7 +19,6 @@ def add_signal_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         engine.signals.step(name, step)  # before the body is looked at: what takes no signal is 404, whatever comes
         sent = engine.signals.send(name, saga_id, step, request.body(), request.actor)
         saga = engine.reader.show(name, saga_id, payloads=False)
-        saga["links"]["self"] = request.base + saga["links"]["self"]
-        return answer(202 if sent.accepted else 200, saga)
+        return answer(202 if sent.accepted else 200, linked(request.base, saga))
 
     _ = send_signal

@@ -44,6 +44,8 @@ class FakeContext:
         progress: what to call on ``progress()``, besides keeping the call in ``progressed``.
         trace_headers: of the saga's trace; none by default.
         callback_url: of a public wait; by default one that leads nowhere.
+        signal_path: where a signal for the step is sent; by default as deployed.
+        signal: what to call on ``signal()``, besides keeping the value in ``signalled``.
 
     Attributes:
         progressed: each ``(fraction, message)`` the step told.
@@ -72,12 +74,14 @@ class FakeContext:
         progress: Callable[[float, str], None] | None = None,
         trace_headers: Mapping[str, str] | None = None,
         callback_url: str | None = None,
+        signal_path: str | None = None,
+        signal: Callable[[object], None] | None = None,
     ) -> None:
         self.saga_id = saga_id
         self.saga = saga
         self.step = step
         self.attempt = attempt
-        self.signal_path = f"/sagas/{saga}/{saga_id}/signals/{step}"
+        self.signal_path = f"/sagas/{saga}/{saga_id}/signals/{step}" if signal_path is None else signal_path
         self.callback_url = fake_callback_url(saga, saga_id, step) if callback_url is None else callback_url
         self.forward_key = f"{saga_id}:{step}" if forward_key is None else forward_key
         own_key = f"{self.forward_key}:undo" if undo else self.forward_key
@@ -94,6 +98,7 @@ class FakeContext:
         self._s3_key = s3_key
         self._prefix = f"{saga}/" if prefix is None else prefix
         self._progress = progress
+        self._signal = signal
         self.trace_headers: Mapping[str, str] = {} if trace_headers is None else trace_headers
 
     @property
@@ -120,8 +125,10 @@ class FakeContext:
             raise Cancelled(f"the time of step {self.step} is over")
 
     def signal(self, value: object) -> None:
-        """Keep the value in ``signalled``."""
+        """Keep the value in ``signalled``; then call what was given."""
         self.signalled.append(value)
+        if self._signal is not None:
+            self._signal(value)
 
     def client(self, service: str) -> Any:
         """Return the client that was given for a service.

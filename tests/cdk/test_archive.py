@@ -21,8 +21,12 @@ DAYS = timedelta(days=30)
 
 def test_a_locked_bucket_is_made_and_the_stream_is_read() -> None:
     stack = Stack(App(), "Stack")
-    service = SagaService(stack, "Shop", sagas=[Checkout], archive=Archive(lock=DAYS, compliance=True))
+    archive = Archive(lock=DAYS, compliance=True)
+    service = SagaService(stack, "Shop", sagas=[Checkout], archive=archive, environment={"STAGE": "test"})
     template = Template.from_stack(stack)
+    for function in template.find_resources("AWS::Lambda::Function").values():
+        if "POWERTOOLS_SERVICE_NAME" in (variables := function["Properties"]["Environment"]["Variables"]):
+            assert variables["STAGE"] == "test"
     rule = {"DefaultRetention": {"Days": 30, "Mode": "COMPLIANCE"}}
     template.has_resource_properties(
         "AWS::S3::Bucket",

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from aws_cdk import RemovalPolicy, Size, Stack
+from aws_cdk import Duration, RemovalPolicy, Size, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
@@ -260,6 +260,7 @@ class TestService:
             ("payload_limit", 10),
             ("payload_limit", 2**20),
             ("retention", timedelta(seconds=1)),
+            ("retention", Duration.days(30)),
             ("key_retention", timedelta(hours=23)),
             ("key_retention", timedelta(days=100 * 366 + 1)),
             ("log_level", "info"),

@@ -79,6 +79,25 @@ def test_a_wait_has_a_queue_and_a_function_only_where_it_has_code(waiting: Templ
         assert sorted(mine) == ["approval", "pay", "refunded"]
 
 
+class Napping(Saga[Order], name="napping"):
+    """Sleeps, and is woken when it is undone."""
+
+    nap = sleep(timedelta(days=14))
+
+    @nap.compensate(timeout=7)
+    def wake(self, ctx: Context) -> None: ...
+
+    @step
+    def pay(self) -> str:
+        return "paid"
+
+
+def test_a_sleep_that_is_undone_has_a_queue_and_a_function() -> None:
+    _, template = synthesized(Napping, functions={Napping.nap: FunctionOptions(memory_size=512)})
+    assert part(template, part="queue", saga="napping", step="nap")["VisibilityTimeout"] > 7
+    assert part(template, part="function", saga="napping", step="nap")["MemorySize"] == 512
+
+
 def test_steps_that_share_a_function_wait_in_it_too() -> None:
     _, template = synthesized(Loan, isolation="saga")
     assert part(template, part="queue", saga="loan")["VisibilityTimeout"] > 0

@@ -233,8 +233,10 @@ def test_a_retry_starts_the_failed_ones_anew(bench: Make) -> None:
     saga_id = b.start("parked-basket", {"parcels": 3})
     b.run()
     assert b.status(saga_id) == "DEAD_LETTERED"
+    assert b.step(saga_id, 0)["error"]["type"] == "ChildrenFailed"
     FAIL.clear()
     b.engine.operations.retry("parked-basket", saga_id, "", "ann")
+    assert (b.step(saga_id, 0)["status"], b.step(saga_id, 0)["error"]) == ("WAITING", None)
     b.run()
     shown = b.show(saga_id)
     assert shown["status"] == "COMPLETED"

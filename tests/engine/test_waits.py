@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sagas import Context, Exhausted, NotYet, Retry, Saga, sleep, step, wait_for
+from sagas.core.times import epoch
 from sagas.errors import Conflict, InvalidRequest, NotFound
 from tests.engine.metering import Wire
 from tests.support.bench import Bench, Death
@@ -348,8 +349,13 @@ def test_an_operator_has_it_wait_anew(bench: Make) -> None:
     assert "retry has it wait anew" in b.show(saga_id)["why"]
     with pytest.raises(Conflict, match="in vain"):
         signal(b, saga_id, {"by": "ada"}, "parked-wait", "answer")
+    before = b.show(saga_id)["steps"][0]
+    assert before["error"]["type"] == "WaitTimedOut"
     b.engine.operations.retry("parked-wait", saga_id, "once more", "bob")
     assert b.status(saga_id) == "WAITING"
+    anew = b.show(saga_id)["steps"][0]
+    assert (anew["status"], anew["error"]) == ("WAITING", None)
+    assert epoch(anew["started_at"]) == b.clock.now() > epoch(before["started_at"])
     assert signal(b, saga_id, {"by": "ada"}, "parked-wait", "answer").accepted
     b.run()
     assert b.status(saga_id) == "COMPLETED"

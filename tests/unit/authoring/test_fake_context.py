@@ -54,9 +54,16 @@ def test_clients_are_given() -> None:
 def test_keys_in_s3_are_the_real_ones() -> None:
     assert FakeContext(saga="create-zip", saga_id="s").s3_key("a.zip") == "create-zip/s/a.zip"
     assert FakeContext(prefix="zips/", saga_id="s").s3_key("a.zip") == "zips/s/a.zip"
-    for name in ("", "a/b", "..", "a\n"):
+    for name in ("", "a/b", "..", "a\n", "a\x85b"):
         with pytest.raises(InvalidRequest):
             FakeContext().s3_key(name)
+
+
+def test_where_and_how_a_signal_is_sent_can_be_given() -> None:
+    sent = list[object]()
+    ctx = FakeContext(signal=sent.append, signal_path="/elsewhere")
+    ctx.signal(True)
+    assert (sent, ctx.signalled, ctx.signal_path) == ([True], [True], "/elsewhere")
 
 
 def test_progress_is_kept() -> None:

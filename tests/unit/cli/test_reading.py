@@ -239,6 +239,14 @@ class TestTerminal:
         assert all(line.startswith(SAGA_ID) and len(line) <= 80 for line in lines)
         assert "d ago create-zip" in lines[1]
 
+    def test_a_list_says_whose_type_is_paused(self, api: StubApi, run: Run) -> None:
+        sagas = [a_saga("WAITING", name="a-type-with-a-rather-long-name", paused=True), a_saga("COMPENSATION_FAILED")]
+        api.will(200, {"sagas": sagas, "cursor": None})
+        lines = [plain(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in run("list").stdout.splitlines()]
+        assert [line.endswith(" paused") for line in lines] == [True, False]
+        assert "d ago a-ty" in lines[0]
+        assert all(len(line) <= 80 for line in lines)
+
     def test_an_audit_has_whole_actions_and_times(self, api: StubApi, run: Run) -> None:
         api.will(200, {"entries": [ENTRY | {"action": "CompensationAttemptFailed"}], "cursor": None})
         told = re.sub("\x1b\\[[0-9;]*m", "", run("audit", "create-zip", SAGA_ID).stdout)
