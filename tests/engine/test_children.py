@@ -323,16 +323,23 @@ def test_a_tree_is_purged_as_one(bench: Make) -> None:
     assert b.stack.dynamodb.scan(TableName=b.stack.joins_table)["Count"] == 0
 
 
-def test_a_tree_is_not_purged_while_a_child_of_it_may_be_started(bench: Make) -> None:
+def test_a_tree_is_purged_at_once_and_its_children_stay_closed_while_one_may_be_started(bench: Make) -> None:
     b = bench(Basketful, Shipment)
     saga_id = b.start("basketful", {"parcels": 2})
     b.clock.advance(300)
     b.run()
-    with pytest.raises(Conflict, match="try again in a minute"):
-        b.engine.purger.purge("basketful", saga_id, "", "ann")
+    left = b.engine.purger.purge("basketful", saga_id, "", "ann")
+    assert left.purge is not None
+    assert b.engine.reader.children(saga_id, 10, None)["sagas"] == []
+    first = child_id(saga_id, "shipments", 0)
+    for one in (saga_id, first):
+        state = b.engine.control.get(one)
+        assert state is not None
+        assert state.purge is not None
     b.clock.advance(60)
-    b.engine.purger.purge("basketful", saga_id, "", "ann")
-    assert b.engine.control.get(child_id(saga_id, "shipments", 0)) is None
+    assert saga_id in b.engine.purger.run(60.0).purged
+    assert b.engine.control.get(saga_id) is None
+    assert b.engine.control.get(first) is None
 
 
 def test_a_child_that_needs_a_person_keeps_its_parent(bench: Make) -> None:

@@ -18,6 +18,8 @@ from sagas.engine.recovery import Recovery
 from sagas.store import control, joins
 from sagas.store.control import ControlItems
 from sagas.store.joined import FORWARD, NEVER, Outcome, Tally
+from sagas.store.mapping import purge_at
+from sagas.store.settings import StoreSettings
 from tests.faults.rules import Rule
 
 FAMILY_RULES: dict[str, Rule] = {}
@@ -129,15 +131,13 @@ def _purges_leave_the_children() -> Generator[None]:
         yield
 
 
-@_rule("a tree is purged when no start of it can be at work")
+@_rule("the purge of a tree ends when no start of it can be at work")
 def _purges_ignore_starts_of_children() -> Generator[None]:
-    refusal = cast("Any", purge)._refusal
-
-    def hasty(state: SagaState, now: float) -> str:
+    def hasty(state: SagaState, settings: StoreSettings) -> float:
         steps = tuple(replace(step, children=0) for step in state.steps)
-        return refusal(replace(state, steps=steps), now)
+        return purge_at(replace(state, steps=steps), settings)
 
-    with patch.object(purge, "_refusal", hasty):
+    with patch.object(purge, "purge_at", hasty):
         yield
 
 

@@ -13,7 +13,7 @@ from sagas.core.automaton import decide
 from sagas.core.states import DeadLetter, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.errors import SagaError
 from sagas.store.entries import Entry, Tombstone
-from sagas.store.mapping import shard_of
+from sagas.store.mapping import purge_at, shard_of
 from sagas.store.outcomes import Fenced
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
 from tests.store.moves import claimed, completed, ended, last
@@ -124,7 +124,9 @@ def test_the_item_is_deleted_by_its_purge_only(store: Store) -> None:
     assert not store.control.delete(purging)
     assert store.control.claim(state, purging, STALE_AFTER)
     assert store.control.get(state.saga_id) == purging
-    assert state.saga_id in [one.saga_id for one in store.listing.to_purge(NOW, 10_000)]
+    due = purge_at(purging, store.settings)
+    assert state.saga_id not in [one.saga_id for one in store.listing.to_purge(due - 1, 10_000)]
+    assert state.saga_id in [one.saga_id for one in store.listing.to_purge(due, 10_000)]
     assert not store.control.delete(replace(purging, token=7))
     assert store.control.delete(purging)
     assert store.item(state.saga_id) is None
