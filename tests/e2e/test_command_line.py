@@ -154,10 +154,13 @@ class TestDeadLetters:
         assert (letter["saga"], letter["step"]) == ("create-zip", "announce")
         assert letter["receives"] > 4
         topic.restore()
-        done = desk.json("dlq", "redrive", "create-zip", "--saga-id", dead["saga_id"])
+        done = desk.json("dlq", "redrive", "create-zip", "--saga-id", dead["saga_id"], "--note", "topic is back")
         assert [moved["saga_id"] for moved in done["moved"]] == [dead["saga_id"]]
         saga = desk.client.wait("create-zip", dead["saga_id"], PATIENCE, after=dead["updated_at"])
         assert (saga["status"], saga["steps"][-1]["attempts"]) == ("COMPLETED", 5)
+        (redriven,) = (e for e in desk.client.audit("create-zip", dead["saga_id"]) if e["action"] == "Redriven")
+        assert redriven["details"]["note"] == "topic is back"
+        assert redriven["actor"].startswith("arn:")
         assert not desk.waits_in_queue(dead)
 
     def test_all_of_a_type_are_redriven_at_once(self, desk: Desk, topic: Topic, dead: SagaView) -> None:
