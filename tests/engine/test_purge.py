@@ -560,7 +560,9 @@ def test_what_a_lost_process_writes_late_is_purged_too(keeping: Make) -> None:
     assert bench.engine.control.claim(state, replace(state, token=9, lease=Lease("he", until, until)), 1.0)
     bench.clock.advance(31)
     assert _purge(bench, saga_id).purge.reason == "asked for"
-    bench.engine.journal.put(Entry(saga_id, state.seq + 1, until, "trip", "CompensationStarted", "COMPENSATING", 9))
+    late = Entry(saga_id, state.seq + 1, until, "trip", "StepCompleted", "RUNNING", 9, payload=f'"{"x" * 20_000}"')
+    bench.engine.journal.put(late)
+    assert "payloads/" in _stored(bench)
     shown = bench.engine.reader.show("trip", saga_id)
     assert (shown.get("purged_at"), shown["request"]) == (iso(bench.clock.now()), None)
     bench.clock.advance(890)
@@ -568,6 +570,7 @@ def test_what_a_lost_process_writes_late_is_purged_too(keeping: Make) -> None:
     bench.clock.advance(10)
     assert bench.engine.purger.run(60.0).purged == [saga_id]
     assert [one["seq"] for one in bench.stack.entries(saga_id)] == [1]
+    assert "payloads/" not in _stored(bench)
     assert bench.engine.control.get(saga_id) is None
 
 

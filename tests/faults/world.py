@@ -103,7 +103,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """A journal entry was written."""
+    """A journal entry was written; ``late`` when its saga was being purged already, which clears it once more."""
 
     saga_id: str
     seq: int
@@ -112,6 +112,7 @@ class Entered:
     attempt: int
     status: str
     at: float
+    late: bool = False
 
 
 Event = Began | Effect | Entered
@@ -215,7 +216,9 @@ class CrashWorld:
     def _entered(self, item: dict[str, Any]) -> None:
         step, attempt = item.get("step", {}).get("S", ""), int(item.get("attempt", {}).get("N", 0))
         saga_id, action, status = (item[name]["S"] for name in ("saga_id", "action", "status"))
-        self.events.append(Entered(saga_id, int(item["seq"]["N"]), action, step, attempt, status, self.clock.now()))
+        control = self.tables.tables.get(self.settings.sagas_table, {}).get((saga_id,), {})
+        seq, late = int(item["seq"]["N"]), "purge" in control
+        self.events.append(Entered(saga_id, seq, action, step, attempt, status, self.clock.now(), late))
 
     def _perform(self, name: str, ctx: Context) -> None:
         """The code runs: on the record; its effect is a request of its own."""
