@@ -19,8 +19,9 @@ def _signalled(world: CrashWorld) -> None:
     world.settle()
 
 
-@WAITING.ends("COMPLETED")
+@WAITING.ends("COMPLETED", "COMPENSATED")
 def _signalled_early(world: CrashWorld) -> None:
+    """COMPENSATED where the signal's write lingered until the wait was over, and its sender got no answer."""
     world.start("asking")
     world.signal()
     world.settle()
