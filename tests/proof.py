@@ -39,6 +39,7 @@ PARTS = (
     Part("Orders of requests: larger stories", ("-m", "tests.interleavings", "long")),
     Part("Requests that linger, a message twice", ("-m", "tests.faults", "lingers")),
     Part("Requests that linger, others cancel", ("-m", "tests.faults", "cancels")),
+    Part("Requests that linger, others purge", ("-m", "tests.faults", "purges")),
     Part("Hostile requests to the running API", (*_PYTEST, "tests/e2e/test_hostile_api.py"), {"SAGAS_PROOF": "full"}),
     Part("Killed workers, and a thousand in line", (*_PYTEST, "tests/e2e/test_failures.py"), {"SAGAS_PROOF": "full"}),
     Part("A thousand children", (*_PYTEST, "-s", "tests/e2e/test_children.py"), {"SAGAS_PROOF": "full"}),

@@ -238,9 +238,7 @@ class Purger:
         """
         entries = self.journal.history(state.saga_id)
         first = entries[0] if entries and entries[0].seq == 1 else None
-        # An execution that was lost may have put a result there that no entry names.
-        aside = bool(state.lost_until) or any(s.signalled for s in state.steps)
-        aside = aside or any("payload_ref" in entry.details for entry in entries)
+        aside = any("payload_ref" in entry.details for entry in entries) or any(s.signalled for s in state.steps)
         if first is not None and first.tombstone is not None:
             aside = aside or first.tombstone.aside
             self.findings.delete(state.saga_id, first.tombstone.found_by)
