@@ -33,6 +33,11 @@ class Purging:
     note: str = ""
     reason: str = ""
 
+    @property
+    def why(self) -> str:
+        """What was said, in one text where both were given."""
+        return "; ".join(filter(None, (self.note, self.reason)))
+
 
 @dataclass(frozen=True)
 class Compensation:
@@ -92,8 +97,6 @@ def read_body(request: Request, type_: type[T]) -> T:
     ]
     if isinstance(body, Resolution) and not re.search(_SOMETHING, body.note):
         problems.append(Problem("$.note", "says nothing"))
-    if isinstance(body, Purging) and body.note and body.reason:
-        problems.append(Problem("$.reason", "goes without note, which says the same"))
     if isinstance(body, Attempts) and not 0 <= body.attempts <= MOST_RECOVERY_ATTEMPTS:
         problems.append(Problem("$.attempts", f"must be 0 to {MOST_RECOVERY_ATTEMPTS}"))
     if isinstance(body, Change) and body.active is None and body.paused is None:

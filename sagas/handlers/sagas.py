@@ -167,7 +167,7 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     @app.post("/sagas/<name>/<saga_id>/purge")
     def purge(name: str, saga_id: str) -> Response[str]:
         body, actor = read_body(_request(app), Purging), _request(app).actor
-        left = engine.purger.purge(name, checked_id(saga_id), body.note or body.reason, actor)
+        left = engine.purger.purge(name, checked_id(saga_id), body.why, actor)
         view = left_view(left.state, left.entries, left.purge, left.objects, left.more_objects)
         return answer(200, linked(_request(app).base, view))
 

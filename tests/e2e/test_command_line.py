@@ -143,7 +143,7 @@ class TestStart:
         refused = desk.sagas("start", "checkout", "--file", event)
         assert desk.json("enable", "checkout")["active"] is True
         assert refused.returncode == 1
-        assert "starting checkout is disabled; try again in" in refused.stderr
+        assert "starting checkout is disabled: stocktaking; try again in" in refused.stderr
 
 
 class TestDeadLetters:
