@@ -273,8 +273,8 @@ class Purger:
             return ()  # what of its results may be shown is not known
         found = dict[tuple[str, str], None]()
         for entry in entries:
-            sealed = entry.encrypted or (entry.payload is None and self.settings.payload_key)
-            if entry.action not in RESULTS or sealed:
+            encrypted = entry.encrypted or (entry.payload is None and self.settings.payload_key)
+            if entry.action not in RESULTS or encrypted:
                 continue
             try:
                 payload = self.journal.load(entry).payload
