@@ -85,12 +85,7 @@ class InOut(Grants):
         """
         saga = self._catalogue.definition(saga_class)
         what = f"{self.node.id}: start_on {saga.name}"
-        self._check_paths(what, "request", request)
-        if not has_paths(request):
-            try:
-                decode(request, saga.request_type)
-            except InvalidRequest as error:
-                raise DefinitionError(f"{what}: request does not fit: {listed(error.problems)}") from None
+        self._check(what, "request", request, saga.request_type)
         chosen: object = default_key(source) if key is None else key
         several = cast("list[object]", list(chosen) if isinstance(chosen, list | tuple) else [chosen])
         if not several or not all(isinstance(one, str) and one for one in several):
@@ -135,19 +130,20 @@ class InOut(Grants):
         what = f"{self.node.id}: signal_on {saga.name}.{found.name}"
         if not is_path(saga_id):
             raise DefinitionError(f"{what}: saga_id must be a JSON path such as $.detail.saga_id, not {saga_id!r}")
-        self._check_paths(what, "value", value)
-        if not has_paths(value):
-            try:
-                decode(value, found.signal_type)
-            except InvalidRequest as error:
-                raise DefinitionError(f"{what}: value does not fit: {listed(error.problems)}") from None
+        self._check(what, "value", value, found.signal_type)
         told = {"step": found.name, "saga_id": saga_id, "value": value}
         self._connector().connect(source, {"command": "signal_on", "saga": saga.name, **told}, what)
 
     @staticmethod
-    def _check_paths(what: str, name: str, selector: object) -> None:
+    def _check(what: str, name: str, selector: object, wanted: Any) -> None:
+        """Refuse what has a path that is none, or, where nothing is taken from the event, does not fit its type."""
         for wrong in wrong_paths(selector):
             raise DefinitionError(f"{what}: {name}: {wrong!r} is no JSON path such as $.detail or $.detail.items[0].id")
+        if not has_paths(selector):
+            try:
+                decode(selector, wanted)
+            except InvalidRequest as error:
+                raise DefinitionError(f"{what}: {name} does not fit: {listed(error.problems)}") from None
 
     def _connector(self) -> Connector:
         queue, function = self._commands()
