@@ -13,6 +13,7 @@ from moto import mock_aws
 from sagas.errors import Unavailable
 from tests.engine.metering import Wire
 from tests.engine.outages import Outage
+from tests.engine.purges import deploy
 from tests.engine.sweeping import BUCKET, DAY, ENVIRONMENT, Own, Slow, SweepDesk, Zip
 from tests.support.aws import REGION, HandmadeStack
 from tests.support.bench import Bench, deploy_functions
@@ -43,6 +44,18 @@ def bench(credentials: None, clean: None) -> Iterator[Callable[..., Bench]]:
     """Make a bench for some saga classes, which hands messages to the worker."""
     with mock_aws():
         yield Bench
+
+
+@pytest.fixture
+def keeping(bench: Callable[..., Bench]) -> Callable[..., Bench]:
+    """Make a bench whose sagas are kept for a day, unless it is told otherwise, and their keys for 30 more."""
+
+    def make(*classes: type[Any], retention: float = DAY) -> Bench:
+        made = bench(*classes)
+        deploy(made, *classes, retention=retention)
+        return made
+
+    return make
 
 
 @pytest.fixture
