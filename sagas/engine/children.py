@@ -325,11 +325,10 @@ class Children:
                 self.joins.record(parent, undoing(number), record)
                 recorded = True
             elif child is not None:
-                ordered = child.order is not None and child.order.number >= number
-                if child.over and not ordered:
-                    self.control.order(child, number, self._now)  # refused: another look's, or this same write's own
-                at_work = child.over and (not ordered or (child.order is not None and child.order.open))
-                if thorough or at_work:
+                ordered = child.order if child.order is not None and child.order.number >= number else None
+                if child.over and ordered is None:  # refused: another look's, or this same write's own success
+                    self.control.order(child, number, self._now)
+                if thorough or (child.over and (ordered is None or ordered.open)):
                     told.append(saga_id)
         self._tell(told, thorough)
         return recorded

@@ -254,7 +254,7 @@ class Reader:
                 raise InvalidRequest("the cursor is not valid", [Problem("query.cursor", "is from another list")])
             after = int(position.saga_id)
         parent = self.control.get(parent_id)
-        ids = [] if parent is None or parent.purge is not None else children_ids(parent)
+        ids = [] if parent is None else children_ids(parent)
         found = readable(self.control, ids[after : after + limit])
         more = IndexPosition("child", str(after + limit)).cursor if len(ids) > after + limit else None
         return {"sagas": self._summaries(found), "cursor": more}
@@ -357,8 +357,7 @@ class Reader:
             states, cursor = self._ended(names, str(status), limit, cursor, within)
         else:
             states, cursor = self._going(names, status, limit, cursor, within)
-        wanted = [state for state in states if status in (None, state.status.value) and state.purge is None]
-        shown = self._summaries(wanted)
+        shown = self._summaries([state for state in states if status in (None, state.status.value)])
         return {"sagas": shown, "cursor": cursor}
 
     def _having(
