@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from sagas.core.events import Fact
-from sagas.core.states import COUNTERS, Lease, Parent, Progress, SagaState, StepState
+from sagas.core.states import Lease, Parent, Progress, SagaState, StepState
 from sagas.messaging.message import Message
 from sagas.messaging.work import Work
 from sagas.store.entries import Entry
@@ -64,9 +64,8 @@ class JoinStore(Protocol):
     """What became of children; see ``sagas.store.joins.Joins``."""
 
     def record(self, parent: Parent, phase: str, outcome: Outcome) -> bool: ...
-    def tally(
-        self, parent: str, step: str, rounds: Iterable[int], children: int, counters: int = COUNTERS
-    ) -> Tally: ...
+    def tally(self, parent: str, step: str, rounds: Iterable[int], children: int) -> Tally: ...
+    def first_ends(self, parent: str, step: StepState) -> Tally: ...
     def outcomes(self, parent: str, step: str, round_: int, phase: str) -> dict[int, Outcome]: ...
 
 
