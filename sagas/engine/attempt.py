@@ -29,9 +29,10 @@ from sagas.engine.progress import ProgressReport
 from sagas.engine.redacting import secrets_in
 from sagas.engine.registry import SagaType, plan_for
 from sagas.engine.runner import Runner, inputs_needed, moment
-from sagas.errors import NotYet, SagaError, Unavailable, WrongResult
+from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
+from sagas.store.encryption import Changed
 from sagas.store.entries import details_of
 from sagas.store.sent import Signal
 
@@ -274,7 +275,13 @@ class Attempt:
         missing = [seq for seq in needed.values() if seq not in known]
         until = min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
         if missing:
-            read = self._patiently(until, lambda: services.journal.entries(message.saga_id, missing))
+            try:
+                read = self._patiently(until, lambda: services.journal.entries(message.saga_id, missing))
+            except (
+                Changed
+            ) as error:  # it waits for a person, as with a type that changed: there is nothing to call with
+                names = " or ".join(name for name, seq in needed.items() if seq in missing)
+                raise TypeChanged(f"what is stored of {names} {ev.GONE}") from error
             known |= {seq: read[seq].payload for seq in missing}
         payloads = self._payloads = {name: known[seq] for name, seq in needed.items()}
 
