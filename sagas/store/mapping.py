@@ -85,7 +85,7 @@ def due_at(state: SagaState, stale_after: float) -> float:
     else:
         quiet = 0.0 if state.status is SagaStatus.WAITING and lease else patient_until(state, stale_after)
         due = math.ceil(max(quiet, lease + stale_after) / stale_after) * stale_after
-    return min(due, state.ends_at or due)
+    return state.in_time(due)
 
 
 def parked_until(state: SagaState) -> float:
