@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from sagas import CircuitBreaker, Context, Saga, children, step, wait_for
-from sagas.core.times import epoch
+from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, children, step, wait_for
+from sagas.core.times import epoch, iso
 from tests.support.bench import Bench, Death, once
 from tests.support.sagas import FAIL, Order, act
 
@@ -68,6 +68,32 @@ class Patient(Saga[Order], name="patient", timeout=timedelta(hours=1), stale_aft
 
     @step
     def book(self, answer: str, ctx: Context) -> None: ...
+
+
+class Stuck(Saga[Order], name="stuck-in-time", timeout=timedelta(hours=1)):
+    """Its step waits for an operator."""
+
+    @step(retry=Retry.constant(max_retries=0, delay=0, on_exhausted=Exhausted.DEAD_LETTER))
+    def book(self, ctx: Context) -> None:
+        act("book", ctx)
+
+
+class Settled(Saga[Order], name="settled"):
+    """Likewise, for as long as it takes."""
+
+    @step(retry=Retry.constant(max_retries=0, delay=0, on_exhausted=Exhausted.DEAD_LETTER))
+    def book(self, ctx: Context) -> None:
+        act("book", ctx)
+
+
+def settled(b: Bench, name: str) -> str:
+    """A saga that is DEAD_LETTERED, and settled as it is."""
+    FAIL["book"] = RuntimeError("broken")
+    saga_id = b.start(name)
+    b.deliver(name, "book")
+    b.engine.operations.resolve(name, saga_id, "the customer was called", "", (), "ada")
+    assert b.status(saga_id) == "DEAD_LETTERED"
+    return saga_id
 
 
 def look_every_minute(b: Bench, until: float) -> None:
@@ -140,3 +166,40 @@ def test_resuming_its_type_does_not_put_it_off(bench: Make, monkeypatch: pytest.
     b.engine.pausing.resume("patient", "ada")
     assert not b.state(saga_id).parked
     assert due(b, saga_id) <= deadline
+
+
+def test_one_that_was_settled_while_it_waits_for_an_operator_ends_in_time(bench: Make) -> None:
+    b = bench(Stuck)
+    deadline = b.clock.now() + HOUR
+    saga_id = settled(b, "stuck-in-time")
+    look_every_minute(b, deadline + 60)
+    b.run()
+    assert b.status(saga_id) == "COMPENSATED"
+
+
+def test_without_a_deadline_it_is_never_overdue_and_still_listed(bench: Make) -> None:
+    b = bench(Settled)
+    saga_id = settled(b, "settled")
+    b.clock.advance(50_000)
+    assert b.engine.recovery.run(60.0).overdue == 0.0
+    found = b.engine.finder.run("recover", 60.0)
+    assert (found.found, found.overdue) == (0, 0.0)
+    (listed,) = b.engine.reader.list(["settled"], "DEAD_LETTERED", 20, None)["sagas"]
+    assert listed["saga_id"] == saga_id
+    FAIL.clear()
+    b.engine.operations.retry("settled", saga_id, "after all", "ada")
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+
+
+def test_one_that_was_settled_earlier_is_overdue_once(bench: Make) -> None:
+    b = bench(Settled)
+    saga_id = settled(b, "settled")
+    key = {"saga_id": {"S": saga_id}}
+    then = {":then": {"S": iso(b.clock.now() + 120)}}
+    b.stack.dynamodb.update_item(
+        TableName=b.stack.sagas_table, Key=key, UpdateExpression="SET due = :then", ExpressionAttributeValues=then
+    )
+    b.clock.advance(50_000)
+    assert b.engine.recovery.run(60.0).overdue > 0.0
+    assert b.engine.recovery.run(60.0).overdue == 0.0
