@@ -155,6 +155,17 @@ def test_lists_by_value_and_time(api: StubApi, run: Run) -> None:
     )
 
 
+@pytest.mark.parametrize("option", [["--idempotency-key", "order 1"], ["--parent", SAGA_ID]])
+@pytest.mark.parametrize("filter_", [["--since", "2h"], ["--until", "2h"], ["--status", "FAILED"], ["customer=c"]])
+def test_filters_that_a_list_knows_no_use_for_are_refused(
+    api: StubApi, run: Run, option: list[str], filter_: list[str]
+) -> None:
+    result = run("list", *option, *filter_)
+    assert result.exit_code == 1
+    assert f"{option[0]} goes with" in result.stderr
+    assert api.asked == []
+
+
 @pytest.mark.parametrize("arguments", [["a", "b"], ["a=1", "a=2"], ["--since", "lately"]])
 def test_bad_filters_are_wrong_usage(api: StubApi, run: Run, arguments: list[str]) -> None:
     assert run("list", *arguments).exit_code == 2
