@@ -20,6 +20,7 @@ from sagas.engine.breaker import Breakers
 from sagas.engine.carrying import brought, correlated
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.committer import Committed, Committer, EntryContext
+from sagas.engine.contention import patiently
 from sagas.engine.context import StepContext
 from sagas.engine.course import Course
 from sagas.engine.failures import postponement, step_failure, undo_failure
@@ -208,7 +209,8 @@ class Attempt:
         message, clock, control = self._message, self._services.clock, self._services.control
         claim = control.claim_undo if message.undo else control.claim_step
         lease = self._lease(self._code.timeout)
-        held = claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
+        claiming = message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step
+        held = patiently(clock, partial(claim, *claiming))
         return held and correlated(held, message)
 
     def _lease(self, timeout: float) -> Lease:
@@ -341,7 +343,8 @@ class Attempt:
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
         signal = Signal(payload, content_hash(data), EntryContext().actor, self._services.clock.now())
         # Refused, another signal or a cancel came first, or the lease is lost: the commit finds out.
-        self._services.accept(held, index, signal, self._type.definition.stale_after.total_seconds())
+        stale_after = self._type.definition.stale_after.total_seconds()
+        patiently(self._services.clock, partial(self._services.accept, held, index, signal, stale_after))
 
     def complete(self, held: SagaState, payload: str | None) -> Committed:
         """Journal and commit the success; ``payload``: the result as JSON text."""

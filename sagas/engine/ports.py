@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from sagas.core.events import Fact
@@ -57,7 +57,16 @@ class BirthStore(Protocol):
 
     def get(self, saga_id: str) -> SagaState | None: ...
     def create(self, state: SagaState, stale_after: float) -> bool: ...
-    def create_again(self, state: SagaState, stale_after: float, journal: Any) -> bool: ...
+    def create_again(
+        self, state: SagaState, stale_after: float, journal: Any, found_by: Sequence[Any] = ()
+    ) -> bool: ...
+
+
+class FindingStore(Protocol):
+    """What sagas are found by; see ``sagas.store.findings.Findings``."""
+
+    def items(self, state: SagaState, values: Mapping[str, str]) -> Sequence[Any]: ...
+    def put(self, state: SagaState, values: Mapping[str, str]) -> None: ...
 
 
 class JoinStore(Protocol):

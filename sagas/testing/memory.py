@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -99,7 +99,7 @@ class MemoryControl:
         """Return those sagas that exist."""
         return {saga_id: self.items[saga_id] for saga_id in saga_ids if saga_id in self.items}
 
-    def create_again(self, state: SagaState, stale_after: float, journal: Any) -> bool:
+    def create_again(self, state: SagaState, stale_after: float, journal: Any, found_by: Sequence[Any] = ()) -> bool:
         """Create the item for a start that another began; nothing is ever purged here."""
         return self.create(state, stale_after)
 
