@@ -136,3 +136,39 @@ def test_every_action_that_an_audit_trail_shows_is_on_the_page() -> None:
     schemas: Any = importlib.import_module("sagas.handlers.schemas")
     page = (DOCS / "reference" / "audit-actions.md").read_text()
     assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(schemas._ACTIONS)
+
+
+def test_every_method_of_the_client_has_a_line() -> None:
+    client: Any = importlib.import_module("sagas").SagaClient
+    page = (DOCS / "reference" / "client.md").read_text()
+    told = {
+        name for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"[`.](\w+)\(", row)
+    }
+    methods = {name for name in dir(client) if not name.startswith("_") and callable(getattr(client, name))}
+    assert methods - told == set()
+
+
+def test_every_option_of_a_command_is_told_beside_what_it_is_for() -> None:
+    reference = (DOCS / "reference" / "commands.md").read_text()
+    page = (DOCS / "reference" / "cli.md").read_text()
+    options = set(re.findall(r"^- `(--[a-z-]+)", reference, re.MULTILINE))
+    assert len(options) > 40
+    assert {option for option in options if not re.search(rf"{option}\b(?!-)", page)} == set()
+
+
+def test_what_a_saga_costs_is_the_same_on_every_page() -> None:
+    pages = {name: (DOCS / name).read_text() for name in ("concepts/cost-model.md", "operations/deploying.md")}
+    compared: Any = importlib.import_module("comparison")
+    ours = compared.OURS[compared.ROWS.index("price of a million with five steps, USD")]
+    idle = compared.OURS[compared.ROWS.index("price while idle")]
+    figures = re.match(r"([\d.]+), chained ([\d.]+) ", ours)
+    assert figures is not None
+    told = re.search(r"USD a million, by the price list \| ([\d.]+) \| ([\d.]+) \|", pages["operations/deploying.md"])
+    assert told is not None
+    assert figures.groups() == told.groups()
+    assert f"| a function a step | {figures[1]} |" in pages["concepts/cost-model.md"]
+    assert f"take a third less, {figures[2]}:" in pages["concepts/cost-model.md"]
+    assert 0.6 < float(figures[2]) / float(figures[1]) < 0.72
+    monthly = re.search(r"\*\*together\*\* \| \| \*\*([\d.]+)\*\*", pages["operations/deploying.md"])
+    assert monthly is not None
+    assert f" {monthly[1]} a month" in idle
