@@ -38,6 +38,9 @@ def test_every_public_name_has_an_entry(module: str) -> None:
 def test_every_code_of_the_api_has_an_anchor() -> None:
     answers: Any = importlib.import_module("sagas.handlers.answers")
     assert {code for _, _, code in answers._CODES} <= set(GENERATED.CODES)
+    page = (DOCS / "reference" / "errors.md").read_text()
+    told = (DOCS / "reference" / "http-api.md").read_text()
+    assert {code for code in re.findall(r"errors\.md#(\w+)", told) if f"### {code}\n" not in page} == set()
 
 
 def test_every_metric_that_is_written_is_on_the_page_and_no_other() -> None:
@@ -172,3 +175,12 @@ def test_what_a_saga_costs_is_the_same_on_every_page() -> None:
     monthly = re.search(r"\*\*together\*\* \| \| \*\*([\d.]+)\*\*", pages["operations/deploying.md"])
     assert monthly is not None
     assert f" {monthly[1]} a month" in idle
+
+
+def test_the_page_of_the_api_says_what_a_call_is_given_and_what_it_answers() -> None:
+    page = (DOCS / "reference" / "http-api.md").read_text()
+    resolve = page.partition("/resolve\n")[2].partition("\n## ")[0]
+    assert "| body `note` | text of up to 4,000 characters | must be given |" in resolve
+    assert "Answers 200 with [Saga](#saga); or 404, 409, 413, 422." in resolve
+    assert "| query `limit` | whole number, 1 to 100 | Default: `20`. |" in page
+    assert "[`forbidden`](errors.md#forbidden)" in page
