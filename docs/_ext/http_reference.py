@@ -147,11 +147,9 @@ def http_page() -> str:
     """Every call of the API: what it is given, what it answers."""
     description = openapi.describe(list(Registry([StandIn])))
     paths = {_general(path): item for path, item in description["paths"].items()}
-    always = set.intersection(*(set(operation["responses"]) for operation in _operations(paths)))
-    lines = [
-        _HEAD,
-        f"Every call may be answered {', '.join(sorted(always - {'200', '202'}))}: [statuses](#statuses).\n",
-    ]
+    answers: list[set[str]] = [set(operation["responses"]) for operation in _operations(paths)]
+    always = {status for status in answers[0] if status >= "400" and all(status in one for one in answers)}
+    lines = [_HEAD, f"Every call may be answered {', '.join(sorted(always))}: [statuses](#statuses).\n"]
     for path, item in sorted(paths.items()):
         for method in _METHODS:
             if method not in item:
