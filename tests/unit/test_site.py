@@ -6,9 +6,11 @@ import importlib
 import json
 import re
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 
 from sagas.core.states import OVER, SagaStatus
@@ -184,3 +186,18 @@ def test_the_page_of_the_api_says_what_a_call_is_given_and_what_it_answers() -> 
     assert "Answers 200 with [Saga](#saga); or 404, 409, 413, 422." in resolve
     assert "| query `limit` | whole number, 1 to 100 | Default: `20`. |" in page
     assert "[`forbidden`](errors.md#forbidden)" in page
+
+
+def test_every_option_of_a_service_and_of_a_function_is_told() -> None:
+    options: Any = importlib.import_module("sagas.cdk.options")
+    page = (DOCS / "operations" / "deploying.md").read_text()
+    named = {field.name for kind in (options.ServiceOptions, options.FunctionOptions) for field in fields(kind)}
+    assert {name for name in named - {"service"} if not re.search(rf"`[^`\n]*\b{name}\b", page)} == set()
+
+
+def test_a_client_of_a_step_is_one_that_boto3_has() -> None:
+    session: Any = boto3.Session()
+    there: set[str] = set(session.get_available_services())
+    asked = {one for page in DOCS.rglob("*.md") for one in re.findall(r"ctx\.client\(\"(.*?)\"\)", page.read_text())}
+    assert asked
+    assert asked <= there
