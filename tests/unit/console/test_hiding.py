@@ -86,7 +86,7 @@ class TestRedaction:
         ]
         page = Browser(service).open().submit("/letters/create-zip/look").text
         assert "o-1" in page
-        assert "4111" not in page
+        assert "4111-1111" not in page
         assert "hunter22" not in page
 
     def test_a_project_names_more(self, tmp_path: Path, service: FakeService) -> None:
