@@ -201,3 +201,17 @@ def test_a_client_of_a_step_is_one_that_boto3_has() -> None:
     asked = {one for page in DOCS.rglob("*.md") for one in re.findall(r"ctx\.client\(\"(.*?)\"\)", page.read_text())}
     assert asked
     assert asked <= there
+
+
+def test_every_test_that_a_page_names_is_there() -> None:
+    files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    whole = "\n".join(files.values())
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md", *DOCS.rglob("*.md")]:
+        text = page.read_text()
+        for path in re.findall(r"`(tests/[\w/.-]+)`", text):
+            assert (ROOT / path).exists() or page.parent.name == "tutorial", (page.name, path)
+        for file, name in re.findall(r"\b(test_\w+\.py)(?:::(\w+))?", text):
+            assert file in files or page.parent.name == "tutorial", (page.name, file)
+            assert not name or re.search(rf"\b{name}\b", files[file]), (page.name, file, name)
+        for name in re.findall(r"`(test_\w+)`", text):
+            assert re.search(rf"\b{name}\b", whole), (page.name, name)
