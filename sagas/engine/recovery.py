@@ -213,8 +213,8 @@ class Recovery:
         return True
 
     def _due(self, limit: int, stale_after: float | None) -> list[IndexPosition]:
-        """The index rounds ``due`` up, and has what may wait in line later than it is silent for, so an impatient look must
-        go beyond it; the saga itself decides."""
+        """The index rounds ``due`` up, and what may wait in line is due later still, so an impatient look goes
+        beyond it; the saga itself decides."""
         ahead = 0.0
         if stale_after is not None:
             types = (saga.definition.stale_after.total_seconds() for saga in self.advancer.registry)
