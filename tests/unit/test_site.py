@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import sys
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -215,3 +216,9 @@ def test_every_test_that_a_page_names_is_there() -> None:
             assert not name or re.search(rf"\b{name}\b", files[file]), (page.name, file, name)
         for name in re.findall(r"`(test_\w+)`", text):
             assert re.search(rf"\b{name}\b", whole), (page.name, name)
+
+
+def test_every_extra_is_on_the_page_of_installation() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    rows = re.findall(r"^\| `(\w+)` \|", (DOCS / "reference" / "installation.md").read_text(), re.MULTILINE)
+    assert set(rows) == set(project["optional-dependencies"]) - {"docs", "dev"}
