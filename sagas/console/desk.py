@@ -124,7 +124,11 @@ class Desk:
             context: what it shows.
         """
         text = self._templates.get_template(template).render(
-            csrf=self.session.csrf, path=request.url.path, query=dict(request.query_params), **context
+            csrf=self.session.csrf,
+            path=request.url.path,
+            query=dict(request.query_params),
+            posted=request.method == "POST",
+            **context,
         )
         # What only the clock changes is not news.
         lasting = _TIME.sub(lambda time: time[1], text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from starlette.requests import Request
@@ -62,6 +63,11 @@ class Group:
     def count(self) -> int:
         """How many sagas it has."""
         return len(self.sagas) + self.more
+
+    @property
+    def anchor(self) -> str:
+        """Its id in the page: by this a refresh knows it again, wherever it is then, with what was ticked in it."""
+        return f"g{sha256(repr((self.kind, self.name, self.title, self.error)).encode()).hexdigest()[:12]}"
 
     @property
     def level(self) -> str:
@@ -124,10 +130,10 @@ def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> It
         shown = desk.shown(saga)[0] if "steps" in saga else saga
         step, kind, message = fault_of(shown)
         error = f"{kind}: {message}" if message else kind
-        key = (saga["name"], kind_of(saga, action), step, error or saga.get("why", ""))
+        title = f"{saga['name']} · {action.problem[:1].lower()}{action.problem[1:]}"
+        key = (saga["name"], kind_of(saga, action), title, error or saga.get("why", ""))
         group = found.get(key)
         if group is None:
-            title = f"{saga['name']} · {action.problem[:1].lower()}{action.problem[1:]}"
             group = found[key] = Group(key[1], saga["name"], title, error or saga.get("why", ""), action.means)
             group.runbook, group.do = action.runbook, "" if action.do is Do.NOTHING else str(action.do)
             group.label, group.others = action.title, tuple(str(do) for do in action.others if do in LABELS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sagas.errors import InvalidRequest
 from tests.unit.client.stub import BEGAN, a_saga, a_step
 from tests.unit.console.conftest import LATER, SAGA, Browser, opened, text_of
@@ -83,3 +85,16 @@ class TestInbox:
         assert shows == 60
         browser.get("/")
         assert sum(call[0] == "show" for call in service.asked) == 60
+
+    def test_what_a_refresh_is_to_know_again_has_a_name_of_its_own(self) -> None:
+        other = dead(3, error={"step": "announce", "type": "Denied", "message": "no"})
+        other["steps"] = [a_step("announce", "FAILED", attempts=1, error={"type": "Denied", "message": "no"})]
+        service = FakeService([dead(1), dead(2), other])
+        for path in ("/", "/sagas"):
+            page = opened(service, path)
+            ids = re.findall(r' id="([^"]*)"', page)
+            assert len(ids) == len({*ids})
+            rows = [one for one in ids if one.endswith(numbered(2))]
+            assert len(rows) == 1
+            service.sagas = {numbered(4): dead(4), **service.sagas}
+            assert f'data-row id="{rows[0]}"' in opened(service, path)

@@ -7,6 +7,7 @@ import html
 import pytest
 
 from sagas.console.links import Links
+from sagas.errors import Unavailable
 from tests.unit.client.stub import BEGAN, a_saga, a_step
 from tests.unit.console.conftest import LATER, SAGA, STATUSES, Browser, opened, text_of
 from tests.unit.console.service import ERROR, FakeService, an_entry, numbered
@@ -111,3 +112,17 @@ class TestSaga:
         answer = browser.get(f"{SAGA}/json")
         assert answer.json()["saga"]["request"] == {"password": "***"}
         assert "attachment" in answer.headers["content-disposition"]
+
+    def test_asks_for_news_by_itself_where_that_is_cheap_and_asks_for_nothing_to_be_done(
+        self, browser: Browser, service: FakeService
+    ) -> None:
+        for path in ("/", "/sagas", SAGA, "/letters/create-zip", "/sweeps/create-zip", "/jobs/1"):
+            if path == "/jobs/1":
+                browser.submit("/jobs", do="retry", note="n", one=f"create-zip/{numbered(1)}")
+            assert "data-still" not in browser.get(path).text
+        for path in ("/search?q=zzz", "/sagas/all?name=create-zip", "/types/none"):
+            assert 'data-still="slow"' in browser.get(path).text
+        for path in ("/letters/create-zip/look", "/sweeps/create-zip", "/types/create-zip/none"):
+            assert 'data-still="posted"' in browser.submit(path).text
+        service.away = Unavailable("the API is out of reach", 5)
+        assert "data-still" not in browser.get("/types/none").text
