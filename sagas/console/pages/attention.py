@@ -43,6 +43,7 @@ class Group:
         since: when it began.
         sagas: those concerned, with what there is to tell of each.
         more: how many there are besides.
+        anchor: its id in the page: by this a refresh knows it again, wherever it is then, with what was ticked in it.
     """
 
     kind: str
@@ -58,16 +59,15 @@ class Group:
     since: str | None = None
     sagas: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     more: int = 0
+    anchor: str = field(init=False)
 
     @property
     def count(self) -> int:
         """How many sagas it has."""
         return len(self.sagas) + self.more
 
-    @property
-    def anchor(self) -> str:
-        """Its id in the page: by this a refresh knows it again, wherever it is then, with what was ticked in it."""
-        return f"g{sha256(repr((self.kind, self.name, self.title, self.error)).encode()).hexdigest()[:12]}"
+    def __post_init__(self) -> None:
+        self.anchor = f"g{sha256(repr((self.kind, self.name, self.title, self.error)).encode()).hexdigest()[:12]}"
 
     @property
     def level(self) -> str:
@@ -120,28 +120,34 @@ def kind_of(saga: Mapping[str, Any], action: NextAction) -> str:
 
 def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
     """Those of the attention list, by type, step and error."""
-    found = dict[tuple[str, ...], Group]()
+    found, heads = dict[tuple[str, ...], Group](), dict[str, Mapping[str, Any]]()
     sagas = [saga for saga in needed if not saga.get("resolution")]
     # A service that tells of the fault in its lists need not be asked for each.
     full = desk.source.in_full([saga for saga in sagas if "fault" not in saga])
     for summary in sagas:
         saga = {**full.get(summary["saga_id"], {}), **summary}
         action = next_action(saga, now)
-        shown = desk.shown(saga)[0] if "steps" in saga else saga
-        step, kind, message = fault_of(shown)
+        step, kind, message = fault_of(saga)
         error = f"{kind}: {message}" if message else kind
         title = f"{saga['name']} · {action.problem[:1].lower()}{action.problem[1:]}"
         key = (saga["name"], kind_of(saga, action), title, error or saga.get("why", ""))
         group = found.get(key)
         if group is None:
-            group = found[key] = Group(key[1], saga["name"], title, error or saga.get("why", ""), action.means)
+            group = found[key] = Group(key[1], saga["name"], title, key[3], action.means)
             group.runbook, group.do = action.runbook, "" if action.do is Do.NOTHING else str(action.do)
             group.label, group.others = action.title, tuple(str(do) for do in action.others if do in LABELS)
             group.since = saga["updated_at"]
+            if error:
+                heads[group.anchor] = summary
         group.since = min(group.since or saga["updated_at"], saga["updated_at"])
         tried = next((one for one in saga.get("steps", ()) if one["name"] == step), None)
         attempts = max(tried["attempts"], tried["undo_attempts"]) if tried else 0
         group.sagas.append(_item(saga, f"attempt {attempts}" if attempts else ""))
+    # What is not to be shown of a request is not to be shown in an error either: one saga of each group tells.
+    full |= desk.source.in_full([*heads.values()])
+    for group in found.values():
+        if (head := heads.get(group.anchor)) is not None:
+            group.error = desk.error(head, full.get(head["saga_id"]))
     return found.values()
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from sagas.client.advice import advice
 from sagas.client.families import childless_in, family_of
@@ -87,7 +88,8 @@ def document(desk: Desk, _request: Request, name: str, saga_id: str) -> Response
     saga, hidden = desk.shown(known)
     entries = scrubbed(_without_values(desk.source.audit(known)), hidden)
     headers = {"Content-Disposition": 'attachment; filename="saga.json"'}
-    return JSONResponse({"saga": saga, "entries": entries}, headers=headers)
+    text = json.dumps({"saga": saga, "entries": entries}, indent=2)
+    return Response(text, media_type="application/json", headers=headers)
 
 
 def _without_values(entries: list[Any]) -> list[Any]:

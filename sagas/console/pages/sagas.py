@@ -49,9 +49,10 @@ class Filter:
         given = {side: text for side, text in self.more.items() if text}
         return {"name": self.name or None, "status": self.status or None, **given}
 
-    def fits(self, row: Mapping[str, Any]) -> bool:
-        """Whether a saga with its ``error`` has the text."""
-        return not self.text or self.text.lower() in f"{row['error']} {row['saga_id']} {row['name']}".lower()
+    def fits(self, saga: Mapping[str, Any], error: str = "") -> bool:
+        """Whether a saga of a list has the text; ``error`` is its error as far as more is known than the list tells."""
+        words = " ".join([error or saga.get("why", ""), *fault_of(saga), saga["saga_id"], saga["name"]])
+        return not self.text or self.text.lower() in words.lower()
 
     def __bool__(self) -> bool:
         return bool(self.name or self.status or self.text or any(self.more.values()))
@@ -77,17 +78,16 @@ def show(desk: Desk, request: Request) -> Response:
         if cursor is None or len(found) >= _PAGE:
             break
     ended = ("COMPENSATED", "CANCELLED", "WAITING")
-    wanting = [saga for saga in found if ("why" in saga and "fault" not in saga) or saga["status"] in ended]
-    full = desk.source.in_full(wanting)
+    full = desk.source.in_full([one for one in found if _failed(one) or one["status"] in ended])
     rows = list[dict[str, Any]]()
     for saga in found:
-        view = desk.shown(full[saga["saga_id"]])[0] if saga["saga_id"] in full else saga
-        waits = next((one["name"] for one in view.get("steps", ()) if one.get("waiting_for")), "")
-        rows.append({**saga, "error": _error(view) or saga.get("why", ""), "waits": waits})
+        known = full.get(saga["saga_id"])
+        waits = next((one["name"] for one in known["steps"] if one.get("waiting_for")), "") if known else ""
+        rows.append({**_row(desk, saga, known), "waits": waits})
     return desk.page(
         request,
         "sagas.html",
-        rows=[row for row in rows if wanted.fits(row)],
+        rows=[row for saga, row in zip(found, rows, strict=True) if wanted.fits(saga, row["error"])],
         names=[one["name"] for one in desk.source.definitions()],
         statuses=STATUSES,
         filter=wanted,
@@ -113,7 +113,9 @@ def everything(desk: Desk, request: Request) -> Response:
     """Return how many sagas a filter has, and what can be done to all of them."""
     wanted = filter_of(desk, request.query_params)
     found = matching(desk, wanted)
-    return desk.page(request, "all.html", filter=wanted, count=len(found), most=MOST, first=found[:_PAGE], many=MANY)
+    full = desk.source.in_full([one for one in found[:_PAGE] if _failed(one)])
+    first = [_row(desk, one, full.get(one["saga_id"])) for one in found[:_PAGE]]
+    return desk.page(request, "all.html", filter=wanted, count=len(found), most=MOST, first=first, many=MANY)
 
 
 def matching(desk: Desk, wanted: Filter) -> list[Any]:
@@ -127,17 +129,20 @@ def matching(desk: Desk, wanted: Filter) -> list[Any]:
     found, cursor = list[Any](), None
     while len(found) < MOST:
         page = desk.source.list(limit=_AT_ONCE, cursor=cursor, **wanted.asked)
-        rows = ({**saga, "error": _error(saga) or saga.get("why", "")} for saga in page["sagas"])
-        found += [row for row in rows if wanted.fits(row)]
+        found += [saga for saga in page["sagas"] if wanted.fits(saga)]
         cursor = page["cursor"]
         if cursor is None:
             break
     return found[:MOST]
 
 
-def _error(saga: Mapping[str, Any]) -> str:
-    _, kind, message = fault_of(saga)
-    return f"{kind}: {message}" if message else kind
+def _failed(saga: Mapping[str, Any]) -> bool:
+    return "why" in saga or bool(saga.get("fault"))
+
+
+def _row(desk: Desk, saga: Mapping[str, Any], full: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A saga of a list with its ``error``, without what is not to be shown."""
+    return {**saga, "error": desk.error(saga, full) or saga.get("why", "")}
 
 
 def search(desk: Desk, request: Request) -> Response:

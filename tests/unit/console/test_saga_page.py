@@ -125,4 +125,4 @@ class TestSaga:
         for path in ("/letters/create-zip/look", "/sweeps/create-zip", "/types/create-zip/none"):
             assert 'data-still="posted"' in browser.submit(path).text
         service.away = Unavailable("the API is out of reach", 5)
-        assert "data-still" not in browser.get("/types/none").text
+        assert "data-still" not in Browser(service).open().get("/types").text
