@@ -24,6 +24,8 @@ _MOST_SHOWN = 24
 """Sagas that one look at a list shows in full, to tell their errors: the next look tells of those that are left."""
 _SHORTEST_ID = 4
 """Characters of an id from which on the service looks for what begins so."""
+_PAGES_AT_WORK = 3
+"""Lists of a hundred sagas at work that are looked through for dead workers."""
 _TRAILS = 32
 """Audit trails that are remembered."""
 _KEPT = 5_000
@@ -110,10 +112,17 @@ class Source:
         """Return what the service counts of a type; ``None`` where it does not."""
         return self._coalesced(("stats", name), lambda: _tolerant(lambda: self.client.stats(name), None), _CHARTED)
 
-    def attention(self, most: int = 200) -> list[Any]:
-        """Return the sagas that need a person, the longest waiting first."""
+    def dead_lettered(self, name: str) -> float:
+        """Return how many sagas of a type are DEAD_LETTERED; infinity where that is not known."""
+        stats = self.stats(name)
+        if not stats or not stats["types"] or "DEAD_LETTERED" in stats["types"][0]["at_least"]:
+            return float("inf")
+        return stats["types"][0]["statuses"].get("DEAD_LETTERED", 0)
 
-        def ask() -> list[Any]:
+    def attention(self, most: int = 200) -> tuple[list[Any], bool]:
+        """Return the sagas that need a person, the longest waiting first, and whether there may be more of them."""
+
+        def ask() -> tuple[list[Any], bool]:
             found, cursor = list[Any](), None
             while len(found) < most:
                 page = self.client.attention(limit=100, cursor=cursor)
@@ -121,9 +130,22 @@ class Source:
                 cursor = page["cursor"]
                 if cursor is None:
                     break
-            return found
+            return found, cursor is not None
 
         return self._coalesced(("attention",), ask)
+
+    def leased(self) -> list[Any]:
+        """Return the sagas that workers have, as lists tell of them: the newest few hundred of a status."""
+        found = list[Any]()
+        for status in ("RUNNING", "COMPENSATING"):
+            cursor = None
+            for _ in range(_PAGES_AT_WORK):
+                page = self.list(status=status, limit=100, cursor=cursor)
+                found += [saga for saga in page["sagas"] if saga.get("lease")]
+                cursor = page["cursor"]
+                if cursor is None:
+                    break
+        return found
 
     def definitions(self) -> list[Any]:
         """Return the saga types."""

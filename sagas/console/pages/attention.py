@@ -13,8 +13,6 @@ from starlette.responses import Response
 from sagas.client.next_action import Do, NextAction, fault_of, next_action
 from sagas.console.desk import LABELS, Desk
 
-_IN_FLIGHT = 100
-"""So many of the newest sagas are looked at for workers that died."""
 _WAITING = 50
 _SHOWN = 50
 """Sagas of a group that are listed."""
@@ -77,7 +75,7 @@ class Group:
 
 def show(desk: Desk, request: Request) -> Response:
     """Return the inbox."""
-    groups = inbox(desk)
+    groups, cut = inbox(desk)
     wanted = request.query_params.get("kind", "")
     counts = {kind: sum(max(group.count, 1) for group in groups if group.kind == kind) for kind in KINDS}
     return desk.page(
@@ -87,22 +85,25 @@ def show(desk: Desk, request: Request) -> Response:
         counts={kind: count for kind, count in counts.items() if count},
         wanted=wanted,
         shown=_SHOWN,
+        cut=cut,
     )
 
 
-def inbox(desk: Desk) -> list[Group]:
-    """Return all groups, the worst first, and of one kind those that have waited longest."""
-    source, now = desk.source, desk.clock()
-    needed = source.attention()
+def inbox(desk: Desk) -> tuple[list[Group], int]:
+    """Return all groups, the worst first, and of one kind those that have waited longest; and how many sagas there are
+    in them, if there may be more that need a person, else 0."""
+    now = desk.clock()
+    needed, more = desk.source.attention()
     groups = [
         *_of_sagas(desk, needed, now),
         *_stalled(desk, now),
-        *_letters(desk, needed),
+        *_letters(desk, needed, now, more=more),
         *_breakers(desk),
         *_types(desk),
         *_waiting(desk),
     ]
-    return sorted(groups, key=lambda group: (KINDS.index(group.kind), group.since or ""))
+    groups.sort(key=lambda group: (KINDS.index(group.kind), group.since or ""))
+    return groups, len(needed) if more else 0
 
 
 def kind_of(saga: Mapping[str, Any], action: NextAction) -> str:
@@ -158,9 +159,9 @@ def _item(saga: Mapping[str, Any], told: str) -> dict[str, Any]:
 def _stalled(desk: Desk, now: float) -> Iterable[Group]:
     """Those whose worker's lease ran out, by type."""
     found = dict[str, Group]()
-    for saga in desk.source.list(limit=_IN_FLIGHT)["sagas"]:
-        action = next_action(saga, now) if saga.get("lease") else None
-        if action is None or action.do is not Do.RECOVER:
+    for saga in desk.source.leased():
+        action = next_action(saga, now)
+        if action.do is not Do.RECOVER:
             continue
         title = f"{saga['name']} · its worker is gone"
         group = found.setdefault(saga["name"], Group("stalled", saga["name"], title, "", action.means))
@@ -170,13 +171,19 @@ def _stalled(desk: Desk, now: float) -> Iterable[Group]:
     return found.values()
 
 
-def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
+def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, more: bool) -> Iterable[Group]:
     """Messages in a dead-letter queue beyond those of sagas that wait for one."""
     waiting = dict[str, int]()
     for saga in needed:
-        waiting[saga["name"]] = waiting.get(saga["name"], 0) + (saga["status"] == "DEAD_LETTERED")
+        # A step whose code is gone, or that waited in vain, died without a message.
+        has_one = saga["status"] == "DEAD_LETTERED" and kind_of(saga, next_action(saga, now)) == "dead-lettered"
+        waiting[saga["name"]] = waiting.get(saga["name"], 0) + (has_one and "waited in vain" not in saga.get("why", ""))
     for name, count in desk.source.letters_of_all().items():
-        spare = (count or 0) - waiting.get(name, 0)
+        known = waiting.get(name, 0)
+        if more and (count or 0) > known:
+            # Not all that need a person were looked at: those that are counted have a message each, as far as is known.
+            known = desk.source.dead_lettered(name)
+        spare = (count or 0) - known
         if spare > 0:
             title = f"{name} · {spare} dead message{'s' * (spare > 1)} that no saga waits for"
             means = "No message of a saga, or one that its saga went on without. Read them; find who sent them."
