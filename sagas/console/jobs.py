@@ -44,10 +44,16 @@ class Job:
     stopped: str = ""
     _stop: threading.Event = field(default_factory=threading.Event)
     _over: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, outcome: str) -> int:
         """Return for how many it was ``done``, ``refused``, ``failed`` or ``unknown``."""
-        return sum(one == outcome for one, _ in [*self.outcomes.values()])
+        return sum(one == outcome for one, _ in self._so_far().values())
+
+    def _so_far(self) -> dict[Item, tuple[str, str]]:
+        """The outcomes as they are now: further ones come while they are looked at."""
+        with self._lock:
+            return self.outcomes.copy()
 
     @property
     def left(self) -> tuple[Item, ...]:
@@ -57,12 +63,12 @@ class Job:
     @property
     def failed(self) -> tuple[Item, ...]:
         """What may be tried again."""
-        return tuple(item for item, (outcome, _) in [*self.outcomes.items()] if outcome in ("failed", "unknown"))
+        return tuple(item for item, (outcome, _) in self._so_far().items() if outcome in ("failed", "unknown"))
 
     @property
     def told(self) -> list[tuple[Item, tuple[str, str]]]:
         """What became of the sagas, those first for which it was not done; as many as a page has room for."""
-        settled = sorted([*self.outcomes.items()], key=lambda one: one[1][0] == "done")
+        settled = sorted(self._so_far().items(), key=lambda one: one[1][0] == "done")
         return settled[:_SHOWN]
 
     @property
@@ -101,7 +107,8 @@ class Job:
                 outcome, why = "refused", str(error)
             except Exception as error:  # noqa: BLE001 - the job goes on, and tells
                 outcome, why = "unknown", f"{type(error).__name__}: {error}; it may have happened: look"
-            self.outcomes[item] = outcome, why
+            with self._lock:
+                self.outcomes[item] = outcome, why
             row = 0 if outcome == "done" else row + (outcome in ("failed", "unknown"))
             if row >= _STOPS:
                 self.stopped = f"{row} in a row failed"

@@ -112,11 +112,11 @@ class Source:
         """Return what the service counts of a type; ``None`` where it does not."""
         return self._coalesced(("stats", name), lambda: _tolerant(lambda: self.client.stats(name), None), _CHARTED)
 
-    def dead_lettered(self, name: str) -> float:
-        """Return how many sagas of a type are DEAD_LETTERED; infinity where that is not known."""
+    def dead_lettered(self, name: str) -> int | None:
+        """Return how many sagas of a type are DEAD_LETTERED; ``None`` where that is not known."""
         stats = self.stats(name)
         if not stats or not stats["types"] or "DEAD_LETTERED" in stats["types"][0]["at_least"]:
-            return float("inf")
+            return None
         return stats["types"][0]["statuses"].get("DEAD_LETTERED", 0)
 
     def attention(self, most: int = 200) -> tuple[list[Any], bool]:

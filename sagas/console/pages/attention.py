@@ -179,11 +179,11 @@ def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, mor
         has_one = saga["status"] == "DEAD_LETTERED" and kind_of(saga, next_action(saga, now)) == "dead-lettered"
         waiting[saga["name"]] = waiting.get(saga["name"], 0) + (has_one and "waited in vain" not in saga.get("why", ""))
     for name, count in desk.source.letters_of_all().items():
-        known = waiting.get(name, 0)
-        if more and (count or 0) > known:
-            # Not all that need a person were looked at: those that are counted have a message each, as far as is known.
+        known: int | None = waiting.get(name, 0)
+        if more:
+            # Not all that need a person were looked at: each that is counted may have a message.
             known = desk.source.dead_lettered(name)
-        spare = (count or 0) - known
+        spare = 0 if known is None else (count or 0) - known
         if spare > 0:
             title = f"{name} · {spare} dead message{'s' * (spare > 1)} that no saga waits for"
             means = "No message of a saga, or one that its saga went on without. Read them; find who sent them."
