@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +23,7 @@ from sagas.cli.tables import (
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
 from sagas.core.states import SagaStatus
-from sagas.core.times import iso
+from sagas.core.times import so_long_ago
 from sagas.core.wording import moment
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ Since = Annotated[
         help="Only sagas started since, or ended since where --status is an end: ISO 8601, or 30m, 2h, 3d ago."
     ),
 ]
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _MOST_PAGES = 20
 """A filter may leave pages empty; so many are asked for before the list is shown as it is."""
 
@@ -249,9 +247,9 @@ def moment_of(text: str | None, option: str, now: float) -> str | None:
     Raises:
         BadParameter: it is neither.
     """
-    ago = re.fullmatch(r"(\d{1,6})([smhd])", text or "")
+    ago = so_long_ago(text or "", now)
     if ago is not None:
-        return iso(now - int(ago[1]) * _UNITS[ago[2]])
+        return ago
     try:
         return text and datetime.fromisoformat(text).isoformat()
     except ValueError:

@@ -116,7 +116,7 @@ def close_breaker(desk: Desk, _form: Form, name: str, step: str) -> Response:
 
 def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> Response:
     """Look at dead letters, move them back, drop those that nobody needs, or delete one."""
-    client, said = desk.source.client, ""
+    client, said, fates = desk.source.client, "", dict[str, str]()
     if do == "redrive":
         done = client.redrive(name, note=_one(form, "note"))
         said = "SQS moves them back." if done.task else f"{len(done.moved)} moved back, {len(done.left)} stay."
@@ -124,13 +124,15 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
         dry = _one(form, "really") != "yes"
         done = client.prune(name, dry_run=dry)
         said = f"{len(done.dropped)} {'would be ' if dry else ''}dropped, {len(done.kept)} stay."
+        fates = {one.letter.message_id: f"It stays: {one.why}." for one in done.kept}
+        fates |= {one.message_id: "It would be dropped: nobody needs it." for one in done.dropped}
     elif do == "delete":
         gone = client.delete_letter(name, _one(form, "message_id"))
         said = f"Message {gone.message_id} is deleted."
         # No saga's audit trail has it: whoever ran the console can tell.
         _LOG.warning("%s deleted message %s from the dead letters of %s", getpass.getuser(), gone.message_id, name)
     desk.source.forget()
-    return others.letters(desk, request, name, client.dead_letters(name, 100), said)
+    return others.letters(desk, request, name, client.dead_letters(name, 100), said, fates)
 
 
 def sweep(desk: Desk, request: Request, form: Form, name: str) -> Response:

@@ -84,7 +84,7 @@ class Source:
 
     def list(self, **wanted: Any) -> Any:
         """Return a page of the list."""
-        return self._coalesced(("list", *sorted(wanted.items())), lambda: self.client.list(**wanted))
+        return self._coalesced(("list", repr(sorted(wanted.items()))), lambda: self.client.list(**wanted))
 
     def since(self, name: str, status: str | None, since: str, most: int) -> list[Any]:
         """Return the latest sagas of a type, as lists tell of them, that were started since a time.
@@ -108,9 +108,17 @@ class Source:
 
         return self._coalesced(("since", name, status, since), ask, _CHARTED)
 
-    def stats(self, name: str) -> Any:
-        """Return what the service counts of a type; ``None`` where it does not."""
+    def stats(self, name: str | None) -> Any:
+        """Return what the service counts of a type, or of all; ``None`` where it does not."""
         return self._coalesced(("stats", name), lambda: _tolerant(lambda: self.client.stats(name), None), _CHARTED)
+
+    def stats_of_all(self) -> Any:
+        """Return what the service counts of all types, if it was asked lately; else it is asked meanwhile, so that no
+        page waits for it."""
+        at, answer = self._answers.get(("stats", None), (float("-inf"), None))
+        if self._clock() - at >= _CHARTED:
+            self._pool.submit(self.stats, None)
+        return answer
 
     def dead_lettered(self, name: str) -> int | None:
         """Return how many sagas of a type are DEAD_LETTERED; ``None`` where that is not known."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from sagas.client.next_action import fault_of
 from sagas.console.desk import Desk
+from sagas.core.times import so_long_ago
 from sagas.errors import InvalidRequest, Problem
 
 STATUSES = (
@@ -34,19 +37,30 @@ class Filter:
     Args:
         name: of their type; empty for all.
         status: theirs; empty for all.
-        more: ``since``, ``until``, ``parent``, as far as the service lists by them.
+        more: ``since``, ``until``, ``parent``, ``find``, as far as the service lists by them.
         text: what their errors, ids or types must have in them.
+        now: epoch seconds, for times that are so long ago.
     """
 
     name: str
     status: str
     more: Mapping[str, str]
     text: str
+    now: float = field(compare=False)
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What the service is asked for."""
-        given = {side: text for side, text in self.more.items() if text}
+        """What the service is asked for.
+
+        Raises:
+            InvalidRequest: ``find`` has no values by their names.
+        """
+        given: dict[str, Any] = {side: text for side, text in self.more.items() if text}
+        given |= {
+            side: so_long_ago(given[side], self.now) or given[side] for side in ("since", "until") if side in given
+        }
+        if "find" in given:
+            given["find"] = values_in(given["find"])
         return {"name": self.name or None, "status": self.status or None, **given}
 
     def fits(self, saga: Mapping[str, Any], error: str = "") -> bool:
@@ -61,9 +75,26 @@ class Filter:
 def filter_of(desk: Desk, given: Mapping[str, str]) -> Filter:
     """Return the filter that a URL's parameters, or a form's fields, say."""
     status = given.get("status", "").upper()
-    sides = [side for side in ("since", "until", "parent") if desk.source.lists_by(side)]
+    sides = [side for side in ("since", "until", "parent", "find") if desk.source.lists_by(side)]
     more = {side: given.get(side, "").strip() for side in sides}
-    return Filter(given.get("name", ""), status if status in STATUSES else "", more, given.get("text", ""))
+    known = status if status in STATUSES else ""
+    return Filter(given.get("name", ""), known, more, given.get("text", ""), desk.clock())
+
+
+def values_in(text: str) -> dict[str, str]:
+    """Return the values by their names of ``customer=c-17 tour="the long one"``.
+
+    Raises:
+        InvalidRequest: a word is no such pair.
+    """
+    problem = Problem("find", 'must be like customer=c-17, or customer="c 17" other=value')
+    try:
+        words = [word.partition("=") for word in shlex.split(text)]
+    except ValueError as error:
+        raise InvalidRequest("what to find does not fit", [problem]) from error
+    if not all(name and given for name, given, _ in words):
+        raise InvalidRequest("what to find does not fit", [problem])
+    return {name: value for name, _, value in words}
 
 
 def show(desk: Desk, request: Request) -> Response:
@@ -92,20 +123,18 @@ def show(desk: Desk, request: Request) -> Response:
         statuses=STATUSES,
         filter=wanted,
         cursor=cursor,
-        counts=_counts(desk.source.stats(wanted.name)) if wanted.name else {},
+        counts=_counts(desk.source.stats(wanted.name) if wanted.name else desk.source.stats_of_all()),
     )
 
 
 def _counts(stats: Any) -> dict[str, str]:
     """How many sagas of a type there are by status: those in flight, and those that ended in a day."""
-    if not stats or not stats["types"]:
-        return {}
-    (one,) = stats["types"]
-    short = set(one["at_least"])
+    types: list[Any] = stats["types"] if stats else []
+    short = {status for one in types for status in one["at_least"]}
     return {
         status: f"{count:,}{'+' if status in short else ''}"
         for status in STATUSES
-        if (count := one["statuses"].get(status, 0))
+        if (count := sum(one["statuses"].get(status, 0) for one in types))
     }
 
 
@@ -151,6 +180,8 @@ def search(desk: Desk, request: Request) -> Response:
     known = desk.source.look_up(wanted)
     if known is not None:
         return RedirectResponse(desk.saga_path(known["name"], known["saga_id"]), 303)
+    if "=" in wanted.strip("=") and desk.source.lists_by("find"):
+        return RedirectResponse(f"/sagas?find={quote(wanted, safe='')}", 303)
     found, cursor = list[Any](), None
     for _ in range(_LOOKED_THROUGH // _AT_ONCE if wanted else 0):
         page = desk.source.list(limit=_AT_ONCE, cursor=cursor)
