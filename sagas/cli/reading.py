@@ -36,11 +36,11 @@ Timeout = Annotated[float | None, typer.Option(min=0, help="Seconds to watch; wi
 _OneName = Annotated[str | None, typer.Option("--name", help="Only sagas of this type.")]
 _Limit = Annotated[int, typer.Option(min=1, max=100, help="How many to show.")]
 _Cursor = Annotated[str | None, typer.Option(help="Go on where an earlier list ended.")]
-_MaybeName = Annotated[
+MaybeName = Annotated[
     str | None, typer.Argument(metavar="[NAME]", help="Name of the saga type; not needed with an id.")
 ]
-_MaybeId = Annotated[str | None, typer.Argument(metavar="ID", help="Id of the saga, or how it begins.")]
-_Last = Annotated[bool, typer.Option("--last", help="The newest saga, of the type if one is named.")]
+MaybeId = Annotated[str | None, typer.Argument(metavar="ID", help="Id of the saga, or how it begins.")]
+Last = Annotated[bool, typer.Option("--last", help="The newest saga, of the type if one is named.")]
 _WHOLE_ID = 36
 Since = Annotated[
     str | None,
@@ -124,9 +124,9 @@ def print_started(target: Target, saga: SagaView) -> None:
 @on_target
 def show(
     target: Target,
-    name: _MaybeName = None,
-    saga_id: _MaybeId = None,
-    last: _Last = False,
+    name: MaybeName = None,
+    saga_id: MaybeId = None,
+    last: Last = False,
     watching: Watch = False,
     timeout: Timeout = None,
     tree: Annotated[bool, typer.Option("--tree", help="Show also its children, and theirs.")] = False,
@@ -291,9 +291,9 @@ def _print_page(target: Target, page: Page, nothing: str) -> None:
 @on_target
 def audit(
     target: Target,
-    name: _MaybeName = None,
-    saga_id: _MaybeId = None,
-    last: _Last = False,
+    name: MaybeName = None,
+    saga_id: MaybeId = None,
+    last: Last = False,
     traces: Annotated[bool, typer.Option("--trace", help="With the stack traces and their trace ids.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Tell whether it is what was written; exit with 1 if it is not.")

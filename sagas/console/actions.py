@@ -100,7 +100,7 @@ def on_type(desk: Desk, form: Form, name: str, do: str) -> Response:
     elif do == "enable":
         client.enable(name, reason)
     elif do == "pause" and hasattr(client, "pause"):
-        client.pause(name, reason)
+        client.pause(name, reason, starts=_one(form, "starts") == "yes", undos=_one(form, "undos") == "yes")
     elif do == "resume" and hasattr(client, "resume"):
         client.resume(name)
     else:

@@ -154,6 +154,8 @@ def _told(desk: Desk, request: Request, answer: Callable[[], Response]) -> Respo
         text = str(error)
         if isinstance(error, Ambiguous):
             text = f"{error}. It may have happened: look before you do it again."
+        elif isinstance(error, Unavailable):
+            text = f"{error}; try again in {error.retry_after:.0f} s"
         problems = error.problems if isinstance(error, InvalidRequest) else ()
         return _failed(desk, request, text, status, tuple(f"{one.path}: {one.message}" for one in problems))
 

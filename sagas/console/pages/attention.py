@@ -208,11 +208,8 @@ def _types(desk: Desk) -> Iterable[Group]:
     for one in desk.source.definitions():
         if one.get("paused"):
             group = Group("paused", one["name"], f"{one['name']} · paused", one.get("pause_reason") or "")
-            group.means, group.link, group.label = (
-                "No step begins until it is resumed.",
-                f"/types/{one['name']}",
-                "Show",
-            )
+            group.means, group.since = "No step begins until it is resumed.", one.get("paused_at")
+            group.link, group.label = f"/types/{one['name']}", "Show"
             yield group
         if one["active"]:
             continue

@@ -74,7 +74,8 @@
       } else {
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         const said = page.querySelector("main .error")?.textContent.slice(0, 200) || `answer ${answer.status}`;
-        stale(answer.status === 503 ? "API out of reach" : `No news (${said})`);
+        const gone = answer.status === 503 && /out of reach|no answer/.test(said);
+        stale(gone ? "API out of reach" : `No news (${said})`);
         return;
       }
       seen = Date.now();

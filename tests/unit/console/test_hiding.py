@@ -172,6 +172,20 @@ class TestRedaction:
             with pytest.raises(InvalidRequest, match=r"_url: must be an http URL"):
                 links_of(tmp_path)
 
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("[tool.sagas.console]\nredacts = []", "redacts: is unknown; there are redact, trace_url, logs_url"),
+            ("[tool.sagas]\nconsole = 3", "must be a table"),
+            ("[tool]\nsagas = [1]", "must be a table"),
+        ],
+    )
+    def test_what_a_project_says_of_nothing_is_refused(self, tmp_path: Path, text: str, told: str) -> None:
+        """A slip of the pen shows no secret."""
+        (tmp_path / "pyproject.toml").write_text(text)
+        with pytest.raises(InvalidRequest, match=told):
+            redaction_of(tmp_path)
+
     def test_without_payloads_there_are_none(self, service: FakeService) -> None:
         service.sagas[numbered(1)] |= {
             "request": {"order": "o-12345"},
