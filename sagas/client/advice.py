@@ -62,11 +62,12 @@ def advice(saga: SagaView, now: float) -> list[str]:
     ]
     said += _lease(saga, now)
     for one in saga.get("left_out", ()):
-        if one["why"] == "too_large":
-            where = (
-                f"in the payload bucket under {one['object']}" if one["object"] else f"in audit entry {one['entry']}"
-            )
-            said.append(f"{one['path']} is too large to be answered: it is {where}.")
+        where = f"in the payload bucket under {one['object']}" if one["object"] else f"in audit entry {one['entry']}"
+        why = {
+            "too_large": f"is too large to be answered: it is {where}.",
+            "unreadable": f"cannot be read: what should be {where} is gone or was changed.",
+        }
+        said += [f"{one['path']} {why[one['why']]}"] if one["why"] in why else []
     settled = saga["resolution"]
     if settled is not None:
         done = f" ({settled['action']})" if settled.get("action") else ""

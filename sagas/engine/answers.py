@@ -166,14 +166,15 @@ class LeftOutView(TypedDict):
 
     ``path`` is where it would be (``$.steps[2].result``), ``entry`` the number of the audit entry that has it,
     ``object`` its key in the payload bucket if it is there, ``bytes`` its size, if known. ``why``: ``too_large`` where
-    a function's answer takes no more, ``not_asked_for`` in the answer to an operation.
+    a function's answer takes no more, ``not_asked_for`` in the answer to an operation, ``unreadable`` where it is gone
+    or was changed.
     """
 
     path: str
     entry: _Ordinal
     object: str | None
     bytes: _Count | None
-    why: Annotated[str, Meta(extra_json_schema={"enum": ["too_large", "not_asked_for"]})]
+    why: Annotated[str, Meta(extra_json_schema={"enum": ["too_large", "not_asked_for", "unreadable"]})]
 
 
 class Summary(TypedDict):

@@ -24,6 +24,7 @@ from sagas.engine.views import audit_view, error_view, fault_view, faults_in, le
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
 from sagas.formats import NewerFormat
 from sagas.store.control import ControlItems
+from sagas.store.encryption import Changed
 from sagas.store.ended import MARGIN
 from sagas.store.entries import Entry
 from sagas.store.findings import Findings, find_key
@@ -296,9 +297,12 @@ class Reader:
         for entry in entries:
             key = entry.details.get("payload_ref")
             size = None if entry.payload is None else len(entry.payload.encode())
-            full = entry
+            full, why = entry, "too_large" if payloads else "not_asked_for"
             if room > 0:
-                full, size = self.journal.load_within(entry, room)
+                try:
+                    full, size = self.journal.load_within(entry, room)
+                except Changed:  # of all sagas, it is this one that a person must be able to look at
+                    why = "unreadable"
             # As it leaves the function: a JSON string in JSON, which may be ASCII.
             taken = 0 if full.payload is None else len(json.dumps(full.payload))
             if taken <= room and (taken or not (key or entry.encrypted)):
@@ -307,7 +311,6 @@ class Reader:
                 continue
             loaded.append(replace(full, payload=None))
             place = "$.request" if entry.step is None else f"$.steps[{steps.get(entry.step, 0)}].result"
-            why = "too_large" if payloads else "not_asked_for"
             left_out.append({"path": place, "entry": entry.seq, "object": key, "bytes": size, "why": why})
         return loaded, left_out
 

@@ -213,11 +213,12 @@ class Recovery:
         return True
 
     def _due(self, limit: int, stale_after: float | None) -> list[IndexPosition]:
-        """The index rounds ``due`` up, so an impatient look must go beyond it; the saga itself decides."""
+        """The index rounds ``due`` up, and what may wait in line is due later still, so an impatient look goes
+        beyond it; the saga itself decides."""
         ahead = 0.0
         if stale_after is not None:
             types = (saga.definition.stale_after.total_seconds() for saga in self.advancer.registry)
-            ahead = 2 * max(types, default=0.0)
+            ahead = max(2 * max(types, default=0.0), _LONGEST_PAUSE)
         return self.listing.due(self.advancer.services.clock.now() + ahead, limit)
 
     def _recover(self, found: IndexPosition, stale_after: float | None, lanes: Lanes, report: RecoveryReport) -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from botocore.exceptions import ClientError
-
-from sagas.aws import code_of
 from sagas.engine.clock import Clock
 from sagas.engine.reader import Reader
-from sagas.errors import NotFound, SagaError
+from sagas.errors import NotFound
 from sagas.store.chain import Bad, Finding, Verified, Wrong, look_through, look_through_tombstone
 from sagas.store.control import ControlItems
 from sagas.store.encryption import Changed
@@ -20,7 +17,6 @@ from sagas.store.journal import Journal
 _TRIES = 3
 _OLDEST = 400 * 86_400.0
 """Seconds back that a sample reaches; the more recent, the more of it."""
-_GONE = ("NoSuchKey", "404")
 
 
 @dataclass(slots=True)
@@ -127,10 +123,6 @@ class Verifier:
             try:
                 as_written = self.journal.load(entry).payload_hash == entry.hashed
             except Changed:
-                as_written = False
-            except SagaError as error:
-                if not isinstance(error.__cause__, ClientError) or code_of(error.__cause__) not in _GONE:
-                    raise
                 as_written = False
             if not as_written:
                 return replace(finding, bad=Bad(entry.seq, Wrong.CHANGED))

@@ -34,10 +34,10 @@ _KEPT = 1_000
 
 
 class Changed(SagaError):
-    """What is stored is not what was encrypted, or is of another saga."""
+    """What is stored is gone, is not what was written, or is of another saga."""
 
     def __init__(self, saga_id: str) -> None:
-        super().__init__(f"an encrypted payload of saga {saga_id} was changed, or is of another saga")
+        super().__init__(f"a payload of saga {saga_id} is gone, was changed, or is of another saga")
 
 
 class PayloadEncryption:

@@ -6,12 +6,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast
 
+from botocore.exceptions import ClientError
 from pynamodb.pagination import ResultIterator
 
+from sagas.aws import code_of
 from sagas.core.times import epoch, iso
+from sagas.errors import SagaError
 from sagas.formats import FORMAT, NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
-from sagas.store.encryption import is_encrypted
+from sagas.store.encryption import Changed, is_encrypted
 from sagas.store.entries import ACTIONS, Entry, format_of_action
 from sagas.store.mapping import Item, attributes_of, number_in, text_in
 from sagas.store.outcomes import Fenced, Refused
@@ -21,6 +24,7 @@ from sagas.store.tombstones import tombstone_in
 
 _LAST = 10**9
 """A ``seq`` beyond that of any entry."""
+_GONE = ("NoSuchKey", "404")
 
 
 class Journal:
@@ -165,15 +169,29 @@ class Journal:
 
     def load_within(self, entry: Entry, most: int | None = None) -> tuple[Entry, int]:
         """Return ``entry`` with its payload fetched and decrypted, unless that has more than ``most`` bytes as it is
-        stored, and how many it has."""
+        stored, and how many it has.
+
+        Raises:
+            Changed: it is gone, or is not what was written.
+            SagaError: the function may not read it.
+            Unavailable: S3 or KMS is out of reach.
+        """
         key = entry.details.get("payload_ref")
         if entry.payload is not None or not (key or entry.encrypted):
             return entry, len((entry.payload or "").encode())
-        stored, size = self._payloads.get_within(key, most) if key else (entry.encrypted, len(entry.encrypted))
+        try:
+            stored, size = self._payloads.get_within(key, most) if key else (entry.encrypted, len(entry.encrypted))
+        except SagaError as error:
+            if isinstance(error.__cause__, ClientError) and code_of(error.__cause__) in _GONE:
+                raise Changed(entry.saga_id) from error
+            raise
         if stored is None:
             return entry, size
         payload = self._payloads.decrypted(entry.saga_id, stored)
-        return replace(entry, payload=payload, hashed="", encrypted=""), len(payload.encode())
+        loaded = replace(entry, payload=payload, hashed="", encrypted="")
+        if entry.hashed and loaded.payload_hash != entry.hashed:
+            raise Changed(entry.saga_id)
+        return loaded, len(payload.encode())
 
 
 def entry_if_any(item: Item) -> Entry | None:

@@ -110,7 +110,7 @@ class Payloads:
             if most is not None and size > most:
                 body.close()  # what was not read stays where it is
                 return None, size
-            return body.read().decode(), size
+            return body.read().decode(errors="replace"), size  # what was changed may be no text
 
     def delete_all(self, saga_id: str) -> None:
         """Delete every payload of a saga, those included that no entry points to.

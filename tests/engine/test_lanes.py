@@ -178,6 +178,18 @@ def test_what_was_lost_is_sent_anew_once_its_lane_is_empty(bench: Callable[..., 
     assert b.state(lost).recovery_attempts == 0
 
 
+def test_an_operator_need_not_wait_until_it_is_looked_at_again(bench: Callable[..., Bench]) -> None:
+    b = bench(Trip)
+    lost = b.start("trip", {"item": "train"})
+    b.lose_messages()
+    b.start("trip", {"item": "tram"})
+    b.clock.advance(1_000)
+    assert b.recover() == [], "it may be in the line, and is looked at in a quarter of an hour"
+    b.deliver("trip", "book")
+    b.clock.advance(10)
+    assert b.engine.recovery.run(60.0, stale_after=60.0).recovered == [lost]
+
+
 def test_what_was_lost_in_a_busy_lane_is_sent_anew_and_never_used_up(bench: Callable[..., Bench]) -> None:
     b = bench(Trip)
     lost = b.start("trip", {"item": "train"})

@@ -11,6 +11,7 @@ from sagas.authoring.redaction import Secret
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.errors import Unavailable
+from sagas.store.payloads import Payloads
 from tests.engine.purges import DAY, HOUR, Make, purge, start, stored
 from tests.support.bench import Bench
 from tests.support.sagas import Order
@@ -34,6 +35,17 @@ class Book(Saga[Order], name="book"):
     def bind(self, scan: S3Object, request: Order) -> Pages:
         parts = [S3Object("books", f"books/1/{number}.pdf") for number in range(int(request.item))]
         return Pages("x" * 20_000, scan, parts, "s3cret", S3Object("books", "books/1/draft.pdf"))
+
+
+class Memo(Saga[Order], name="memo"):
+    """Its first execution has much to say, the next one little."""
+
+    executions = 0
+
+    @step
+    def write(self) -> str:
+        Memo.executions += 1
+        return "x" * 20_000 if Memo.executions == 1 else "x"
 
 
 def _left(bench: Bench, saga_id: str) -> tuple[list[str], int]:
@@ -122,3 +134,26 @@ def test_what_an_earlier_version_left_names_none(keeping: Make) -> None:
     key = {"saga_id": {"S": saga_id}, "seq": {"N": "1"}}
     bench.stack.dynamodb.update_item(TableName=bench.stack.audit_table, Key=key, UpdateExpression=update)
     assert _left(bench, saga_id) == ([], 0)
+
+
+def test_what_an_execution_put_aside_and_never_named_goes_too(keeping: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = keeping(Memo)
+    monkeypatch.setattr(Memo, "executions", 0)
+    put = Payloads.put
+
+    def dying(self: Payloads, saga_id: str, seq: int, token: int, payload: str) -> str:
+        put(self, saga_id, seq, token, payload)
+        raise SystemExit
+
+    saga_id = start(bench, "memo").state.saga_id
+    with monkeypatch.context() as patched:
+        patched.setattr(Payloads, "put", dying)
+        with pytest.raises(SystemExit):
+            bench.deliver("memo", "write")
+    bench.clock.advance(HOUR)
+    bench.run()
+    assert (bench.show(saga_id)["status"], Memo.executions) == ("COMPLETED", 2)
+    assert f"{saga_id}/2/1/" in stored(bench)
+    bench.clock.advance(HOUR)
+    purge(bench, saga_id, name="memo")
+    assert "payloads/" not in stored(bench)

@@ -10,6 +10,7 @@ import pytest
 from sagas.authoring.policies import Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
+from sagas.client.advice import advice
 from sagas.engine import runner
 from tests.handlers.conftest import Make, Site
 from tests.support.sagas import FAIL, LOG, perform
@@ -117,6 +118,20 @@ def test_what_an_earlier_version_stored_is_not_loaded(site: Make, unlimited: Non
     saga = seen(s, run(s, first=7_000_000))
     assert saga["status"] == "COMPLETED"
     assert [(one["path"], one["bytes"]) for one in saga["left_out"]] == [("$.steps[0].result", 7_000_002)]
+
+
+@pytest.mark.parametrize("body", [None, b"", b"\xff\x00", b'"another"'])
+def test_a_saga_whose_payload_is_gone_or_changed_can_be_looked_at(site: Make, body: bytes | None) -> None:
+    s = site(Bulk)
+    saga_id = run(s, first=30_000)
+    entry = s.stack.entries(saga_id)[1]
+    where = {"Bucket": s.stack.bucket, "Key": entry["payload_ref"]}
+    _ = s.stack.s3.delete_object(**where) if body is None else s.stack.s3.put_object(**where, Body=body)
+    saga = seen(s, saga_id)
+    assert (saga["status"], saga["steps"][0]["result"], saga["steps"][2]["result"]) == ("COMPLETED", None, "small")
+    [left] = saga["left_out"]
+    assert (left["path"], left["why"], left["object"]) == ("$.steps[0].result", "unreadable", entry["payload_ref"])
+    assert any("$.steps[0].result cannot be read" in line for line in advice(saga, 0.0))
 
 
 def test_operations_answer_without_payloads(site: Make, unlimited: None) -> None:

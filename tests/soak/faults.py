@@ -151,7 +151,8 @@ class Injector:
         send = client._make_api_call
 
         def listening(this: Any, operation: str, parameters: dict[str, Any]) -> Any:
-            return self.request(operation, parameters, lambda: send(this, operation, parameters))
+            # A copy each time: botocore puts a body that is read once in the place of the bytes.
+            return self.request(operation, parameters, lambda: send(this, operation, dict(parameters)))
 
         client._make_api_call = listening
 

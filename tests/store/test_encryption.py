@@ -59,7 +59,7 @@ def test_what_was_changed_is_refused(key_id: str, place: int) -> None:
     encrypted = one.encrypt(ID, TEXT)
     changed = list(encrypted)
     changed[place] = "A" if encrypted[place] != "A" else "B"
-    with pytest.raises(Changed, match=f"an encrypted payload of saga {ID} was changed, or is of another saga"):
+    with pytest.raises(Changed, match=f"a payload of saga {ID} is gone, was changed, or is of another saga"):
         one.decrypt(ID, "".join(changed))
 
 
@@ -71,7 +71,7 @@ def test_what_is_no_base64_is_refused(key_id: str) -> None:
 @pytest.mark.parametrize(("saga_id", "service"), [(OTHER, "shop"), (ID, "bank")])
 def test_kms_unwraps_no_key_of_another_saga_or_service(key_id: str, saga_id: str, service: str) -> None:
     encrypted = environment(key_id).encrypt(ID, TEXT)
-    with pytest.raises(Changed, match=f"an encrypted payload of saga {saga_id} was changed, or is of another saga"):
+    with pytest.raises(Changed, match=f"a payload of saga {saga_id} is gone, was changed, or is of another saga"):
         environment(key_id, service).decrypt(saga_id, encrypted)
 
 

@@ -86,11 +86,19 @@ class Version:
 
 @dataclass
 class Turns:
-    """Both versions on one stack; ``dice`` decides whose turn it is."""
+    """Both versions on one stack; ``dice`` decides whose turn it is.
+
+    Args:
+        stack: where they work.
+        versions: who does.
+        dice: decides what happens next.
+        lossy: whether messages get lost on their way; one that is lost twice is sent again minutes later.
+    """
 
     stack: HandmadeStack
     versions: list[Version]
     dice: random.Random
+    lossy: bool = True
     handled: Counter[str] = field(default_factory=Counter[str])
 
     def next(self) -> Version:
@@ -105,7 +113,7 @@ class Turns:
                 continue
             delivered += 1
             chance = self.dice.random()
-            if chance < 0.04:  # lost
+            if chance < 0.04 and self.lossy:
                 self.stack.settle(saga, step, records, {"batchItemFailures": []})
                 continue
             version = self.next()
@@ -130,13 +138,16 @@ class Turns:
 
 
 @contextmanager
-def taking_turns(monkeypatch: pytest.MonkeyPatch, seed: int, paths: Mapping[str, list[Path]]) -> Generator[Turns]:
+def taking_turns(
+    monkeypatch: pytest.MonkeyPatch, seed: int, paths: Mapping[str, list[Path]], *, lossy: bool = True
+) -> Generator[Turns]:
     """A stack with empty tables, and versions at work on it.
 
     Args:
         monkeypatch: sets this process's credentials.
         seed: of whose turn it is: the same each time.
         paths: where each version is, by its name; this one is here already.
+        lossy: whether messages get lost on their way.
     """
     url = emulator().endpoint_url
     credentials = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION}
@@ -145,6 +156,6 @@ def taking_turns(monkeypatch: pytest.MonkeyPatch, seed: int, paths: Mapping[str,
     stack = HandmadeStack(Errands, prefix=f"v{uuid4().hex[:8]}", endpoint_url=url)
     environment = stack.environment | credentials | {"AWS_ENDPOINT_URL": url or "", "TURN_REMAINING": "60"}
     versions = [Version(name, path, environment) for name, path in paths.items()]
-    yield Turns(stack, versions, random.Random(seed))  # noqa: S311 - no secret
+    yield Turns(stack, versions, random.Random(seed), lossy)  # noqa: S311 - no secret
     for version in versions:
         version.end()
