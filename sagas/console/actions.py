@@ -11,16 +11,18 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from sagas.client import DeadLetter
 from sagas.client.next_action import Do
 from sagas.console.desk import Desk
 from sagas.console.forms import value_of
 from sagas.console.jobs import Item
 from sagas.console.pages import others, sagas
-from sagas.errors import InvalidRequest, NotFound, Problem
+from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 
 _LOG = logging.getLogger(__name__)
 _FOR_MANY = (Do.RETRY, Do.REDRIVE, Do.COMPENSATE, Do.RESOLVE, Do.CANCEL, Do.RECOVER)
 _RATES = (1, 5, 20)
+_BY_SQS = "SQS moves them back."
 Form = Mapping[str, list[str]]
 
 
@@ -117,9 +119,10 @@ def close_breaker(desk: Desk, _form: Form, name: str, step: str) -> Response:
 def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> Response:
     """Look at dead letters, move them back, drop those that nobody needs, or delete one."""
     client, said, fates = desk.source.client, "", dict[str, str]()
+    found: list[DeadLetter] | None = None
     if do == "redrive":
         done = client.redrive(name, note=_one(form, "note"))
-        said = "SQS moves them back." if done.task else f"{len(done.moved)} moved back, {len(done.left)} stay."
+        said = _BY_SQS if done.task else f"{len(done.moved)} moved back, {len(done.left)} stay."
     elif do == "prune":
         dry = _one(form, "really") != "yes"
         done = client.prune(name, dry_run=dry)
@@ -132,7 +135,14 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
         # No saga's audit trail has it: whoever ran the console can tell.
         _LOG.warning("%s deleted message %s from the dead letters of %s", getpass.getuser(), gone.message_id, name)
     desk.source.forget()
-    return others.letters(desk, request, name, client.dead_letters(name, 100), said, fates)
+    if not said.startswith(_BY_SQS):  # looking hides messages, which SQS is about to move
+        try:
+            found = client.dead_letters(name, 100)
+        except SagaError as error:
+            if not said:
+                raise
+            said = f"{said} Looking at what is left failed: {error}."  # what was done is done
+    return others.letters(desk, request, name, found, said, fates)
 
 
 def sweep(desk: Desk, request: Request, form: Form, name: str) -> Response:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sagas.client.dead_letters import Kept, Pruned
+from sagas.client.dead_letters import Kept, Pruned, Redrive
+from sagas.errors import Unavailable
 from tests.unit.console.conftest import SAGA, Browser, text_of
 from tests.unit.console.service import FakeService, a_letter, dead, numbered
 
@@ -60,6 +61,25 @@ class TestLetters:
         told = text_of(Browser(service).open().submit("/letters/create-zip/prune").text)
         assert "1 would be dropped, 1 stay." in told
         assert told.index("It would be dropped: nobody needs it.") < told.index("It stays: the saga waits for you.")
+
+    def test_what_was_done_is_done_whatever_is_seen_afterwards(self, browser: Browser, service: FakeService) -> None:
+        service.letters = [a_letter()]
+        service.refuses["dead_letters"] = Unavailable("SQS is out of reach", 5)
+        answer = browser.submit("/letters/create-zip/delete", message_id="m-1")
+        assert answer.status_code == 200
+        told = text_of(answer.text)
+        assert "Message m-1 is deleted. Looking at what is left failed: SQS is out of reach." in told
+        assert "none to be seen" not in told
+        assert browser.submit("/letters/create-zip/look").status_code == 503
+
+    def test_those_that_sqs_moves_are_not_looked_at_meanwhile(self) -> None:
+        class Moving(FakeService):
+            def redrive(self, name: str, saga_id: str | None = None, *, note: str = "") -> Redrive:
+                return Redrive(task="t-1")
+
+        service = Moving()
+        assert "SQS moves them back." in Browser(service).open().submit("/letters/create-zip/redrive").text
+        assert ("dead_letters", "create-zip") not in service.asked
 
     def test_of_an_unknown_type(self, browser: Browser) -> None:
         assert browser.get("/letters/none").status_code == 404
