@@ -33,8 +33,8 @@ from sagas.engine.runner import Runner, inputs_needed, moment
 from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
-from sagas.store.encryption import Changed
 from sagas.store.entries import details_of
+from sagas.store.outcomes import Changed
 from sagas.store.sent import Signal
 
 T = TypeVar("T")

@@ -24,7 +24,6 @@ from sagas.engine.views import audit_view, error_view, fault_view, faults_in, le
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
 from sagas.formats import NewerFormat
 from sagas.store.control import ControlItems
-from sagas.store.encryption import Changed
 from sagas.store.ended import MARGIN
 from sagas.store.entries import Entry
 from sagas.store.findings import Findings, find_key
@@ -32,6 +31,7 @@ from sagas.store.joined import CARRIED, COMPLETED, FORWARD, NEVER
 from sagas.store.joins import Joins
 from sagas.store.journal import Journal
 from sagas.store.listing import ALWAYS, IndexPosition, Listing, Span
+from sagas.store.outcomes import Changed
 from sagas.store.pauses import Pauses
 
 _ROOM = 5_000_000

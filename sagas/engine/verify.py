@@ -10,9 +10,9 @@ from sagas.engine.reader import Reader
 from sagas.errors import NotFound
 from sagas.store.chain import Bad, Finding, Verified, Wrong, look_through, look_through_tombstone
 from sagas.store.control import ControlItems
-from sagas.store.encryption import Changed
 from sagas.store.entries import Entry
 from sagas.store.journal import Journal
+from sagas.store.outcomes import Changed
 
 _TRIES = 3
 _OLDEST = 400 * 86_400.0

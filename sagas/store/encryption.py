@@ -21,7 +21,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from sagas.aws import HOT, code_of, connect, translated
-from sagas.errors import SagaError
+from sagas.store.outcomes import Changed
 
 _MARK = "encrypted1:"
 """What an encrypted text begins with: no JSON does."""
@@ -31,13 +31,6 @@ _LENGTH = 2
 """Bytes of the length of a wrapped key."""
 _KEPT = 1_000
 """Data keys an environment knows unwrapped: it asks once about those of a saga while that runs there."""
-
-
-class Changed(SagaError):
-    """What is stored is gone, is not what was written, or is of another saga."""
-
-    def __init__(self, saga_id: str) -> None:
-        super().__init__(f"a payload of saga {saga_id} is gone, was changed, or is of another saga")
 
 
 class PayloadEncryption:

@@ -14,10 +14,10 @@ from sagas.core.times import epoch, iso
 from sagas.errors import SagaError
 from sagas.formats import FORMAT, NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
-from sagas.store.encryption import Changed, is_encrypted
+from sagas.store.encryption import is_encrypted
 from sagas.store.entries import ACTIONS, Entry, format_of_action
 from sagas.store.mapping import Item, attributes_of, number_in, text_in
-from sagas.store.outcomes import Fenced, Refused
+from sagas.store.outcomes import Changed, Fenced, Refused
 from sagas.store.payloads import Payloads
 from sagas.store.tables import Tables
 from sagas.store.tombstones import tombstone_in

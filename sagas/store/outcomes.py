@@ -23,6 +23,13 @@ class Contended(Unavailable):
     """Another write was at the same item at this moment: try again soon. Nothing was written."""
 
 
+class Changed(SagaError):
+    """What is stored is gone, is not what was written, or is of another saga."""
+
+    def __init__(self, saga_id: str) -> None:
+        super().__init__(f"a payload of saga {saga_id} is gone, was changed, or is of another saga")
+
+
 class Fenced(SagaError):
     """A worker with a higher fencing token is at work: stop, keep the message, write nothing more."""
 
