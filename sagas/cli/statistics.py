@@ -36,13 +36,14 @@ def top(
     """Show how many sagas there are by type and status, how many start and end a minute, and what waits."""
     client, from_when = target.client(), moment_of(since, "--since", target.now())
     found = client.stats(name, since=from_when)
-    if target.as_json:
-        emit(found)
-        return
     if not watching:
-        display(_page(found))
+        emit(found) if target.as_json else display(_page(found))
         return
     try:
+        while target.as_json:  # one document after the other
+            emit(found)
+            time.sleep(_EVERY)
+            found = client.stats(name, since=from_when)
         with Live(_page(found), console=screen(), auto_refresh=False) as live:
             while True:
                 time.sleep(_EVERY)

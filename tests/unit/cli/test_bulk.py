@@ -224,6 +224,20 @@ def test_top(api: StubApi, run: Run) -> None:
     assert api.asked[1].path == "/v1/stats?name=create-zip"
 
 
+def test_top_goes_on_for_programs_too(api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.will(200, STATS)
+    pauses = iter([None, None])
+
+    def sleep(seconds: float) -> None:
+        if next(pauses, "over") == "over":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("sagas.cli.statistics.time.sleep", sleep)
+    said = run("top", "--watch", "--json").stdout
+    assert said.count('"approximate"') == 3
+    assert len(api.asked) == 3
+
+
 def test_pause_and_resume(api: StubApi, run: Run) -> None:
     api.will(200, {"name": "create-zip"}).will(200, {"name": "create-zip"})
     assert "is paused" in run("pause", "create-zip", "--starts", "--reason", "an incident").stdout
