@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
 from sagas.cli.output import emit, fail, say
+from sagas.cli.reading import Last, MaybeId, MaybeName, which
 from sagas.cli.target import Target, on_target
 
 if TYPE_CHECKING:
@@ -36,16 +38,19 @@ def console(
 @on_target
 def open_saga(
     target: Target,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of the saga type.")] = None,
-    saga_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Id of the saga.")] = None,
+    name: MaybeName = None,
+    saga_id: MaybeId = None,
+    last: Last = False,
     port: Port = 0,
 ) -> None:
     """Open a saga in the browser: a console that begins with it, until Ctrl-C."""
-    if (name is None) != (saga_id is None):
-        raise typer.BadParameter("give both the type and the id, or neither", param_hint="NAME ID")
-    if name is not None and saga_id is not None:
-        target.client().show(name, saga_id)
-    _serve(target, port, f"/sagas/{name}/{saga_id}" if name else "/", read_only=False, payloads=True, show=True)
+    path = "/"
+    if name is not None or last:
+        client = target.client()
+        name, saga_id = which(client, name, saga_id, last=last)
+        client.show(name, saga_id)
+        path = f"/sagas/{quote(name, safe='')}/{saga_id}"
+    _serve(target, port, path, read_only=False, payloads=True, show=True)
 
 
 def _serve(target: Target, port: int, path: str, *, read_only: bool, payloads: bool, show: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +23,7 @@ from sagas.cli.tables import (
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
 from sagas.core.states import SagaStatus
-from sagas.core.times import iso
+from sagas.core.times import so_long_ago
 from sagas.core.wording import moment
 
 if TYPE_CHECKING:
@@ -37,11 +36,11 @@ Timeout = Annotated[float | None, typer.Option(min=0, help="Seconds to watch; wi
 _OneName = Annotated[str | None, typer.Option("--name", help="Only sagas of this type.")]
 _Limit = Annotated[int, typer.Option(min=1, max=100, help="How many to show.")]
 _Cursor = Annotated[str | None, typer.Option(help="Go on where an earlier list ended.")]
-_MaybeName = Annotated[
+MaybeName = Annotated[
     str | None, typer.Argument(metavar="[NAME]", help="Name of the saga type; not needed with an id.")
 ]
-_MaybeId = Annotated[str | None, typer.Argument(metavar="ID", help="Id of the saga, or how it begins.")]
-_Last = Annotated[bool, typer.Option("--last", help="The newest saga, of the type if one is named.")]
+MaybeId = Annotated[str | None, typer.Argument(metavar="ID", help="Id of the saga, or how it begins.")]
+Last = Annotated[bool, typer.Option("--last", help="The newest saga, of the type if one is named.")]
 _WHOLE_ID = 36
 Since = Annotated[
     str | None,
@@ -49,7 +48,6 @@ Since = Annotated[
         help="Only sagas started since, or ended since where --status is an end: ISO 8601, or 30m, 2h, 3d ago."
     ),
 ]
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _MOST_PAGES = 20
 """A filter may leave pages empty; so many are asked for before the list is shown as it is."""
 
@@ -126,9 +124,9 @@ def print_started(target: Target, saga: SagaView) -> None:
 @on_target
 def show(
     target: Target,
-    name: _MaybeName = None,
-    saga_id: _MaybeId = None,
-    last: _Last = False,
+    name: MaybeName = None,
+    saga_id: MaybeId = None,
+    last: Last = False,
     watching: Watch = False,
     timeout: Timeout = None,
     tree: Annotated[bool, typer.Option("--tree", help="Show also its children, and theirs.")] = False,
@@ -201,11 +199,13 @@ def list_sagas(
     name, find = filters(what or (), name)
     status = SagaStatus.WAITING if waiting else status
     if parent is not None:
-        if name is not None or status is not None or find:
+        if any((name, status, since, until, key, find)):
             fail("--parent goes with no other filter")
         page = _full(lambda most, at: client.list(parent=parent, limit=most, cursor=at), limit, cursor)
     elif key is not None:
-        page = client.list(name, status, idempotency_key=key, find=find)
+        if any((status, since, until, cursor, find)):
+            fail("--idempotency-key goes with --name alone")
+        page = client.list(name, idempotency_key=key)
     else:
         span = {"since": moment_of(since, "--since", target.now()), "until": moment_of(until, "--until", target.now())}
         page = _full(
@@ -249,9 +249,9 @@ def moment_of(text: str | None, option: str, now: float) -> str | None:
     Raises:
         BadParameter: it is neither.
     """
-    ago = re.fullmatch(r"(\d{1,6})([smhd])", text or "")
+    ago = so_long_ago(text or "", now)
     if ago is not None:
-        return iso(now - int(ago[1]) * _UNITS[ago[2]])
+        return ago
     try:
         return text and datetime.fromisoformat(text).isoformat()
     except ValueError:
@@ -293,9 +293,9 @@ def _print_page(target: Target, page: Page, nothing: str) -> None:
 @on_target
 def audit(
     target: Target,
-    name: _MaybeName = None,
-    saga_id: _MaybeId = None,
-    last: _Last = False,
+    name: MaybeName = None,
+    saga_id: MaybeId = None,
+    last: Last = False,
     traces: Annotated[bool, typer.Option("--trace", help="With the stack traces and their trace ids.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Tell whether it is what was written; exit with 1 if it is not.")

@@ -11,16 +11,18 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from sagas.client import DeadLetter
 from sagas.client.next_action import Do
 from sagas.console.desk import Desk
 from sagas.console.forms import value_of
 from sagas.console.jobs import Item
 from sagas.console.pages import others, sagas
-from sagas.errors import InvalidRequest, NotFound, Problem
+from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 
 _LOG = logging.getLogger(__name__)
 _FOR_MANY = (Do.RETRY, Do.REDRIVE, Do.COMPENSATE, Do.RESOLVE, Do.CANCEL, Do.RECOVER)
 _RATES = (1, 5, 20)
+_BY_SQS = "SQS moves them back."
 Form = Mapping[str, list[str]]
 
 
@@ -100,7 +102,7 @@ def on_type(desk: Desk, form: Form, name: str, do: str) -> Response:
     elif do == "enable":
         client.enable(name, reason)
     elif do == "pause" and hasattr(client, "pause"):
-        client.pause(name, reason)
+        client.pause(name, reason, starts=_one(form, "starts") == "yes", undos=_one(form, "undos") == "yes")
     elif do == "resume" and hasattr(client, "resume"):
         client.resume(name)
     else:
@@ -116,21 +118,31 @@ def close_breaker(desk: Desk, _form: Form, name: str, step: str) -> Response:
 
 def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> Response:
     """Look at dead letters, move them back, drop those that nobody needs, or delete one."""
-    client, said = desk.source.client, ""
+    client, said, fates = desk.source.client, "", dict[str, str]()
+    found: list[DeadLetter] | None = None
     if do == "redrive":
         done = client.redrive(name, note=_one(form, "note"))
-        said = "SQS moves them back." if done.task else f"{len(done.moved)} moved back, {len(done.left)} stay."
+        said = _BY_SQS if done.task else f"{len(done.moved)} moved back, {len(done.left)} stay."
     elif do == "prune":
         dry = _one(form, "really") != "yes"
         done = client.prune(name, dry_run=dry)
         said = f"{len(done.dropped)} {'would be ' if dry else ''}dropped, {len(done.kept)} stay."
+        fates = {one.letter.message_id: f"It stays: {one.why}." for one in done.kept}
+        fates |= {one.message_id: "It would be dropped: nobody needs it." for one in done.dropped}
     elif do == "delete":
         gone = client.delete_letter(name, _one(form, "message_id"))
         said = f"Message {gone.message_id} is deleted."
         # No saga's audit trail has it: whoever ran the console can tell.
         _LOG.warning("%s deleted message %s from the dead letters of %s", getpass.getuser(), gone.message_id, name)
     desk.source.forget()
-    return others.letters(desk, request, name, client.dead_letters(name, 100), said)
+    if not said.startswith(_BY_SQS):  # looking hides messages, which SQS is about to move
+        try:
+            found = client.dead_letters(name, 100)
+        except SagaError as error:
+            if not said:
+                raise
+            said = f"{said} Looking at what is left failed: {error}."  # what was done is done
+    return others.letters(desk, request, name, found, said, fates)
 
 
 def sweep(desk: Desk, request: Request, form: Form, name: str) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -37,6 +38,7 @@ _STATUS: tuple[tuple[type[SagaError], int], ...] = (
     (Ambiguous, 502),
     (Unavailable, 503),
 )
+_STACK = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 Page = Callable[..., Response]
 
 
@@ -154,6 +156,8 @@ def _told(desk: Desk, request: Request, answer: Callable[[], Response]) -> Respo
         text = str(error)
         if isinstance(error, Ambiguous):
             text = f"{error}. It may have happened: look before you do it again."
+        elif isinstance(error, Unavailable):
+            text = f"{error}; try again in {error.retry_after:.0f} s"
         problems = error.problems if isinstance(error, InvalidRequest) else ()
         return _failed(desk, request, text, status, tuple(f"{one.path}: {one.message}" for one in problems))
 
@@ -177,7 +181,10 @@ def _of_this_stack(page: Page) -> Page:
     def answer(desk: Desk, request: Request, stack: str, region: str, **which: str) -> Response:
         if (stack, region) == (desk.stack, desk.region):
             return page(desk, request, **which)
+        # Whoever made the link chose its words: none of them is to be pasted into a shell, but names.
+        names = _STACK.fullmatch(stack) and _STACK.fullmatch(region)
         command = "sagas console" if stack == "local" else f"sagas console --stack {stack} --region {region}"
+        command = command if names else ""
         return desk.page(request, "elsewhere.html", 404, other_stack=stack, other_region=region, command=command)
 
     return answer

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from sagas.client.next_action import Do
+from sagas.client.next_action import Do, fault_of
 from sagas.console.guard import Session
 from sagas.console.jobs import Jobs
 from sagas.console.links import Links
@@ -24,6 +24,8 @@ from sagas.core.wording import ago, between, moment, plain, span
 
 _LONGEST = 64 * 1024
 """Characters of a text that a page has room for; the rest is to be downloaded."""
+_LONGEST_ERROR = 300
+"""Characters of an error in a list."""
 _TIME = re.compile(r"(<time[^>]*>)[^<]*")
 LABELS = {
     Do.RETRY: "Retry",
@@ -124,8 +126,14 @@ class Desk:
             context: what it shows.
         """
         text = self._templates.get_template(template).render(
-            csrf=self.session.csrf, path=request.url.path, query=dict(request.query_params), **context
+            csrf=self.session.csrf,
+            path=request.url.path,
+            query=dict(request.query_params),
+            posted=request.method == "POST",
+            **context,
         )
+        # Half a character, as a sender of messages may write one, has no form in UTF-8.
+        text = text.encode("utf-8", "replace").decode()
         # What only the clock changes is not news.
         lasting = _TIME.sub(lambda time: time[1], text)
         tag = f'"{sha256(lasting.encode()).hexdigest()[:24]}"'
@@ -153,6 +161,19 @@ class Desk:
             {**step, "result": self.redaction.shown(step["result"], hidden)} for step in view.get("steps", ())
         ]
         return scrubbed(view, hidden), hidden
+
+    def error(self, summary: Mapping[str, Any], full: Mapping[str, Any] | None) -> str:
+        """Return the error of a saga in a list: its text only where it is known what of it is not to be shown.
+
+        Args:
+            summary: the saga, as a list tells of it.
+            full: the saga itself, if that is known.
+        """
+        if full is None or not self.redaction.payloads:
+            return fault_of(summary)[1]
+        # A list cuts the text, perhaps in the middle of what is to be hidden.
+        _, kind, message = fault_of({**self.shown(full)[0], "fault": None})
+        return f"{kind}: {message}"[:_LONGEST_ERROR] if message else kind
 
     def saga_path(self, name: str, saga_id: str) -> str:
         """Return where a saga is, with what names its service."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from sagas.errors import InvalidRequest, Problem
@@ -22,6 +22,7 @@ class Field:
         required: whether something must be there.
         choices: of a choice.
         told: what the schema says of it.
+        nullable: whether nothing, where it is required, is null.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Field:
     required: bool
     choices: tuple[str, ...] = ()
     told: str = ""
+    nullable: bool = False
 
 
 def fields_of(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
@@ -61,8 +63,11 @@ def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
     fields, problems, value = fields_of(schema), list[Problem](), dict[str, Any]()
     for field in fields:
         text = form.get(PREFIX + field.name, "")
-        if text == "" and field.kind != "boolean" and (not field.required or field.kind not in ("text",)):
-            if field.required:
+        # Nothing is chosen for whoever fills it in: an approval is not to be a yes by oversight.
+        if text == "" and (not field.required or field.nullable or field.kind != "text"):
+            if field.required and field.nullable:
+                value[field.name] = None
+            elif field.required:
                 problems.append(Problem(f"$.{field.name}".rstrip("."), "is missing"))
             continue
         try:
@@ -75,7 +80,7 @@ def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
                     value[field.name] = json.loads(text)
                 case _:
                     value[field.name] = text
-        except ValueError:
+        except (ValueError, RecursionError):
             problems.append(Problem(f"$.{field.name}".rstrip("."), f"is no {field.kind}"))
     if problems:
         raise InvalidRequest("the value does not fit", problems)
@@ -84,6 +89,10 @@ def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
 
 def _field(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], required: bool) -> Field:
     known = _resolved(schema, root)
+    either = known.get("anyOf")
+    if isinstance(either, list) and len(cast("list[Any]", either)) == 2 and {"type": "null"} in either:
+        (other,) = (one for one in cast("list[Any]", either) if one != {"type": "null"})
+        return replace(_field(name, other, root, required), nullable=True)
     told = str(known.get("description", "") or known.get("format", ""))
     enum = known.get("enum")
     if isinstance(enum, list) and all(isinstance(one, str) for one in cast("list[Any]", enum)):

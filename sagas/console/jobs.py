@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -43,10 +44,16 @@ class Job:
     stopped: str = ""
     _stop: threading.Event = field(default_factory=threading.Event)
     _over: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, outcome: str) -> int:
         """Return for how many it was ``done``, ``refused``, ``failed`` or ``unknown``."""
-        return sum(one == outcome for one, _ in self.outcomes.values())
+        return sum(one == outcome for one, _ in self._so_far().values())
+
+    def _so_far(self) -> dict[Item, tuple[str, str]]:
+        """The outcomes as they are now: further ones come while they are looked at."""
+        with self._lock:
+            return self.outcomes.copy()
 
     @property
     def left(self) -> tuple[Item, ...]:
@@ -56,12 +63,12 @@ class Job:
     @property
     def failed(self) -> tuple[Item, ...]:
         """What may be tried again."""
-        return tuple(item for item, (outcome, _) in self.outcomes.items() if outcome in ("failed", "unknown"))
+        return tuple(item for item, (outcome, _) in self._so_far().items() if outcome in ("failed", "unknown"))
 
     @property
     def told(self) -> list[tuple[Item, tuple[str, str]]]:
         """What became of the sagas, those first for which it was not done; as many as a page has room for."""
-        settled = sorted(self.outcomes.items(), key=lambda one: one[1][0] == "done")
+        settled = sorted(self._so_far().items(), key=lambda one: one[1][0] == "done")
         return settled[:_SHOWN]
 
     @property
@@ -78,13 +85,18 @@ class Job:
         """Wait for its end; tell whether it has come."""
         return self._over.wait(timeout)
 
-    def run(self, act: Callable[[str, Item, str], None]) -> None:
-        """Do it, to one after the other."""
+    def run(self, act: Callable[[str, Item, str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        """Do it, to one after the other.
+
+        Args:
+            act: does it to one, with a note.
+            clock: seconds that only go up.
+        """
         row = 0
         for item in self.items:
             if self._stop.is_set():
                 break
-            outcome, why = "done", ""
+            outcome, why, began = "done", "", clock()
             try:
                 act(self.do, item, f"{self.note} (bulk {self.job_id})")
             except Ambiguous as error:
@@ -93,12 +105,15 @@ class Job:
                 outcome, why = "failed", str(error)
             except SagaError as error:
                 outcome, why = "refused", str(error)
-            self.outcomes[item] = outcome, why
+            except Exception as error:  # noqa: BLE001 - the job goes on, and tells
+                outcome, why = "unknown", f"{type(error).__name__}: {error}; it may have happened: look"
+            with self._lock:
+                self.outcomes[item] = outcome, why
             row = 0 if outcome == "done" else row + (outcome in ("failed", "unknown"))
             if row >= _STOPS:
                 self.stopped = f"{row} in a row failed"
                 break
-            self._stop.wait(1 / self.rate)
+            self._stop.wait(max(0.0, began + 1 / self.rate - clock()))
         self._over.set()
 
 

@@ -16,6 +16,15 @@ HIDDEN = "***"
 _BY_DEFAULT = re.compile(r"password|passwd|token|secret|card|iban", re.IGNORECASE)
 _SHORTEST = 4
 """Characters from which on a hidden value is looked for in texts: shorter ones are in every other word."""
+_DEEPEST = 100
+"""Levels of a payload that are shown; Python goes no further down than some hundreds."""
+_TOO_DEEP = "… nested deeper than is shown"
+_PAYLOADS = ("request", "result", "value")
+_STRUCTURE = re.compile(
+    r"name|saga|saga_id|step|status|in_doubt|waiting_for|kind|state|at|until|\w+_at|\w+_until|deadline"
+)
+"""Keys of what the service itself says of a saga: ids, names, states and times. They are no texts to look through:
+four digits of a card may well be in an id, and its year is in every time."""
 _PATH = re.compile(r"\$(\.\.?[A-Za-z_][\w-]*)+")
 
 
@@ -45,18 +54,20 @@ class Redaction:
         if not self.payloads:
             _texts(data, found)
             return HIDDEN
-        return self._walk(data, (), found)
+        return self._walk(data, (), found, 0)
 
-    def _walk(self, data: Any, path: tuple[str, ...], found: list[str]) -> Any:
+    def _walk(self, data: Any, path: tuple[str, ...], found: list[str], depth: int) -> Any:
+        if depth > _DEEPEST:
+            return _TOO_DEEP
         if isinstance(data, list):
-            return [self._walk(item, path, found) for item in cast("list[Any]", data)]
+            return [self._walk(item, path, found, depth + 1) for item in cast("list[Any]", data)]
         if isinstance(data, str) and data[:1] in ("{", "["):
             # It may be JSON itself, as a message carries a request: then it has a root of its own.
             try:
                 inside = json.loads(data)
             except (ValueError, RecursionError):
                 return data
-            shown = self._walk(inside, (), found)
+            shown = self._walk(inside, (), found, depth + 1)
             return data if shown == inside else json.dumps(shown, ensure_ascii=False)
         if not isinstance(data, dict):
             return data
@@ -65,27 +76,39 @@ class Redaction:
             hide = key in self.anywhere or (*path, key) in self.places or _BY_DEFAULT.search(key)
             if hide and value is not None:
                 _texts(value, found)
-            whole[key] = HIDDEN if hide and value is not None else self._walk(value, (*path, key), found)
+            whole[key] = HIDDEN if hide and value is not None else self._walk(value, (*path, key), found, depth + 1)
         return whole
 
 
 def scrubbed(data: Any, hidden: Iterable[str]) -> Any:
-    """Return JSON builtins with what was hidden elsewhere taken out of all their texts."""
+    """Return what the service says of a saga with what was hidden elsewhere taken out of all its texts, and of all of
+    its request and results; ids, names, states and times stay as they are.
+
+    Args:
+        data: JSON builtins: a saga, its entries, or its family.
+        hidden: texts.
+    """
     long = sorted({text for text in hidden if len(text) >= _SHORTEST}, key=len, reverse=True)
     if not long:
         return data
     pattern = re.compile("|".join(map(re.escape, long)))
 
-    def walk(node: Any) -> Any:
+    def walk(node: Any, payload: bool) -> Any:
         if isinstance(node, str):
             return pattern.sub(HIDDEN, node)
         if isinstance(node, list):
-            return [walk(item) for item in cast("list[Any]", node)]
-        if isinstance(node, dict):
-            return {key: walk(value) for key, value in cast("dict[str, Any]", node).items()}
-        return node
+            return [walk(item, payload) for item in cast("list[Any]", node)]
+        if not isinstance(node, dict):
+            return node
+        whole = cast("dict[str, Any]", node)
+        if payload:
+            return {key: walk(value, True) for key, value in whole.items()}
+        return {
+            key: value if _STRUCTURE.fullmatch(key) and not isinstance(value, dict) else walk(value, key in _PAYLOADS)
+            for key, value in whole.items()
+        }
 
-    return walk(data)
+    return walk(data, False)
 
 
 def redaction_of(project: Path, *, payloads: bool = True) -> Redaction:
@@ -113,11 +136,12 @@ def redaction_of(project: Path, *, payloads: bool = True) -> Redaction:
 
 def _texts(data: Any, found: list[str]) -> None:
     """Collect all texts and numbers of what is hidden, to take them out of other texts."""
-    if isinstance(data, dict):
-        for value in cast("dict[str, Any]", data).values():
-            _texts(value, found)
-    elif isinstance(data, list):
-        for item in cast("list[Any]", data):
-            _texts(item, found)
-    elif isinstance(data, str | int | float) and not isinstance(data, bool):
-        found.append(str(data))
+    left = [data]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            left += cast("dict[str, Any]", one).values()
+        elif isinstance(one, list):
+            left += cast("list[Any]", one)
+        elif isinstance(one, str | int | float) and not isinstance(one, bool):
+            found.append(str(one))

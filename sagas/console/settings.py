@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sagas.errors import InvalidRequest
+
+_KNOWN = ("redact", "trace_url", "logs_url")
 
 
 def settings_of(project: Path) -> dict[str, Any]:
@@ -16,7 +18,8 @@ def settings_of(project: Path) -> dict[str, Any]:
         project: the directory with ``pyproject.toml``.
 
     Raises:
-        InvalidRequest: the file is no TOML.
+        InvalidRequest: the file is no TOML, or the table has something else: a secret is not to be shown for a slip of
+            the pen.
     """
     path = project / "pyproject.toml"
     try:
@@ -26,5 +29,11 @@ def settings_of(project: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidRequest(f"{path} is not TOML: {error}") from None
     for name in ("tool", "sagas", "console"):
-        settings = settings.get(name, {})
-    return settings
+        settings = cast("dict[str, Any]", settings).get(name, {}) if isinstance(settings, dict) else None
+    if not isinstance(settings, dict):
+        raise InvalidRequest(f"{path}: [tool.sagas.console] must be a table")
+    known = cast("dict[str, Any]", settings)
+    unknown = [name for name in known if name not in _KNOWN]
+    if unknown:
+        raise InvalidRequest(f"{path}: [tool.sagas.console] {unknown[0]}: is unknown; there are {', '.join(_KNOWN)}")
+    return known

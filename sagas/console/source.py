@@ -24,6 +24,8 @@ _MOST_SHOWN = 24
 """Sagas that one look at a list shows in full, to tell their errors: the next look tells of those that are left."""
 _SHORTEST_ID = 4
 """Characters of an id from which on the service looks for what begins so."""
+_PAGES_AT_WORK = 3
+"""Lists of a hundred sagas at work that are looked through for dead workers."""
 _TRAILS = 32
 """Audit trails that are remembered."""
 _KEPT = 5_000
@@ -82,7 +84,7 @@ class Source:
 
     def list(self, **wanted: Any) -> Any:
         """Return a page of the list."""
-        return self._coalesced(("list", *sorted(wanted.items())), lambda: self.client.list(**wanted))
+        return self._coalesced(("list", repr(sorted(wanted.items()))), lambda: self.client.list(**wanted))
 
     def since(self, name: str, status: str | None, since: str, most: int) -> list[Any]:
         """Return the latest sagas of a type, as lists tell of them, that were started since a time.
@@ -106,14 +108,29 @@ class Source:
 
         return self._coalesced(("since", name, status, since), ask, _CHARTED)
 
-    def stats(self, name: str) -> Any:
-        """Return what the service counts of a type; ``None`` where it does not."""
+    def stats(self, name: str | None) -> Any:
+        """Return what the service counts of a type, or of all; ``None`` where it does not."""
         return self._coalesced(("stats", name), lambda: _tolerant(lambda: self.client.stats(name), None), _CHARTED)
 
-    def attention(self, most: int = 200) -> list[Any]:
-        """Return the sagas that need a person, the longest waiting first."""
+    def stats_of_all(self) -> Any:
+        """Return what the service counts of all types, if it was asked lately; else it is asked meanwhile, so that no
+        page waits for it."""
+        at, answer = self._answers.get(("stats", None), (float("-inf"), None))
+        if self._clock() - at >= _CHARTED:
+            self._pool.submit(self.stats, None)
+        return answer
 
-        def ask() -> list[Any]:
+    def dead_lettered(self, name: str) -> int | None:
+        """Return how many sagas of a type are DEAD_LETTERED; ``None`` where that is not known."""
+        stats = self.stats(name)
+        if not stats or not stats["types"] or "DEAD_LETTERED" in stats["types"][0]["at_least"]:
+            return None
+        return stats["types"][0]["statuses"].get("DEAD_LETTERED", 0)
+
+    def attention(self, most: int = 200) -> tuple[list[Any], bool]:
+        """Return the sagas that need a person, the longest waiting first, and whether there may be more of them."""
+
+        def ask() -> tuple[list[Any], bool]:
             found, cursor = list[Any](), None
             while len(found) < most:
                 page = self.client.attention(limit=100, cursor=cursor)
@@ -121,9 +138,22 @@ class Source:
                 cursor = page["cursor"]
                 if cursor is None:
                     break
-            return found
+            return found, cursor is not None
 
         return self._coalesced(("attention",), ask)
+
+    def leased(self) -> list[Any]:
+        """Return the sagas that workers have, as lists tell of them: the newest few hundred of a status."""
+        found = list[Any]()
+        for status in ("RUNNING", "COMPENSATING"):
+            cursor = None
+            for _ in range(_PAGES_AT_WORK):
+                page = self.list(status=status, limit=100, cursor=cursor)
+                found += [saga for saga in page["sagas"] if saga.get("lease")]
+                cursor = page["cursor"]
+                if cursor is None:
+                    break
+        return found
 
     def definitions(self) -> list[Any]:
         """Return the saga types."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+
+_AGO = re.compile(r"(\d{1,6})([smhd])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def iso(seconds: float) -> str:
@@ -14,3 +18,14 @@ def iso(seconds: float) -> str:
 def epoch(text: str) -> float:
     """Return epoch seconds, to the millisecond, for what :func:`iso` wrote."""
     return round(datetime.fromisoformat(text).timestamp(), 3)
+
+
+def so_long_ago(text: str, now: float) -> str | None:
+    """Return the time that ``90s``, ``30m``, ``2h`` or ``3d`` ago was, as :func:`iso` does; ``None`` for other texts.
+
+    Args:
+        text: how long ago.
+        now: epoch seconds.
+    """
+    ago = _AGO.fullmatch(text)
+    return None if ago is None else iso(now - int(ago[1]) * _UNITS[ago[2]])

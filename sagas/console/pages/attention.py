@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from starlette.requests import Request
@@ -12,8 +13,6 @@ from starlette.responses import Response
 from sagas.client.next_action import Do, NextAction, fault_of, next_action
 from sagas.console.desk import LABELS, Desk
 
-_IN_FLIGHT = 100
-"""So many of the newest sagas are looked at for workers that died."""
 _WAITING = 50
 _SHOWN = 50
 """Sagas of a group that are listed."""
@@ -42,6 +41,7 @@ class Group:
         since: when it began.
         sagas: those concerned, with what there is to tell of each.
         more: how many there are besides.
+        anchor: its id in the page: by this a refresh knows it again, wherever it is then, with what was ticked in it.
     """
 
     kind: str
@@ -57,11 +57,15 @@ class Group:
     since: str | None = None
     sagas: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     more: int = 0
+    anchor: str = field(init=False)
 
     @property
     def count(self) -> int:
         """How many sagas it has."""
         return len(self.sagas) + self.more
+
+    def __post_init__(self) -> None:
+        self.anchor = f"g{sha256(repr((self.kind, self.name, self.title, self.error)).encode()).hexdigest()[:12]}"
 
     @property
     def level(self) -> str:
@@ -71,7 +75,7 @@ class Group:
 
 def show(desk: Desk, request: Request) -> Response:
     """Return the inbox."""
-    groups = inbox(desk)
+    groups, cut = inbox(desk)
     wanted = request.query_params.get("kind", "")
     counts = {kind: sum(max(group.count, 1) for group in groups if group.kind == kind) for kind in KINDS}
     return desk.page(
@@ -81,22 +85,25 @@ def show(desk: Desk, request: Request) -> Response:
         counts={kind: count for kind, count in counts.items() if count},
         wanted=wanted,
         shown=_SHOWN,
+        cut=cut,
     )
 
 
-def inbox(desk: Desk) -> list[Group]:
-    """Return all groups, the worst first, and of one kind those that have waited longest."""
-    source, now = desk.source, desk.clock()
-    needed = source.attention()
+def inbox(desk: Desk) -> tuple[list[Group], int]:
+    """Return all groups, the worst first, and of one kind those that have waited longest; and how many sagas there are
+    in them, if there may be more that need a person, else 0."""
+    now = desk.clock()
+    needed, more = desk.source.attention()
     groups = [
         *_of_sagas(desk, needed, now),
         *_stalled(desk, now),
-        *_letters(desk, needed),
+        *_letters(desk, needed, now, more=more),
         *_breakers(desk),
         *_types(desk),
         *_waiting(desk),
     ]
-    return sorted(groups, key=lambda group: (KINDS.index(group.kind), group.since or ""))
+    groups.sort(key=lambda group: (KINDS.index(group.kind), group.since or ""))
+    return groups, len(needed) if more else 0
 
 
 def kind_of(saga: Mapping[str, Any], action: NextAction) -> str:
@@ -114,28 +121,34 @@ def kind_of(saga: Mapping[str, Any], action: NextAction) -> str:
 
 def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
     """Those of the attention list, by type, step and error."""
-    found = dict[tuple[str, ...], Group]()
+    found, heads = dict[tuple[str, ...], Group](), dict[str, Mapping[str, Any]]()
     sagas = [saga for saga in needed if not saga.get("resolution")]
     # A service that tells of the fault in its lists need not be asked for each.
     full = desk.source.in_full([saga for saga in sagas if "fault" not in saga])
     for summary in sagas:
         saga = {**full.get(summary["saga_id"], {}), **summary}
         action = next_action(saga, now)
-        shown = desk.shown(saga)[0] if "steps" in saga else saga
-        step, kind, message = fault_of(shown)
+        step, kind, message = fault_of(saga)
         error = f"{kind}: {message}" if message else kind
-        key = (saga["name"], kind_of(saga, action), step, error or saga.get("why", ""))
+        title = f"{saga['name']} · {action.problem[:1].lower()}{action.problem[1:]}"
+        key = (saga["name"], kind_of(saga, action), title, error or saga.get("why", ""))
         group = found.get(key)
         if group is None:
-            title = f"{saga['name']} · {action.problem[:1].lower()}{action.problem[1:]}"
-            group = found[key] = Group(key[1], saga["name"], title, error or saga.get("why", ""), action.means)
+            group = found[key] = Group(key[1], saga["name"], title, key[3], action.means)
             group.runbook, group.do = action.runbook, "" if action.do is Do.NOTHING else str(action.do)
             group.label, group.others = action.title, tuple(str(do) for do in action.others if do in LABELS)
             group.since = saga["updated_at"]
+            if error:
+                heads[group.anchor] = summary
         group.since = min(group.since or saga["updated_at"], saga["updated_at"])
         tried = next((one for one in saga.get("steps", ()) if one["name"] == step), None)
         attempts = max(tried["attempts"], tried["undo_attempts"]) if tried else 0
         group.sagas.append(_item(saga, f"attempt {attempts}" if attempts else ""))
+    # What is not to be shown of a request is not to be shown in an error either: one saga of each group tells.
+    full |= desk.source.in_full([*heads.values()])
+    for group in found.values():
+        if (head := heads.get(group.anchor)) is not None:
+            group.error = desk.error(head, full.get(head["saga_id"]))
     return found.values()
 
 
@@ -146,9 +159,9 @@ def _item(saga: Mapping[str, Any], told: str) -> dict[str, Any]:
 def _stalled(desk: Desk, now: float) -> Iterable[Group]:
     """Those whose worker's lease ran out, by type."""
     found = dict[str, Group]()
-    for saga in desk.source.list(limit=_IN_FLIGHT)["sagas"]:
-        action = next_action(saga, now) if saga.get("lease") else None
-        if action is None or action.do is not Do.RECOVER:
+    for saga in desk.source.leased():
+        action = next_action(saga, now)
+        if action.do is not Do.RECOVER:
             continue
         title = f"{saga['name']} · its worker is gone"
         group = found.setdefault(saga["name"], Group("stalled", saga["name"], title, "", action.means))
@@ -158,13 +171,19 @@ def _stalled(desk: Desk, now: float) -> Iterable[Group]:
     return found.values()
 
 
-def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
+def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, more: bool) -> Iterable[Group]:
     """Messages in a dead-letter queue beyond those of sagas that wait for one."""
     waiting = dict[str, int]()
     for saga in needed:
-        waiting[saga["name"]] = waiting.get(saga["name"], 0) + (saga["status"] == "DEAD_LETTERED")
+        # A step whose code is gone, or that waited in vain, died without a message.
+        has_one = saga["status"] == "DEAD_LETTERED" and kind_of(saga, next_action(saga, now)) == "dead-lettered"
+        waiting[saga["name"]] = waiting.get(saga["name"], 0) + (has_one and "waited in vain" not in saga.get("why", ""))
     for name, count in desk.source.letters_of_all().items():
-        spare = (count or 0) - waiting.get(name, 0)
+        known: int | None = waiting.get(name, 0)
+        if more:
+            # Not all that need a person were looked at: each that is counted may have a message.
+            known = desk.source.dead_lettered(name)
+        spare = 0 if known is None else (count or 0) - known
         if spare > 0:
             title = f"{name} · {spare} dead message{'s' * (spare > 1)} that no saga waits for"
             means = "No message of a saga, or one that its saga went on without. Read them; find who sent them."
@@ -189,11 +208,8 @@ def _types(desk: Desk) -> Iterable[Group]:
     for one in desk.source.definitions():
         if one.get("paused"):
             group = Group("paused", one["name"], f"{one['name']} · paused", one.get("pause_reason") or "")
-            group.means, group.link, group.label = (
-                "No step begins until it is resumed.",
-                f"/types/{one['name']}",
-                "Show",
-            )
+            group.means, group.since = "No step begins until it is resumed.", one.get("paused_at")
+            group.link, group.label = f"/types/{one['name']}", "Show"
             yield group
         if one["active"]:
             continue

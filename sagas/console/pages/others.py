@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,14 @@ def letters_of_all(desk: Desk, request: Request) -> Response:
     return desk.page(request, "letters_all.html", counts=desk.source.letters_of_all())
 
 
-def letters(desk: Desk, request: Request, name: str, found: list[DeadLetter] | None = None, said: str = "") -> Response:
+def letters(
+    desk: Desk,
+    request: Request,
+    name: str,
+    found: list[DeadLetter] | None = None,
+    said: str = "",
+    fates: Mapping[str, str] | None = None,
+) -> Response:
     """Return the dead letters of a type.
 
     Args:
@@ -30,6 +38,7 @@ def letters(desk: Desk, request: Request, name: str, found: list[DeadLetter] | N
         name: of the type.
         found: what was looked at; ``None`` until somebody looks, which hides the messages from others for a moment.
         said: what was done.
+        fates: of messages by their ids, where it was asked which are needed.
     """
     known_type(desk, name)
     shown = list[DeadLetter]()
@@ -50,6 +59,7 @@ def letters(desk: Desk, request: Request, name: str, found: list[DeadLetter] | N
         letters=shown,
         looked=found is not None,
         said=said,
+        fates=fates or {},
     )
 
 

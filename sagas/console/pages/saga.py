@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from sagas.client.advice import advice
 from sagas.client.families import childless_in, family_of
@@ -30,6 +31,12 @@ _DID = {
     "signal": "What you sent was accepted.",
     "rerun": "This is the new saga.",
 }
+_WAITS = {
+    "signal": "It waits for a signal",
+    "children": "It waits for the sagas that it started",
+    "paused": "It waits before its next step, since its type is paused",
+}
+"""What the command line advises with a command, for which the page has a button."""
 _OVER = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")
 
 
@@ -48,6 +55,7 @@ def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
     first = max(int(at) if (at := request.query_params.get("from", "0")).isdigit() else 0, 0)
     related = any(step.get("children") for step in saga["steps"]) and desk.source.lists_by("parent")
     family = family_of(desk.source.list, saga, _FAMILY, childless_in(types.values())) if related else None
+    waiting: dict[str, Any] = saga.get("waiting") or {}
     # A new run is possible whenever this one is over.
     again = (Do.RERUN,) if saga["status"] in _OVER and not saga.get("purged_at") else ()
     return desk.page(
@@ -71,6 +79,8 @@ def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
         per_page=_PAGE,
         failed_only=failed,
         waits=waits,
+        waiting=_WAITS.get(waiting.get("kind", ""), ""),
+        waits_until=waiting.get("until"),
         fields=fields_of(declared.get(waits["name"], {}).get("signal")) if waits else (),
         prefix=PREFIX,
         undoable=[step["name"] for step in saga["steps"] if step["status"] == "COMPENSATION_FAILED"],
@@ -87,7 +97,8 @@ def document(desk: Desk, _request: Request, name: str, saga_id: str) -> Response
     saga, hidden = desk.shown(known)
     entries = scrubbed(_without_values(desk.source.audit(known)), hidden)
     headers = {"Content-Disposition": 'attachment; filename="saga.json"'}
-    return JSONResponse({"saga": saga, "entries": entries}, headers=headers)
+    text = json.dumps({"saga": saga, "entries": entries}, indent=2)
+    return Response(text, media_type="application/json", headers=headers)
 
 
 def _without_values(entries: list[Any]) -> list[Any]:

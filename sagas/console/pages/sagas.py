@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from sagas.client.next_action import fault_of
 from sagas.console.desk import Desk
+from sagas.core.times import so_long_ago
 from sagas.errors import InvalidRequest, Problem
 
 STATUSES = (
@@ -34,24 +37,36 @@ class Filter:
     Args:
         name: of their type; empty for all.
         status: theirs; empty for all.
-        more: ``since``, ``until``, ``parent``, as far as the service lists by them.
+        more: ``since``, ``until``, ``parent``, ``find``, as far as the service lists by them.
         text: what their errors, ids or types must have in them.
+        now: epoch seconds, for times that are so long ago.
     """
 
     name: str
     status: str
     more: Mapping[str, str]
     text: str
+    now: float = field(compare=False)
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What the service is asked for."""
-        given = {side: text for side, text in self.more.items() if text}
+        """What the service is asked for.
+
+        Raises:
+            InvalidRequest: ``find`` has no values by their names.
+        """
+        given: dict[str, Any] = {side: text for side, text in self.more.items() if text}
+        given |= {
+            side: so_long_ago(given[side], self.now) or given[side] for side in ("since", "until") if side in given
+        }
+        if "find" in given:
+            given["find"] = values_in(given["find"])
         return {"name": self.name or None, "status": self.status or None, **given}
 
-    def fits(self, row: Mapping[str, Any]) -> bool:
-        """Whether a saga with its ``error`` has the text."""
-        return not self.text or self.text.lower() in f"{row['error']} {row['saga_id']} {row['name']}".lower()
+    def fits(self, saga: Mapping[str, Any], error: str = "") -> bool:
+        """Whether a saga of a list has the text; ``error`` is its error as far as more is known than the list tells."""
+        words = " ".join([error or saga.get("why", ""), *fault_of(saga), saga["saga_id"], saga["name"]])
+        return not self.text or self.text.lower() in words.lower()
 
     def __bool__(self) -> bool:
         return bool(self.name or self.status or self.text or any(self.more.values()))
@@ -60,9 +75,26 @@ class Filter:
 def filter_of(desk: Desk, given: Mapping[str, str]) -> Filter:
     """Return the filter that a URL's parameters, or a form's fields, say."""
     status = given.get("status", "").upper()
-    sides = [side for side in ("since", "until", "parent") if desk.source.lists_by(side)]
+    sides = [side for side in ("since", "until", "parent", "find") if desk.source.lists_by(side)]
     more = {side: given.get(side, "").strip() for side in sides}
-    return Filter(given.get("name", ""), status if status in STATUSES else "", more, given.get("text", ""))
+    known = status if status in STATUSES else ""
+    return Filter(given.get("name", ""), known, more, given.get("text", ""), desk.clock())
+
+
+def values_in(text: str) -> dict[str, str]:
+    """Return the values by their names of ``customer=c-17 tour="the long one"``.
+
+    Raises:
+        InvalidRequest: a word is no such pair.
+    """
+    problem = Problem("find", 'must be like customer=c-17, or customer="c 17" other=value')
+    try:
+        words = [word.partition("=") for word in shlex.split(text)]
+    except ValueError as error:
+        raise InvalidRequest("what to find does not fit", [problem]) from error
+    if not all(name and given for name, given, _ in words):
+        raise InvalidRequest("what to find does not fit", [problem])
+    return {name: value for name, _, value in words}
 
 
 def show(desk: Desk, request: Request) -> Response:
@@ -77,35 +109,32 @@ def show(desk: Desk, request: Request) -> Response:
         if cursor is None or len(found) >= _PAGE:
             break
     ended = ("COMPENSATED", "CANCELLED", "WAITING")
-    wanting = [saga for saga in found if ("why" in saga and "fault" not in saga) or saga["status"] in ended]
-    full = desk.source.in_full(wanting)
+    full = desk.source.in_full([one for one in found if _failed(one) or one["status"] in ended])
     rows = list[dict[str, Any]]()
     for saga in found:
-        view = desk.shown(full[saga["saga_id"]])[0] if saga["saga_id"] in full else saga
-        waits = next((one["name"] for one in view.get("steps", ()) if one.get("waiting_for")), "")
-        rows.append({**saga, "error": _error(view) or saga.get("why", ""), "waits": waits})
+        known = full.get(saga["saga_id"])
+        waits = next((one["name"] for one in known["steps"] if one.get("waiting_for")), "") if known else ""
+        rows.append({**_row(desk, saga, known), "waits": waits})
     return desk.page(
         request,
         "sagas.html",
-        rows=[row for row in rows if wanted.fits(row)],
+        rows=[row for saga, row in zip(found, rows, strict=True) if wanted.fits(saga, row["error"])],
         names=[one["name"] for one in desk.source.definitions()],
         statuses=STATUSES,
         filter=wanted,
         cursor=cursor,
-        counts=_counts(desk.source.stats(wanted.name)) if wanted.name else {},
+        counts=_counts(desk.source.stats(wanted.name) if wanted.name else desk.source.stats_of_all()),
     )
 
 
 def _counts(stats: Any) -> dict[str, str]:
     """How many sagas of a type there are by status: those in flight, and those that ended in a day."""
-    if not stats or not stats["types"]:
-        return {}
-    (one,) = stats["types"]
-    short = set(one["at_least"])
+    types: list[Any] = stats["types"] if stats else []
+    short = {status for one in types for status in one["at_least"]}
     return {
         status: f"{count:,}{'+' if status in short else ''}"
         for status in STATUSES
-        if (count := one["statuses"].get(status, 0))
+        if (count := sum(one["statuses"].get(status, 0) for one in types))
     }
 
 
@@ -113,7 +142,9 @@ def everything(desk: Desk, request: Request) -> Response:
     """Return how many sagas a filter has, and what can be done to all of them."""
     wanted = filter_of(desk, request.query_params)
     found = matching(desk, wanted)
-    return desk.page(request, "all.html", filter=wanted, count=len(found), most=MOST, first=found[:_PAGE], many=MANY)
+    full = desk.source.in_full([one for one in found[:_PAGE] if _failed(one)])
+    first = [_row(desk, one, full.get(one["saga_id"])) for one in found[:_PAGE]]
+    return desk.page(request, "all.html", filter=wanted, count=len(found), most=MOST, first=first, many=MANY)
 
 
 def matching(desk: Desk, wanted: Filter) -> list[Any]:
@@ -127,17 +158,20 @@ def matching(desk: Desk, wanted: Filter) -> list[Any]:
     found, cursor = list[Any](), None
     while len(found) < MOST:
         page = desk.source.list(limit=_AT_ONCE, cursor=cursor, **wanted.asked)
-        rows = ({**saga, "error": _error(saga) or saga.get("why", "")} for saga in page["sagas"])
-        found += [row for row in rows if wanted.fits(row)]
+        found += [saga for saga in page["sagas"] if wanted.fits(saga)]
         cursor = page["cursor"]
         if cursor is None:
             break
     return found[:MOST]
 
 
-def _error(saga: Mapping[str, Any]) -> str:
-    _, kind, message = fault_of(saga)
-    return f"{kind}: {message}" if message else kind
+def _failed(saga: Mapping[str, Any]) -> bool:
+    return "why" in saga or bool(saga.get("fault"))
+
+
+def _row(desk: Desk, saga: Mapping[str, Any], full: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A saga of a list with its ``error``, without what is not to be shown."""
+    return {**saga, "error": desk.error(saga, full) or saga.get("why", "")}
 
 
 def search(desk: Desk, request: Request) -> Response:
@@ -146,6 +180,8 @@ def search(desk: Desk, request: Request) -> Response:
     known = desk.source.look_up(wanted)
     if known is not None:
         return RedirectResponse(desk.saga_path(known["name"], known["saga_id"]), 303)
+    if "=" in wanted.strip("=") and desk.source.lists_by("find"):
+        return RedirectResponse(f"/sagas?find={quote(wanted, safe='')}", 303)
     found, cursor = list[Any](), None
     for _ in range(_LOOKED_THROUGH // _AT_ONCE if wanted else 0):
         page = desk.source.list(limit=_AT_ONCE, cursor=cursor)

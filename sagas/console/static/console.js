@@ -2,8 +2,8 @@
 // What a page can do beyond links and forms: stay current, tell times in words, keys. All of it works without, too.
 (() => {
   const SHORTEST = 2000, LONGEST = 30000;
-  const main = document.querySelector("main"), fresh = document.getElementById("fresh");
-  let tag = "", pause = SHORTEST, timer = 0, seen = Date.now(), away = 0, asking = false;
+  const main = document.querySelector("main"), [fresh, trouble] = ["fresh", "trouble"].map((id) => document.getElementById(id));
+  let tag = "", pause = SHORTEST, timer = 0, seen = Date.now(), away = 0, why = "", asking = false;
 
   const span = (seconds) => {
     for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
@@ -23,30 +23,36 @@
       }
     }
     fresh.className = away ? "away" : "";
-    fresh.textContent = away
-      ? `API out of reach since ${new Date(away).toLocaleTimeString()}`
-      : `· ${span((Date.now() - seen) / 1000)} ago`;
+    fresh.textContent = away ? "" : `· ${span((Date.now() - seen) / 1000)} ago`;
+    // Read out when it changes: what counts seconds is not.
+    const told = away ? `${why} since ${new Date(away).toLocaleTimeString()}` : "";
+    if (trouble.textContent !== told) trouble.textContent = told;
   };
 
-  // What the reader opened, closed, ticked or is typing in stays as it is.
+  // What the reader opened, closed, ticked or is typing in stays as it is, and what is being sent is sent.
   const callbacks = {
     beforeAttributeUpdated: (name, node) =>
-      !(name === "open" && node.matches("details, dialog")) && !(name === "data-rev" || name === "data-local")
+      !(name === "open" && node.matches("details, dialog")) && !["data-rev", "data-local", "data-sent"].includes(name)
       && !(name === "title" && node.matches("time")) && !(name === "class" && node.matches("[data-row]")),
     beforeNodeMorphed: (old, now) => {
-      if (old.nodeType === 1 && old.matches("input, textarea, select")) {
-        if (old === document.activeElement) return false;
-        if (old.type === "checkbox" || old.type === "radio") now.toggleAttribute("checked", old.checked);
-        else if (old.type !== "hidden") return false;
-      }
+      if (old.nodeType !== 1 || !old.matches("input, textarea, select") || old.type === "hidden") return true;
+      if (old.name !== now.name) return true;
+      if (old.type !== "checkbox" && old.type !== "radio") return false;
+      // A tick is for what it was made at, and never for what has come into its place.
+      if (old.value === now.value) now.toggleAttribute("checked", old.checked);
       return true;
     },
   };
 
   const busy = () =>
-    document.hidden || document.querySelector("dialog[open], details.dialog[open]")
+    document.hidden || document.querySelector("dialog[open], details.dialog[open], form[data-sent]")
     || document.activeElement?.matches("main input:not([type=checkbox]), main textarea, main select");
 
+  const stale = (reason) => {
+    away = away || seen;
+    why = reason;
+    pause = SHORTEST * 2;
+  };
   const refresh = async () => {
     clearTimeout(timer);
     if (asking) return;
@@ -54,23 +60,29 @@
     try {
       const answer = await fetch(location.href, { headers: tag ? { "If-None-Match": tag } : {}, redirect: "error" });
       if (answer.status === 401) { location.reload(); return; }
-      if (answer.status === 503) throw new Error("away");
       if (answer.status === 200) {
         tag = answer.headers.get("ETag") || "";
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         Idiomorph.morph(main, page.querySelector("main"), { morphStyle: "outerHTML", callbacks });
         document.title = page.title;
         pause = SHORTEST;
-        place(row, false);
-      } else {
+        // The row that one is at may have moved.
+        const at = rows().findIndex((one) => one.classList.contains("here"));
+        if (at < 0) place(row, false); else row = at;
+      } else if (answer.status === 304) {
         pause = Math.min(pause * 1.5, LONGEST);
+      } else {
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const said = page.querySelector("main .error")?.textContent.slice(0, 200) || `answer ${answer.status}`;
+        const gone = answer.status === 503 && /out of reach|no answer/.test(said);
+        stale(gone ? "API out of reach" : `No news (${said})`);
+        return;
       }
       seen = Date.now();
       away = 0;
     } catch (error) {
-      if (error.message !== "away" && !(error instanceof TypeError)) throw error;
-      away = away || seen;
-      pause = SHORTEST * 2;
+      if (!(error instanceof TypeError)) throw error;
+      stale("Console out of reach");
     } finally {
       asking = false;
       main.dataset.rev = Number(main.dataset.rev) + 1;
@@ -79,8 +91,8 @@
     }
   };
 
-  // The answer to a form is not to be asked for again.
-  const live = document.querySelector("[data-live]") !== null || !["/letters/", "/sweeps/"].some((one) => location.pathname.startsWith(one));
+  // The answer to a form is not to be asked for again; what takes many calls, only when one says so.
+  const live = !("still" in main.dataset);
   const plan = () => {
     clearTimeout(timer);
     if (live) timer = setTimeout(() => (busy() ? plan() : refresh()), pause);
@@ -135,7 +147,7 @@
       next?.focus();
     },
     c: () => { const id = document.getElementById("saga-id") || rows()[row]?.querySelector(".id"); if (id) copy(id.textContent); },
-    r: refresh,
+    r: () => { if (main.dataset.still !== "posted") refresh(); },
     "?": () => document.getElementById("keys").showModal(),
   };
   document.addEventListener("keydown", (event) => {
@@ -143,8 +155,10 @@
     const at = document.activeElement;
     if (event.key === "Escape") {
       going = false;
-      at?.closest("details.dialog[open]")?.removeAttribute("open");
+      const opened = at?.closest("details.dialog[open]");
+      opened?.removeAttribute("open");
       at?.blur();
+      opened?.querySelector("summary").focus();
       return;
     }
     if (at?.matches("input:not([type=checkbox]):not([type=radio]), textarea, select") || document.querySelector("dialog[open]")) return;

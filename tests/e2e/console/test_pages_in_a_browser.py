@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from sagas.errors import Unavailable
+from sagas.errors import SagaError, Unavailable
 from tests.e2e.console.conftest import Open, Tab
 from tests.e2e.console.scene import STALLED, UNDO_FAILED, WAITING
 from tests.unit.client.stub import a_step
@@ -75,6 +75,26 @@ def test_what_the_reader_did_outlasts_a_refresh_and_news_come(console: Open, ser
     tab.shows(page.get_by_role("heading", name="checkout · disabled"))
     assert box.is_checked()
     assert page.get_by_label(f"Select {numbered(0xC8)}").is_visible()
+    quiet(tab)
+
+
+@pytest.mark.parametrize("path", ["/", "/sagas"])
+def test_a_tick_stays_with_its_saga_when_others_come(console: Open, service: FakeService, path: str) -> None:
+    tab = console(service)
+    page = tab.go(path)
+    ticked = page.get_by_label(f"Select {UNDO_FAILED}")
+    tab.press("j", "x")
+    assert ticked.is_checked()
+    new = dict(service.sagas[UNDO_FAILED], saga_id=numbered(0x63), updated_at="2026-11-21T00:00:00.000Z")
+    service.sagas = {numbered(0x63): new, **service.sagas}  # it comes before all others
+    tab.shows(page.get_by_role("link", name=numbered(0x63)))
+    assert ticked.is_checked()
+    assert not page.get_by_label(f"Select {numbered(0x63)}").is_checked()
+    assert page.locator("input[name=one]:checked").evaluate_all("all => all.map(one => one.value)") == [
+        f"checkout/{UNDO_FAILED}"
+    ]
+    tab.press("Enter")  # where one is has moved as well
+    page.wait_for_url(f"**{UNDO_FAILED}")
     quiet(tab)
 
 
@@ -189,6 +209,18 @@ def test_while_the_api_is_away_the_page_stays_and_then_recovers(console: Open, s
     tab.refreshed()
     page.locator("#fresh:not(.away)").wait_for()
     assert service.did() == []
+
+
+def test_what_is_refused_is_told_and_not_taken_for_no_news(console: Open, service: FakeService) -> None:
+    tab = console(service)
+    page = tab.page
+    tab.refreshed()
+    service.away = SagaError("the API refused the call (403): the security token is expired")
+    tab.shows(page.get_by_text("No news (the API refused the call (403): the security token is expired) since"))
+    assert page.get_by_role("heading", name="the undo of capture failed").is_visible()
+    service.away = None
+    tab.refreshed()
+    page.locator("#fresh:not(.away)").wait_for()
 
 
 def test_hostile_texts_run_nowhere(console: Open) -> None:

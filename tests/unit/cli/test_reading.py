@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from sagas.cli import console
 from sagas.cli.output import plain
 from sagas.core.times import epoch, iso
 from tests.unit.cli.conftest import DEAD, DEFINITION, ENTRY, Run
@@ -58,6 +59,24 @@ class TestShow:
         assert run("show", *name, "--last").exit_code == 0
         query = "name=create-zip&limit=1" if name else "limit=1"
         assert [one.path for one in api.asked] == [f"/v1/sagas?{query}", f"/v1/sagas/create-zip/{SAGA_ID}"]
+
+    @pytest.mark.parametrize("given", [[SAGA_ID[:8]], ["--last"], ["create-zip", SAGA_ID]])
+    def test_it_is_opened_in_the_browser_as_it_is_shown(
+        self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch, given: list[str]
+    ) -> None:
+        opened = list[str]()
+
+        def serve(_target: Any, _port: int, path: str, **_options: bool) -> None:
+            opened.append(path)
+
+        monkeypatch.setattr(console, "_serve", serve)
+        if given == ["--last"]:
+            api.will(200, {"sagas": [a_saga()], "cursor": None})
+        api.will(200, a_saga())
+        assert run("open", *given).exit_code == 0
+        assert opened == [f"/sagas/create-zip/{SAGA_ID}"]
+        assert run("open").exit_code == 0
+        assert opened[1:] == ["/"]
 
     def test_request_and_results_are_there_and_long_ones_cut(self, api: StubApi, run: Run) -> None:
         steps = [a_step("upload", result={"etag": "\x1b[31mx"}), a_step("announce", result="m-1")]

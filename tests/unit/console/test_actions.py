@@ -121,6 +121,27 @@ class TestSignals:
         assert "$.amount: is no integer" in answer.text
         assert service.did() == []
 
+    def test_choose_nothing_by_themselves(self, browser: Browser, service: FakeService) -> None:
+        """A yes is not sent by oversight, and what has a default is left out where nothing is said."""
+        nullable: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+        yes: dict[str, Any] = {"type": "boolean"}
+        properties = {"sure": yes, "quick": yes, "level": {"enum": ["low"]}, "why": nullable, "who": nullable}
+        schema = {"type": "object", "properties": properties, "required": ["sure", "level", "why"]}
+        service.types[0]["steps"][0]["signal"] = schema
+        path = f"/sagas/create-zip/{numbered(1)}/signals/approval"
+        page = browser.get(SAGA).text
+        assert page.count('required><option value=""></option>') == 2
+        empty = {f"value.{name}": "" for name in properties}
+        refused = browser.submit(path, **empty)
+        assert refused.status_code == 422
+        assert "$.sure: is missing" in refused.text
+        assert "$.level: is missing" in refused.text
+        assert "$.why" not in refused.text
+        assert browser.submit(path, **{**empty, "value.sure": "false", "value.level": "low"}).status_code == 303
+        assert service.did() == [("signal", numbered(1), "approval", {"sure": False, "level": "low", "why": None})]
+        service.types[0]["steps"][0]["signal"] = None
+        assert "is no json" in browser.submit(path, **{"value.": "[" * 100_000}).text
+
     @pytest.mark.parametrize(("schema", "sent", "value"), [(None, "[1]", [1]), ({"type": "string"}, "a b", "a b")])
     def test_of_any_type(self, browser: Browser, service: FakeService, schema: Any, sent: str, value: Any) -> None:
         service.types[0]["steps"][0]["signal"] = schema

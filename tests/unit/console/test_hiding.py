@@ -10,7 +10,7 @@ import pytest
 
 from sagas.console.links import Links, links_of
 from sagas.console.redaction import Redaction, redaction_of
-from sagas.errors import InvalidRequest
+from sagas.errors import InvalidRequest, SagaError
 from tests.unit.client.stub import BEGAN, a_step
 from tests.unit.console.conftest import LATER, SAGA, Browser, opened, text_of
 from tests.unit.console.service import HOSTILE, FakeService, a_letter, a_type, an_entry, dead, numbered
@@ -79,6 +79,53 @@ class TestRedaction:
             assert secret not in page
             assert "hunter22" not in page
 
+    @pytest.mark.parametrize("path", ["/", "/sagas", "/sagas?text=denied", "/sagas/all?name=create-zip"])
+    def test_what_a_list_tells_of_errors_is_hidden_too(self, service: FakeService, path: str) -> None:
+        secret, full = "4111-1111-1111-1111", f"{'x' * 190} 4111-1111-1111-1111 was denied"
+        failed = {"step": "announce", "type": "Denied", "message": full}
+        fault = {**failed, "message": full[:200], "undo": False}
+        for saga in service.sagas.values():
+            saga |= {"request": {"card": secret}, "error": failed, "fault": fault}
+            saga["steps"][2]["error"] = {"type": "Denied", "message": full}
+        page = opened(service, path)
+        assert "Denied: xxx" in page
+        assert "*** was denied" in page or path != "/"
+        assert "4111" not in page
+        service.refuses["show"] = SagaError("the API refused the call")
+        page = opened(service, path)
+        assert "Denied" in page
+        assert "4111" not in page
+        service.refuses.clear()
+        page = opened(service, path, redaction=Redaction(payloads=False))
+        assert "Denied" in page
+        assert "xxx" not in page
+
+    def test_what_is_hidden_may_be_like_an_id_or_a_time(self, service: FakeService) -> None:
+        hidden = {"card_year": "2026", "card_last": "30a8", "token": "announce", "secret": "DEAD_LETTERED"}
+        failed = {"step": "announce", "type": "Denied", "message": "the card of 2026 with 30a8"}
+        entry = an_entry(2, "StepFailed", "announce", details={"started_at": BEGAN, "error": failed})
+        service.entries.append(entry)
+        service.sagas[numbered(1)] |= {"request": {**hidden, "name": "in 2026"}, "error": failed}
+        page = opened(service, SAGA)
+        assert numbered(1) in page
+        assert f'datetime="{BEGAN}"' in page
+        assert f'action="/sagas/create-zip/{numbered(1)}/redrive"' in page
+        told = text_of(page)
+        assert "the card of *** with ***" in told
+        assert '"name": "in ***"' in told
+
+    @pytest.mark.parametrize(
+        "body", [r'{"a": "\ud800"}', "[" * 300 + "]" * 300, "[" * 900 + "]" * 900, "[" * 100_000, '{"a":' * 400 + "1"]
+    )
+    def test_a_message_that_can_hardly_be_read_hides_no_other(self, service: FakeService, body: str) -> None:
+        service.letters = [a_letter(body=body), a_letter(message_id="m-2", body="the other")]
+        answer = Browser(service).open().submit("/letters/create-zip/look")
+        assert answer.status_code == 200
+        assert "the other" in answer.text
+        service.sagas[numbered(1)] |= {"request": body}
+        for path in (SAGA, f"{SAGA}/json"):
+            opened(service, path)
+
     def test_what_a_message_carries_is_hidden_too(self, service: FakeService) -> None:
         carried = json.dumps({"order": "o-1", "card": "4111-1111", "list": [{"password": "hunter22"}]})
         service.letters = [
@@ -124,6 +171,20 @@ class TestRedaction:
             (tmp_path / "pyproject.toml").write_text(f"[tool.sagas.console]\n{wrong}\n")
             with pytest.raises(InvalidRequest, match=r"_url: must be an http URL"):
                 links_of(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("[tool.sagas.console]\nredacts = []", "redacts: is unknown; there are redact, trace_url, logs_url"),
+            ("[tool.sagas]\nconsole = 3", "must be a table"),
+            ("[tool]\nsagas = [1]", "must be a table"),
+        ],
+    )
+    def test_what_a_project_says_of_nothing_is_refused(self, tmp_path: Path, text: str, told: str) -> None:
+        """A slip of the pen shows no secret."""
+        (tmp_path / "pyproject.toml").write_text(text)
+        with pytest.raises(InvalidRequest, match=told):
+            redaction_of(tmp_path)
 
     def test_without_payloads_there_are_none(self, service: FakeService) -> None:
         service.sagas[numbered(1)] |= {

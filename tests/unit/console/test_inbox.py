@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from sagas.errors import InvalidRequest
 from tests.unit.client.stub import BEGAN, a_saga, a_step
 from tests.unit.console.conftest import LATER, SAGA, Browser, opened, text_of
@@ -83,3 +86,45 @@ class TestInbox:
         assert shows == 60
         browser.get("/")
         assert sum(call[0] == "show" for call in service.asked) == 60
+
+    def test_what_a_refresh_is_to_know_again_has_a_name_of_its_own(self) -> None:
+        other = dead(3, error={"step": "announce", "type": "Denied", "message": "no"})
+        other["steps"] = [a_step("announce", "FAILED", attempts=1, error={"type": "Denied", "message": "no"})]
+        service = FakeService([dead(1), dead(2), other])
+        for path in ("/", "/sagas"):
+            page = opened(service, path)
+            ids = re.findall(r' id="([^"]*)"', page)
+            assert len(ids) == len({*ids})
+            rows = [one for one in ids if one.endswith(numbered(2))]
+            assert len(rows) == 1
+            service.sagas = {numbered(4): dead(4), **service.sagas}
+            assert f'data-row id="{rows[0]}"' in opened(service, path)
+
+    def test_a_worker_that_died_is_noticed_however_many_sagas_came_since(self) -> None:
+        lease = {"claimed_at": BEGAN, "expires_at": "2026-11-21T09:48:52.000Z", "heartbeat_at": None}
+        newer = [a_saga(saga_id=numbered(number)) for number in range(2, 300)]
+        for status in ("RUNNING", "COMPENSATING"):
+            service = FakeService([*newer, a_saga(status, saga_id=numbered(1), lease=lease)])
+            assert "create-zip · its worker is gone" in text_of(opened(service, "/"))
+
+    def test_a_message_of_no_saga_is_noticed_beside_a_saga_without_one(self, service: FakeService) -> None:
+        for why in ("the code of step announce is gone: deploy it again", "step announce waited in vain"):
+            service.sagas[numbered(1)]["why"] = why
+            service.letters = [a_letter()]
+            assert "create-zip · 1 dead message that no saga waits for" in text_of(opened(service, "/"))
+
+    def test_messages_of_sagas_that_were_not_looked_at_are_not_called_nobodys(self) -> None:
+        service = FakeService([dead(number) for number in range(250)])
+        service.letters = [a_letter(message_id=f"m-{number}") for number in range(250)]
+
+        def attention(*, limit: int, cursor: str | None) -> Any:
+            first = int(cursor or 0)
+            return {"sagas": [*service.sagas.values()][first : first + limit], "cursor": str(first + limit)}
+
+        service.attention = attention  # type: ignore[method-assign]
+        told = text_of(opened(service, "/"))
+        assert "that no saga waits for" not in told
+        assert "These are the 200 that have waited longest; there are more" in told
+        types: list[dict[str, Any]] = [{"statuses": {"DEAD_LETTERED": 249}, "at_least": []}]
+        service.stats = lambda name: {"types": types}  # type: ignore[attr-defined]
+        assert "1 dead message that no saga waits for" in text_of(opened(service, "/"))

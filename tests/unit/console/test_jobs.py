@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import re
+import threading
 from typing import Any
 
+from sagas.console.jobs import Item, Job, Jobs
 from sagas.errors import Conflict, Unavailable
 from tests.unit.client.stub import a_saga, a_step
 from tests.unit.console.conftest import Browser, text_of, wait_over
@@ -103,3 +105,44 @@ class TestAllThatMatch:
         service.refuses.clear()
         again = browser.submit("/jobs", again=begun.rpartition("/")[2], do="retry", note="n").headers["location"]
         assert "chosen 8 done 8" in wait_over(browser, again)
+
+
+def test_a_job_ends_and_adds_up_whatever_happens() -> None:
+    def act(_do: str, item: Item, _note: str) -> None:
+        if item.saga_id == "2":
+            raise KeyError("types")
+
+    job = Jobs(act, 1000.0).start("retry", "n", [Item("x", str(number)) for number in range(4)])
+    assert job.wait(10)
+    assert (job.count("done"), job.count("unknown"), len(job.left)) == (3, 1, 0)
+
+
+def test_a_job_is_as_quick_as_was_asked_for() -> None:
+    now, waited = [0.0], list[float]()
+
+    class Paused(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waited.append(round(timeout or 0, 3))
+            return False
+
+    def act(_do: str, item: Item, _note: str) -> None:
+        now[0] += 0.15 if item.saga_id == "0" else 0.5
+
+    job = Job(1, "retry", "n", (Item("x", "0"), Item("x", "1")), 5.0, _stop=Paused())
+    job.run(act, lambda: now[0])
+    assert waited == [0.05, 0.0]  # five a second, with what a call takes
+
+
+def test_a_job_can_be_looked_at_while_it_goes_on() -> None:
+    job = Job(1, "retry", "n", tuple(Item("x", str(number)) for number in range(20_000)), 1e9)
+
+    def act(_do: str, _item: Item, _note: str) -> None:
+        return
+
+    thread = threading.Thread(target=job.run, args=(act,))
+    thread.start()
+    while not job.over:
+        assert job.count("done") + job.count("failed") <= 20_000
+        assert len(job.told) <= 200
+        assert job.failed == ()
+    thread.join()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.console.conftest import Browser, text_of
-from tests.unit.console.service import FakeService, a_letter
+from sagas.client.dead_letters import Kept, Pruned, Redrive
+from sagas.errors import Unavailable
+from tests.unit.console.conftest import SAGA, Browser, text_of
+from tests.unit.console.service import FakeService, a_letter, dead, numbered
 
 
 class TestLetters:
@@ -39,6 +41,45 @@ class TestLetters:
         assert 'name="note"' in browser.get("/letters/create-zip").text
         assert "1 moved back, 0 stay." in browser.submit("/letters/create-zip/redrive", note="it is up").text
         assert ("redrive", None, "it is up") in service.did()
+
+    def test_one_is_moved_back(self, browser: Browser, service: FakeService) -> None:
+        service.letters = [a_letter(saga="create-zip", saga_id=numbered(1), reason=""), a_letter(message_id="m-2")]
+        page = browser.submit("/letters/create-zip/look").text
+        assert page.count(f'action="/sagas/create-zip/{numbered(1)}/redrive"') == 1
+        assert page.count("/redrive") == 2  # that of all is the other
+        assert browser.submit(f"/sagas/create-zip/{numbered(1)}/redrive").headers["location"] == f"{SAGA}?did=redrive"
+
+    def test_each_tells_whether_it_could_be_dropped(self) -> None:
+        first, second = a_letter(), a_letter(message_id="m-2")
+
+        class Pruning(FakeService):
+            def prune(self, name: str, *, dry_run: bool) -> Pruned:
+                return Pruned(dry_run, (first,), (Kept(second, "the saga waits for you"),))
+
+        service = Pruning([dead()])
+        service.letters = [first, second]
+        told = text_of(Browser(service).open().submit("/letters/create-zip/prune").text)
+        assert "1 would be dropped, 1 stay." in told
+        assert told.index("It would be dropped: nobody needs it.") < told.index("It stays: the saga waits for you.")
+
+    def test_what_was_done_is_done_whatever_is_seen_afterwards(self, browser: Browser, service: FakeService) -> None:
+        service.letters = [a_letter()]
+        service.refuses["dead_letters"] = Unavailable("SQS is out of reach", 5)
+        answer = browser.submit("/letters/create-zip/delete", message_id="m-1")
+        assert answer.status_code == 200
+        told = text_of(answer.text)
+        assert "Message m-1 is deleted. Looking at what is left failed: SQS is out of reach." in told
+        assert "none to be seen" not in told
+        assert browser.submit("/letters/create-zip/look").status_code == 503
+
+    def test_those_that_sqs_moves_are_not_looked_at_meanwhile(self) -> None:
+        class Moving(FakeService):
+            def redrive(self, name: str, saga_id: str | None = None, *, note: str = "") -> Redrive:
+                return Redrive(task="t-1")
+
+        service = Moving()
+        assert "SQS moves them back." in Browser(service).open().submit("/letters/create-zip/redrive").text
+        assert ("dead_letters", "create-zip") not in service.asked
 
     def test_of_an_unknown_type(self, browser: Browser) -> None:
         assert browser.get("/letters/none").status_code == 404

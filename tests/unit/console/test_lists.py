@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
+from sagas.core.times import iso
 from sagas.errors import Conflict
 from tests.unit.client.stub import a_saga
 from tests.unit.console.conftest import SAGA, Browser, opened, text_of
-from tests.unit.console.service import FakeService, dead, numbered
+from tests.unit.console.service import NOW, FakeService, dead, numbered
 
 
 class TestList:
@@ -69,11 +71,12 @@ class TestNewerService:
 
     def test_faults_come_with_the_list(self) -> None:
         fault = {"step": "announce", "type": "Denied", "message": "no", "undo": False}
-        service = self.Newer([dead(number, fault=fault) for number in range(30)])
+        error = {"step": "announce", "type": "Denied", "message": "no"}
+        service = self.Newer([dead(number, fault=fault, error=error) for number in range(30)])
         told = text_of(opened(service, "/"))
         assert "step announce used up its attempts 30" in told
         assert "Denied: no" in told
-        assert not [call for call in service.asked if call[0] == "show"]
+        assert len([call for call in service.asked if call[0] == "show"]) == 1  # for all that have the same error
 
     def test_a_saga_is_looked_up_by_the_service(self) -> None:
         browser = Browser(self.Newer([dead(1)])).open()
@@ -82,11 +85,53 @@ class TestNewerService:
             assert (answer.status_code, answer.headers["location"]) == (303, SAGA)
         assert browser.get("/search", params={"q": "none of these"}).status_code == 200
 
+    def test_a_saga_is_found_by_a_value(self) -> None:
+        class Finding(self.Newer):
+            def list(
+                self, name: str | None = None, status: str | None = None, *, find: Any = None, **given: Any
+            ) -> Any:
+                self.asked.append(("find", find))
+                return super().list(name, status, **given)
+
+            def stats(self, name: str | None = None) -> Any:
+                one: dict[str, Any] = {"statuses": {"RUNNING": 600}, "at_least": ["RUNNING"]}
+                other: dict[str, Any] = {"statuses": {"RUNNING": 500, "COMPLETED": 1}, "at_least": []}
+                return {"types": [one, other]}
+
+        service = Finding([dead(1)])
+        browser = Browser(service).open()
+        answer = browser.get("/search", params={"q": "customer=c 17"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/sagas?find=customer%3Dc%2017")
+        assert 'name="find"' in browser.get("/sagas").text
+        listed = browser.get("/sagas", params={"find": 'customer="c 17" kind=x'}).text
+        assert numbered(1) in listed
+        assert ("find", {"customer": "c 17", "kind": "x"}) in service.asked
+        assert "find=customer%3D%22c%2017%22%20kind%3Dx" in listed  # also on the way to all that match
+        for wrong in ("customer", "=x", 'customer="c'):
+            answer = browser.get("/sagas", params={"find": wrong})
+            assert answer.status_code == 422
+            assert "find: must be like customer=c-17" in answer.text
+        end = time.monotonic() + 10
+        while "running 1,100+ completed 1 in flight" not in text_of(browser.get("/sagas").text):
+            assert time.monotonic() < end, "the counts of all types do not come"
+            time.sleep(0.01)
+
+    def test_an_empty_page_is_not_an_empty_list(self) -> None:
+        service = self.Newer([dead(number) for number in range(60)])
+        browser = Browser(service).open()
+        page = text_of(browser.get("/sagas", params={"text": "nothing like it"}).text)
+        assert "None on this page has “nothing like it” in its error, id or type." in page
+        assert "sagas start" not in page
+        assert "Older" in page
+        assert "sagas start" in text_of(browser.get("/sagas", params={"status": "COMPLETED"}).text)
+
     def test_lists_are_of_a_time(self, service: FakeService) -> None:
         newer = self.Newer([dead(1)])
         page = opened(newer, "/sagas?since=2026-11-22T10:00Z")
         assert 'name="since" value="2026-11-22T10:00Z"' in page
         assert ("times", "2026-11-22T10:00Z", None) in newer.asked
+        assert 'name="until" value="2h"' in opened(newer, "/sagas?until=2h")
+        assert ("times", None, iso(NOW - 7200)) in newer.asked
         assert 'name="since"' not in opened(service, "/sagas?since=x")
 
 

@@ -7,6 +7,7 @@ import html
 import pytest
 
 from sagas.console.links import Links
+from sagas.errors import Unavailable
 from tests.unit.client.stub import BEGAN, a_saga, a_step
 from tests.unit.console.conftest import LATER, SAGA, STATUSES, Browser, opened, text_of
 from tests.unit.console.service import ERROR, FakeService, an_entry, numbered
@@ -87,6 +88,25 @@ class TestSaga:
         assert "sagas console --stack Shop --region us-east-1" in answer.text
         assert not [call for call in service.asked if call[0] == "show"]
 
+    @pytest.mark.parametrize("name", ["Shop;reboot", "$(reboot)", "--profile=x", "a b", "`x`"])
+    def test_no_link_has_anything_to_paste_into_a_shell_but_names(self, service: FakeService, name: str) -> None:
+        for path in (f"/{name}/us-east-1", f"/Shop/{name}"):
+            answer = Browser(service).open().get(f"{path}/sagas/create-zip/{numbered(1)}")
+            assert answer.status_code == 404
+            assert "sagas console" not in answer.text
+
+    @pytest.mark.parametrize(
+        ("kind", "until", "told"),
+        [
+            ("signal", LATER, "It waits for a signal, until 2026-11-21 09:49:20 UTC at most."),
+            ("children", None, "It waits for the sagas that it started."),
+            ("paused", None, "It waits before its next step, since its type is paused."),
+        ],
+    )
+    def test_tells_what_it_waits_for_and_until_when(self, kind: str, until: str | None, told: str) -> None:
+        saga = a_saga("WAITING", saga_id=numbered(1), waiting={"kind": kind, "until": until})
+        assert told in text_of(opened(FakeService([saga]), SAGA))
+
     def test_that_is_not_there(self, service: FakeService) -> None:
         answer = Browser(service).open().get("/local/eu-central-1/sagas/create-zip/none")
         assert answer.status_code == 404
@@ -111,3 +131,17 @@ class TestSaga:
         answer = browser.get(f"{SAGA}/json")
         assert answer.json()["saga"]["request"] == {"password": "***"}
         assert "attachment" in answer.headers["content-disposition"]
+
+    def test_asks_for_news_by_itself_where_that_is_cheap_and_asks_for_nothing_to_be_done(
+        self, browser: Browser, service: FakeService
+    ) -> None:
+        for path in ("/", "/sagas", SAGA, "/letters/create-zip", "/sweeps/create-zip", "/jobs/1"):
+            if path == "/jobs/1":
+                browser.submit("/jobs", do="retry", note="n", one=f"create-zip/{numbered(1)}")
+            assert "data-still" not in browser.get(path).text
+        for path in ("/search?q=zzz", "/sagas/all?name=create-zip", "/types/none"):
+            assert 'data-still="slow"' in browser.get(path).text
+        for path in ("/letters/create-zip/look", "/sweeps/create-zip", "/types/create-zip/none"):
+            assert 'data-still="posted"' in browser.submit(path).text
+        service.away = Unavailable("the API is out of reach", 5)
+        assert "data-still" not in Browser(service).open().get("/types").text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from sagas.errors import Unavailable
+from tests.unit.client.stub import BEGAN
 from tests.unit.console.conftest import SAGA, Browser, text_of
 from tests.unit.console.service import FakeService
 
@@ -15,6 +17,33 @@ class TestTypes:
         assert browser.submit("/types/create-zip/enable").status_code == 303
         assert service.did() == [("disable", "create-zip", "42"), ("enable", "create-zip", "")]
         assert browser.submit("/types/create-zip/pause", reason="x").status_code == 404
+
+    def test_are_paused_as_one_says_and_tell_it(self) -> None:
+        class Pausing(FakeService):
+            def pause(self, name: str, reason: str, *, starts: bool, undos: bool) -> None:
+                self._did("pause", name, reason, starts, undos)
+
+            def resume(self, name: str) -> None:
+                self._did("resume", name)
+
+        service = Pausing()
+        service.types[0] |= {"paused": False}
+        browser = Browser(service).open()
+        assert 'name="undos"' in browser.get("/types/create-zip").text
+        assert browser.submit("/types/create-zip/pause", reason="").status_code == 422
+        browser.submit("/types/create-zip/pause", reason="x")
+        browser.submit("/types/create-zip/pause", reason="x", starts="yes", undos="yes")
+        assert service.did() == [("pause", "create-zip", "x", False, False), ("pause", "create-zip", "x", True, True)]
+        known = {"paused_by": "ann", "paused_at": BEGAN, "pause_reason": "the bank is shut", "starts": True}
+        service.types[0] |= {"paused": True, "undos_paused": True, **known}
+        told = text_of(Browser(service).open().get("/types/create-zip").text)
+        assert "Paused by ann 9 s ago : the bank is shut. New sagas are accepted, and wait; undos wait, too." in told
+        assert "create-zip · paused since 9 s ago the bank is shut" in text_of(Browser(service).open().get("/").text)
+
+    def test_one_that_is_disabled_says_why_it_starts_none(self, browser: Browser, service: FakeService) -> None:
+        service.refuses["start"] = Unavailable("starting create-zip is disabled: incident 42", 294)
+        told = text_of(browser.submit("/types/create-zip/start", **{"value.bucket": "b"}).text)
+        assert "That did not work starting create-zip is disabled: incident 42; try again in 294 s" in told
 
     def test_a_saga_is_started_from_a_form(self, browser: Browser, service: FakeService) -> None:
         assert 'name="value.bucket"' in browser.get("/types/create-zip").text
