@@ -17,10 +17,25 @@ _WAITING = 50
 _SHOWN = 50
 """Sagas of a group that are listed."""
 _WORST = ("undo failed", "dead-lettered", "in doubt", "code gone", "failed", "recovery exhausted", "stalled")
-_NEXT = ("messages without a saga", "breaker open", "paused", "type disabled", "waits for you")
+_NEXT = (
+    "messages without a saga",
+    "breaker open",
+    "paused",
+    "type disabled",
+    "sweep stopped",
+    "orphans",
+    "waits for you",
+)
 KINDS = (*_WORST, *_NEXT)
 """What may be the matter, the worst first."""
-_LEVELS = {"undo failed": "bad", "failed": "bad", "code gone": "info", "breaker open": "info", "waits for you": "info"}
+_LEVELS = {
+    "undo failed": "bad",
+    "failed": "bad",
+    "code gone": "info",
+    "breaker open": "info",
+    "waits for you": "info",
+    "orphans": "info",
+}
 
 
 @dataclass(slots=True)
@@ -100,6 +115,7 @@ def inbox(desk: Desk) -> tuple[list[Group], int]:
         *_letters(desk, needed, now, more=more),
         *_breakers(desk),
         *_types(desk),
+        *_sweeps(desk),
         *_waiting(desk),
     ]
     groups.sort(key=lambda group: (KINDS.index(group.kind), group.since or ""))
@@ -217,6 +233,26 @@ def _types(desk: Desk) -> Iterable[Group]:
         group = Group("type disabled", one["name"], f"{one['name']} · disabled", one["reason"] or "", means)
         group.runbook, group.since = "type-disabled", one["changed_at"]
         group.link, group.label = f"/types/{one['name']}", "Show"
+        yield group
+
+
+def _sweeps(desk: Desk) -> Iterable[Group]:
+    """Sweeps that do not go on, and orphans that are only reported."""
+    for one in desk.source.sweeps():
+        counts, name = one["counts"], one["saga"]
+        if one["stopped"]:
+            group = Group("sweep stopped", name, f"{name} · its sweep stopped", one["stopped"])
+            group.means = "Nothing more is swept. Look what it would sweep; then sweep by hand, or mend the cause."
+        elif one["action"] == "report" and counts["orphans"]:
+            number = counts["orphans"]
+            group = Group(
+                "orphans", name, f"{name} · {number} orphaned object{'s' * (number > 1)} under {one['prefix']}"
+            )
+            group.means = "Sagas that are undone left them behind. The type's sweep only reports them."
+        else:
+            continue
+        group.runbook, group.since = "sweep", one["began_at"]
+        group.link, group.label = f"/sweeps/{name}", "Look"
         yield group
 
 

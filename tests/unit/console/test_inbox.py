@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 from sagas.errors import InvalidRequest
@@ -112,6 +113,30 @@ class TestInbox:
             service.sagas[numbered(1)]["why"] = why
             service.letters = [a_letter()]
             assert "create-zip · 1 dead message that no saga waits for" in text_of(opened(service, "/"))
+
+    def test_a_sweep_that_stopped_and_orphans_are_noticed(self) -> None:
+        class Sweeping(FakeService):
+            def sweeps(self) -> list[Any]:
+                counts = dict.fromkeys(("listed", "orphans", "deleted", "archived", "errors"), 4)
+                known = {"prefix": "zips/", "round": 2, "began_at": BEGAN, "finished_at": BEGAN, "under_way": False}
+                known |= {"counts": counts, "stopped": ""}
+                return [
+                    {**known, "saga": "create-zip", "action": "report"},
+                    {**known, "saga": "loan", "action": "delete"},
+                    {**known, "saga": "trip", "action": "delete", "stopped": "most objects are orphans"},
+                ]
+
+        browser, end = Browser(Sweeping()).open(), time.monotonic() + 10
+        while "Nothing needs you" in (told := text_of(browser.get("/").text)):
+            assert time.monotonic() < end, "the sweeps are not told of"
+            time.sleep(0.01)
+        assert "create-zip · 4 orphaned objects under zips/" in told
+        assert "trip · its sweep stopped" in told
+        assert "most objects are orphans" in told
+        assert "loan" not in told
+        assert "round 2 began 9 s ago and ended 9 s ago : 4 listed, 4 orphans" in text_of(
+            browser.get("/sweeps/create-zip").text
+        )
 
     def test_messages_of_sagas_that_were_not_looked_at_are_not_called_nobodys(self) -> None:
         service = FakeService([dead(number) for number in range(250)])
