@@ -120,7 +120,15 @@ class Source:
     def sweeps(self) -> list[Any]:
         """Return how sweeps stand, as far as it was asked lately."""
         nothing: list[Any] = []
-        return self._meanwhile(("sweeps",), lambda: _tolerant(self.client.sweeps, nothing), nothing)
+        return self._meanwhile(("sweeps",), lambda: _tolerant(lambda: self.client.sweeps(), nothing), nothing)
+
+    def together(self, *asks: Callable[[], Any]) -> list[Any]:
+        """Return the answers of several of these methods, asked at the same time.
+
+        Args:
+            asks: none of those that ask several things at once themselves.
+        """
+        return [future.result() for future in [self._pool.submit(ask) for ask in asks]]
 
     def dead_lettered(self, name: str) -> int | None:
         """Return how many sagas of a type are DEAD_LETTERED; ``None`` where that is not known."""

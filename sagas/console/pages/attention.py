@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -107,16 +107,22 @@ def show(desk: Desk, request: Request) -> Response:
 def inbox(desk: Desk) -> tuple[list[Group], int]:
     """Return all groups, the worst first, and of one kind those that have waited longest; and how many sagas there are
     in them, if there may be more that need a person, else 0."""
-    now = desk.clock()
-    needed, more = desk.source.attention()
+    source, now = desk.source, desk.clock()
+    (needed, more), leased, breakers, types, waiting = source.together(
+        source.attention,
+        source.leased,
+        source.breakers,
+        source.definitions,
+        lambda: source.list(status="WAITING", limit=_WAITING)["sagas"],
+    )
     groups = [
         *_of_sagas(desk, needed, now),
-        *_stalled(desk, now),
+        *_stalled(leased, now),
         *_letters(desk, needed, now, more=more),
-        *_breakers(desk),
-        *_types(desk),
+        *_breakers(breakers),
+        *_types(types),
         *_sweeps(desk),
-        *_waiting(desk),
+        *_waiting(desk, waiting),
     ]
     groups.sort(key=lambda group: (KINDS.index(group.kind), group.since or ""))
     return groups, len(needed) if more else 0
@@ -172,10 +178,10 @@ def _item(saga: Mapping[str, Any], told: str) -> dict[str, Any]:
     return {"name": saga["name"], "saga_id": saga["saga_id"], "since": saga["updated_at"], "told": told}
 
 
-def _stalled(desk: Desk, now: float) -> Iterable[Group]:
+def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
     """Those whose worker's lease ran out, by type."""
     found = dict[str, Group]()
-    for saga in desk.source.leased():
+    for saga in leased:
         action = next_action(saga, now)
         if action.do is not Do.RECOVER:
             continue
@@ -208,8 +214,8 @@ def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, mor
             yield group
 
 
-def _breakers(desk: Desk) -> Iterable[Group]:
-    for breaker in desk.source.breakers():
+def _breakers(breakers: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
+    for breaker in breakers:
         if breaker["state"] == "closed":
             continue
         title = f"{breaker['saga']} · the breaker of {breaker['step']} is {breaker['state']}"
@@ -220,8 +226,8 @@ def _breakers(desk: Desk) -> Iterable[Group]:
         yield group
 
 
-def _types(desk: Desk) -> Iterable[Group]:
-    for one in desk.source.definitions():
+def _types(types: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
+    for one in types:
         if one.get("paused"):
             group = Group("paused", one["name"], f"{one['name']} · paused", one.get("pause_reason") or "")
             group.means, group.since = "No step begins until it is resumed.", one.get("paused_at")
@@ -256,9 +262,9 @@ def _sweeps(desk: Desk) -> Iterable[Group]:
         yield group
 
 
-def _waiting(desk: Desk) -> Iterable[Group]:
+def _waiting(desk: Desk, waiting: Sequence[Mapping[str, Any]]) -> Iterable[Group]:
     """Those that wait for a signal, by type and step."""
-    found, waiting = dict[tuple[str, str], Group](), desk.source.list(status="WAITING", limit=_WAITING)["sagas"]
+    found = dict[tuple[str, str], Group]()
     full = desk.source.in_full(waiting)
     for summary in waiting:
         saga = {**summary, **full.get(summary["saga_id"], {})}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from typing import Any
 
@@ -153,3 +154,24 @@ class TestInbox:
         types: list[dict[str, Any]] = [{"statuses": {"DEAD_LETTERED": 249}, "at_least": []}]
         service.stats = lambda name: {"types": types}  # type: ignore[attr-defined]
         assert "1 dead message that no saga waits for" in text_of(opened(service, "/"))
+
+    def test_asks_for_all_that_it_tells_at_the_same_time(self, service: FakeService) -> None:
+        """A service that is far away is waited for once, not once for each thing that may be the matter."""
+        together = threading.Barrier(4)
+
+        def meet(answer: Any) -> Any:
+            together.wait(30)
+            return answer
+
+        service.attention = lambda **_: meet({"sagas": [], "cursor": None})  # type: ignore[method-assign]
+        service.breakers = lambda: meet([])  # type: ignore[method-assign]
+        service.definitions = lambda: meet(service.types)  # type: ignore[method-assign]
+        listed, met = service.list, list[str | None]()
+
+        def list_(name: str | None = None, status: str | None = None, **paging: Any) -> Any:
+            met.append(status)
+            return meet(listed(name, status, **paging)) if len(met) == 1 else listed(name, status, **paging)
+
+        service.list = list_  # type: ignore[method-assign]
+        assert "Nothing needs you" in opened(service, "/")
+        assert sorted(map(str, met)) == ["COMPENSATING", "RUNNING", "WAITING"]
