@@ -78,8 +78,8 @@ aws: $(READY)  ## tests of handlers, store, engine and template
 e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says
 	@$(if $(SAGAS_E2E_ENDPOINT)$(SAGAS_E2E_PROFILE),$(patsubst auto,0,$(PYTEST)),$(PYTEST) tests/soak) tests/e2e
 
-proof: $(READY)  ## the long versions of the tests, and their figures: under half an hour
-	@$(BIN)/python -m tests.proof
+proof: $(READY)  ## the long versions of the tests, and their figures: hours; ARGS="load" takes those with the word in their title
+	@$(BIN)/python -m tests.proof $(ARGS)
 
 bench: $(READY)  ## measure beside other designs: CPU, latency, throughput, requests, dollars
 	@$(BIN)/python -m benchmarks $(ARGS)

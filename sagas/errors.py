@@ -89,7 +89,8 @@ class WrongResult(PermanentError):
 
 
 class TypeChanged(SagaError):
-    """A request or result that is stored does not fit its type as it is deployed. Nothing was called with it.
+    """A request or result that is stored does not fit its type as it is deployed, or is not what was written. Nothing
+    was called with it.
 
     The saga waits for an operator, without an attempt being used: once code that fits is deployed, a retry goes on.
     """

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 _PYTEST = ("-m", "pytest", "-q", "-n", "0", "--timeout", "1500")
@@ -86,7 +86,8 @@ def main(words: Sequence[str]) -> int:
     began, failed = time.monotonic(), 0
     parts = [part for part in PARTS if not words or any(word in part.title for word in words)]
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-        for done in pool.map(_run, parts):
+        for under_way in as_completed([pool.submit(_run, part) for part in parts]):
+            done = under_way.result()
             _tell(done)
             failed += not done.passed
     print(f"{len(parts)} proofs, {failed} failed, {(time.monotonic() - began) / 60:.0f} minutes", flush=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from enum import Enum
@@ -16,17 +15,17 @@ from typing import Any, cast
 
 import comparison
 import typer.main
+from http_reference import http_page
 
-from sagas import AutoDisable, CircuitBreaker, OrphanSweep, Retry, errors, step, wait_for
+from sagas import AutoDisable, CircuitBreaker, OrphanSweep, Retry, errors
 from sagas.authoring.options import SagaOptions
 from sagas.authoring.policies import DEFAULT_RETRY
-from sagas.authoring.saga import Saga, definition_of
+from sagas.authoring.saga import Saga
 from sagas.cli.main import app
 from sagas.core import events
 from sagas.core.diagram import page as states_page
 from sagas.core.diagram import svg as states_drawing
-from sagas.engine.registry import Registry
-from sagas.handlers import answers, openapi
+from sagas.handlers import answers
 from sagas.handlers.metrics import METRICS
 
 DOCS = Path(__file__).resolve().parents[1]
@@ -43,6 +42,10 @@ CODES = {
     "disabled": ("Starts of this type are refused, by an operator, whose reason the message has, or by auto-disable.", "an operator: `sagas enable`", "yes, after `Retry-After`"),
     "unavailable": ("A table or queue is out of reach, or throttles.", "nobody, or an operator if it lasts", "yes, after `Retry-After`; a start under the same key"),
     "internal": ("An error that the service did not expect; its log has it.", "an operator", "yes, under the same key"),
+    "bad_request": ("The gateway refused the call: it is no proper HTTP.", "the caller", "no"),
+    "forbidden": ("The call is not signed, or its caller may not make it; or there is no such path and method.", "the caller, or who grants [rights](../concepts/security-model.md#rights-by-saga-type)", "no"),
+    "throttled": ("More calls than the API takes (`throttling`), or than the account's quota allows.", "nobody, or an operator if it lasts", "yes, after a moment; a start under the same key"),
+    "timeout": ("There was no answer within 29 seconds. The call may have taken effect.", "an operator if it lasts", "a call that reads, and a start under its key; else look first"),
     "refused": ("The gateway or the router refused the request.", "the caller", "no"),
 }
 # fmt: on
@@ -107,55 +110,15 @@ def cli_page() -> str:
     return "\n".join(parts)
 
 
-class StandIn(Saga[str], name="stand-in"):
-    """Has each call that there can be about a saga; the page says ``{name}`` and ``{step}`` for what is its own."""
-
-    stand_in = wait_for(str, timeout=timedelta(days=1), public=True)
-
-    @step
-    def last(self) -> None: ...
-
-
-def http_page() -> str:
-    """Every call of the API with its answers."""
-    description = openapi.describe(list(Registry([StandIn])))
-    lines = [
-        f"# HTTP API\n\n{NOTE}",
-        "`GET /openapi.json` of a service describes it with the types of its own sagas. Errors are",
-        '`{"error": {"code", "message", "details"}}`: see [errors](errors.md). `{name}` is a saga type of the service, `{step}` a',
-        "`wait_for` of it; `/callbacks` is there where a wait is public.\n",
-    ]
-    saga, wait = definition_of(StandIn).name, StandIn.stand_in.name
-
-    def general(text: str, quote: str = "") -> str:
-        return text.replace(wait, f"{quote}{{step}}{quote}").replace(saga, f"{quote}{{name}}{quote}")
-
-    for path, item in sorted((general(path), item) for path, item in description["paths"].items()):
-        for method in ("get", "post", "put", "delete"):
-            if method not in item:
-                continue
-            operation = item[method]
-            lines.append(f"## {method.upper()} {path}\n\n{cell(general(operation.get('summary', ''), '`'))}.\n")
-            given = [*item.get("parameters", []), *operation.get("parameters", [])]
-            lines += [f"- path `{name}`: required" for name in re.findall(r"{(\w+)}", path)]
-            lines += [
-                f"- {one['in']} `{one['name']}`{': required' if one.get('required') else ''}"
-                for one in given
-                if "name" in one and one["in"] != "path"
-            ]
-            if "requestBody" in operation:
-                lines.append("- a body of JSON")
-            lines.append("- answers " + ", ".join(sorted(operation["responses"])) + "\n")
-    return "\n".join(lines)
-
-
 def errors_page() -> str:
     """Every error class, and every code of the API."""
     lines = [
         f"# Errors\n\n{NOTE}\nOne anchor a code. What the API answers, and what the library raises.\n\n## Codes of the API\n"
     ]
     codes: Any = vars(answers)["_CODES"]
-    statuses = {code: status for _, status, code in codes} | {"internal": 500, "refused": "4xx"}
+    statuses = {code: status for _, status, code in codes} | {
+        "bad_request": 400, "forbidden": 403, "throttled": 429, "internal": 500, "timeout": 504, "refused": "4xx"
+    }  # fmt: skip
     for code, (meaning, who, again) in CODES.items():
         lines.append(f"### {code}\n\nStatus {statuses[code]}. {meaning} Mended by {who}. Safe to repeat: {again}.\n")
     lines.append("## Classes\n\n```text")

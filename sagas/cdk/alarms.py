@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import cast
 
 from aws_cdk import Duration
@@ -24,6 +25,7 @@ from sagas.errors import DefinitionError
 
 _MINUTE = Duration.minutes(1)
 _FEW_MINUTES = Duration.minutes(5)
+_OFTEN = timedelta(minutes=2)
 _MOST_AGE = 14 * 24 * 3600
 _LATE_EVENTS = 15 * 60 * 1000
 """Milliseconds."""
@@ -218,6 +220,7 @@ class ServiceAlarms(Alarms):
         api: the API's function.
         rest_api: the API.
         waking: of the service.
+        every: how often the supervisor is called.
     """
 
     def __init__(
@@ -230,14 +233,16 @@ class ServiceAlarms(Alarms):
         api: lambda_.Function,
         rest_api: apigateway.RestApi,
         waking: Waking,
+        every: timedelta = timedelta(minutes=1),
     ) -> None:
         super().__init__(scope, id, waking=waking)
         self.watch_errors("SupervisorErrors", supervisor, "The supervisor")
         self.watch_errors("ApiErrors", api, "The API's function")
         calls = supervisor.metric_invocations(period=_FEW_MINUTES, statistic="Sum")
-        self.watch(
-            "SupervisorSilent", calls, "The supervisor is not called any more.", "supervisor-silent", silence=True
-        )
+        # Called every five minutes, it may not be in one of five: a schedule is some seconds early or late.
+        periods = 1 if every <= _OFTEN else 2
+        silent = "The supervisor is not called any more."
+        self.watch("SupervisorSilent", calls, silent, "supervisor-silent", silence=True, periods=periods)
         # What its function answers with 5xx is no error of Lambda's.
         failed = rest_api.metric_server_error(period=_FEW_MINUTES, statistic="Sum")
         self.watch("ApiServerErrors", failed, "The API answers 5xx.", "api-errors", periods=3, breaching=2)

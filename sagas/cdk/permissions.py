@@ -66,9 +66,10 @@ def allow_joining(role: iam.Role, tables: Tables, *, reading: bool = False) -> N
 
 
 def allow_commands(role: iam.Role, tables: Tables) -> None:
-    """Let the function behind the command queue start, signal and cancel: a step's rights, and the check of whether a
-    saga that is started again was purged."""
+    """Let the function behind the command queue start, signal and cancel: a step's rights, the check of whether a saga
+    that is started again was purged, and the join of a child, which a signal or a cancel may end."""
     allow_one_saga(role, tables)
+    allow_joining(role, tables)
     allow_listing(role, tables)
     _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
 
@@ -96,7 +97,8 @@ def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
 
 
 def allow_telling(role: iam.Role, tables: Tables, *, payloads: bool) -> None:
-    """Let the outbox read sagas, their journals and the list of them; large payloads too, where they are told."""
+    """Let the outbox read sagas, their journals and the list of them; where they are told large payloads too, and what
+    became of children, with which their parent is read."""
     for key in tables.keys:
         allow_key(role, key)
     _allow(role, list(_READ_ITEM), [tables.sagas.table_arn])
@@ -106,6 +108,8 @@ def allow_telling(role: iam.Role, tables: Tables, *, payloads: bool) -> None:
         kept = tables.payloads.arn_for_objects("payloads/*")
         _allow_objects(role, ["s3:GetObject"], kept, "A large payload's key holds the id of its saga.")
         allow_payload_key(role, tables, encrypting=False)
+        if tables.joins is not None:
+            _allow(role, ["dynamodb:BatchGetItem", "dynamodb:Query"], [tables.joins.table_arn])
 
 
 def allow_listing(role: iam.Role, tables: Tables) -> None:

@@ -333,7 +333,8 @@ class SagaService(InOut):
             told = f"{service}: nobody is told when an alarm goes on; give SagaService an alarm_topic"
             Annotations.of(self).add_warning_v2("sagas:NoAlarmTopic", told)
         parts = {"supervisor": supervisor.function, "api": api.function}
-        shared = ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, waking=waking)
+        every = self._options.recover_every
+        shared = ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, waking=waking, every=every)
         self._alarms, self._release = shared, release
         letters = "Recovery, purges or sweeps were given up.", "bulk-dead-letters"
         shared.add_work(

@@ -70,6 +70,10 @@ _OF_ONE: dict[str, Any] = {
 }
 """The arguments of a command for one saga; with ``--all`` there are none."""
 
+_OF_MANY = {"force": "force", "action": "taken", "step": "steps"}
+"""Options of a command for one saga that it takes for many, too; and what a job calls them."""
+_OPTION_OF = {"watching": "--watch"}
+
 
 def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]], Callable[..., None]]:
     """Let a command for one saga be for many, with ``--all``.
@@ -87,15 +91,21 @@ def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]],
         def run(target: Target, **arguments: Any) -> None:
             context: typer.Context = arguments.pop("context")
             told = {name: arguments.pop(name) for name in _OPTIONS}
+            sources = {name: context.get_parameter_source(name) for name in (*told, *arguments)}
+            given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
             if told["all_"]:
                 words = [*(arguments[one] for one in ("name", "saga_id") if arguments[one]), *context.args]
                 told["reason"] = told["reason"] or next((arguments[one] for one in shared if arguments[one]), "")
-                _all(target, action, told, words)
+                known = (*_OF_ONE, *shared, *_OF_MANY)
+                if wrong := next((one.name for one in own[1:] if one.name in given and one.name not in known), ""):
+                    raise typer.BadParameter(f"No such option with --all: {_OPTION_OF.get(wrong, f'--{wrong}')}")
+                more = {_OF_MANY[name]: value for name, value in arguments.items() if name in _OF_MANY and value}
+                _all(target, action, told, words, more)
                 return
-            sources = {name: context.get_parameter_source(name) for name in told}
-            given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+            given &= told.keys()
             if context.args or given:
-                wrong = context.args[0] if context.args else "--" + given[0].replace("_", "-").removeprefix("of-")
+                first = next((one for one in told if one in given), "")
+                wrong = context.args[0] if context.args else "--" + first.replace("_", "-").removeprefix("of-")
                 raise typer.BadParameter(f"No such option without --all: {wrong}")
             for one in needed:
                 if not arguments[one]:
@@ -142,7 +152,7 @@ def _found_by(words: list[str]) -> tuple[list[str], dict[str, str]]:
     return left, find
 
 
-def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[str]) -> None:
+def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[str], more: Mapping[str, Any]) -> None:
     # With it comes boto3, which no help text needs.
     from sagas.client.batch import Batch, choose
 
@@ -159,7 +169,9 @@ def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[st
         job = Batch.resumed(client, path, told["rate"])
         if (job.action, name or job.name) != (action, job.name):
             fail(f"{path} is of another job: {job.action} of {job.name}")
-        _do(target, client, job, told)
+        if any(getattr(job, option) != value for option, value in more.items()):
+            fail(f"{path} is of a job with other options: go on with it without them")
+        _go_on(target, client, job, told)
         return
     status = told["status"].value if told["status"] is not None else None
     since, error = moment_of(told["since"], "--since", target.now()), told["error"]
@@ -175,16 +187,27 @@ def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[st
             + (f"; the first {_SHOWN} are shown." if len(chosen) > _SHOWN else ".")
         )
         return
-    job = Batch(client, action, str(name), [one["saga_id"] for one in chosen], told["reason"], rate=told["rate"])
+    ids = [one["saga_id"] for one in chosen]
+    job = Batch(client, action, str(name), ids, told["reason"], rate=told["rate"], **more)
     job.path = path or Path(f"bulk-{job.job}.jsonl")
     if not chosen:
         job.path = path
     _do(target, client, job, told)
 
 
+def _go_on(target: Target, client: SagaClient, job: Batch, told: Mapping[str, Any]) -> None:
+    """Go on with a job; in a dry run only say what is left of it."""
+    if not told["dry_run"]:
+        _do(target, client, job, told)
+    elif target.as_json:
+        emit({"action": job.action, "chosen": len(job.saga_ids), "left": len(job.left), "saga_ids": job.left})
+    else:
+        say(f"{len(job.left)} of {len(job.saga_ids)} sagas are left to do.")
+
+
 def _do(target: Target, client: SagaClient, job: Batch, told: Mapping[str, Any]) -> None:
     """Ask, do it, and tell what was done; exit code 1 where something failed or is left."""
-    count = len(job.saga_ids) - sum(one.outcome != "failed" for one in job.known.values())
+    count = len(job.left)
     if count and not told["yes"] and not typer.confirm(f"{job.action} {count} sagas of type {job.name}?", err=True):
         fail("nothing was done")
     if told["one_first"] and count:

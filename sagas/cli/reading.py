@@ -199,11 +199,13 @@ def list_sagas(
     name, find = filters(what or (), name)
     status = SagaStatus.WAITING if waiting else status
     if parent is not None:
-        if name is not None or status is not None or find:
+        if any((name, status, since, until, key, find)):
             fail("--parent goes with no other filter")
         page = _full(lambda most, at: client.list(parent=parent, limit=most, cursor=at), limit, cursor)
     elif key is not None:
-        page = client.list(name, status, idempotency_key=key, find=find)
+        if any((status, since, until, cursor, find)):
+            fail("--idempotency-key goes with --name alone")
+        page = client.list(name, idempotency_key=key)
     else:
         span = {"since": moment_of(since, "--since", target.now()), "until": moment_of(until, "--until", target.now())}
         page = _full(

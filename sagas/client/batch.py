@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -43,6 +44,7 @@ _LONGEST_PAUSE = 10.0
 _CALL = 0.25
 """Seconds that a call may take for the rate to be kept."""
 _MOST_AT_ONCE = 32
+_FORCED: tuple[Action, ...] = ("cancel", "compensate")
 STOP_AFTER = 5
 """Failures in a row after which a job stops."""
 LONGEST_REASON = 3_000
@@ -52,9 +54,9 @@ LONGEST_REASON = 3_000
 class Caller(Protocol):
     """What a job needs of a client; see :class:`sagas.client.SagaClient`."""
 
-    def cancel(self, name: str, saga_id: str, note: str = "") -> SagaView: ...
+    def cancel(self, name: str, saga_id: str, note: str = "", *, force: bool = False) -> SagaView: ...
     def retry(self, name: str, saga_id: str, note: str = "") -> SagaView: ...
-    def compensate(self, name: str, saga_id: str, note: str = "") -> SagaView: ...
+    def compensate(self, name: str, saga_id: str, note: str = "", *, force: bool = False) -> SagaView: ...
     def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> SagaView: ...
     def rerun(self, name: str, saga_id: str, key: str | None = None) -> SagaView: ...
     def list(
@@ -182,6 +184,9 @@ class Batch:
         job: its name; a new one by default.
         rate: calls a second, at most.
         path: of the file of outcomes; none is written without. One that is there must be of this job.
+        force: for ``cancel`` also children whose parents are not over, for ``compensate`` also what is COMPLETED.
+        taken: for ``resolve``, what was done.
+        steps: for ``resolve``, names of steps whose undo was done by hand, of each saga.
         clock, sleep: seconds that only go up, and a way to let them pass.
     """
 
@@ -193,6 +198,9 @@ class Batch:
     job: str = field(default_factory=lambda: SystemClock().new_id()[-8:])
     rate: float = 20.0
     path: Path | None = None
+    force: bool = False
+    taken: str = ""
+    steps: Sequence[str] = ()
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     known: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
@@ -207,6 +215,10 @@ class Batch:
             raise ValueError(f"reason: has more than {most} characters")
         if self.action == "resolve" and not self.reason.strip():
             raise ValueError("reason: why the sagas are settled must be said")
+        if self.force and self.action not in _FORCED:
+            raise ValueError(f"force: only {' and '.join(_FORCED)} take it, not {self.action}")
+        if (self.taken or self.steps) and self.action != "resolve":
+            raise ValueError(f"taken, steps: only resolve takes them, not {self.action}")
 
     @classmethod
     def resumed(cls, client: Caller, path: Path, rate: float = 20.0) -> Batch:
@@ -224,11 +236,16 @@ class Batch:
                 rest.pop()  # it was cut off while it was written
             known = {one["saga_id"]: Outcome(**one) for one in map(json.loads, filter(str.strip, rest))}
             action = cast("Action", told["action"])
-            return cls(
-                client, action, told["name"], told["chosen"], told["reason"], told["job"], rate, path, known=known
-            )
+            more = {name: told[name] for name in ("force", "taken", "steps") if name in told}
+            given = client, action, told["name"], told["chosen"], told["reason"], told["job"], rate, path
+            return cls(*given, known=known, **more)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SagaError(f"{path} is no file of outcomes: {error}") from None
+
+    @property
+    def left(self) -> list[str]:
+        """The ids of the sagas it has yet to do, in order: those it did not come to, and those that failed."""
+        return [one for one in self.saga_ids if one not in self.known or self.known[one].outcome == "failed"]
 
     def run(self, on_outcome: Callable[[Outcome], None] = lambda one: None, *, most: int | None = None) -> Report:
         """Do what is left to do, in order, several calls at a time; stop after five failures in a row.
@@ -238,10 +255,10 @@ class Batch:
             most: how many sagas at most; the others are left for the next run.
         """
         report = Report(self.job, len(self.saga_ids), dict(self.known))
-        todo = [one for one in self.saga_ids if one not in self.known or self.known[one].outcome == "failed"][:most]
+        todo = self.left[:most]
         in_a_row, pace = 0, 1 / self.rate
         together = min(_MOST_AT_ONCE, max(1, math.ceil(self.rate * _CALL)), max(1, len(todo)))
-        begun = self.path is not None and self.path.exists()
+        begun = self.path is not None and _goes_on(self.path)
         opened = self.path.open("a", encoding="utf-8") if self.path is not None else nullcontext()
         with opened as file, ThreadPoolExecutor(together, "bulk") as pool:
 
@@ -252,6 +269,8 @@ class Batch:
 
             if not begun:
                 head = {"job": self.job, "action": self.action, "name": self.name, "reason": self.reason}
+                more = {"force": self.force, "taken": self.taken, "steps": [*self.steps]}
+                head |= {name: value for name, value in more.items() if value}
                 note({**head, "chosen": [*self.saga_ids]})
             under_way, due = list[Future[Outcome]](), self.clock()
 
@@ -306,13 +325,13 @@ class Batch:
         note = self._note(self.reason).strip().rstrip(":")
         match self.action:
             case "cancel":
-                return self.client.cancel(self.name, saga_id, note)
+                return self.client.cancel(self.name, saga_id, note, force=self.force)
             case "retry":
                 return self.client.retry(self.name, saga_id, note)
             case "compensate":
-                return self.client.compensate(self.name, saga_id, note)
+                return self.client.compensate(self.name, saga_id, note, force=self.force)
             case "resolve":
-                return self.client.resolve(self.name, saga_id, note, "bulk")
+                return self.client.resolve(self.name, saga_id, note, self.taken or "bulk", self.steps)
             case "rerun":
                 # The same job starts one new saga of each, however often it is run.
                 return self.client.rerun(self.name, saga_id, f"bulk {self.job} {saga_id}")
@@ -321,3 +340,23 @@ class Batch:
         self, saga_id: str, outcome: Literal["done", "refused", "failed"], message: str, new: str = ""
     ) -> Outcome:
         return Outcome(saga_id, outcome, message, new, iso(SystemClock().now()))
+
+
+def _goes_on(path: Path) -> bool:
+    """Whether a file of outcomes is there to be gone on with; what is added begins a line of its own.
+
+    Of a job that was killed while it wrote there may be half a line, which is taken back.
+    """
+    if not path.exists():
+        return False
+    written = path.read_bytes()
+    last = written.rpartition(b"\n")[2]
+    with path.open("r+b") as file:
+        try:
+            json.loads(last or b"null")
+        except ValueError:
+            file.truncate(len(written) - len(last))
+        else:
+            file.seek(0, os.SEEK_END)
+            file.write(b"\n" if last else b"")
+    return True

@@ -42,6 +42,8 @@ class Failure:
         return self.type == TypeChanged.__name__
 
 
+GONE = "is gone from S3, or was changed there"
+"""What ends the text of a TypeChanged whose cure is no code: what the step would take is to be restored."""
 DEADLINE = "the saga's deadline"
 """Who asks for a cancel where it is the saga's own ``timeout``. No caller's identity has spaces."""
 

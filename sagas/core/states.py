@@ -325,6 +325,11 @@ class SagaState:
         """When the saga's own deadline ends it; 0 where it has none, or where it is being undone or over."""
         return 0.0 if self.over or self.undoing or self.cancel_requested_at else self.deadline
 
+    def in_time(self, due: float) -> float:
+        """Return when the supervisor is to look at the saga that would do so at ``due``: at its own deadline, if that
+        comes first. Both are epoch seconds."""
+        return min(due, self.ends_at or due)
+
     @property
     def in_doubt(self) -> tuple[str, ...]:
         """Names of steps with an execution of unknown outcome that nothing accounts for."""

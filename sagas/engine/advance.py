@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
@@ -24,6 +25,7 @@ from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation, lease_for
 from sagas.engine.carrying import carried, correlated, onward
 from sagas.engine.committer import Committed, EntryContext
+from sagas.engine.contention import patiently
 from sagas.engine.course import UNCHAINED, Chain, Course
 from sagas.engine.late_commits import pending_fact
 from sagas.engine.ports import MessageSender, WorkSender
@@ -220,7 +222,7 @@ class Advancer:
             case Refuse(reason):
                 raise Conflict(reason)
             case Write(fact):
-                if not self.services.control.claim(state, decision.state, plan.stale_after):
+                if not patiently(clock, partial(self.services.control.claim, state, decision.state, plan.stale_after)):
                     return Advanced(state, beaten=True)
                 committed = self.services.committer.commit(plan, self._correlated(decision.state), fact, context)
                 return self._follow(committed, message)

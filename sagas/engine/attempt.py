@@ -20,6 +20,7 @@ from sagas.engine.breaker import Breakers
 from sagas.engine.carrying import brought, correlated
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.committer import Committed, Committer, EntryContext
+from sagas.engine.contention import patiently
 from sagas.engine.context import StepContext
 from sagas.engine.course import Course
 from sagas.engine.failures import postponement, step_failure, undo_failure
@@ -29,9 +30,10 @@ from sagas.engine.progress import ProgressReport
 from sagas.engine.redacting import secrets_in
 from sagas.engine.registry import SagaType, plan_for
 from sagas.engine.runner import Runner, inputs_needed, moment
-from sagas.errors import NotYet, SagaError, Unavailable, WrongResult
+from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
+from sagas.store.encryption import Changed
 from sagas.store.entries import details_of
 from sagas.store.sent import Signal
 
@@ -207,7 +209,8 @@ class Attempt:
         message, clock, control = self._message, self._services.clock, self._services.control
         claim = control.claim_undo if message.undo else control.claim_step
         lease = self._lease(self._code.timeout)
-        held = claim(message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step)
+        claiming = message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step
+        held = patiently(clock, partial(claim, *claiming))
         return held and correlated(held, message)
 
     def _lease(self, timeout: float) -> Lease:
@@ -274,7 +277,13 @@ class Attempt:
         missing = [seq for seq in needed.values() if seq not in known]
         until = min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
         if missing:
-            read = self._patiently(until, lambda: services.journal.entries(message.saga_id, missing))
+            try:
+                read = self._patiently(until, lambda: services.journal.entries(message.saga_id, missing))
+            except (
+                Changed
+            ) as error:  # it waits for a person, as with a type that changed: there is nothing to call with
+                names = " or ".join(name for name, seq in needed.items() if seq in missing)
+                raise TypeChanged(f"what is stored of {names} {ev.GONE}") from error
             known |= {seq: read[seq].payload for seq in missing}
         payloads = self._payloads = {name: known[seq] for name, seq in needed.items()}
 
@@ -334,7 +343,8 @@ class Attempt:
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
         signal = Signal(payload, content_hash(data), EntryContext().actor, self._services.clock.now())
         # Refused, another signal or a cancel came first, or the lease is lost: the commit finds out.
-        self._services.accept(held, index, signal, self._type.definition.stale_after.total_seconds())
+        stale_after = self._type.definition.stale_after.total_seconds()
+        patiently(self._services.clock, partial(self._services.accept, held, index, signal, stale_after))
 
     def complete(self, held: SagaState, payload: str | None) -> Committed:
         """Journal and commit the success; ``payload``: the result as JSON text."""

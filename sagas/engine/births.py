@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,8 +14,10 @@ from sagas.core.rules import format_of
 from sagas.core.states import Parent, SagaState
 from sagas.engine.carrying import carried, digest_of
 from sagas.engine.clock import Clock
-from sagas.engine.ports import BirthStore, JournalStore
+from sagas.engine.found_by import found_by, named, values_of
+from sagas.engine.ports import BirthStore, FindingStore, JournalStore
 from sagas.engine.registry import Registry, SagaType
+from sagas.errors import InvalidRequest
 from sagas.messaging.carried import fitting
 from sagas.messaging.message import Message
 from sagas.messaging.trace import trace_in, trace_of
@@ -34,6 +37,7 @@ class Births:
         clock: tells the time.
         carry: whether first messages bring the requests along.
         headers: of the active span, where there is tracing.
+        findings: where what children are found by is stored; nowhere without.
     """
 
     registry: Registry
@@ -42,6 +46,7 @@ class Births:
     clock: Clock
     carry: bool = True
     headers: Callable[[], dict[str, str]] | None = None
+    findings: FindingStore | None = None
 
     def start_child(
         self, name: str, request: Any, parent: Parent, *, correlation_id: str, sends: bool = True
@@ -65,17 +70,26 @@ class Births:
         """
         saga_type = self.registry.get(name)
         saga_id = child_id(parent.saga_id, parent.step, parent.position, parent.round)
-        entry = first_entry(saga_type, saga_id, request, PARENT, self.clock, trace_details(self.headers))
+        values = dict[str, str]()
+        if self.findings is not None:
+            with suppress(InvalidRequest):  # it is started all the same, and its first step says what does not fit
+                values = values_of(saga_type, request)
+        more = named(values) | trace_details(self.headers)
+        entry = first_entry(saga_type, saga_id, request, PARENT, self.clock, more)
         details = {**entry.details, "parent": asdict(parent)}
         entry = replace(entry, correlation_id=correlation_id or parent.saga_id, details=details)
         found = self.journal.put(entry)
         if found.action == NEVER_STARTED or found.tombstone is not None:
             return None
         stale_after, state = saga_type.definition.stale_after.total_seconds(), new_state(saga_type, found)
-        if found is entry:
-            made = self.control.create(state, stale_after)
+        values = found_by(saga_type, found)
+        if found is not entry:
+            items = self.findings.items(state, values) if self.findings is not None else ()
+            made = self.control.create_again(state, stale_after, self.journal, items)
         else:
-            made = self.control.create_again(state, stale_after, self.journal)
+            if self.findings is not None:
+                self.findings.put(state, values)
+            made = self.control.create(state, stale_after)
         if not made and sends:
             known = self.control.get(saga_id)
             made = known is not None and known.token == 0

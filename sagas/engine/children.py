@@ -19,7 +19,7 @@ from typing import Any
 from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Refuse
-from sagas.core.families import child_id, counters, parent_of
+from sagas.core.families import child_id, parent_of
 from sagas.core.rules import next_fact
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.advance import Advancer
@@ -100,7 +100,7 @@ class Children:
     def _joined(self, state: SagaState, thorough: bool) -> bool:
         """Start what there is room for, or go on when all are over; whether to look again."""
         step = state.steps[state.cursor]
-        tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children, counters(step))
+        tally = self.joins.first_ends(state.saga_id, step)
         if tally.ended >= step.children:
             return self._end(state, step)
         failed = tally.ended - tally.completed
@@ -236,7 +236,7 @@ class Children:
         self._tell(told, thorough)
         if not closed:
             return False
-        tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children, counters(step))
+        tally = self.joins.first_ends(state.saga_id, step)
         return tally.ended >= step.handed_out
 
     def _closed(self, state: SagaState, step: StepState, position: int) -> SagaState | None:

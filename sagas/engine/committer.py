@@ -16,16 +16,12 @@ from sagas.core.rules import code_missing, forward, next_fact
 from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
+from sagas.engine.contention import patiently
 from sagas.engine.ports import CommitObserver, ControlStore, JournalStore, SignalSource
 from sagas.errors import Unavailable
 from sagas.store.entries import RESULTS, Entry, details_of, fact_of
 from sagas.store.entry_hash import chained
-from sagas.store.outcomes import Contended, Fenced, FlagWon, Refused
-
-_CONTENDED = 10
-"""Tries of a write that others contend for."""
-_PAUSE = 0.04
-"""Seconds between the first two of them, at most; later ones are further apart."""
+from sagas.store.outcomes import Fenced, FlagWon, Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +139,9 @@ class Committer:
         if isinstance(fact, ev.WaitTimedOut) or (forward(state) and ends and not isinstance(decision.then, Write)):
             # Rule 12: a cancel or a signal may still win here, and must leave no entry that claims otherwise.
             try:
-                self._patiently(
-                    partial(self._control.finish, entry, state, decision.state, plan.stale_after, self._journal)
+                patiently(
+                    self._clock,
+                    partial(self._control.finish, entry, state, decision.state, plan.stale_after, self._journal),
                 )
             except FlagWon as won:
                 return self._write(plan, _as_known(won.state, state), fact, replace(context, onward=None))
@@ -170,7 +167,7 @@ class Committer:
         second for days."""
         after = replace(decision.state, seq=state.seq)
         try:
-            self._control.commit(state, after, plan.stale_after)
+            patiently(self._clock, partial(self._control.commit, state, after, plan.stale_after))
         except FlagWon as won:
             return self._write(plan, _as_known(won.state, state), fact, context)[0]
         self._tell(state, after, fact)
@@ -201,23 +198,13 @@ class Committer:
         onward = claimed_next(state, decision, lease) if lease else None
         try:
             if onward is None:
-                self._patiently(partial(self._control.commit, state, decision.state, plan.stale_after))
-            elif self._control.commit_and_claim(state, onward.state, plan.stale_after):
+                patiently(self._clock, partial(self._control.commit, state, decision.state, plan.stale_after))
+            elif patiently(self._clock, partial(self._control.commit_and_claim, state, onward.state, plan.stale_after)):
                 decision = onward
         except FlagWon as won:
             return self._move_pointer(plan, _as_known(won.state, state), fact, entry, replace(context, onward=None))
         self._tell(state, decision.state, fact)
         return decision
-
-    def _patiently(self, write: Callable[[], None]) -> None:
-        """Write, again where another write was at the same item at this moment: many children end at once, and each
-        adds to one of a few counters."""
-        for tries in range(1, _CONTENDED):
-            try:
-                return write()
-            except Contended:
-                self._clock.sleep(_PAUSE * tries * self._clock.chance())
-        return write()
 
     def _with_head(self, state: SagaState) -> SagaState:
         """The state with the hash of its last entry, which covers all before it.

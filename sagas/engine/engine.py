@@ -179,7 +179,7 @@ def build_engine(
         clock,
         logger,
     )
-    births = Births(registry, control, journal, clock, carry, headers)
+    births = Births(registry, control, journal, clock, carry, headers, findings)
     children = Children(advancer, control, joins, births, sender, queues)
     return Engine(
         registry=registry,

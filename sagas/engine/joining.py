@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass
 
 from sagas.core import events as ev
-from sagas.core.families import counters
 from sagas.core.states import Parent, SagaState
 from sagas.engine.children import refill
 from sagas.engine.ports import ChildControl, JoinStore, WorkSender
@@ -49,7 +48,7 @@ class JoinObserver:
         if parent is None or step is None or not parent.joins or step.name != whose.step:
             return False
         if not parent.undoing:
-            tally = self.joins.tally(whose.saga_id, whose.step, [step.round], step.children, counters(step))
+            tally = self.joins.first_ends(whose.saga_id, step)
             if tally.ended >= step.children:
                 return True
             failed = tally.ended - tally.completed

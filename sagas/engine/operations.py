@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
@@ -12,6 +13,7 @@ from sagas.core.families import children_ids
 from sagas.core.states import Lease, SagaState, SagaStatus, StepStatus
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
+from sagas.engine.contention import patiently
 from sagas.engine.reader import Reader
 from sagas.errors import Conflict, InvalidRequest, Problem, Unavailable
 from sagas.store.control import ControlItems
@@ -62,12 +64,14 @@ class Operations:
                 told = f"the saga is a child of {whose.saga}/{whose.saga_id}, which is {parent.status}"
                 raise Conflict(f"{told}: cancel that, or with force this one alone")
             asked = ev.CancelAsked(actor, note)
-            decision = decide(self.advancer.plan(state), state, asked, self.advancer.services.clock.now())
+            clock = self.advancer.services.clock
+            decision = decide(self.advancer.plan(state), state, asked, clock.now())
             if isinstance(decision.then, Refuse):
                 raise Conflict(decision.then.reason)
             if decision.state is state and not state.cancel_requested_at:
                 return state
-            if decision.state is state or self.control.request_cancel(state, decision.state):
+            flag = partial(self.control.request_cancel, state, decision.state)
+            if decision.state is state or patiently(clock, flag):
                 return self._begin_undoing(self.reader.state(name, saga_id), actor)
         raise Unavailable("the saga changes too fast; try again", retry_after=1)
 

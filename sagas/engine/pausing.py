@@ -152,7 +152,7 @@ class Pausing:
             Unavailable: the store or the queue is out of reach.
         """
         patience = self.advancer.plan(state).stale_after
-        if not self.control.unpark(state, self._clock.now() + delay + patience):
+        if not self.control.unpark(state, state.in_time(self._clock.now() + delay + patience)):
             return False
         if state.lease is None:
             self.advancer.send_again(state, delay)

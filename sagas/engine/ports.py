@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from sagas.core.events import Fact
-from sagas.core.states import COUNTERS, Lease, Parent, Progress, SagaState, StepState
+from sagas.core.states import Lease, Parent, Progress, SagaState, StepState
 from sagas.messaging.message import Message
 from sagas.messaging.work import Work
 from sagas.store.entries import Entry
@@ -57,16 +57,24 @@ class BirthStore(Protocol):
 
     def get(self, saga_id: str) -> SagaState | None: ...
     def create(self, state: SagaState, stale_after: float) -> bool: ...
-    def create_again(self, state: SagaState, stale_after: float, journal: Any) -> bool: ...
+    def create_again(
+        self, state: SagaState, stale_after: float, journal: Any, found_by: Sequence[Any] = ()
+    ) -> bool: ...
+
+
+class FindingStore(Protocol):
+    """What sagas are found by; see ``sagas.store.findings.Findings``."""
+
+    def items(self, state: SagaState, values: Mapping[str, str]) -> Sequence[Any]: ...
+    def put(self, state: SagaState, values: Mapping[str, str]) -> None: ...
 
 
 class JoinStore(Protocol):
     """What became of children; see ``sagas.store.joins.Joins``."""
 
     def record(self, parent: Parent, phase: str, outcome: Outcome) -> bool: ...
-    def tally(
-        self, parent: str, step: str, rounds: Iterable[int], children: int, counters: int = COUNTERS
-    ) -> Tally: ...
+    def tally(self, parent: str, step: str, rounds: Iterable[int], children: int) -> Tally: ...
+    def first_ends(self, parent: str, step: StepState) -> Tally: ...
     def outcomes(self, parent: str, step: str, round_: int, phase: str) -> dict[int, Outcome]: ...
 
 

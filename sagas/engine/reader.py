@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from sagas.core.families import child_id, children_ids, counters
+from sagas.core.families import child_id, children_ids
 from sagas.core.rules import forward, needs_attention
 from sagas.core.states import OVER, SagaState, SagaStatus
 from sagas.core.times import iso
@@ -211,7 +211,7 @@ class Reader:
             shown["children"] = found
             if not step.requests_seq:
                 continue
-            tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children, counters(step))
+            tally = self.joins.first_ends(state.saga_id, step)
             found["total"], found["started"] = step.children, step.handed_out - tally[FORWARD, NEVER]
             found["completed"] = tally.completed
             found["failed"] = tally.ended - tally.completed - tally[FORWARD, NEVER]

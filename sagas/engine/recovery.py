@@ -265,6 +265,7 @@ class Recovery:
         due = max(due_at(state, patience), postponed_until + patience)
         if backlog is ev.Backlog.WAITING:  # the longer it waits already, the longer it may yet
             due = max(due, clock.now() + min(max(patience, quiet_for), _LONGEST_PAUSE))
+        due = state.in_time(due)
         if found.sort <= iso(clock.now()) and due > clock.now() and not state.over:
             self.control.push_due(found.saga_id, found.sort, due)  # on condition that it still is what was seen
 
@@ -277,8 +278,8 @@ class Recovery:
         if not state.joins or state.lease is not None or (state.cancel_requested_at and not state.undoing):
             return False
         now, patience = self.advancer.services.clock.now(), self.advancer.plan(state).stale_after
-        pause = min(max(patience, now - state.updated_at), _LONGEST_CHILDREN)
-        if found.sort == _NOWHERE or self.control.push_due(found.saga_id, found.sort, now + pause):
+        later = state.in_time(now + min(max(patience, now - state.updated_at), _LONGEST_CHILDREN))
+        if found.sort == _NOWHERE or self.control.push_due(found.saga_id, found.sort, later):
             self.work.send_work(NOW, [SagasToLookAfter([state.saga_id], thorough=True).work()])
         return True
 

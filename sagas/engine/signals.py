@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sagas.authoring.codec import content_hash, decode, encode
@@ -16,6 +17,7 @@ from sagas.core.rules import in_wait
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
+from sagas.engine.contention import patiently
 from sagas.engine.ports import WorkSender
 from sagas.engine.reader import Reader
 from sagas.errors import Conflict, NotFound, SagaError, Unavailable
@@ -98,7 +100,7 @@ class Signals:
                 if found.content != signal.content:
                     raise Conflict(f"another value was sent to step {step} before")
                 return Signalled(self._look_after(state), accepted=False)
-            if self.inbox.accept(state, index, signal, plan.stale_after):
+            if patiently(clock, partial(self.inbox.accept, state, index, signal, plan.stale_after)):
                 return Signalled(self._look_after(self.reader.state(name, saga_id)), accepted=True)
         raise Unavailable("the saga changes too fast; try again", retry_after=1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 import uuid
@@ -11,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sagas.authoring.codec import decode, encode
+from sagas.authoring.codec import decode
 from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
 from sagas.core.states import SagaState
 from sagas.engine.births import first_entry, first_message, new_state, trace_details
 from sagas.engine.clock import Clock
+from sagas.engine.found_by import found_by, named, values_of
 from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.remains import Remains
@@ -127,10 +127,7 @@ class Starter:
             problem = Problem("header.Idempotency-Key", text)
             raise InvalidRequest("the idempotency key is not usable", [problem])
         saga_id = id_for_key(name, key) if key else self._clock.new_id()
-        values = _values(saga_type, request)
-        # Of the values that it is found by the entry has the names: by these a purge finds their items.
-        named = {"found_by": sorted(values)} if values else dict[str, Any]()
-        more = named | trace_details(self._headers)
+        more = named(values_of(saga_type, request)) | trace_details(self._headers)
         entry = first_entry(saga_type, saga_id, request, actor, self._clock, more)
         entry = entry if correlation_id is None else replace(entry, correlation_id=correlation_id)
         # A caller who repeats what was begun before gets it: it is no new saga.
@@ -144,7 +141,7 @@ class Starter:
         if found is not entry:
             return self._found(saga_type, found)
         created = state = new_state(saga_type, entry)
-        self._findings.put(created, _found_by(saga_type, entry))
+        self._findings.put(created, found_by(saga_type, entry))
         if not self._control.create(created, saga_type.definition.stale_after.total_seconds()):
             # The item may be its own, written by a request that its client repeated.
             state = self._control.get(entry.saga_id) or created
@@ -191,8 +188,8 @@ class Starter:
         if state is None:
             state = new_state(saga_type, entry)
             stale_after = saga_type.definition.stale_after.total_seconds()
-            found_by = self._findings.items(state, _found_by(saga_type, entry))
-            created = self._control.create_again(state, stale_after, self._journal, found_by)
+            items = self._findings.items(state, found_by(saga_type, entry))
+            created = self._control.create_again(state, stale_after, self._journal, items)
             if not created:
                 found = self._journal.entries(saga_id, [1]).get(1, entry)
                 if found.tombstone is not None:
@@ -212,25 +209,3 @@ class Starter:
 
 def _because(what: str, reason: str) -> str:
     return f"{what}: {reason}" if reason else what
-
-
-def _values(saga_type: SagaType, request: Any) -> dict[str, str]:
-    """What a new saga is found by, by name: values of its request, written as its type writes them."""
-    definition = saga_type.definition
-    if not definition.find_by:
-        return {}
-    written = encode(decode(request, definition.request_type), definition.request_type)
-    found = {one.name: one.value(written) for one in definition.find_by}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _found_by(saga_type: SagaType, entry: Entry) -> dict[str, str]:
-    """What a saga is found by, from its first entry. Of a value that is not known any more there is none."""
-    names = entry.details.get("found_by", ())
-    if not names or entry.payload is None:
-        return {}
-    try:
-        values = _values(saga_type, json.loads(entry.payload))
-    except InvalidRequest:  # the type takes no such request any more: then nothing of it can be run either
-        return {}
-    return {name: value for name, value in values.items() if name in names}

@@ -102,6 +102,8 @@ def told_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *,
         since: epoch seconds; of what was before nothing is told.
         steps: whether to tell of steps, too.
     """
+    # Where a child is FAILED, its parent has failed, or tolerates it: it is on no list.
+    stuck = _STUCK if state.parent is None else [one for one in _STUCK if one != SagaStatus.FAILED]
     found: list[Told] = []
     before = ""
     for entry in entries:
@@ -113,7 +115,7 @@ def told_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *,
         names += [ENDS[entry.status]] if ended else []
         names += ["SagaWaiting"] if entry.action == "WaitStarted" else []
         in_doubt = ended and entry.seq == state.seq and bool(state.in_doubt)
-        if (changed and entry.status in _STUCK) or entry.action == "RecoveryExhausted" or in_doubt:
+        if (changed and entry.status in stuck) or entry.action == "RecoveryExhausted" or in_doubt:
             names.append("SagaNeedsAttention")
         for name in names:
             detail = _detail(name, entry.saga, entry.saga_id, entry.seq, entry.status, iso(entry.at))

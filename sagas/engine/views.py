@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sagas.core.events import GONE
 from sagas.core.rules import forward, needs_attention
 from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
 from sagas.core.times import epoch, iso
@@ -102,11 +103,12 @@ def _why(state: SagaState) -> str:
     """One line for people: why the saga needs one."""
     step = state.current.name if state.current else state.steps[-1].name
     failed = [one for one in state.steps if one.status is StepStatus.COMPENSATION_FAILED]
+    cure = "restore it" if state.unreadable.endswith(GONE) else "deploy code that fits"
     # An undo that failed although none of the attempts granted was made: there was nothing to attempt it with.
     untried = [one.name for one in failed if one.undo_attempts == one.undo_attempts_at_grant]
     if untried and not state.recovery_exhausted and state.unreadable:
         what = f"the undo of {', '.join(untried)} was not called"
-        return f"{state.unreadable}: {what}; deploy code that fits and retry, or undo it by hand"
+        return f"{state.unreadable}: {what}; {cure} and retry, or undo it by hand"
     if untried and not state.recovery_exhausted:
         return f"the code of the undo of {', '.join(untried)} is gone: deploy it again and retry, or undo it by hand"
     if failed:
@@ -118,7 +120,7 @@ def _why(state: SagaState) -> str:
         told = f"too many children of step {step} failed; retry starts those anew"
         return told if many else f"step {step} waited in vain: no signal came in time; retry has it wait anew"
     if state.status is SagaStatus.DEAD_LETTERED and state.unreadable:
-        return f"{state.unreadable}: step {step} was not called; deploy code that fits and retry, or compensate"
+        return f"{state.unreadable}: step {step} was not called; {cure} and retry, or compensate"
     if state.status is SagaStatus.DEAD_LETTERED and state.dead is None:
         return f"the code of step {step} is gone: deploy it again and retry, or compensate"
     if state.status is SagaStatus.DEAD_LETTERED:

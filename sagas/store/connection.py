@@ -48,6 +48,7 @@ class SharedConnection(Connection):
 
         Raises:
             Refused: a condition failed.
+            Contended: another write was at an item of it at this moment.
             Ambiguous: no answer came, so a write may have happened.
             Unavailable: try again later.
             SagaError: anything else, by AWS's error code.
@@ -59,6 +60,8 @@ class SharedConnection(Connection):
                 code = code_of(error)
                 if code == "ConditionalCheckFailedException":
                     raise Refused("the condition failed") from error
+                if code == "TransactionConflictException":
+                    raise Contended(f"DynamoDB {operation_name}: conflict") from error
                 if code == "TransactionCanceledException":
                     reasons = cast("Any", error).cancellation_reasons
                     codes = [None if reason is None else reason.code for reason in reasons]

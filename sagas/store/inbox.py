@@ -86,7 +86,7 @@ class Inbox:
                 ":name": step.name,
                 ":round": step.round,
                 ":sig": True,
-                ":due": iso(signal.at + stale_after),
+                ":due": iso(before.in_time(signal.at + stale_after)),
                 ":open_shard": shard,
             }
         )

@@ -13,7 +13,8 @@ from typing import Any, cast
 
 from pynamodb.pagination import ResultIterator
 
-from sagas.core.states import COUNTERS, Parent, SagaState
+from sagas.core.families import counters
+from sagas.core.states import COUNTERS, Parent, SagaState, StepState
 from sagas.core.times import epoch, iso
 from sagas.store.expressions import placeholders
 from sagas.store.joined import FORWARD, Outcome, Tally, outcome_of
@@ -100,6 +101,15 @@ class Joins:
                 if how:
                     tally[phase, how] += int(value["N"])
         return tally
+
+    def first_ends(self, parent: str, step: StepState) -> Tally:
+        """Count the first ends of a step's children in its present round, by consistent reads of their counters only.
+
+        Args:
+            parent: the saga's id.
+            step: its step.
+        """
+        return self.tally(parent, step.name, [step.round], step.children, counters(step))
 
     def outcomes(self, parent: str, step: str, round_: int, phase: str) -> dict[int, Outcome]:
         """Return the outcomes of a step's children in one phase, by position, by a consistent read."""

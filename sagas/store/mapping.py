@@ -77,15 +77,18 @@ def due_at(state: SagaState, stale_after: float) -> float:
 
     Rounded up to a multiple of ``stale_after``, so that a short saga writes the index at its start and its end only.
     Never rounded are the end of a wait, and the saga's own deadline. A step that says that it is not yet time says so
-    often: the end of such a wait is rounded, unless no message tells of it.
+    often: the end of such a wait is rounded, unless no message tells of it. One that waits for an operator, and was
+    settled as it is, has nothing to be done but by its own deadline; it stays in the index, for lists.
     """
     lease = state.lease.expires_at if state.lease else 0.0
     if sent_ahead(state) or (in_wait(state) and not state.joins and not state.lease):
         due = state.not_before
+    elif state.status is SagaStatus.DEAD_LETTERED and not state.lease and not state.cancel_requested_at:
+        due = NEVER_DUE
     else:
         quiet = 0.0 if state.status is SagaStatus.WAITING and lease else patient_until(state, stale_after)
         due = math.ceil(max(quiet, lease + stale_after) / stale_after) * stale_after
-    return min(due, state.ends_at or due)
+    return state.in_time(due)
 
 
 def parked_until(state: SagaState) -> float:

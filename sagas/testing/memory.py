@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from sagas.core.breaker import BreakerState
 from sagas.core.rules import forward
-from sagas.core.states import COUNTERS, Lease, Order, Parent, Progress, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Lease, Order, Parent, Progress, SagaState, SagaStatus, StepState, StepStatus
 from sagas.store.entries import Entry
 from sagas.store.joined import Outcome, Tally, outcome_of
 from sagas.store.outcomes import CancelWon, Fenced, Refused, SignalWon
@@ -63,13 +63,17 @@ class MemoryJoins:
         if found is not None and after.parent is not None:
             self.record(after.parent, *found)
 
-    def tally(self, parent: str, step: str, rounds: Iterable[int], children: int, counters: int = COUNTERS) -> Tally:
+    def tally(self, parent: str, step: str, rounds: Iterable[int], children: int) -> Tally:
         """Count the outcomes of a step's children."""
         tally, wanted = Tally(), set(rounds)
         for (saga_id, name, round_, phase), own in self.stored.items():
             if (saga_id, name) == (parent, step) and round_ in wanted:
                 tally.update((phase, outcome.how) for outcome in own.values())
         return tally
+
+    def first_ends(self, parent: str, step: StepState) -> Tally:
+        """Count the first ends of a step's children in its present round."""
+        return self.tally(parent, step.name, [step.round], step.children)
 
     def outcomes(self, parent: str, step: str, round_: int, phase: str) -> dict[int, Outcome]:
         """Return the outcomes of a step's children in one phase, by position."""
@@ -95,7 +99,7 @@ class MemoryControl:
         """Return those sagas that exist."""
         return {saga_id: self.items[saga_id] for saga_id in saga_ids if saga_id in self.items}
 
-    def create_again(self, state: SagaState, stale_after: float, journal: Any) -> bool:
+    def create_again(self, state: SagaState, stale_after: float, journal: Any, found_by: Sequence[Any] = ()) -> bool:
         """Create the item for a start that another began; nothing is ever purged here."""
         return self.create(state, stale_after)
 

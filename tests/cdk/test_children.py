@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from aws_cdk import App, Stack, assertions
 
 from functions.checkout import Checkout
 from sagas import Saga, children, step
+from sagas.cdk import SagaEvents, SagaService
 from sagas.errors import DefinitionError
 from tests.cdk.test_waiting import granted, part, synthesized
 
@@ -35,7 +37,9 @@ class Delivery(Saga[Basket], name="delivery"):
 
 @pytest.fixture(scope="module")
 def family() -> Template:
-    return synthesized(Delivery, Shipment, Checkout)[1]
+    stack = Stack(App(), "Family")
+    _ = SagaService(stack, "Sagas", sagas=[Delivery, Shipment, Checkout]).command_queue
+    return dict(assertions.Template.from_stack(stack).to_json())
 
 
 def joins(template: Template) -> list[str]:
@@ -77,6 +81,23 @@ def test_a_step_may_join_and_nothing_else_there(family: Template) -> None:
     assert mine == {"dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}
     now = part(family, part="work_function", name="now")
     assert {action for action, resource in granted(family, now) if table in resource} == {*mine, "dynamodb:Query"}
+
+
+def test_a_command_may_end_a_child(family: Template) -> None:
+    """A signal to its last step, or a cancel."""
+    (table,) = joins(family)
+    commands = part(family, part="command_function")
+    mine = {action for action, resource in granted(family, commands) if table in resource}
+    assert mine == {"dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}
+
+
+def test_what_tells_payloads_reads_parents_with_their_children() -> None:
+    for payloads, there in ((True, {"dynamodb:BatchGetItem", "dynamodb:Query"}), (False, set[str]())):
+        template = synthesized(Delivery, Shipment, events=SagaEvents(payloads=payloads))[1]
+        (table,) = joins(template)
+        alias = part(template, part="events_function")
+        function = template["Resources"][alias["FunctionName"]["Ref"]]["Properties"]
+        assert {action for action, resource in granted(template, function) if table in resource} == there
 
 
 def test_a_child_tells_its_parent_by_the_queue_now(family: Template) -> None:

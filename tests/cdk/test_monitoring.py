@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import new_class
 from typing import Any
@@ -85,6 +86,14 @@ class TestAlarms:
         assert (alarm["MetricName"], alarm["TreatMissingData"]) == ("Invocations", "breaching")
         assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (0, "LessThanOrEqualToThreshold")
         assert alarm["Period"] * alarm["EvaluationPeriods"] == 300
+
+    @pytest.mark.parametrize(("minutes", "periods"), [(1, 1), (2, 1), (3, 2), (5, 2)])
+    def test_a_supervisor_that_is_called_seldom_is_not_taken_for_silent(self, minutes: int, periods: int) -> None:
+        stack = Stack(App(), "Test")
+        SagaService(stack, "Seldom", sagas=[saga_of(1, 1)], recover_every=timedelta(minutes=minutes))
+        found = assertions.Template.from_stack(stack).find_resources(ALARM).values()
+        (alarm,) = (one["Properties"] for one in found if one["Properties"]["TreatMissingData"] == "breaching")
+        assert (alarm["Period"], alarm["EvaluationPeriods"]) == (300, periods)
 
     def test_of_throttles_see_all_functions(self, of_type: Find) -> None:
         """However many there are: a step's own is none of the two that are watched by name."""

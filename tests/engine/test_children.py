@@ -113,6 +113,21 @@ class Asking(Saga[Basket], name="asking"):
     def close(self, asked: list[str], ctx: Context) -> None: ...
 
 
+class Findable(Saga[Parcel], name="findable", find_by={"number": "$.number"}):
+    """Found by its number."""
+
+    @step
+    def book(self, request: Parcel, ctx: Context) -> None: ...
+
+
+class Finding(Saga[Basket], name="finding"):
+    """Its children are found by their numbers."""
+
+    @children(Findable)
+    def found(self, request: Basket, ctx: Context) -> list[Parcel]:
+        return [Parcel(number) for number in range(request.parcels)]
+
+
 def all_of(b: Bench, saga_id: str) -> list[dict[str, Any]]:
     """A saga's children, as they are listed."""
     return [dict(one) for one in b.engine.reader.children(saga_id, 100, None)["sagas"]]
@@ -283,6 +298,36 @@ def test_a_starter_that_dies_is_followed_by_another(bench: Make, monkeypatch: py
     b.run()
     assert b.status(saga_id) == "COMPLETED"
     assert LOG.count("book 0:1") == 1
+
+
+def found(b: Bench, number: int) -> list[str]:
+    page = b.engine.reader.list(["findable"], None, 20, None, values={"number": str(number)})
+    return [one["saga_id"] for one in page["sagas"]]
+
+
+def test_children_are_found_by_their_values(bench: Make) -> None:
+    b = bench(Finding, Findable)
+    saga_id = b.start("finding", {"parcels": 2})
+    b.run()
+    assert [found(b, number) for number in range(3)] == [*([one["saga_id"]] for one in all_of(b, saga_id)), []]
+    b.clock.advance(3_600)
+    b.engine.purger.purge("finding", saga_id, "", "ann")
+    assert found(b, 0) == []
+    assert b.stack.dynamodb.scan(TableName=b.stack.sagas_table)["Count"] == 0
+
+
+def test_so_is_one_whose_starter_died(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Finding, Findable)
+    saga_id = b.start("finding", {"parcels": 1})
+    once(monkeypatch, type(b.engine.findings), "put")
+    with pytest.raises(Death):
+        b.run()
+    b.lose_messages()
+    b.clock.advance(300)
+    b.recover()
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+    assert found(b, 0) == [child_id(saga_id, "found", 0)]
 
 
 def test_what_was_never_started_is_closed(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:

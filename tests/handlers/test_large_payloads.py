@@ -48,6 +48,18 @@ class Bulk(Saga[Sizes], name="bulk"):
         return "small"
 
 
+class Copies(Saga[Sizes], name="copies"):
+    """The second step takes what the first returned."""
+
+    @step
+    def first(self, request: Sizes) -> str:
+        return request.character * request.first
+
+    @step
+    def second(self, first: str) -> int:
+        return len(first)
+
+
 def run(s: Site, **sizes: Any) -> str:
     saga_id = s.begin("bulk", sizes)
     s.run()
@@ -132,6 +144,25 @@ def test_a_saga_whose_payload_is_gone_or_changed_can_be_looked_at(site: Make, bo
     [left] = saga["left_out"]
     assert (left["path"], left["why"], left["object"]) == ("$.steps[0].result", "unreadable", entry["payload_ref"])
     assert any("$.steps[0].result cannot be read" in line for line in advice(saga, 0.0))
+
+
+def test_a_step_whose_input_is_gone_is_not_called_and_waits_until_it_is_restored(site: Make) -> None:
+    s = site(Copies)
+    saga_id = s.begin("copies", {"first": 30_000})
+    s.invoke("copies", "first")
+    where = {"Bucket": s.stack.bucket, "Key": s.stack.entries(saga_id)[1]["payload_ref"]}
+    written = s.stack.s3.get_object(**where)["Body"].read()
+    s.stack.s3.delete_object(**where)
+    s.run()
+    saga = s.call("GET", f"/sagas/copies/{saga_id}").body
+    assert (saga["status"], saga["error"]["type"], saga["steps"][1]["attempts"]) == ("DEAD_LETTERED", "TypeChanged", 0)
+    told = "what is stored of first is gone from S3, or was changed there"
+    assert saga["why"] == f"{told}: step second was not called; restore it and retry, or compensate"
+    s.stack.s3.put_object(**where, Body=written)
+    assert s.call("POST", f"/sagas/copies/{saga_id}/retry").status == 202
+    s.run()
+    saga = s.call("GET", f"/sagas/copies/{saga_id}").body
+    assert (saga["status"], saga["steps"][1]["result"]) == ("COMPLETED", 30_000)
 
 
 def test_operations_answer_without_payloads(site: Make, unlimited: None) -> None:

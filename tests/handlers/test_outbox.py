@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,11 +15,14 @@ from jsonschema_rs import validator_for
 
 from benchmarks import prices
 from sagas.cdk.events import filters_of
+from sagas.core.rules import needs_attention
+from sagas.core.states import Parent, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import iso
-from sagas.engine.telling import SAGA_EVENTS, STEP_EVENTS, event_schema
+from sagas.engine.telling import SAGA_EVENTS, STEP_EVENTS, event_schema, told_of_entries
 from sagas.errors import InvalidRequest, NotFound, Rejected, Unavailable
 from sagas.handlers import outbox
 from sagas.messaging.bus import EventBus
+from sagas.store.entries import Entry
 from tests.engine.metering import metered
 from tests.handlers.conftest import Make, Site
 from tests.handlers.test_commands import Loan
@@ -163,6 +167,19 @@ def test_a_replay_tells_the_same_events_with_the_same_ids(box: MakeBox) -> None:
     for id, (name, detail) in again.items():
         assert (name, {**detail, "at": 0}) == (first[id][0], {**first[id][1], "at": 0})
     assert (answer["told"], answer["sagas"], answer["cursor"]) == (len(first), 4, None)
+
+
+def test_a_replay_tells_of_a_failed_child_what_was_told() -> None:
+    """It is on no list: its parent has failed, or tolerates it."""
+    steps = (StepState("pay", StepStatus.FAILED),)
+    state = SagaState("c", "child", "1", steps, status=SagaStatus.FAILED, seq=2)
+    entries = [Entry("c", 1, 1.0, "child", "SagaStarted", "PENDING", 0)]
+    entries.append(Entry("c", 2, 2.0, "child", "SagaFailed", "FAILED", 1))
+    told = [one.name for one in told_of_entries(state, entries, 0.0, steps=False)]
+    assert told == ["SagaStarted", "SagaFailed", "SagaNeedsAttention"]
+    child = replace(state, parent=Parent("p", "parent", "children", 0))
+    assert not needs_attention(child)
+    assert [one.name for one in told_of_entries(child, entries, 0.0, steps=False)] == ["SagaStarted", "SagaFailed"]
 
 
 def test_a_replay_of_a_type_since_a_time(box: MakeBox) -> None:

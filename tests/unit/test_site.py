@@ -6,9 +6,12 @@ import importlib
 import json
 import re
 import sys
+import tomllib
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 
 from sagas.core.states import OVER, SagaStatus
@@ -38,6 +41,9 @@ def test_every_public_name_has_an_entry(module: str) -> None:
 def test_every_code_of_the_api_has_an_anchor() -> None:
     answers: Any = importlib.import_module("sagas.handlers.answers")
     assert {code for _, _, code in answers._CODES} <= set(GENERATED.CODES)
+    page = (DOCS / "reference" / "errors.md").read_text()
+    told = (DOCS / "reference" / "http-api.md").read_text()
+    assert {code for code in re.findall(r"errors\.md#(\w+)", told) if f"### {code}\n" not in page} == set()
 
 
 def test_every_metric_that_is_written_is_on_the_page_and_no_other() -> None:
@@ -136,3 +142,83 @@ def test_every_action_that_an_audit_trail_shows_is_on_the_page() -> None:
     schemas: Any = importlib.import_module("sagas.handlers.schemas")
     page = (DOCS / "reference" / "audit-actions.md").read_text()
     assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(schemas._ACTIONS)
+
+
+def test_every_method_of_the_client_has_a_line() -> None:
+    client: Any = importlib.import_module("sagas").SagaClient
+    page = (DOCS / "reference" / "client.md").read_text()
+    told = {
+        name for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"[`.](\w+)\(", row)
+    }
+    methods = {name for name in dir(client) if not name.startswith("_") and callable(getattr(client, name))}
+    assert methods - told == set()
+
+
+def test_every_option_of_a_command_is_told_beside_what_it_is_for() -> None:
+    reference = (DOCS / "reference" / "commands.md").read_text()
+    page = (DOCS / "reference" / "cli.md").read_text()
+    options = set(re.findall(r"^- `(--[a-z-]+)", reference, re.MULTILINE))
+    assert len(options) > 40
+    assert {option for option in options if not re.search(rf"{option}\b(?!-)", page)} == set()
+
+
+def test_what_a_saga_costs_is_the_same_on_every_page() -> None:
+    pages = {name: (DOCS / name).read_text() for name in ("concepts/cost-model.md", "operations/deploying.md")}
+    compared: Any = importlib.import_module("comparison")
+    ours = compared.OURS[compared.ROWS.index("price of a million with five steps, USD")]
+    idle = compared.OURS[compared.ROWS.index("price while idle")]
+    figures = re.match(r"([\d.]+), chained ([\d.]+) ", ours)
+    assert figures is not None
+    told = re.search(r"USD a million, by the price list \| ([\d.]+) \| ([\d.]+) \|", pages["operations/deploying.md"])
+    assert told is not None
+    assert figures.groups() == told.groups()
+    assert f"| a function a step | {figures[1]} |" in pages["concepts/cost-model.md"]
+    assert f"take a third less, {figures[2]}:" in pages["concepts/cost-model.md"]
+    assert 0.6 < float(figures[2]) / float(figures[1]) < 0.72
+    monthly = re.search(r"\*\*together\*\* \| \| \*\*([\d.]+)\*\*", pages["operations/deploying.md"])
+    assert monthly is not None
+    assert f" {monthly[1]} a month" in idle
+
+
+def test_the_page_of_the_api_says_what_a_call_is_given_and_what_it_answers() -> None:
+    page = (DOCS / "reference" / "http-api.md").read_text()
+    resolve = page.partition("/resolve\n")[2].partition("\n## ")[0]
+    assert "| body `note` | text of up to 4,000 characters | must be given |" in resolve
+    assert "Answers 200 with [Saga](#saga); or 404, 409, 413, 422." in resolve
+    assert "| query `limit` | whole number, 1 to 100 | Default: `20`. |" in page
+    assert "[`forbidden`](errors.md#forbidden)" in page
+
+
+def test_every_option_of_a_service_and_of_a_function_is_told() -> None:
+    options: Any = importlib.import_module("sagas.cdk.options")
+    page = (DOCS / "operations" / "deploying.md").read_text()
+    named = {field.name for kind in (options.ServiceOptions, options.FunctionOptions) for field in fields(kind)}
+    assert {name for name in named - {"service"} if not re.search(rf"`[^`\n]*\b{name}\b", page)} == set()
+
+
+def test_a_client_of_a_step_is_one_that_boto3_has() -> None:
+    session: Any = boto3.Session()
+    there: set[str] = set(session.get_available_services())
+    asked = {one for page in DOCS.rglob("*.md") for one in re.findall(r"ctx\.client\(\"(.*?)\"\)", page.read_text())}
+    assert asked
+    assert asked <= there
+
+
+def test_every_test_that_a_page_names_is_there() -> None:
+    files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    whole = "\n".join(files.values())
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md", *DOCS.rglob("*.md")]:
+        text = page.read_text()
+        for path in re.findall(r"`(tests/[\w/.-]+)`", text):
+            assert (ROOT / path).exists() or page.parent.name == "tutorial", (page.name, path)
+        for file, name in re.findall(r"\b(test_\w+\.py)(?:::(\w+))?", text):
+            assert file in files or page.parent.name == "tutorial", (page.name, file)
+            assert not name or re.search(rf"\b{name}\b", files[file]), (page.name, file, name)
+        for name in re.findall(r"`(test_\w+)`", text):
+            assert re.search(rf"\b{name}\b", whole), (page.name, name)
+
+
+def test_every_extra_is_on_the_page_of_installation() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    rows = re.findall(r"^\| `(\w+)` \|", (DOCS / "reference" / "installation.md").read_text(), re.MULTILINE)
+    assert set(rows) == set(project["optional-dependencies"]) - {"docs", "dev"}

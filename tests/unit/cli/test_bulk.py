@@ -86,6 +86,9 @@ def test_it_asks_first(api: StubApi, run: Run) -> None:
         ["rerun", "create-zip"],
         ["compensate"],
         ["resolve", "create-zip", SAGA_ID],
+        ["rerun", "--all", "--name", "create-zip", "--key", "k"],
+        ["retry", "--all", "--name", "create-zip", "--watch"],
+        ["retry", "--all", "--name", "create-zip", "--timeout", "3"],
     ],
 )
 def test_what_is_not_said_or_does_not_fit_is_wrong_usage(api: StubApi, run: Run, arguments: list[str]) -> None:
@@ -115,6 +118,33 @@ def test_a_job_is_gone_on_with(api: StubApi, run: Run, tmp_path: Path) -> None:
     assert run("cancel", "--all", "--outcomes", "job.jsonl", "--yes").exit_code == 1
 
 
+def test_a_dry_run_of_a_job_that_is_gone_on_with_does_nothing(api: StubApi, run: Run, tmp_path: Path) -> None:
+    head = {"job": "j1", "action": "cancel", "name": "create-zip", "reason": "", "chosen": [SAGA_ID, OTHER]}
+    done = {"saga_id": SAGA_ID, "outcome": "done", "message": "", "new": "", "at": ""}
+    (tmp_path / "job.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(done)}\n")
+    arguments = "cancel", "--all", "--outcomes", "job.jsonl", "--dry-run", "--yes"
+    assert "1 of 2 sagas are left to do." in run(*arguments).stdout
+    assert json.loads(run(*arguments, "--json").stdout)["saga_ids"] == [OTHER]
+    assert api.asked == []
+
+
+def test_options_of_one_are_those_of_each(api: StubApi, run: Run, tmp_path: Path) -> None:
+    api.will(200, page(a_saga("RUNNING"))).will(200, page()).will(200, page()).will(200, page())
+    api.will(202, a_saga("RUNNING"))
+    arguments = "--all", "--name", "create-zip", "--yes", "--outcomes"
+    assert run("cancel", *arguments, "c.jsonl", "--force").exit_code == 0
+    assert "force=true" in api.asked[-1].path
+    api.answers.clear()
+    api.will(200, page(a_saga("COMPLETED"))).will(202, a_saga("COMPENSATING"))
+    assert run("compensate", *arguments, "u.jsonl", "--status", "COMPLETED", "--force").exit_code == 0
+    assert api.asked[-1].body["force"] is True
+    api.answers.clear()
+    api.will(200, page(dead())).will(200, page()).will(200, page()).will(200, dead())
+    by_hand = "--note", "paid back by hand", "--action", "paid back", "--step", "pay"
+    assert run("resolve", *arguments, "r.jsonl", *by_hand).exit_code == 0
+    assert (api.asked[-1].body["action"], api.asked[-1].body["steps"]) == ("paid back", ["pay"])
+
+
 def test_lists_by_value_and_time(api: StubApi, run: Run) -> None:
     api.will(200, page(a_saga()))
     result = run("list", "create-zip", "customer=c=17", "--since", "2026-11-22T10:00:00Z", "--until", "2026-11-23")
@@ -123,6 +153,17 @@ def test_lists_by_value_and_time(api: StubApi, run: Run) -> None:
     assert one.path == (
         "/v1/sagas?customer=c%3D17&name=create-zip&since=2026-11-22T10%3A00%3A00%2B00%3A00&until=2026-11-23T00%3A00%3A00&limit=20"
     )
+
+
+@pytest.mark.parametrize("option", [["--idempotency-key", "order 1"], ["--parent", SAGA_ID]])
+@pytest.mark.parametrize("filter_", [["--since", "2h"], ["--until", "2h"], ["--status", "FAILED"], ["customer=c"]])
+def test_filters_that_a_list_knows_no_use_for_are_refused(
+    api: StubApi, run: Run, option: list[str], filter_: list[str]
+) -> None:
+    result = run("list", *option, *filter_)
+    assert result.exit_code == 1
+    assert f"{option[0]} goes with" in result.stderr
+    assert api.asked == []
 
 
 @pytest.mark.parametrize("arguments", [["a", "b"], ["a=1", "a=2"], ["--since", "lately"]])

@@ -74,6 +74,16 @@ class TestProject:
     def test_passes_its_own_tests(self, made: Path) -> None:
         assert "6 passed" in run_in(made, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 
+    def test_is_synthesized_without_a_node_of_ones_own_to_where_its_app_says(self, made: Path) -> None:
+        synthesize = "import infra.app as app, aws_cdk; app.ServiceStack = aws_cdk.Stack; app.build_app().synth()"
+        run_in(made, "/usr/bin/env", "PATH=/nowhere", sys.executable, "-c", synthesize)
+        assert (made / "cdk.out" / "my-trips.template.json").is_file()
+
+    def test_a_first_deployment_that_fails_leaves_no_table(self, made: Path) -> None:
+        stack = (made / "infra" / "stack.py").read_text()
+        assert "removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE" in stack
+        assert not re.search(r"^\s*deletion_protection=", stack, re.MULTILINE)
+
     def test_passes_our_linter(self, made: Path) -> None:
         ruff, rules = BIN / "ruff", ("--no-cache", "--config", REPOSITORY / "pyproject.toml")
         run_in(made, ruff, "check", *rules, ".")

@@ -29,17 +29,17 @@ class Service:
             raise errors.pop(0)
         return {"saga_id": f"new-{call[2]}" if call[0] == "rerun" else call[2], "status": "RUNNING"}
 
-    def cancel(self, name: str, saga_id: str, note: str = "") -> Any:
-        return self._call("cancel", name, saga_id, note)
+    def cancel(self, name: str, saga_id: str, note: str = "", *, force: bool = False) -> Any:
+        return self._call("cancel", name, saga_id, note, *["force"] * force)
 
     def retry(self, name: str, saga_id: str, note: str = "") -> Any:
         return self._call("retry", name, saga_id, note)
 
-    def compensate(self, name: str, saga_id: str, note: str = "") -> Any:
-        return self._call("compensate", name, saga_id, note)
+    def compensate(self, name: str, saga_id: str, note: str = "", *, force: bool = False) -> Any:
+        return self._call("compensate", name, saga_id, note, *["force"] * force)
 
     def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> Any:
-        return self._call("resolve", name, saga_id, note, action)
+        return self._call("resolve", name, saga_id, note, action, *steps)
 
     def rerun(self, name: str, saga_id: str, key: str | None = None) -> Any:
         return self._call("rerun", name, saga_id, key or "")
@@ -202,6 +202,28 @@ class TestRunning:
         path.write_text(text[: len(text) - 20])
         assert set(Batch.resumed(service, path).known) == {"a"}
 
+    def test_what_follows_a_line_that_was_cut_off_is_not_lost(self, job: Make, tmp_path: Path) -> None:
+        service, path = Service(), tmp_path / "job.jsonl"
+        job(service, "a", "b", "c").run(most=2)
+        path.write_text(path.read_text()[:-20])
+        assert Batch.resumed(service, path).run(most=1).left == 1
+        again = Batch.resumed(service, path)
+        assert set(again.known) == {"a", "b"}
+        assert again.run().left == 0
+
+    @pytest.mark.parametrize("action", ["cancel", "compensate"])
+    def test_force(self, job: Make, tmp_path: Path, action: Action) -> None:
+        service = Service()
+        job(service, "a", "b", action=action, force=True).run(most=1)
+        Batch.resumed(service, tmp_path / "job.jsonl").run()
+        assert service.calls == [(action, "trip", one, "bulk j1: mended", "force") for one in "ab"]
+
+    def test_what_was_done_by_hand(self, job: Make, tmp_path: Path) -> None:
+        service = Service()
+        job(service, "a", "b", action="resolve", taken="paid back", steps=["pay"]).run(most=1)
+        Batch.resumed(service, tmp_path / "job.jsonl").run()
+        assert service.calls == [("resolve", "trip", one, "bulk j1: mended", "paid back", "pay") for one in "ab"]
+
     def test_outcomes_are_told_and_kept(self, job: Make, tmp_path: Path) -> None:
         told = list[Outcome]()
         job(Service(), "a", "b").run(told.append)
@@ -223,6 +245,9 @@ class TestRunning:
             ({"reason": "x" * 3_001}, "reason"),
             ({"action": "resolve", "reason": " "}, "reason"),
             ({"action": "purge"}, "action"),
+            ({"force": True}, "force"),
+            ({"taken": "paid back"}, "taken, steps"),
+            ({"steps": ["pay"]}, "taken, steps"),
         ],
     )
     def test_bad_jobs_name_what_is_wrong(self, job: Make, given: dict[str, Any], field: str) -> None:
