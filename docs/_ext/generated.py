@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_overloads
 
 import comparison
 import typer.main
-from http_reference import http_page
+from http_reference import StandIn, http_page
 
-from sagas import AutoDisable, CircuitBreaker, OrphanSweep, Retry, errors
+from sagas import AutoDisable, CircuitBreaker, OrphanSweep, Retry, children, errors, sleep, step, wait_for
 from sagas.authoring.options import SagaOptions
 from sagas.authoring.policies import DEFAULT_RETRY
 from sagas.authoring.saga import Saga
+from sagas.authoring.steps import Undoable
 from sagas.cli.main import app
 from sagas.core import events
 from sagas.core.diagram import page as states_page
@@ -151,6 +152,46 @@ def default_of(field: dataclasses.Field[Any]) -> object:
     return field.default if made is dataclasses.MISSING else made()
 
 
+def given_to(made: Any) -> dict[str, object]:
+    """What a decorator is given beside the method, with its default."""
+    if made is children:  # its options are read from what it makes
+        decorator: Any = children(StandIn)
+        options: Any = decorator(lambda self: []).options  # pyright: ignore[reportUnknownLambdaType]
+        return {
+            "types": dataclasses.MISSING,
+            "concurrency": options.wait.concurrency,
+            "tolerate": options.wait.tolerate,
+            "on_failed": options.wait.on_timeout,
+            "undo": "reverse" if options.wait.in_reverse else "parallel",
+            "retry": options.retry,
+            "step_timeout": options.timeout,
+        }
+    kinds = [*(get_overloads(made) or [made])]
+    return {
+        name: dataclasses.MISSING if one.default is one.empty else one.default
+        for kind in kinds
+        for name, one in inspect.signature(kind).parameters.items()
+    }
+
+
+def step_keywords() -> str:
+    """What the decorators of a saga's methods take."""
+    compensate: Any = vars(Undoable)["compensate"]
+    calls: dict[str, Any] = {"step": step, "compensate": compensate}
+    calls |= {"wait_for": wait_for, "sleep": sleep, "children": children}
+    lines = ["## Steps\n"]
+    for call, made in calls.items():
+        said = arguments_of(made.__doc__, "Args")
+        summary = paragraph(made.__doc__).partition(": see")[0].rstrip(".")
+        lines += [f"### {call}\n\n{summary}.\n", "| keyword | default | |", "|---|---|---|"]
+        for name, default in given_to(made).items():
+            if name in said and name != "fn":
+                one = "one of the two" if made is sleep else shown(default)
+                lines.append(f"| `{name}` | {one} | {cell(said[name])} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def keywords_page() -> str:
     """Class keywords and policies, with their defaults."""
     lines = [
@@ -163,8 +204,9 @@ def keywords_page() -> str:
         if field.name != "saga_class":
             default = "the class's name" if field.name == "name" else shown(default_of(field))
             lines.append(f"| `{field.name}` | {default} | {cell(said[field.name])} |")
+    lines.append(f"\n{step_keywords()}")
     lines.append(
-        "\n## Retry\n\nMade by `Retry.exponential`, `Retry.linear` or `Retry.constant`. A step that names none has "
+        "## Retry\n\nMade by `Retry.exponential`, `Retry.linear` or `Retry.constant`. A step that names none has "
         f'`Retry.exponential(max_retries={DEFAULT_RETRY.max_retries}, base_delay={DEFAULT_RETRY.base_delay}, jitter="{DEFAULT_RETRY.jitter}")`.\n'
     )
     makers: list[Callable[..., Retry]] = [Retry.exponential, Retry.linear, Retry.constant]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from sagas.authoring.calls import told
 from sagas.authoring.options import LONGEST_WAIT
@@ -59,99 +59,94 @@ def _refuse_others(call: str, given: tuple[object, ...], options: dict[str, Any]
             raise DefinitionError(f'{call}: unknown option "{name}"; known are {", ".join(known)}')
 
 
-if TYPE_CHECKING:
+@overload
+def wait_for(
+    value: type[T],
+    /,
+    *,
+    timeout: timedelta,
+    on_timeout: Exhausted = Exhausted.COMPENSATE,
+    public: bool = False,
+    retry: Retry | None = None,
+    step_timeout: float | timedelta = DEFAULT_TIMEOUT,
+    undo_when: Literal["completed", "started"] = "completed",
+) -> Wait[T]: ...
+@overload
+def wait_for(
+    value: object,
+    /,
+    *,
+    timeout: timedelta,
+    on_timeout: Exhausted = Exhausted.COMPENSATE,
+    public: bool = False,
+    retry: Retry | None = None,
+    step_timeout: float | timedelta = DEFAULT_TIMEOUT,
+    undo_when: Literal["completed", "started"] = "completed",
+) -> Wait[Any]: ...
 
-    @overload
-    def wait_for(
-        value: type[T],
-        /,
-        *,
-        timeout: timedelta,
-        on_timeout: Exhausted = Exhausted.COMPENSATE,
-        public: bool = False,
-        retry: Retry | None = None,
-        step_timeout: float | timedelta = DEFAULT_TIMEOUT,
-        undo_when: Literal["completed", "started"] = "completed",
-    ) -> Wait[T]: ...
-    @overload
-    def wait_for(
-        value: object,
-        /,
-        *,
-        timeout: timedelta,
-        on_timeout: Exhausted = Exhausted.COMPENSATE,
-        public: bool = False,
-        retry: Retry | None = None,
-        step_timeout: float | timedelta = DEFAULT_TIMEOUT,
-        undo_when: Literal["completed", "started"] = "completed",
-    ) -> Wait[Any]: ...
-    def wait_for(value: Any, /, **options: Any) -> Any:
-        """Wait for a signal: a value that a person or a system sends.
 
-        Bare (``documents = wait_for(Documents, timeout=timedelta(days=7))``) it just waits. As a decorator the method
-        asks for the signal first: an ordinary step with retries, whose wait begins when it returns. Nothing runs and
-        nothing is held while it waits. Its result for later steps is the value.
+def wait_for(*given: Any, **options: Any) -> Any:
+    """Wait for a signal: a value that a person or a system sends.
 
-        Args:
-            value: the type of the signal.
-            timeout: how long it waits, at most a year (365 days).
-            on_timeout: what happens when no signal comes. With ``Exhausted.CONTINUE`` the result is ``value | None``.
-            public: whether ``ctx.callback_url`` takes a signal without AWS credentials.
-            retry: the asking code's policy.
-            step_timeout: seconds, or a timedelta, that an attempt of the asking code may take.
-            undo_when: ``"completed"`` undoes the wait if a signal came; ``"started"`` also if none did.
+    Bare (``documents = wait_for(Documents, timeout=timedelta(days=7))``) it just waits. As a decorator the method
+    asks for the signal first: an ordinary step with retries, whose wait begins when it returns. Nothing runs and
+    nothing is held while it waits. Its result for later steps is the value.
 
-        Raises:
-            DefinitionError: an option is missing, unknown or out of range.
-        """
+    Args:
+        value: the type of the signal.
+        timeout: how long it waits, at most a year (365 days).
+        on_timeout: what happens when no signal comes. With ``Exhausted.CONTINUE`` the result is ``value | None``.
+        public: whether ``ctx.callback_url`` takes a signal without AWS credentials.
+        retry: the asking code's policy.
+        step_timeout: seconds, or a timedelta, that an attempt of the asking code may take.
+        undo_when: ``"completed"`` undoes the wait if a signal came; ``"started"`` also if none did.
 
-    @overload
-    def sleep(length: timedelta, /) -> Sleep: ...
-    @overload
-    def sleep(*, until: Callable[..., datetime]) -> Sleep: ...
-    def sleep(length: timedelta | None = None, /, *, until: Callable[..., datetime] | None = None) -> Sleep:
-        """Wait for a time: nothing runs and nothing is held until then.
+    Raises:
+        DefinitionError: an option is missing, unknown or out of range.
+    """
+    if not given or (callable(given[0]) and not isinstance(given[0], type)):
+        raise DefinitionError("wait_for: the type of the signal comes first, as in wait_for(Approval, timeout=...)")
+    known = ("timeout", "on_timeout", "public", "retry", "step_timeout", "undo_when")
+    _refuse_others("wait_for", given[1:], options, known)
+    if "timeout" not in options:
+        raise DefinitionError("wait_for: timeout is missing: say how long it waits, at most a year (365 days)")
+    on_timeout, public = options.get("on_timeout", Exhausted.COMPENSATE), options.get("public", False)
+    if not isinstance(on_timeout, Exhausted):
+        raise DefinitionError(f"wait_for: on_timeout must be a member of Exhausted, not {on_timeout!r}")
+    if not isinstance(public, bool):
+        raise DefinitionError(f"wait_for: public must be True or False, not {public!r}")
+    length = _length("wait_for", "timeout", options["timeout"])
+    asking = StepOptions(
+        options.get("retry"),
+        options.get("step_timeout", DEFAULT_TIMEOUT),
+        undo_when=options.get("undo_when", "completed"),
+        wait=WaitOptions("signal", given[0], length, on_timeout, public),
+    )
+    waits: Wait[Any] = Wait(asking)
+    return waits
 
-        Args:
-            length: how long, at most a year (365 days).
-            until: a function whose parameters are filled by name like a step's, and which returns an aware
-                ``datetime``, at most a year (365 days) ahead. It is run once; a moment that has passed is no wait.
 
-        Raises:
-            DefinitionError: it is given neither or both, or what is no length and no function.
-        """
-        ...
+@overload
+def sleep(length: timedelta, /) -> Sleep: ...
+@overload
+def sleep(*, until: Callable[..., datetime]) -> Sleep: ...
+def sleep(*given: Any, **options: Any) -> Any:
+    """Wait for a time: nothing runs and nothing is held until then.
 
-else:
+    Args:
+        length: how long, at most a year (365 days).
+        until: a function whose parameters are filled by name like a step's, and which returns an aware
+            ``datetime``, at most a year (365 days) ahead. It is run once; a moment that has passed is no wait.
 
-    def wait_for(*given, **options):
-        if not given or (callable(given[0]) and not isinstance(given[0], type)):
-            raise DefinitionError("wait_for: the type of the signal comes first, as in wait_for(Approval, timeout=...)")
-        known = ("timeout", "on_timeout", "public", "retry", "step_timeout", "undo_when")
-        _refuse_others("wait_for", given[1:], options, known)
-        if "timeout" not in options:
-            raise DefinitionError("wait_for: timeout is missing: say how long it waits, at most a year (365 days)")
-        on_timeout, public = options.get("on_timeout", Exhausted.COMPENSATE), options.get("public", False)
-        if not isinstance(on_timeout, Exhausted):
-            raise DefinitionError(f"wait_for: on_timeout must be a member of Exhausted, not {on_timeout!r}")
-        if not isinstance(public, bool):
-            raise DefinitionError(f"wait_for: public must be True or False, not {public!r}")
-        length = _length("wait_for", "timeout", options["timeout"])
-        asking = StepOptions(
-            options.get("retry"),
-            options.get("step_timeout", DEFAULT_TIMEOUT),
-            undo_when=options.get("undo_when", "completed"),
-            wait=WaitOptions("signal", given[0], length, on_timeout, public),
-        )
-        return Wait(asking)
-
-    def sleep(*given, **options):
-        _refuse_others("sleep", given[1:], options, ("until",))
-        if bool(given) == ("until" in options):
-            raise DefinitionError("sleep: say how long, as in sleep(timedelta(days=1)), or until=, and not both")
-        if given:
-            return Sleep(StepOptions(wait=WaitOptions("time", length=_length("sleep", "its length", given[0]))))
-        until = options["until"]
-        if not callable(until) or isinstance(until, type | Member):
-            raise DefinitionError(f"sleep: until must be a function that returns a datetime, not {until!r}")
-        return Sleep(StepOptions(wait=WaitOptions("time", until=until)))
+    Raises:
+        DefinitionError: it is given neither or both, or what is no length and no function.
+    """
+    _refuse_others("sleep", given[1:], options, ("until",))
+    if bool(given) == ("until" in options):
+        raise DefinitionError("sleep: say how long, as in sleep(timedelta(days=1)), or until=, and not both")
+    if given:
+        return Sleep(StepOptions(wait=WaitOptions("time", length=_length("sleep", "its length", given[0]))))
+    until = options["until"]
+    if not callable(until) or isinstance(until, type | Member):
+        raise DefinitionError(f"sleep: until must be a function that returns a datetime, not {until!r}")
+    return Sleep(StepOptions(wait=WaitOptions("time", until=cast("Callable[..., datetime]", until))))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast, get_args
@@ -33,7 +33,7 @@ _USUAL: Mapping[Action, tuple[SagaStatus, ...]] = {
     "cancel": tuple(status for status in SagaStatus if status not in OVER and status != SagaStatus.COMPENSATING),
     "retry": (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED),
     "compensate": (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED),
-    "resolve": (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED),
+    "resolve": tuple(SagaStatus),
     "rerun": (SagaStatus.FAILED, SagaStatus.COMPENSATED),
 }
 """Which sagas an operation is for, where nothing else is said."""
@@ -69,6 +69,7 @@ class Caller(Protocol):
         since: datetime | str | None = None,
         find: Mapping[str, object] | None = None,
     ) -> Page: ...
+    def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page: ...
 
 
 def choose(
@@ -88,7 +89,7 @@ def choose(
         action: the operation.
         name: of the saga type.
         status: only sagas of this status; by default those for which the operation is: DEAD_LETTERED and
-            COMPENSATION_FAILED for ``retry``, and so on; for ``resolve`` those of them that were not resolved before.
+            COMPENSATION_FAILED for ``retry``, and so on; for ``resolve`` all that need a person.
         error: only sagas whose error is of this type, or has this text in its message.
         since: only those that were started since, or ended since where the status is an end.
         find: only sagas with these values in their requests.
@@ -99,7 +100,9 @@ def choose(
         Unavailable: the service is out of reach.
     """
     wanted = (status,) if status is not None else _USUAL[action]
-    if find:
+    if action == "resolve" and status is None and not find:
+        listed = (one for one in _needing(client, name) if since is None or _since(one) >= _moment(since))
+    elif find:
         # The index of a value has all statuses.
         listed = (one for one in _listed(client, name, None, since, find) if one["status"] in wanted)
     else:
@@ -123,6 +126,28 @@ def _listed(
         cursor = page["cursor"]
         if cursor is None:
             return
+
+
+def _needing(client: Caller, name: str) -> Iterator[Summary]:
+    """All of a type that need a person."""
+    cursor: str | None = None
+    while True:
+        page = client.attention(name, limit=_PAGE, cursor=cursor)
+        yield from page["sagas"]
+        cursor = page["cursor"]
+        if cursor is None:
+            return
+
+
+def _since(one: Summary) -> datetime:
+    """When a saga ended; when it was started, if it is not over."""
+    return datetime.fromisoformat(one["updated_at" if one["status"] in OVER else "created_at"])
+
+
+def _moment(since: datetime | str) -> datetime:
+    """A time, UTC unless it says otherwise."""
+    moment = datetime.fromisoformat(since) if isinstance(since, str) else since
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)

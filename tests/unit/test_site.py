@@ -136,6 +136,15 @@ def test_defaults_are_shown_as_they_are_written() -> None:
     assert "| `find_by` | none |" in page
     assert "| `on_exhausted` | `Exhausted.COMPENSATE` |" in page
     assert not re.search(r"`<\w", page)
+    assert "| `timeout` | `30.0` | seconds, or a timedelta, that an attempt may take" in page
+    assert "| `concurrency` | `40` |" in page
+    assert page.count("| `on_timeout` |") == 1
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    for module in ("sagas", "sagas.cdk", "sagas.testing", "sagas.client"):
+        of = importlib.import_module(module)
+        assert [name for name in of.__all__ if not (getattr(of, name).__doc__ or "").strip()] == [], module
 
 
 def test_every_action_that_an_audit_trail_shows_is_on_the_page() -> None:

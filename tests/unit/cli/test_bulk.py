@@ -139,7 +139,7 @@ def test_options_of_one_are_those_of_each(api: StubApi, run: Run, tmp_path: Path
     assert run("compensate", *arguments, "u.jsonl", "--status", "COMPLETED", "--force").exit_code == 0
     assert api.asked[-1].body["force"] is True
     api.answers.clear()
-    api.will(200, page(dead())).will(200, page()).will(200, page()).will(200, dead())
+    api.will(200, page(dead())).will(200, dead())
     by_hand = "--note", "paid back by hand", "--action", "paid back", "--step", "pay"
     assert run("resolve", *arguments, "r.jsonl", *by_hand).exit_code == 0
     assert (api.asked[-1].body["action"], api.asked[-1].body["steps"]) == ("paid back", ["pay"])

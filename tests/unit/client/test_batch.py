@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -60,6 +61,13 @@ class Service:
         at = int(cursor or 0)
         return {"sagas": found[at : at + 1], "cursor": str(at + 1) if at + 1 < len(found) else None}
 
+    def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Any:
+        """Likewise."""
+        self.asked.append(("attention", name))
+        found = [one for one in self.sagas if "why" in one]
+        at = int(cursor or 0)
+        return {"sagas": found[at : at + 1], "cursor": str(at + 1) if at + 1 < len(found) else None}
+
 
 class Clock:
     def __init__(self) -> None:
@@ -104,14 +112,23 @@ class TestChoosing:
             saga("a", "DEAD_LETTERED"),
             saga("b", "FAILED", why=False),
             saga("c", "COMPENSATION_FAILED"),
-            saga("d", "RUNNING"),
+            saga("d", "RUNNING", why=False),
+            saga("e", "COMPENSATED"),  # with a step in doubt
         )
         assert chosen(service, "retry") == ["a", "c"]
         assert chosen(service, "compensate") == ["a", "b"]
-        assert chosen(service, "resolve") == ["a", "c"]  # b was resolved before
+        assert chosen(service, "resolve") == ["a", "c", "e"]  # b was resolved before
+        assert chosen(service, "resolve", status="COMPENSATED") == ["e"]
         assert chosen(service, "cancel") == ["d", "a"]
-        assert chosen(service, "rerun") == ["b"]
+        assert chosen(service, "rerun") == ["b", "e"]
         assert chosen(service, "rerun", status="RUNNING") == ["d"]
+
+    def test_what_is_to_be_settled_since_a_time(self) -> None:
+        ended = {"created_at": "2026-11-20T00:00:00.000Z", "updated_at": "2026-11-22T00:00:00.000Z"}
+        service = Service(saga("a", "FAILED") | ended, saga("b", "DEAD_LETTERED") | ended)
+        assert chosen(service, "resolve", since="2026-11-22T00:00:00") == ["a"]
+        assert chosen(service, "resolve", since=datetime(2026, 11, 19, tzinfo=UTC)) == ["a", "b"]
+        assert chosen(service, "resolve", find={"customer": "c"}) == ["a", "b"]
 
     def test_by_error(self) -> None:
         service = Service(
