@@ -24,7 +24,7 @@ from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
 from sagas.client.waiting import Wait
 from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
-from sagas.engine.answers import AuditEntry, Page, RecoveryView, SagaView, SweepView, VerificationView
+from sagas.engine.answers import AuditEntry, Page, RecoveryView, SagaView, SweepRoundView, SweepView, VerificationView
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
 from sagas.messaging.redriving import check_note
 
@@ -507,6 +507,16 @@ class SagaClient(EventCalls, LogCalls):
             SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
         """
         return self._supervisor().sweep(name, dry_run=dry_run, force=force)
+
+    def sweeps(self) -> builtins.list[SweepRoundView]:
+        """Return how the sweeps by schedule stand, of all saga types that declare ``orphans``: the round that is under
+        way, or the last one, with its counts, and why it stopped, if it did.
+
+        Raises:
+            InvalidRequest: the supervisor is of an older version, which cannot tell.
+            SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
+        """
+        return self._supervisor().sweeps()
 
     def _supervisor(self) -> Supervisor:
         endpoints = self._endpoints

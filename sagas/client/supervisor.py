@@ -10,7 +10,7 @@ import boto3
 from botocore.exceptions import ClientError
 
 from sagas.aws import INVOCATION, code_of, connect, translated
-from sagas.engine.answers import RecoveryView, SweepView
+from sagas.engine.answers import RecoveryView, SweepRoundView, SweepView
 from sagas.errors import InvalidRequest, NotFound, SagaError
 
 _SWEEP_SECONDS = 15.0
@@ -107,6 +107,16 @@ class Supervisor:
                 return total
             if not moved:
                 raise SagaError("the supervisor had no time to sweep")
+
+    def sweeps(self) -> list[SweepRoundView]:
+        """Return how the sweeps by schedule stand.
+
+        Raises:
+            InvalidRequest: the supervisor is of an older version, which cannot tell.
+            Unavailable: Lambda is out of reach or throttles.
+            SagaError: the caller may not invoke the function, or the function failed.
+        """
+        return cast("list[SweepRoundView]", self._call({"task": "sweeps"})["sweeps"])
 
     def _call(self, event: Mapping[str, Any]) -> dict[str, Any]:
         with translated("Lambda", quoted=True):

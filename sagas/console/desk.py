@@ -18,7 +18,7 @@ from sagas.client.next_action import Do, fault_of
 from sagas.console.guard import Session
 from sagas.console.jobs import Jobs
 from sagas.console.links import Links
-from sagas.console.redaction import Redaction, scrubbed
+from sagas.console.redaction import HIDDEN, Redaction, scrubbed
 from sagas.console.source import Source
 from sagas.core.wording import ago, between, moment, plain, span
 
@@ -160,6 +160,14 @@ class Desk:
         view["steps"] = [
             {**step, "result": self.redaction.shown(step["result"], hidden)} for step in view.get("steps", ())
         ]
+        for step in view["steps"]:
+            if step.get("children"):
+                # What is hidden of children is not known here: each tells of itself.
+                failures = [
+                    {**one, "error": one["error"] and {**one["error"], "message": HIDDEN}}
+                    for one in step["children"].get("failures", ())
+                ]
+                step["children"] = {**step["children"], "failures": failures}
         return scrubbed(view, hidden), hidden
 
     def error(self, summary: Mapping[str, Any], full: Mapping[str, Any] | None) -> str:

@@ -48,6 +48,7 @@ class Source:
         self._answers: dict[Any, tuple[float, Any]] = {}
         self._shown: dict[str, tuple[str, Any]] = {}
         self._trails: dict[str, tuple[Any, list[Any]]] = {}
+        self._asking = set[Any]()
         self._pool = ThreadPoolExecutor(_THREADS, "sagas-console")
 
     def close(self) -> None:
@@ -113,12 +114,21 @@ class Source:
         return self._coalesced(("stats", name), lambda: _tolerant(lambda: self.client.stats(name), None), _CHARTED)
 
     def stats_of_all(self) -> Any:
-        """Return what the service counts of all types, if it was asked lately; else it is asked meanwhile, so that no
-        page waits for it."""
-        at, answer = self._answers.get(("stats", None), (float("-inf"), None))
-        if self._clock() - at >= _CHARTED:
-            self._pool.submit(self.stats, None)
-        return answer
+        """Return what the service counts of all types, as far as it was asked lately."""
+        return self._meanwhile(("stats", None), lambda: _tolerant(lambda: self.client.stats(None), None), None)
+
+    def sweeps(self) -> list[Any]:
+        """Return how sweeps stand, as far as it was asked lately."""
+        nothing: list[Any] = []
+        return self._meanwhile(("sweeps",), lambda: _tolerant(lambda: self.client.sweeps(), nothing), nothing)
+
+    def together(self, *asks: Callable[[], Any]) -> list[Any]:
+        """Return the answers of several of these methods, asked at the same time.
+
+        Args:
+            asks: none of those that ask several things at once themselves.
+        """
+        return [future.result() for future in [self._pool.submit(ask) for ask in asks]]
 
     def dead_lettered(self, name: str) -> int | None:
         """Return how many sagas of a type are DEAD_LETTERED; ``None`` where that is not known."""
@@ -214,6 +224,21 @@ class Source:
     def _known(self, summary: Mapping[str, Any]) -> Any:
         at, saga = self._shown.get(summary["saga_id"], ("", None))
         return saga if at >= summary["updated_at"] else None
+
+    def _meanwhile(self, key: Any, ask: Callable[[], T], otherwise: T) -> T:
+        """Return the answer that is known; one that is old, or none, is asked for meanwhile, so that no page waits."""
+        at, answer = self._answers.get(key, (float("-inf"), otherwise))
+
+        def run() -> None:
+            try:
+                self._coalesced(key, ask, _CHARTED)
+            finally:
+                self._asking.discard(key)
+
+        if self._clock() - at >= _CHARTED and key not in self._asking:
+            self._asking.add(key)
+            self._pool.submit(run)
+        return answer
 
     def _coalesced(self, key: Any, ask: Callable[[], T], keep: float = _COALESCED) -> T:
         """Return the answer; who asks while it is being asked for gets the same."""

@@ -483,6 +483,25 @@ class SampleView(TypedDict):
     broken: list[BrokenTrailView]
 
 
+class SweepRoundView(TypedDict):
+    """How the sweep of a saga type by its schedule stands: the round that is under way, or the last one.
+
+    ``action`` is what happens to orphans; ``counts`` are those of a sweep, as far as the round has come; ``stopped``
+    says why a part of it does not go on. ``began_at`` and ``finished_at`` are null before the first round began, or
+    ended.
+    """
+
+    saga: str
+    prefix: str
+    action: str
+    round: _Count
+    began_at: _Time | None
+    finished_at: _Time | None
+    under_way: bool
+    counts: dict[str, int]
+    stopped: str
+
+
 class SweepView(TypedDict):
     """What a sweep of one saga type saw and did; its fields are those of ``sagas.engine.orphans.SweepReport``."""
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
+from sagas.core.times import iso
+from sagas.engine.answers import SweepRoundView
 from sagas.engine.engine import Engine, settings_from
-from sagas.engine.orphans import SweepReport
+from sagas.engine.orphans import COUNTS, SweepReport
 from sagas.engine.sweep_pages import PageSweep, SweepServices
 from sagas.engine.sweep_rounds import EndedRound, PartName, RoundStore, RoundSweep
 from sagas.errors import NotFound, SagaError
@@ -113,6 +115,33 @@ class Sweeper:
         definition, policy = self.declared(name.saga)
         report = SweepReport(definition.name, definition.prefix)
         return report, self._rounds_of(definition, policy).work(name, deadline, ends_at, report)
+
+    def standing(self) -> list[SweepRoundView]:
+        """Return how the sweeps by schedule stand, of all saga types that declare ``orphans``.
+
+        Raises:
+            Unavailable: it could not be asked.
+        """
+        stands = list[SweepRoundView]()
+        for definition in self.definitions:
+            if definition.orphans is None:
+                continue
+            seen = self.rounds.get(definition.name)
+            parts = self.rounds.parts(seen)
+            stands.append(
+                {
+                    "saga": definition.name,
+                    "prefix": definition.prefix,
+                    "action": definition.orphans.action,
+                    "round": seen.number,
+                    "began_at": iso(seen.began_at) if seen.began_at else None,
+                    "finished_at": iso(seen.finished_at) if seen.finished_at else None,
+                    "under_way": seen.under_way,
+                    "counts": {count: sum(part.sums.get(count, 0) for part in parts) for count in COUNTS},
+                    "stopped": next((part.stopped for part in parts if part.stopped), ""),
+                }
+            )
+        return stands
 
     def declared(self, saga: str) -> tuple[SagaDefinition, OrphanSweep]:
         """Return the saga type of that name, and its ``orphans``.

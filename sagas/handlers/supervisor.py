@@ -10,7 +10,7 @@ from typing import Any
 from sagas.engine.engine import Engine, from_environment
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.recovering import find, purge, recover
-from sagas.handlers.sweeping import sweep
+from sagas.handlers.sweeping import stand, sweep
 from sagas.handlers.telemetry import telemetry
 from sagas.handlers.tracing import traced, tracer
 from sagas.handlers.verifying import verify
@@ -31,7 +31,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
             only find what is due, and hand it out. By hand ``{"task": "recover"}``, optionally with what
             :func:`sagas.handlers.recovering.recover` takes, or ``{"task": "purge"}``: do so here and now. Or
             ``{"task": "sweep"}``, optionally with what :func:`sagas.handlers.sweeping.sweep` takes; or ``{"task":
-            "verify"}``, optionally with what :func:`sagas.handlers.verifying.verify` takes.
+            "verify"}``, optionally with what :func:`sagas.handlers.verifying.verify` takes; or ``{"task":
+            "sweeps"}``: tell how the sweeps by schedule stand.
         context: Lambda's context.
 
     Returns:
@@ -52,9 +53,11 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         return {**purge(context, _engine())}
     if task == "sweep":
         return sweep(event, context, _engine())
+    if task == "sweeps":
+        return stand(_engine())
     if task == "verify":
         return {**verify(event, context, _engine())}
-    known = "must be recover, purge, sweep or verify"
+    known = "must be recover, purge, sweep, sweeps or verify"
     raise InvalidRequest(f"the task {known}", [Problem("$.task", known)])
 
 

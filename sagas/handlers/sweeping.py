@@ -71,6 +71,21 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, A
     return {"swept": [asdict(report) for report in reports]}
 
 
+def stand(engine: Engine) -> dict[str, Any]:
+    """Tell how the sweeps by schedule stand; nothing is swept.
+
+    Args:
+        engine: the parts at work.
+
+    Returns:
+        ``{"sweeps": [...]}``: one for each saga type that declares ``orphans``.
+
+    Raises:
+        Unavailable: the table is out of reach.
+    """
+    return {"sweeps": _sweeper(engine).standing()}
+
+
 def continue_sweep(details: Mapping[str, Any], context: Any, engine: Engine) -> list[dict[str, Any]]:
     """Work on a part of a round that a message names.
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from sagas.cli.main import app
 from sagas.errors import InvalidRequest, NotFound, SagaError
-from sagas.handlers.sweeping import sweep
+from sagas.handlers.sweeping import stand, sweep
 from sagas.store.objects import Objects, Page
 from tests.engine.sweeping import Gone, Look, SweepDesk, Zip
 from tests.support.aws import REGION, LambdaContext
@@ -36,6 +36,22 @@ def test_the_task_sweeps_what_is_due(desk: Callable[..., SweepDesk]) -> None:
     assert d.keys() == []
     assert sweep({"task": "sweep"}, LambdaContext(), d.engine) == {"swept": []}
     assert d.work_off() == 0
+
+
+def test_the_task_tells_how_sweeps_stand(desk: Callable[..., SweepDesk]) -> None:
+    d = desk(Zip, Look, Trip)
+    first, second = stand(d.engine)["sweeps"]
+    assert (first["saga"], first["round"], first["began_at"], first["finished_at"]) == ("zip", 0, None, None)
+    assert second["saga"] != "trip"
+    d.orphans(3)
+    sweep({"task": "sweep"}, LambdaContext(), d.engine)
+    assert stand(d.engine)["sweeps"][0]["under_way"]
+    d.work_off()
+    ended = stand(d.engine)["sweeps"][0]
+    assert (ended["round"], ended["under_way"], ended["stopped"], ended["action"]) == (1, False, "", "delete")
+    assert (ended["counts"]["listed"], ended["counts"]["orphans"], ended["counts"]["deleted"]) == (3, 3, 3)
+    assert ended["finished_at"] is not None
+    assert d.keys() == []
 
 
 def test_the_task_sweeps_what_it_is_told(desk: Callable[..., SweepDesk], caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -17,10 +17,25 @@ _WAITING = 50
 _SHOWN = 50
 """Sagas of a group that are listed."""
 _WORST = ("undo failed", "dead-lettered", "in doubt", "code gone", "failed", "recovery exhausted", "stalled")
-_NEXT = ("messages without a saga", "breaker open", "paused", "type disabled", "waits for you")
+_NEXT = (
+    "messages without a saga",
+    "breaker open",
+    "paused",
+    "type disabled",
+    "sweep stopped",
+    "orphans",
+    "waits for you",
+)
 KINDS = (*_WORST, *_NEXT)
 """What may be the matter, the worst first."""
-_LEVELS = {"undo failed": "bad", "failed": "bad", "code gone": "info", "breaker open": "info", "waits for you": "info"}
+_LEVELS = {
+    "undo failed": "bad",
+    "failed": "bad",
+    "code gone": "info",
+    "breaker open": "info",
+    "waits for you": "info",
+    "orphans": "info",
+}
 
 
 @dataclass(slots=True)
@@ -92,15 +107,22 @@ def show(desk: Desk, request: Request) -> Response:
 def inbox(desk: Desk) -> tuple[list[Group], int]:
     """Return all groups, the worst first, and of one kind those that have waited longest; and how many sagas there are
     in them, if there may be more that need a person, else 0."""
-    now = desk.clock()
-    needed, more = desk.source.attention()
+    source, now = desk.source, desk.clock()
+    (needed, more), leased, breakers, types, waiting = source.together(
+        source.attention,
+        source.leased,
+        source.breakers,
+        source.definitions,
+        lambda: source.list(status="WAITING", limit=_WAITING)["sagas"],
+    )
     groups = [
         *_of_sagas(desk, needed, now),
-        *_stalled(desk, now),
+        *_stalled(leased, now),
         *_letters(desk, needed, now, more=more),
-        *_breakers(desk),
-        *_types(desk),
-        *_waiting(desk),
+        *_breakers(breakers),
+        *_types(types),
+        *_sweeps(desk),
+        *_waiting(desk, waiting),
     ]
     groups.sort(key=lambda group: (KINDS.index(group.kind), group.since or ""))
     return groups, len(needed) if more else 0
@@ -156,10 +178,10 @@ def _item(saga: Mapping[str, Any], told: str) -> dict[str, Any]:
     return {"name": saga["name"], "saga_id": saga["saga_id"], "since": saga["updated_at"], "told": told}
 
 
-def _stalled(desk: Desk, now: float) -> Iterable[Group]:
+def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
     """Those whose worker's lease ran out, by type."""
     found = dict[str, Group]()
-    for saga in desk.source.leased():
+    for saga in leased:
         action = next_action(saga, now)
         if action.do is not Do.RECOVER:
             continue
@@ -192,8 +214,8 @@ def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, mor
             yield group
 
 
-def _breakers(desk: Desk) -> Iterable[Group]:
-    for breaker in desk.source.breakers():
+def _breakers(breakers: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
+    for breaker in breakers:
         if breaker["state"] == "closed":
             continue
         title = f"{breaker['saga']} · the breaker of {breaker['step']} is {breaker['state']}"
@@ -204,8 +226,8 @@ def _breakers(desk: Desk) -> Iterable[Group]:
         yield group
 
 
-def _types(desk: Desk) -> Iterable[Group]:
-    for one in desk.source.definitions():
+def _types(types: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
+    for one in types:
         if one.get("paused"):
             group = Group("paused", one["name"], f"{one['name']} · paused", one.get("pause_reason") or "")
             group.means, group.since = "No step begins until it is resumed.", one.get("paused_at")
@@ -220,9 +242,29 @@ def _types(desk: Desk) -> Iterable[Group]:
         yield group
 
 
-def _waiting(desk: Desk) -> Iterable[Group]:
+def _sweeps(desk: Desk) -> Iterable[Group]:
+    """Sweeps that do not go on, and orphans that are only reported."""
+    for one in desk.source.sweeps():
+        counts, name = one["counts"], one["saga"]
+        if one["stopped"]:
+            group = Group("sweep stopped", name, f"{name} · its sweep stopped", one["stopped"])
+            group.means = "Nothing more is swept. Look what it would sweep; then sweep by hand, or mend the cause."
+        elif one["action"] == "report" and counts["orphans"]:
+            number = counts["orphans"]
+            group = Group(
+                "orphans", name, f"{name} · {number} orphaned object{'s' * (number > 1)} under {one['prefix']}"
+            )
+            group.means = "Sagas that are undone left them behind. The type's sweep only reports them."
+        else:
+            continue
+        group.runbook, group.since = "sweep", one["began_at"]
+        group.link, group.label = f"/sweeps/{name}", "Look"
+        yield group
+
+
+def _waiting(desk: Desk, waiting: Sequence[Mapping[str, Any]]) -> Iterable[Group]:
     """Those that wait for a signal, by type and step."""
-    found, waiting = dict[tuple[str, str], Group](), desk.source.list(status="WAITING", limit=_WAITING)["sagas"]
+    found = dict[tuple[str, str], Group]()
     full = desk.source.in_full(waiting)
     for summary in waiting:
         saga = {**summary, **full.get(summary["saga_id"], {})}

@@ -94,7 +94,8 @@ def sweeps(desk: Desk, request: Request, name: str, report: Any = None) -> Respo
         if report
         else {}
     )
-    return desk.page(request, "sweeps.html", name=name, report=report, counts=counts)
+    stand = next((one for one in desk.source.sweeps() if one["saga"] == name), None)
+    return desk.page(request, "sweeps.html", name=name, report=report, counts=counts, stand=stand)
 
 
 def sweeps_of_all(desk: Desk, request: Request) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -63,6 +64,7 @@ def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
         "saga.html",
         saga=saga,
         family=scrubbed(family, hidden),
+        child_errors=_errors_of_children(desk, saga, family),
         action=action,
         do="" if action.do is Do.NOTHING else str(action.do),
         others=[str(do) for do in dict.fromkeys((*action.others, *again)) if LABELS[do]],
@@ -89,6 +91,21 @@ def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
         link=desk.saga_path(name, saga_id),
         logs=desk.links.logs(saga["saga_id"], saga["created_at"], saga["updated_at"]),
     )
+
+
+def _errors_of_children(desk: Desk, saga: Mapping[str, Any], family: Mapping[str, Any] | None) -> dict[str, str]:
+    """What went wrong with children, by their ids: the text only of those of which it is known what of it is hidden."""
+    failures = dict[str, Any]()
+    for step in saga["steps"]:
+        of: dict[str, Any] = step.get("children") or {}
+        failures |= {one["saga_id"]: one for one in of.get("failures", ())}
+    known = [one["saga"] for one in family["children"] if one["saga"]["saga_id"] in failures] if family else []
+    full = desk.source.in_full(known)
+    told = dict[str, str]()
+    for saga_id, failure in failures.items():
+        error = desk.error({"fault": failure["error"]}, full.get(saga_id))
+        told[saga_id] = error or (failure["error"]["type"] if failure["error"] else "")
+    return told
 
 
 def document(desk: Desk, _request: Request, name: str, saga_id: str) -> Response:

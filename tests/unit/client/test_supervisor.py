@@ -159,3 +159,9 @@ def test_a_client_that_knows_the_api_only(session: boto3.Session) -> None:
     for call in (client.recover, lambda: client.sweep("zip")):
         with pytest.raises(SagaError, match="does not know the supervisor"):
             call()
+
+
+def test_it_tells_how_sweeps_stand(supervisor: Supervisor, stubber: Any) -> None:
+    told = {"saga": "zip", "round": 3, "stopped": ""}
+    _will(stubber, {"task": "sweeps"}, {"sweeps": [told]})
+    assert supervisor.sweeps() == [told]

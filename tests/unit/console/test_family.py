@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sagas.console.redaction import Redaction
 from tests.unit.client.stub import a_saga, a_step
 from tests.unit.console.conftest import SAGA, opened, text_of
 from tests.unit.console.service import HOSTILE, FakeService, a_type, numbered
@@ -18,7 +19,7 @@ def a_family() -> FakeService:
         return a_saga(status, name=name, saga_id=numbered(number), parent=parent, **fields)
 
     counts = {"total": 3, "started": 3, "completed": 1, "failed": 1, "finished": 2 / 3}
-    error = {"type": "PermanentError", "message": f"{HOSTILE} takes no parcels"}
+    error = {"type": "PermanentError", "message": f"{HOSTILE} takes no parcels of 4111-1111"}
     failure = {"position": 2, "saga_id": numbered(4), "status": "COMPENSATED", "error": error}
     of = {**counts, "failures": [failure], "href": f"/sagas?parent={numbered(1)}"}
     parcels = a_step("parcels", "WAITING", waiting_for="children", waits_until=None, children=of)
@@ -27,7 +28,7 @@ def a_family() -> FakeService:
             a_saga("WAITING", name="basket", saga_id=numbered(1), steps=[a_step("capture"), parcels]),
             child(2, "COMPLETED", 1, "parcels", 0),
             child(3, "DEAD_LETTERED", 1, "parcels", 1, why="step book used up its attempts"),
-            child(4, "COMPENSATED", 1, "parcels", 2),
+            child(4, "COMPENSATED", 1, "parcels", 2, request={"card": "4111-1111"}, error={"step": "book", **error}),
             child(5, "RUNNING", 3, "labels", 0),
         ]
     )
@@ -46,6 +47,9 @@ class TestFamily:
         told = text_of(page)
         assert "67 % of 3 over, 1 completed, 1 failed" in told
         assert "parcels[2] COMPENSATED PermanentError:" in told
+        assert "takes no parcels of ***" in told
+        assert "4111" not in page  # a child's own secret
+        assert "4111" not in opened(service, f"/local/eu-central-1/sagas/basket/{numbered(1)}/json")
         for part in (
             f"parcels[0] parcel {numbered(2)} COMPLETED",
             f"parcels[1] parcel {numbered(3)} DEAD_LETTERED step book used up its attempts",
@@ -57,6 +61,12 @@ class TestFamily:
         assert HOSTILE not in page
         lists = [call[3:] for call in service.asked if call[0] == "list"]
         assert lists == [(numbered(1),), (numbered(2),), (numbered(3),), (numbered(4),)], "a label starts nothing"
+
+    def test_without_payloads_errors_have_their_type_only(self) -> None:
+        path = f"/local/eu-central-1/sagas/basket/{numbered(1)}"
+        told = text_of(opened(a_family(), path, redaction=Redaction(payloads=False)))
+        assert "parcels[2] COMPENSATED PermanentError" in told
+        assert "takes no parcels" not in told
 
     def test_a_child_leads_to_its_parent(self) -> None:
         page = opened(a_family(), f"/local/eu-central-1/sagas/parcel/{numbered(3)}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from typing import Any
 
 from sagas.errors import InvalidRequest
@@ -113,6 +115,30 @@ class TestInbox:
             service.letters = [a_letter()]
             assert "create-zip · 1 dead message that no saga waits for" in text_of(opened(service, "/"))
 
+    def test_a_sweep_that_stopped_and_orphans_are_noticed(self) -> None:
+        class Sweeping(FakeService):
+            def sweeps(self) -> list[Any]:
+                counts = dict.fromkeys(("listed", "orphans", "deleted", "archived", "errors"), 4)
+                known = {"prefix": "zips/", "round": 2, "began_at": BEGAN, "finished_at": BEGAN, "under_way": False}
+                known |= {"counts": counts, "stopped": ""}
+                return [
+                    {**known, "saga": "create-zip", "action": "report"},
+                    {**known, "saga": "loan", "action": "delete"},
+                    {**known, "saga": "trip", "action": "delete", "stopped": "most objects are orphans"},
+                ]
+
+        browser, end = Browser(Sweeping()).open(), time.monotonic() + 10
+        while "Nothing needs you" in (told := text_of(browser.get("/").text)):
+            assert time.monotonic() < end, "the sweeps are not told of"
+            time.sleep(0.01)
+        assert "create-zip · 4 orphaned objects under zips/" in told
+        assert "trip · its sweep stopped" in told
+        assert "most objects are orphans" in told
+        assert "loan" not in told
+        assert "round 2 began 9 s ago and ended 9 s ago : 4 listed, 4 orphans" in text_of(
+            browser.get("/sweeps/create-zip").text
+        )
+
     def test_messages_of_sagas_that_were_not_looked_at_are_not_called_nobodys(self) -> None:
         service = FakeService([dead(number) for number in range(250)])
         service.letters = [a_letter(message_id=f"m-{number}") for number in range(250)]
@@ -128,3 +154,24 @@ class TestInbox:
         types: list[dict[str, Any]] = [{"statuses": {"DEAD_LETTERED": 249}, "at_least": []}]
         service.stats = lambda name: {"types": types}  # type: ignore[attr-defined]
         assert "1 dead message that no saga waits for" in text_of(opened(service, "/"))
+
+    def test_asks_for_all_that_it_tells_at_the_same_time(self, service: FakeService) -> None:
+        """A service that is far away is waited for once, not once for each thing that may be the matter."""
+        together = threading.Barrier(4)
+
+        def meet(answer: Any) -> Any:
+            together.wait(30)
+            return answer
+
+        service.attention = lambda **_: meet({"sagas": [], "cursor": None})  # type: ignore[method-assign]
+        service.breakers = lambda: meet([])  # type: ignore[method-assign]
+        service.definitions = lambda: meet(service.types)  # type: ignore[method-assign]
+        listed, met = service.list, list[str | None]()
+
+        def list_(name: str | None = None, status: str | None = None, **paging: Any) -> Any:
+            met.append(status)
+            return meet(listed(name, status, **paging)) if len(met) == 1 else listed(name, status, **paging)
+
+        service.list = list_  # type: ignore[method-assign]
+        assert "Nothing needs you" in opened(service, "/")
+        assert sorted(map(str, met)) == ["COMPENSATING", "RUNNING", "WAITING"]

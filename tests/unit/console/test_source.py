@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from itertools import count
+from typing import Any
 
 from sagas.console.source import Source
 from tests.unit.console.service import FakeService, numbered
@@ -21,4 +24,25 @@ def test_an_audit_trail_is_not_read_again_before_the_saga_has_changed(service: F
     source.forget()  # something was done
     source.audit(source.show("create-zip", numbered(1)))
     assert service.asked.count(asked) == 3
+    source.close()
+
+
+def test_what_no_page_waits_for_is_asked_for_once_at_a_time_however_long_it_takes(service: FakeService) -> None:
+    answered, asked = threading.Event(), list[int]()
+
+    class Slow(FakeService):
+        def sweeps(self) -> list[Any]:
+            asked.append(1)
+            assert answered.wait(60)
+            return [{"saga": "create-zip"}]
+
+    source, end = Source(Slow()), time.monotonic() + 10
+    for _ in range(20):
+        assert source.sweeps() == []
+    assert source.letters_of_all() == {"create-zip": 0}  # the threads are not all held up
+    answered.set()
+    while not source.sweeps():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert asked == [1]
     source.close()
