@@ -25,7 +25,7 @@ _AGAIN = Retry.exponential(max_retries=5, base_delay=0.5)
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """What somebody wants to buy.
+    """What a person wants to buy.
 
     Args:
         order_id: the caller's own id.

@@ -122,7 +122,7 @@ class Shop:
         ctx.logger.info("payment refunded", extra={"anything": refunded})
 
     def ship(self, ctx: Context, *, order_id: str, payment_key: str, country: str, carrier: str = "") -> Shipment:
-        """Book a shipment, by whoever ships there or by a carrier.
+        """Book a shipment, by the one who ships there or by a carrier.
 
         Raises:
             PermanentError: it was called off before.

@@ -101,7 +101,7 @@ class Grants(Construct):
         """Let a principal start sagas, and neither read nor change them; a start is answered with the saga.
 
         Where all types are meant it may also send to the command queue, if the service has one or is given one later.
-        IAM sees a queue, not what a command says: whoever may send there may signal and cancel, too.
+        IAM sees a queue, not what a command says: who may send there may signal and cancel, too.
 
         Args:
             grantee: a role, user, group or managed policy.

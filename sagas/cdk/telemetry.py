@@ -18,7 +18,7 @@ class OpenTelemetry:
 
     Args:
         endpoint: of a collector, by OTLP over HTTP; spans go to ``/v1/traces`` below it. A collector that needs a key
-            needs ``OTEL_EXPORTER_OTLP_HEADERS`` besides, which whoever may read the function's configuration sees.
+            needs ``OTEL_EXPORTER_OTLP_HEADERS`` besides, which all see who may read the function's configuration.
         sample: the share of sagas that are traced, 0 to 1: of those whose caller has not decided.
 
     Raises:

@@ -132,7 +132,7 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
     elif do == "delete":
         gone = client.delete_letter(name, _one(form, "message_id"))
         said = f"Message {gone.message_id} is deleted."
-        # No saga's audit trail has it: whoever ran the console can tell.
+        # No saga's audit trail has it: the operator who ran the console can tell.
         _LOG.warning("%s deleted message %s from the dead letters of %s", getpass.getuser(), gone.message_id, name)
     desk.source.forget()
     if not said.startswith(_BY_SQS):  # looking hides messages, which SQS is about to move

@@ -181,7 +181,7 @@ def _of_this_stack(page: Page) -> Page:
     def answer(desk: Desk, request: Request, stack: str, region: str, **which: str) -> Response:
         if (stack, region) == (desk.stack, desk.region):
             return page(desk, request, **which)
-        # Whoever made the link chose its words: none of them is to be pasted into a shell, but names.
+        # Who made the link chose its words: none of them is to be pasted into a shell, but names.
         names = _STACK.fullmatch(stack) and _STACK.fullmatch(region)
         command = "sagas console" if stack == "local" else f"sagas console --stack {stack} --region {region}"
         command = command if names else ""

@@ -63,7 +63,7 @@ def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
     fields, problems, value = fields_of(schema), list[Problem](), dict[str, Any]()
     for field in fields:
         text = form.get(PREFIX + field.name, "")
-        # Nothing is chosen for whoever fills it in: an approval is not to be a yes by oversight.
+        # Nothing is chosen for the operator who fills it in: an approval is not to be a yes by oversight.
         if text == "" and (not field.required or field.nullable or field.kind != "text"):
             if field.required and field.nullable:
                 value[field.name] = None

@@ -339,7 +339,7 @@ class CompensateAsked:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenSeen:
-    """Whoever looks after a saga that waits for its children saw that all are over, or undone.
+    """The supervisor, or the function that looks after parents, saw that all children of a saga are over, or undone.
 
     Args:
         lease: what would be taken.

@@ -210,7 +210,7 @@ class Children:
         return self._seen(state, fact, payload if going_on else None)
 
     def _seen(self, state: SagaState, fact: Any, payload: str | None = None) -> bool:
-        """Journal what was seen; whether somebody was faster."""
+        """Journal what was seen; whether another one was faster."""
         step = state.steps[state.cursor]
         seen = ev.ChildrenSeen(self.advancer.lease(), fact, step.round)
         try:

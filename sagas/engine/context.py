@@ -117,7 +117,7 @@ class StepContext:
         return self.callback()
 
     def signal(self, value: object) -> None:
-        """Answer the wait that this code asks for, as if somebody had sent ``value``: then nothing is waited for.
+        """Answer the wait that this code asks for, as if a caller had sent ``value``: then nothing is waited for.
 
         Raises:
             SagaError: the step waits for no signal.

@@ -29,7 +29,7 @@ _SETTLING = 300.0
 _COUNTED = 60.0
 """Seconds after which SQS's counts of a queue's messages are right."""
 _SHARE = 10
-"""One in so many messages of a lane may be sent anew in a minute, whoever does: they must not crowd out the others."""
+"""One in so many messages of a lane may be sent anew in a minute, in all: they must not crowd out the others."""
 _AT_LEAST = 100
 _RESERVED = 25
 """So many are reserved at a time."""

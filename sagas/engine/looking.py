@@ -61,7 +61,7 @@ class Looker:
                 is seen to that the current one was sent. 0 where it stands for none: then nothing is sent anew.
 
         Returns:
-            When to look again, in epoch seconds; 0 for never: it is over or gone, somebody else's turn, or waits for
+            When to look again, in epoch seconds; 0 for never: it is over or gone, another one's turn, or waits for
             so long that the supervisor will tell.
 
         Raises:

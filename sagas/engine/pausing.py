@@ -140,7 +140,7 @@ class Pausing:
         return sent
 
     def send(self, state: SagaState, delay: float) -> bool:
-        """Send a parked saga on its way; ``False`` if somebody else has.
+        """Send a parked saga on its way; ``False`` if another run has.
 
         It is due first, so that the supervisor finds it should this process die before it has sent the message.
 

@@ -1,7 +1,7 @@
 """Purging: what ends all that is stored of a saga, together.
 
 1.  *claim*: the control item takes a lease that is never given back, under a new token, on condition that the saga is
-    as it was seen. From then on nothing but its purge goes on, whoever carries it out.
+    as it was seen. From then on nothing but its purge goes on, by the supervisor or an operator.
 2.  *bury*: the first entry becomes the tombstone, which answers for the saga from then on, and names the objects in S3
     that its results named: they are left to the sweep of its type.
 3.  *clear*: payloads in S3 and all other entries are deleted.

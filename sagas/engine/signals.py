@@ -44,7 +44,7 @@ class Signalled:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """Accepts signals. Each is put into the inbox and flagged in one transaction, and taken by whoever holds the lease:
+    """Accepts signals. Each is put into the inbox and flagged in one transaction, and taken by the holder of the lease:
     here at once, if nobody does and the saga waits for it."""
 
     reader: Reader

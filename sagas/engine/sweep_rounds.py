@@ -1,8 +1,8 @@
 """Rounds by schedule: a saga type's prefix is swept in parts, each a range of keys.
 
-A round begins with one part. Whoever works on a part leaves half of what is left of it to a new one every few pages, as
+A round begins with one part. A worker on a part leaves half of what is left of it to a new one every few pages, as
 long as fewer are open than may be; so many workers are soon at it, however the keys are spread. Parts are sent out as
-messages; whoever receives one, and has no more time, sends it anew. A message that is lost is sent again by the next
+messages; a worker that has no more time for one sends it anew. A message that is lost is sent again by the next
 tick, since its part is not done and nobody holds it; one that comes twice finds its part held. Without a queue the tick
 itself works on the parts, one after the other, and makes no new ones.
 """
@@ -132,7 +132,7 @@ class RoundSweep:
         return True
 
     def work(self, name: PartName, deadline: float, ends_at: float, report: SweepReport) -> bool:
-        """Work on a part for a while. Nothing is done where somebody is at it, it is done, or its round is over.
+        """Work on a part for a while. Nothing is done where another worker is at it, it is done, or its round is over.
 
         Args:
             name: the part.
@@ -150,7 +150,7 @@ class RoundSweep:
         wanted = Part(name.saga, name.round, name.number, owner=clock.new_owner(), held_until=ends_at + _SKEW)
         claimed = self.rounds.claim(wanted, clock.now())
         if claimed is None:
-            self._end(name.round)  # whoever did the last part may have died before
+            self._end(name.round)  # the worker on the last part may have died before
             return False
         work = _PartWork(self, claimed, report)
         again = False

@@ -1,4 +1,4 @@
-"""The task ``sweep``: orphaned objects; of the supervisor, and of whoever works on a part of a round."""
+"""The task ``sweep``: orphaned objects; of the supervisor, and of a worker on a part of a round."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Circuit breakers: one item for each step that has one, beside the sagas, under a key no saga can have.
 
 Failures in a row are added to, never swapped, so that many environments can count at once and none has to try again.
-What follows from them, opening, is one conditional update: one environment makes it, whoever else tries it is refused.
+What follows from them, opening, is one conditional update: one environment makes it, all others are refused.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class HandOut:
         upto: the last position that was handed out.
         until: when the round is over.
         moved_at: when that position was noted.
-        by: a nonce of whoever noted it, by which it knows its own note.
+        by: a nonce of the run that noted it, by which it knows its own note.
     """
 
     upto: IndexPosition | None = None

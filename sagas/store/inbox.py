@@ -75,7 +75,7 @@ class Inbox:
             f"attribute_not_exists({place}.#sig)",
             f"{place}.#round = :round" if step.round else f"attribute_not_exists({place}.#round)",
         ]
-        # Whoever sends may die before acting on it, and the wait's own end may be years away. The tick looks ahead only
+        # The sender may die before acting on it, and the wait's own end may be years away. The tick looks ahead only
         # at what ends by itself: it may have passed this time there.
         changes = f"SET {place}.#sig = :sig" + (", #due = :due, #open_shard = :open_shard" if here else "")
         values = attributes_of({f":{status}": status for status in (*_COMING, "WAITING", "DEAD_LETTERED")})

@@ -72,7 +72,7 @@ class Watermarks:
         model(_key(saga, step)).update(actions=[model.empty_at.set(iso(at))])
 
     def reserve(self, saga: str, step: str, minute: int, count: int, most: int) -> bool:
-        """Reserve messages that may be sent anew into a step's queue within a minute, whoever sends them.
+        """Reserve messages that may be sent anew into a step's queue within a minute, by all together.
 
         Args:
             saga: the saga type.

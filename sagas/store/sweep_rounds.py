@@ -1,7 +1,7 @@
 """Rounds of sweeps: how far each got, in items of their own beside the sagas, under keys no saga can have.
 
 A round's item is ``sweep#{saga type}``; its parts, each a range of keys, are ``sweep#{saga type}#{number}``, and belong
-to the round that they name: the next round takes the same items. Whoever works on a part holds it by a claim, and
+to the round that they name: the next round takes the same items. A worker on a part holds it by a claim, and
 writes its sums together with the place it has reached, in one write on condition that the claim still holds. So each
 object is in the sums once, however often a message arrives and wherever a worker dies. What changes the number of parts
 is one transaction.

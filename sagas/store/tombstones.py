@@ -37,7 +37,7 @@ _NOT_OPEN = 1.0
 
 
 class Tombstones:
-    """Makes tombstones and clears away what they stand for. Every call may be made again, by whoever goes on."""
+    """Makes tombstones and clears away what they stand for. Every call may be made again, by the one who goes on."""
 
     def __init__(self, tables: Tables, settings: StoreSettings, payloads: Payloads) -> None:
         self._tables = tables

@@ -36,7 +36,7 @@ def letters(
         desk: the console's surroundings.
         request: that is answered.
         name: of the type.
-        found: what was looked at; ``None`` until somebody looks, which hides the messages from others for a moment.
+        found: what was looked at; ``None`` until an operator looks, which hides the messages from others for a moment.
         said: what was done.
         fates: of messages by their ids, where it was asked which are needed.
     """
