@@ -285,17 +285,22 @@ def test_a_completed_saga_is_undone_with_force_only(bench: Make) -> None:
     assert statuses(b, saga_id) == {"COMPENSATED": 2}
 
 
-def test_a_starter_that_dies_is_followed_by_another(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    b = bench(Basketful, Shipment)
-    saga_id = b.start("basketful", {"parcels": 3})
-    b.deliver("basketful", "pack")
-    once(monkeypatch, type(b.engine.control), "create")
+def run_past_a_death(b: Bench) -> None:
+    """A function dies, its messages are lost, and the supervisor has another go on."""
     with pytest.raises(Death):
         b.run()
     b.lose_messages()
     b.clock.advance(300)
     b.recover()
     b.run()
+
+
+def test_a_starter_that_dies_is_followed_by_another(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Basketful, Shipment)
+    saga_id = b.start("basketful", {"parcels": 3})
+    b.deliver("basketful", "pack")
+    once(monkeypatch, type(b.engine.control), "create")
+    run_past_a_death(b)
     assert b.status(saga_id) == "COMPLETED"
     assert LOG.count("book 0:1") == 1
 
@@ -320,12 +325,7 @@ def test_so_is_one_whose_starter_died(bench: Make, monkeypatch: pytest.MonkeyPat
     b = bench(Finding, Findable)
     saga_id = b.start("finding", {"parcels": 1})
     once(monkeypatch, type(b.engine.findings), "put")
-    with pytest.raises(Death):
-        b.run()
-    b.lose_messages()
-    b.clock.advance(300)
-    b.recover()
-    b.run()
+    run_past_a_death(b)
     assert b.status(saga_id) == "COMPLETED"
     assert found(b, 0) == [child_id(saga_id, "found", 0)]
 
