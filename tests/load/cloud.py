@@ -10,7 +10,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 from unittest.mock import patch
@@ -23,6 +23,7 @@ from sagas.cdk.step_groups import SHARED, StepGroup
 from sagas.engine.course import Chain
 from sagas.engine.engine import build_engine
 from sagas.engine.registry import Registry
+from sagas.engine.starter import id_for_key
 from sagas.errors import SagaError
 from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import now as now_handler
@@ -104,7 +105,8 @@ class Cloud:
 
     Args:
         simulation: whose time it goes by.
-        saga_class: the saga type.
+        saga_class: the saga type that is started.
+        kin: the types of its children.
         concurrency: executions at once of each step's function.
         ticks: whether the supervisor comes by.
         bulk: executions at once of what works for the supervisor.
@@ -118,38 +120,41 @@ class Cloud:
         saga_class: type[Any],
         concurrency: int,
         *,
+        kin: tuple[type[Any], ...] = (),
         ticks: bool = True,
         bulk: int = 10,
         now: int = 20,
         chained: bool = False,
     ) -> None:
         self.simulation = simulation
-        definition = definition_of(saga_class)
-        self.name = definition.name
-        self.steps = [step.name for step in definition.steps]
+        self.name = definition_of(saga_class).name
         self.lanes: dict[str, Lane] = {}
-        groups = [StepGroup(step.name, definition, (step,), FunctionOptions()) for step in definition.steps]
-        if chained:
-            groups = [StepGroup(SHARED, definition, tuple(definition.steps), FunctionOptions(), chained=True)]
-        queues = {step.name: f"{self.name}-{group.id}" for group in groups for step in group.steps}
-        for group in groups:
-            self.lanes[f"{self.name}-{group.id}"] = Lane(
-                group.visibility_timeout, group.timeout, group.max_receives, concurrency
-            )
+        queues, chain = dict[str, dict[str, str]](), ""
+        for definition in map(definition_of, (saga_class, *kin)):
+            groups = [StepGroup(step.name, definition, (step,), FunctionOptions()) for step in definition.steps]
+            if chained:
+                groups = [StepGroup(SHARED, definition, tuple(definition.steps), FunctionOptions(), chained=True)]
+            chain, name = groups[0].chain, definition.name
+            queues[name] = {step.name: f"{name}-{group.id}" for group in groups for step in group.steps}
+            for group in groups:
+                self.lanes[f"{name}-{group.id}"] = Lane(
+                    group.visibility_timeout, group.timeout, group.max_receives, concurrency
+                )
         self.lanes[BULK] = Lane(302.0, 300.0, 10, bulk)
         self.lanes[NOW] = Lane(32.0, 30.0, 10, now)
         self.bulk_request = 0.0
         """Seconds that each request takes which is made by what works for the supervisor; those of others take none."""
         self._here = threading.local()
-        routes = Routes(_BASE, {self.name: queues}, {BULK: BULK, NOW: NOW})
+        routes = Routes(_BASE, queues, {BULK: BULK, NOW: NOW})
         self.settings = StoreSettings("load-sagas", "load-audit", "load-payloads", shards=2, region=REGION)
+        self.settings = replace(self.settings, joins_table="load-joins" if kin else "")
         self.tables = _Tables()
         self._logger = logging.getLogger("tests.load")
         self._logger.addHandler(logging.NullHandler())
         self._logger.propagate = False
-        chain = Chain.parse(groups[0].chain)
+        registry = Registry((saga_class, *kin))
         self.engine = build_engine(
-            Registry((saga_class,)), self.settings, routes, clock=simulation, logger=self._logger, chain=chain
+            registry, self.settings, routes, clock=simulation, logger=self._logger, chain=Chain.parse(chain)
         )
         self._ids = count(1)
         self.invocations: Counter[str] = Counter()
@@ -313,6 +318,21 @@ class Cloud:
 
         self.simulation.task(act)
 
+    def signal(self, number: int, step: str, value: str, told: Callable[[bool], None]) -> None:
+        """Send a signal to a saga that was started so, as often as it takes; tell whether it was taken."""
+
+        def act() -> None:
+            saga_id = id_for_key(self.name, f"order-{number}")
+            while True:
+                try:
+                    answer = self.engine.signals.send(self.name, saga_id, step, value, "ann")
+                except SagaError:
+                    self.simulation.sleep(1 + self.simulation.chance())
+                else:
+                    return told(answer.accepted)
+
+        self.simulation.task(act)
+
     def redrive(self) -> None:
         """Move all dead letters back: each gets a new id and a new time of sending."""
         for queue, lane in self.lanes.items():
@@ -331,6 +351,12 @@ class Cloud:
 def throttled(operation: str) -> Exception:
     """DynamoDB's answer to a request too many."""
     return refusal("ThrottlingException", operation)
+
+
+def contended(operation: str) -> Exception:
+    """DynamoDB's answer to a transaction that meets another write."""
+    reasons = [{"Code": "TransactionConflict"}]
+    return refusal("TransactionCanceledException", operation, CancellationReasons=reasons)
 
 
 def away() -> Exception:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from sagas.authoring.children import children
 from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.authoring.waits import sleep
+from sagas.authoring.waits import sleep, wait_for
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Stage:
 
 
 _DAY = timedelta(days=1)
+PARTS = 100
+"""Children of each parent."""
 
 
 class Sleeping(Saga[Order], name="sleeping"):
@@ -42,6 +45,42 @@ class Sleeping(Saga[Order], name="sleeping"):
     def wake(self, ctx: Context) -> None:
         """Take its time."""
         Stage.perform("wake")
+
+
+class Asked(Saga[Order], name="asked"):
+    """Waits for an answer, and then does something."""
+
+    answer = wait_for(str, timeout=_DAY)
+
+    @step(timeout=5)
+    def act(self, answer: str, ctx: Context) -> None:
+        """Take its time."""
+        Stage.perform("act")
+
+
+class Part(Saga[Order], name="part", lock_expiry=_DAY):
+    """One of a hundred."""
+
+    @step(timeout=5)
+    def make(self, ctx: Context) -> str:
+        """Take its time."""
+        Stage.perform("make")
+        return "made"
+
+
+class Whole(Saga[Order], name="whole", lock_expiry=_DAY):
+    """Has a hundred parts made, all at the same time."""
+
+    @children(Part)
+    def parts(self, request: Order) -> list[Order]:
+        """A saga for each."""
+        return [request] * PARTS
+
+    @step(timeout=5)
+    def join(self, parts: list[str], ctx: Context) -> int:
+        """Count them."""
+        Stage.perform("join")
+        return len(parts)
 
 
 class Slow(Saga[Order], name="slow", lock_expiry=_DAY, stale_after=timedelta(seconds=30)):

@@ -11,8 +11,8 @@ from typing import Any
 
 from sagas.messaging.work import BULK
 from sagas.testing.faults import ProcessDied
-from tests.load.cloud import Cloud, away, throttled
-from tests.load.sagas import Five, Held, Parked, Sleeping, Slow, Stage
+from tests.load.cloud import Cloud, away, contended, throttled
+from tests.load.sagas import PARTS, Asked, Five, Held, Parked, Part, Sleeping, Slow, Stage, Whole
 from tests.load.simulation import Simulation
 
 MINUTE = 60.0
@@ -63,11 +63,12 @@ class _Play:
         seed: int = 1,
         bulk: int = 10,
         *,
+        kin: tuple[type[Any], ...] = (),
         now: int = 20,
         chained: bool = False,
     ) -> None:
         self.simulation = Simulation(seed)
-        self.cloud = Cloud(self.simulation, saga_class, concurrency, bulk=bulk, now=now, chained=chained)
+        self.cloud = Cloud(self.simulation, saga_class, concurrency, kin=kin, bulk=bulk, now=now, chained=chained)
         self.starts = starts
         self.more: dict[str, float] = {}
 
@@ -205,6 +206,49 @@ def timers(sagas: int = 1_000) -> Told:
     return told
 
 
+def signals(sagas: int = 1_000) -> Told:
+    """A hundred thousand sagas wait for an answer each, which come within five minutes, one in twenty of them twice.
+    Twenty executions end their waits; here it is one, as for :func:`timers`."""
+    factor = 100_000 / sagas
+    play = _Play(Asked, 20, [0.0] * sagas, now=1)
+    play.simulation.after(MINUTE, lambda: setattr(play.cloud, "bulk_request", 0.009 * factor / 20))
+    play.perform(lambda name: 0.05)
+    told = Counter[bool]()
+
+    def take(accepted: bool) -> None:
+        told[accepted] += 1
+
+    sent = 0
+    for number in range(sagas):
+        for _ in range(2 if play.simulation.chance() < 0.05 else 1):
+            at = 2 * MINUTE + play.simulation.chance() * 5 * MINUTE
+            play.simulation.after(at, lambda number=number: play.cloud.signal(number, "answer", "yes", take))
+            sent += 1
+    done = play.run(factor, limit=HOUR, until=lambda: len(play.cloud.ended) == sagas and told.total() == sent)
+    done.more["signals sent"], done.more["signals taken"] = sent, told[True]
+    done.more["signals in journals"] = play.cloud.entries["SignalReceived"]
+    done.more["seconds from the last signal to the last end"] = done.over_after - 7 * MINUTE
+    return done
+
+
+def families(parents: int = 10) -> Told:
+    """A thousand parents of a hundred children each, all of which end within a minute; a third of all transactions meet
+    another write, as where many children end at once."""
+    play = _Play(Whole, 20, [0.0] * parents, kin=(Part,))
+    play.perform(lambda name: 1.0 if name == "make" else 0.05)
+
+    def refuse(operation: str) -> Exception | None:
+        hit = operation == "TransactWriteItems" and play.simulation.chance() < 1 / 3
+        return contended(operation) if hit else None
+
+    play.cloud.refuse = refuse
+    told = play.run(1_000 / parents, HOUR, until=lambda: len(play.cloud.ended) == parents * (PARTS + 1))
+    told.more["children"] = parents * PARTS
+    told.more["joins taken"] = play.cloud.entries["ChildrenEnded"]
+    told.more["attempts that failed"] = play.cloud.entries["StepFailed"] + play.cloud.entries["StepLost"]
+    return told
+
+
 def broken_dependency(sagas: int = 500) -> Told:
     """All wait behind a breaker while another service is down for an hour."""
     play = _Play(Held, 20, [number * 0.2 for number in range(sagas)])
@@ -255,6 +299,9 @@ STORIES: dict[str, Callable[[], Told]] = {
     "DynamoDB throttles half of all writes": throttling,
     "an outage of an hour, half of the messages lost": outage,
     "all messages of a million sagas lost": lost_messages,
+    "timers that end in the same second": timers,
+    "signals for all that wait": signals,
+    "parents whose children end in a minute": families,
     "a breaker that is open for an hour": broken_dependency,
     "a dependency that is down, and a redrive": dead_lettered,
 }
