@@ -244,3 +244,16 @@ def test_a_crowd_that_waits_is_signalled_once_each(waiting: Running, api: Api) -
     for saga in sagas:
         assert api.actions(saga).count("SignalReceived") == 1
         assert api.show(saga)["result"] == "ada"
+
+
+def test_a_short_sleep_ends_within_two_seconds_of_its_time(api: Api) -> None:
+    """Ten where other tests run beside it: it is the machine then that is late."""
+    sagas = [api.start("nap", {}) for _ in range(50 if _FULL else 5)]
+    late = list[float]()
+    for saga in sagas:
+        assert api.wait(saga)["result"] == "awake"
+        at = {entry["action"]: _moment(entry) for entry in api.audit(saga)}
+        late.append(at["WaitEnded"] - at["WaitStarted"] - 5)
+    assert min(late) >= -0.01, late
+    assert max(late) <= (2 if _FULL else 10), late
+    print(f"{len(late)} sleeps, the last {max(late):.2f} s late")

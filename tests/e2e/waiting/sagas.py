@@ -70,3 +70,14 @@ class Crowd(Saga[Question], name="crowd"):
     def end(self, reply: Reply) -> str:
         """Say who answered."""
         return reply.by
+
+
+class Nap(Saga[Question], name="nap"):
+    """Sleeps for seconds."""
+
+    rest = sleep(timedelta(seconds=5))
+
+    @step
+    def end(self) -> str:
+        """Say that it is awake."""
+        return "awake"
