@@ -238,14 +238,13 @@ class Purger:
         """
         entries = self.journal.history(state.saga_id)
         first = entries[0] if entries and entries[0].seq == 1 else None
-        # An execution that no entry tells of may have put a result aside before it was lost.
-        untold = set(range(1, state.token)) - {entry.token for entry in entries}
-        named = any("payload_ref" in entry.details for entry in entries)
-        aside = named or bool(untold) or any(step.signalled for step in state.steps)
+        aside = any("payload_ref" in entry.details for entry in entries) or any(s.signalled for s in state.steps)
         if first is not None and first.tombstone is not None:
             aside = aside or first.tombstone.aside
             self.findings.delete(state.saga_id, first.tombstone.found_by)
         elif first is not None:
+            # An execution that no entry tells of may have put a result aside before it was lost.
+            aside = aside or not set(range(1, state.token)) <= {entry.token for entry in entries}
             found_by = (*first.details.get("found_by", ()),)
             self.findings.delete(state.saga_id, found_by)
             committed = [entry for entry in entries if entry.seq <= state.seq]

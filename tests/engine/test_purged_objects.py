@@ -157,3 +157,21 @@ def test_what_an_execution_put_aside_and_never_named_goes_too(keeping: Make, mon
     bench.clock.advance(HOUR)
     purge(bench, saga_id, name="memo")
     assert "payloads/" not in stored(bench)
+
+
+def test_where_nothing_was_put_aside_s3_is_not_asked(keeping: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = keeping(Memo)
+    monkeypatch.setattr(Memo, "executions", 1)
+    asked: list[str] = []
+
+    def delete_all(_: Payloads, saga_id: str) -> None:
+        asked.append(saga_id)
+
+    monkeypatch.setattr(Payloads, "delete_all", delete_all)
+    saga_id = start(bench, "memo").state.saga_id
+    bench.run()
+    bench.clock.advance(1)
+    purge(bench, saga_id, name="memo")
+    bench.clock.advance(2 * DAY)
+    assert bench.engine.purger.run(60.0).purged == [saga_id], "what stays for a minute goes, too"
+    assert asked == []
