@@ -170,7 +170,10 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
 
 
 def _deploy(problem: str, step: str, others: tuple[Do, ...] = (Do.RETRY, Do.COMPENSATE, Do.RESOLVE)) -> NextAction:
-    means = "Its code is gone or does not fit what is stored: deploy code that has it, @step(retired=True), then retry."
+    means = (
+        "Its code is gone or does not fit what is stored: deploy code that has it, @step(retired=True), then retry. "
+        "If what is stored is gone from S3, restore that."
+    )
     return NextAction(Do.NOTHING, "", problem, means, step, "needs-attention", others)
 
 
