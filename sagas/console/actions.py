@@ -14,9 +14,10 @@ from starlette.responses import RedirectResponse, Response
 from sagas.client import DeadLetter
 from sagas.client.next_action import Do
 from sagas.console.desk import Desk
-from sagas.console.forms import value_of
+from sagas.console.forms import refused, value_of
 from sagas.console.jobs import Item
-from sagas.console.pages import others, sagas
+from sagas.console.pages import others, saga, sagas
+from sagas.console.telling import told_of
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 
 _LOG = logging.getLogger(__name__)
@@ -72,24 +73,31 @@ def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Respons
     return _back(desk, f"{desk.saga_path(name, saga_id)}?did={quote(do)}")
 
 
-def signal(desk: Desk, form: Form, name: str, saga_id: str, step: str) -> Response:
-    """Send a saga what one of its steps waits for."""
+def signal(desk: Desk, request: Request, form: Form, name: str, saga_id: str, step: str) -> Response:
+    """Send a saga what one of its steps waits for; what is refused stays in the form."""
     known = next((one for one in desk.source.definitions() if one["name"] == name), None)
     steps: list[dict[str, Any]] = known["steps"] if known else []
     schema = next((one.get("signal") for one in steps if one["name"] == step), None)
-    value = value_of(schema, {key: values[0] for key, values in form.items()})
-    desk.source.client.signal(name, saga_id, step, value)
+    typed = {key: values[0] for key, values in form.items()}
+    try:
+        desk.source.client.signal(name, saga_id, step, value_of(schema, typed))
+    except SagaError as error:
+        status, text, problems = told_of(error)
+        desk.source.forget()
+        return saga.show(desk, request, name, saga_id, refused(text, problems, schema, typed), status)
     return _back(desk, f"{desk.saga_path(name, saga_id)}?did=signal")
 
 
-def start(desk: Desk, form: Form, name: str) -> Response:
-    """Start a saga."""
-    known = next((one for one in desk.source.definitions() if one["name"] == name), None)
-    if known is None:
-        raise NotFound(f"there is no saga named {name!r} here")
-    value = value_of(known["request"], {key: values[0] for key, values in form.items()})
-    saga = desk.source.client.start(name, value, key=_one(form, "key") or None)
-    return _back(desk, desk.saga_path(saga["name"], saga["saga_id"]))
+def start(desk: Desk, request: Request, form: Form, name: str) -> Response:
+    """Start a saga; what is refused stays in the form."""
+    schema = others.known_type(desk, name)["request"]
+    typed = {key: values[0] for key, values in form.items()}
+    try:
+        new = desk.source.client.start(name, value_of(schema, typed), key=_one(form, "key") or None)
+    except SagaError as error:
+        status, text, problems = told_of(error)
+        return others.type_(desk, request, name, refused(text, problems, schema, typed), status)
+    return _back(desk, desk.saga_path(new["name"], new["saga_id"]))
 
 
 def on_type(desk: Desk, form: Form, name: str, do: str) -> Response:

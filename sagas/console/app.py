@@ -26,18 +26,11 @@ from sagas.console.links import Links
 from sagas.console.pages import attention, charts, others, saga, sagas
 from sagas.console.redaction import Redaction
 from sagas.console.source import Source
-from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, SagaError, TooLarge, Unavailable
+from sagas.console.telling import told_of
+from sagas.errors import SagaError
 
 _LARGEST = 1024 * 1024
 """Bytes of a form."""
-_STATUS: tuple[tuple[type[SagaError], int], ...] = (
-    (NotFound, 404),
-    (Conflict, 409),
-    (InvalidRequest, 422),
-    (TooLarge, 413),
-    (Ambiguous, 502),
-    (Unavailable, 503),
-)
 _STACK = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 Page = Callable[..., Response]
 
@@ -95,9 +88,9 @@ def console(
     ]
     if not read_only:
         routes += [
-            Route("/sagas/{name}/{saga_id}/signals/{step}", _post(desk, actions.signal), methods=["POST"]),
+            Route("/sagas/{name}/{saga_id}/signals/{step}", _post(desk, actions.signal, told=True), methods=["POST"]),
             Route("/sagas/{name}/{saga_id}/{do}", _post(desk, actions.on_saga), methods=["POST"]),
-            Route("/types/{name}/start", _post(desk, actions.start), methods=["POST"]),
+            Route("/types/{name}/start", _post(desk, actions.start, told=True), methods=["POST"]),
             Route("/types/{name}/{do}", _post(desk, actions.on_type), methods=["POST"]),
             Route("/breakers/{name}/{step}/close", _post(desk, actions.close_breaker), methods=["POST"]),
             Route("/letters/{name}/{do}", _post(desk, actions.on_letters, told=True), methods=["POST"]),
@@ -152,13 +145,7 @@ def _told(desk: Desk, request: Request, answer: Callable[[], Response]) -> Respo
     try:
         return answer()
     except SagaError as error:
-        status = next((status for kind, status in _STATUS if isinstance(error, kind)), 502)
-        text = str(error)
-        if isinstance(error, Ambiguous):
-            text = f"{error}. It may have happened: look before you do it again."
-        elif isinstance(error, Unavailable):
-            text = f"{error}; try again in {error.retry_after:.0f} s"
-        problems = error.problems if isinstance(error, InvalidRequest) else ()
+        status, text, problems = told_of(error)
         return _failed(desk, request, text, status, tuple(f"{one.path}: {one.message}" for one in problems))
 
 

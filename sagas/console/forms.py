@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from sagas.errors import InvalidRequest, Problem
 
 PREFIX = "value."
+_NAMED = re.compile(r"\$\.([^.\[]+)")
+"""The beginning of a path into a value: what names the form's field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,50 @@ class Field:
     choices: tuple[str, ...] = ()
     told: str = ""
     nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What was wrong with a form that was sent, and what had been typed into it.
+
+    Args:
+        text: what is the matter.
+        typed: what was filled in, by the names of the inputs.
+        problems: what is wrong with a field, by its name, each with its path.
+        others: what is wrong besides, each with its path.
+    """
+
+    text: str
+    typed: Mapping[str, str]
+    problems: Mapping[str, str]
+    others: tuple[str, ...]
+
+
+NOT_SENT = Refused("", {}, {}, ())
+"""Of a form that nothing was typed into yet."""
+
+
+def refused(
+    text: str, problems: Sequence[Problem], schema: Mapping[str, Any] | None, form: Mapping[str, str]
+) -> Refused:
+    """Return what to show again with a form that was refused.
+
+    Args:
+        text: why it was.
+        problems: what is wrong where.
+        schema: as for :func:`fields_of`.
+        form: what was sent.
+    """
+    names = {one.name for one in fields_of(schema)}
+    of_fields, others = dict[str, str](), list[str]()
+    for problem in problems:
+        told, named = f"{problem.path}: {problem.message}", _NAMED.match(problem.path)
+        name = named[1] if named and named[1] in names else ""
+        if name in names:
+            of_fields[name] = f"{of_fields[name]}; {told}" if name in of_fields else told
+        else:
+            others.append(told)
+    return Refused(text, form, of_fields, tuple(others))
 
 
 def fields_of(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from sagas.client import DeadLetter
 from sagas.console.desk import Desk
-from sagas.console.forms import PREFIX, fields_of
+from sagas.console.forms import NOT_SENT, PREFIX, Refused, fields_of
 from sagas.console.jobs import Job
 from sagas.errors import NotFound
 
@@ -68,15 +68,25 @@ def types(desk: Desk, request: Request) -> Response:
     return desk.page(request, "types.html", types=desk.source.definitions())
 
 
-def type_(desk: Desk, request: Request, name: str) -> Response:
-    """Return one saga type: its steps, whether it may be started, and a form to start one."""
+def type_(desk: Desk, request: Request, name: str, refused: Refused = NOT_SENT, http_status: int = 200) -> Response:
+    """Return one saga type: its steps, whether it may be started, and a form to start one.
+
+    Args:
+        desk: the console's surroundings.
+        request: that is answered.
+        name: of the type.
+        refused: what was wrong with the form that was filled in.
+        http_status: of the answer.
+    """
     one = known_type(desk, name)
     return desk.page(
         request,
         "type.html",
+        http_status,
         type=one,
         fields=fields_of(one["request"]),
         prefix=PREFIX,
+        refused=refused,
         pausable="paused" in one and hasattr(desk.source.client, "pause"),
     )
 

@@ -15,7 +15,7 @@ from sagas.client.next_action import Do, command_of, next_action
 from sagas.console.desk import LABELS, Desk
 from sagas.console.drawing.graph import graph
 from sagas.console.drawing.timeline import WORDS, timeline
-from sagas.console.forms import PREFIX, fields_of
+from sagas.console.forms import NOT_SENT, PREFIX, Refused, fields_of
 from sagas.console.redaction import scrubbed
 
 _PAGE = 200
@@ -41,8 +41,19 @@ _WAITS = {
 _OVER = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")
 
 
-def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
-    """Return the page of a saga."""
+def show(
+    desk: Desk, request: Request, name: str, saga_id: str, refused: Refused = NOT_SENT, http_status: int = 200
+) -> Response:
+    """Return the page of a saga.
+
+    Args:
+        desk: the console's surroundings.
+        request: that is answered.
+        name: of its type.
+        saga_id: its id.
+        refused: what was wrong with the signal that was filled in.
+        http_status: of the answer.
+    """
     known = desk.source.show(name, saga_id)
     saga, hidden = desk.shown(known)
     entries = scrubbed(_without_values(desk.source.audit(known)), hidden)
@@ -62,6 +73,7 @@ def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
     return desk.page(
         request,
         "saga.html",
+        http_status,
         saga=saga,
         family=scrubbed(family, hidden),
         child_errors=_errors_of_children(desk, saga, family),
@@ -85,6 +97,7 @@ def show(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
         waits_until=waiting.get("until"),
         fields=fields_of(declared.get(waits["name"], {}).get("signal")) if waits else (),
         prefix=PREFIX,
+        refused=refused,
         undoable=[step["name"] for step in saga["steps"] if step["status"] == "COMPENSATION_FAILED"],
         over=saga["status"] in _OVER,
         did=_DID.get(request.query_params.get("did", ""), ""),

@@ -121,6 +121,25 @@ class TestSignals:
         assert "$.amount: is no integer" in answer.text
         assert service.did() == []
 
+    def test_that_are_refused_stay_in_the_form(self, browser: Browser, service: FakeService) -> None:
+        service.refuses["signal"] = Ambiguous("no answer")
+        form = {"value.by": "ann", "value.amount": "12", "value.level": "high", "value.sure": "false"}
+        answer = browser.submit(
+            f"/sagas/create-zip/{numbered(1)}/signals/approval", **form, **{"value.more": "\n[1,\n2]"}
+        )
+        assert answer.status_code == 502
+        assert "no answer. It may have happened: look before you do it again." in answer.text
+        for typed in ('value="ann"', 'value="12"', "<option selected>high", 'value="false" selected', "\n\n[1,\n2]<"):
+            assert typed in answer.text
+
+    def test_that_come_too_late_say_so(self, browser: Browser, service: FakeService) -> None:
+        service.refuses["signal"] = Conflict("the wait is over")
+        service.sagas = {numbered(1): a_saga("COMPLETED", saga_id=numbered(1))}
+        form = {"value.by": "ann", "value.amount": "12", "value.sure": "false"}
+        answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/signals/approval", **form)
+        assert answer.status_code == 409
+        assert '<p class="error" role="alert">the wait is over</p>' in answer.text
+
     def test_choose_nothing_by_themselves(self, browser: Browser, service: FakeService) -> None:
         """A yes is not sent by oversight, and what has a default is left out where nothing is said."""
         nullable: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "null"}]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sagas.errors import Unavailable
+from sagas.errors import InvalidRequest, Problem, Unavailable
 from tests.unit.client.stub import BEGAN
 from tests.unit.console.conftest import SAGA, Browser, text_of
 from tests.unit.console.service import FakeService
@@ -42,8 +42,21 @@ class TestTypes:
 
     def test_one_that_is_disabled_says_why_it_starts_none(self, browser: Browser, service: FakeService) -> None:
         service.refuses["start"] = Unavailable("starting create-zip is disabled: incident 42", 294)
-        told = text_of(browser.submit("/types/create-zip/start", **{"value.bucket": "b"}).text)
-        assert "That did not work starting create-zip is disabled: incident 42; try again in 294 s" in told
+        answer = browser.submit("/types/create-zip/start", **{"value.bucket": "b"})
+        assert answer.status_code == 503
+        assert "Start one starting create-zip is disabled: incident 42; try again in 294 s" in text_of(answer.text)
+
+    def test_what_was_typed_stays_where_the_form_is_refused(self, browser: Browser, service: FakeService) -> None:
+        problems = [Problem("$.bucket", "is too short"), Problem("$.keys[3]", "is no key")]
+        service.refuses["start"] = InvalidRequest("the request does not fit", problems)
+        answer = browser.submit("/types/create-zip/start", **{"value.bucket": 'b"<i>', "key": "k1"})
+        assert answer.status_code == 422
+        assert '<details id="start" open>' in answer.text
+        assert 'value="b&#34;&lt;i&gt;" aria-invalid="true" aria-describedby="wrong-value.bucket">' in answer.text
+        assert 'name="key" autocomplete="off" value="k1"' in answer.text
+        told = text_of(answer.text)
+        assert "the request does not fit $.keys[3]: is no key" in told
+        assert "$.bucket: is too short" in told
 
     def test_a_saga_is_started_from_a_form(self, browser: Browser, service: FakeService) -> None:
         assert 'name="value.bucket"' in browser.get("/types/create-zip").text
