@@ -7,11 +7,9 @@ on where it was: what was done or refused is left alone, what failed is tried ag
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast, get_args
 
+from sagas.client.pacing import new_job, note_of, paced
 from sagas.core.keys import LONGEST_CANCEL_NOTE
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
@@ -41,12 +40,7 @@ _PAGE = 100
 _TRIES = 3
 """Of a call that reached nobody."""
 _LONGEST_PAUSE = 10.0
-_CALL = 0.25
-"""Seconds that a call may take for the rate to be kept."""
-_MOST_AT_ONCE = 32
 _FORCED: tuple[Action, ...] = ("cancel", "compensate")
-STOP_AFTER = 5
-"""Failures in a row after which a job stops."""
 LONGEST_REASON = 3_000
 """Characters of a reason: the note begins with the job."""
 
@@ -220,7 +214,7 @@ class Batch:
     name: str
     saga_ids: Sequence[str]
     reason: str = ""
-    job: str = field(default_factory=lambda: SystemClock().new_id()[-8:])
+    job: str = field(default_factory=new_job)
     rate: float = 20.0
     path: Path | None = None
     force: bool = False
@@ -235,7 +229,7 @@ class Batch:
             raise ValueError(f"action: there is no {self.action!r}; known are {', '.join(ACTIONS)}")
         if not 0 < self.rate <= 1_000:
             raise ValueError("rate: must be above 0, and 1000 calls a second at most")
-        most = LONGEST_REASON if self.action != "cancel" else LONGEST_CANCEL_NOTE - len(self._note(""))
+        most = LONGEST_REASON if self.action != "cancel" else LONGEST_CANCEL_NOTE - len(note_of(self.job, ""))
         if len(self.reason) > most:
             raise ValueError(f"reason: has more than {most} characters")
         if self.action == "resolve" and not self.reason.strip():
@@ -280,48 +274,28 @@ class Batch:
             most: how many sagas at most; the others are left for the next run.
         """
         report = Report(self.job, len(self.saga_ids), dict(self.known))
-        todo = self.left[:most]
-        in_a_row, pace = 0, 1 / self.rate
-        together = min(_MOST_AT_ONCE, max(1, math.ceil(self.rate * _CALL)), max(1, len(todo)))
         begun = self.path is not None and _goes_on(self.path)
-        opened = self.path.open("a", encoding="utf-8") if self.path is not None else nullcontext()
-        with opened as file, ThreadPoolExecutor(together, "bulk") as pool:
+        with self.path.open("a", encoding="utf-8") if self.path is not None else nullcontext() as file:
 
             def note(line: dict[str, Any]) -> None:
                 if file is not None:
                     file.write(json.dumps(line) + "\n")
                     file.flush()
 
+            def settle(one: Outcome) -> bool:
+                self.known[one.saga_id] = report.outcomes[one.saga_id] = one
+                note(asdict(one))
+                on_outcome(one)
+                return one.outcome == "failed"
+
             if not begun:
                 head = {"job": self.job, "action": self.action, "name": self.name, "reason": self.reason}
                 more = {"force": self.force, "taken": self.taken, "steps": [*self.steps]}
                 head |= {name: value for name, value in more.items() if value}
                 note({**head, "chosen": [*self.saga_ids]})
-            under_way, due = list[Future[Outcome]](), self.clock()
-
-            def settle(*, wait: bool) -> None:
-                nonlocal in_a_row
-                while under_way and (wait or under_way[0].done()):
-                    one = under_way.pop(0).result()
-                    self.known[one.saga_id] = report.outcomes[one.saga_id] = one
-                    note(asdict(one))
-                    in_a_row = in_a_row + 1 if one.outcome == "failed" else 0
-                    on_outcome(one)
-
-            try:
-                for saga_id in todo:
-                    settle(wait=len(under_way) >= together)
-                    if in_a_row >= STOP_AFTER:
-                        report.stopped = f"{in_a_row} failures in a row"
-                        break
-                    self.sleep(max(0.0, due - self.clock()))
-                    due = max(due, self.clock()) + pace
-                    under_way.append(pool.submit(self._one, saga_id))
-            except KeyboardInterrupt:
-                report.stopped = "interrupted"
-            settle(wait=True)
-        if in_a_row >= STOP_AFTER and not report.stopped:
-            report.stopped = f"{in_a_row} failures in a row"
+            report.stopped = paced(
+                self.left[:most], self._one, settle, rate=self.rate, clock=self.clock, sleep=self.sleep
+            )
         return report
 
     def _one(self, saga_id: str) -> Outcome:
@@ -343,11 +317,8 @@ class Batch:
                 return self._outcome(saga_id, "done", "", saga["saga_id"] if self.action == "rerun" else "")
         raise AssertionError("unreachable")
 
-    def _note(self, reason: str) -> str:
-        return f"bulk {self.job}: {reason}"
-
     def _call(self, saga_id: str) -> SagaView:
-        note = self._note(self.reason).strip().rstrip(":")
+        note = note_of(self.job, self.reason).strip().rstrip(":")
         match self.action:
             case "cancel":
                 return self.client.cancel(self.name, saga_id, note, force=self.force)

@@ -1,16 +1,14 @@
-"""What is done to many sagas, one after the other: each is a call of its own, and audited as such."""
+"""What is done to many sagas: each is a call of its own, and audited as such."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from sagas.client.pacing import new_job, note_of, paced
 from sagas.errors import Ambiguous, SagaError, Unavailable
 
-_STOPS = 5
-"""So many failures in a row end a job: what follows would fail as well."""
 _REMEMBERED = 50
 _SHOWN = 200
 
@@ -33,6 +31,7 @@ class Job:
         note: why; kept in the audit trail of each.
         items: to what.
         rate: how many a second at most.
+        name: in the notes that its sagas keep, where another console's job has another.
     """
 
     job_id: int
@@ -41,6 +40,7 @@ class Job:
     items: tuple[Item, ...]
     rate: float
     outcomes: dict[Item, tuple[str, str]] = field(default_factory=dict[Item, tuple[str, str]])
+    name: str = field(default_factory=new_job)
     stopped: str = ""
     _stop: threading.Event = field(default_factory=threading.Event)
     _over: threading.Event = field(default_factory=threading.Event)
@@ -78,42 +78,43 @@ class Job:
 
     def stop(self) -> None:
         """Do no more than what is being done."""
-        self.stopped = self.stopped or "you stopped it"
         self._stop.set()
 
     def wait(self, timeout: float) -> bool:
         """Wait for its end; tell whether it has come."""
         return self._over.wait(timeout)
 
-    def run(self, act: Callable[[str, Item, str], None], clock: Callable[[], float] = time.monotonic) -> None:
-        """Do it, to one after the other.
+    def run(self, act: Callable[[str, Item, str], None]) -> None:
+        """Do it to all, in order.
 
         Args:
             act: does it to one, with a note.
-            clock: seconds that only go up.
         """
-        row = 0
-        for item in self.items:
-            if self._stop.is_set():
-                break
-            outcome, why, began = "done", "", clock()
+        note = note_of(self.name, self.note)
+
+        def call(item: Item) -> tuple[Item, str, str]:
             try:
-                act(self.do, item, f"{self.note} (bulk {self.job_id})")
+                act(self.do, item, note)
             except Ambiguous as error:
-                outcome, why = "unknown", f"{error}; it may have happened: look"
+                return item, "unknown", f"{error}; it may have happened: look"
             except Unavailable as error:
-                outcome, why = "failed", str(error)
+                return item, "failed", str(error)
             except SagaError as error:
-                outcome, why = "refused", str(error)
+                return item, "refused", str(error)
             except Exception as error:  # noqa: BLE001 - the job goes on, and tells
-                outcome, why = "unknown", f"{type(error).__name__}: {error}; it may have happened: look"
+                return item, "unknown", f"{type(error).__name__}: {error}; it may have happened: look"
+            return item, "done", ""
+
+        def settle(settled: tuple[Item, str, str]) -> bool:
+            item, outcome, why = settled
             with self._lock:
                 self.outcomes[item] = outcome, why
-            row = 0 if outcome == "done" else row + (outcome in ("failed", "unknown"))
-            if row >= _STOPS:
-                self.stopped = f"{row} in a row failed"
-                break
-            self._stop.wait(max(0.0, began + 1 / self.rate - clock()))
+            return outcome in ("failed", "unknown")
+
+        def stopped() -> str:
+            return "you stopped it" if self._stop.is_set() else ""
+
+        self.stopped = paced(self.items, call, settle, rate=self.rate, sleep=self._stop.wait, stopped=stopped)
         self._over.set()
 
 

@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from sagas.client.batch import STOP_AFTER, Action, Batch, Outcome, choose
+from sagas.client.batch import Action, Batch, Outcome, choose
+from sagas.client.pacing import STOP_AFTER
 from sagas.errors import Ambiguous, Conflict, NotFound, SagaError, Unavailable
 
 
