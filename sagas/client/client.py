@@ -111,6 +111,15 @@ class SagaClient(EventCalls, LogCalls):
         """The region that calls are signed for."""
         return self._transport.region
 
+    def caller(self) -> str:
+        """Return the ARN that calls are signed as, and that audit trails name; empty while STS does not tell."""
+        if not self._arn:
+            endpoint = self._endpoints.endpoint_url
+            with suppress(SagaError), translated("STS"):
+                sts = connect("sts", CALLER, region=self.region, endpoint_url=endpoint, session=self._session)
+                self._arn = str(sts.get_caller_identity()["Arn"])
+        return self._arn
+
     @overload
     def start(
         self,
@@ -531,16 +540,7 @@ class SagaClient(EventCalls, LogCalls):
         if name not in endpoints.dead_letter_queues:
             raise NotFound(f"there is no saga named {name!r} here")
         sqs = connect("sqs", CALLER, region=self.region, endpoint_url=endpoints.endpoint_url, session=self._session)
-        return DeadLetterQueue(sqs, endpoints.dead_letter_queues[name], endpoints.queues.get(name, {}), self._caller)
-
-    def _caller(self) -> str:
-        """The ARN that calls are signed as; empty while STS is not to be asked, which nothing waits for."""
-        if not self._arn:
-            endpoint = self._endpoints.endpoint_url
-            with suppress(SagaError), translated("STS"):
-                sts = connect("sts", CALLER, region=self.region, endpoint_url=endpoint, session=self._session)
-                self._arn = str(sts.get_caller_identity()["Arn"])
-        return self._arn
+        return DeadLetterQueue(sqs, endpoints.dead_letter_queues[name], endpoints.queues.get(name, {}), self.caller)
 
 
 def _text_of_time(moment: datetime | str | None) -> str | None:

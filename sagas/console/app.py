@@ -19,7 +19,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from sagas.console import actions
-from sagas.console.desk import Desk
+from sagas.console.desk import LOCAL, Desk
 from sagas.console.guard import Guard, Session
 from sagas.console.jobs import Item, Jobs
 from sagas.console.links import Links
@@ -65,7 +65,7 @@ def console(
         actions.act_on(client, do, item, note)
 
     jobs = Jobs(act, rate)
-    given = redaction or Redaction(), stack or "local", client.region
+    given = redaction or Redaction(), stack or LOCAL, client.region
     desk = Desk(Source(client), session, *given, lambda: clock() + ahead(), jobs, read_only, ahead, links or Links())
     routes = [
         Route("/", _get(desk, attention.show)),
@@ -170,7 +170,7 @@ def _of_this_stack(page: Page) -> Page:
             return page(desk, request, **which)
         # Who made the link chose its words: none of them is to be pasted into a shell, but names.
         names = _STACK.fullmatch(stack) and _STACK.fullmatch(region)
-        command = "sagas console" if stack == "local" else f"sagas console --stack {stack} --region {region}"
+        command = "sagas console" if stack == LOCAL else f"sagas console --stack {stack} --region {region}"
         command = command if names else ""
         return desk.page(request, "elsewhere.html", 404, other_stack=stack, other_region=region, command=command)
 

@@ -50,6 +50,8 @@ CONSEQUENCES = {
     Do.RERUN: "A new saga starts with the same request; this one stays as it is.",
 }
 """What they do, in a sentence."""
+LOCAL = "local"
+"""What the stack on this machine is called."""
 AT_ONCE = (Do.RETRY, Do.REDRIVE, Do.RECOVER)
 """What needs no second thought for one saga."""
 
@@ -62,7 +64,7 @@ class Desk:
         source: what is known of the service.
         session: of this console.
         redaction: what is not shown.
-        stack: the service's stack, ``local`` for the one on this machine.
+        stack: the service's stack, :data:`LOCAL` for the one on this machine.
         region: of the service.
         clock: epoch seconds.
         jobs: what is done to many sagas.
@@ -130,6 +132,9 @@ class Desk:
             path=request.url.path,
             query=dict(request.query_params),
             posted=request.method == "POST",
+            counts_of=self.source.counts(),
+            # On this machine all are the same.
+            caller=self.source.caller() if self.stack != LOCAL else "",
             **context,
         )
         # Half a character, as a sender of messages may write one, has no form in UTF-8.

@@ -26,6 +26,8 @@ _SHORTEST_ID = 4
 """Characters of an id from which on the service looks for what begins so."""
 _PAGES_AT_WORK = 3
 """Lists of a hundred sagas at work that are looked through for dead workers."""
+_MOST_NEEDING = 200
+"""Sagas that need a person which are looked at."""
 _TRAILS = 32
 """Audit trails that are remembered."""
 _KEPT = 5_000
@@ -49,6 +51,7 @@ class Source:
         self._shown: dict[str, tuple[str, Any]] = {}
         self._trails: dict[str, tuple[Any, list[Any]]] = {}
         self._asking = set[Any]()
+        self._counts: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(_THREADS, "sagas-console")
 
     def close(self) -> None:
@@ -137,20 +140,41 @@ class Source:
             return None
         return stats["types"][0]["statuses"].get("DEAD_LETTERED", 0)
 
-    def attention(self, most: int = 200) -> tuple[list[Any], bool]:
+    def attention(self) -> tuple[list[Any], bool]:
         """Return the sagas that need a person, the longest waiting first, and whether there may be more of them."""
+        return self._coalesced(("attention",), self._needing)
 
-        def ask() -> tuple[list[Any], bool]:
-            found, cursor = list[Any](), None
-            while len(found) < most:
-                page = self.client.attention(limit=100, cursor=cursor)
-                found += page["sagas"]
-                cursor = page["cursor"]
-                if cursor is None:
-                    break
-            return found, cursor is not None
+    def _needing(self) -> tuple[list[Any], bool]:
+        found, cursor = list[Any](), None
+        while len(found) < _MOST_NEEDING:
+            page = self.client.attention(limit=100, cursor=cursor)
+            found += page["sagas"]
+            cursor = page["cursor"]
+            if cursor is None:
+                break
+        return found, cursor is not None
 
-        return self._coalesced(("attention",), ask)
+    def counts(self) -> dict[str, str]:
+        """Return how much waits at the console's pages, by their paths, as far as it was asked lately."""
+        needed, more = self._meanwhile(("attention",), self._needing, (None, False))
+        breakers: list[Any] | None = self._meanwhile(("breakers",), self._breakers, None)
+        letters: int | None = self._meanwhile(("all letters",), self._all_letters, None)
+        known = {
+            "/": None if needed is None else f"{len(needed)}{'+' * more}",
+            "/letters": None if letters is None else str(letters),
+            "/breakers": None if breakers is None else str(sum(one["state"] != "closed" for one in breakers)),
+        }
+        # What is asked anew is not forgotten meanwhile.
+        self._counts |= {place: count for place, count in known.items() if count is not None}
+        return {place: count for place, count in self._counts.items() if count != "0"}
+
+    def _all_letters(self) -> int:
+        """About how many messages all dead-letter queues hold, asked for one after the other."""
+        return sum(self.letters(one["name"]) or 0 for one in self.definitions())
+
+    def caller(self) -> str:
+        """Return as whom the console acts, as far as it was asked lately."""
+        return self._meanwhile(("caller",), lambda: _tolerant(lambda: self.client.caller(), ""), "")
 
     def leased(self) -> list[Any]:
         """Return the sagas that workers have, as lists tell of them: the newest few hundred of a status."""
@@ -171,7 +195,10 @@ class Source:
 
     def breakers(self) -> list[Any]:
         """Return the circuit breakers; none where the service is older than they are."""
-        return self._coalesced(("breakers",), lambda: _tolerant(self.client.breakers, cast("list[Any]", [])))
+        return self._coalesced(("breakers",), self._breakers)
+
+    def _breakers(self) -> list[Any]:
+        return _tolerant(self.client.breakers, cast("list[Any]", []))
 
     def letters(self, name: str) -> int | None:
         """Return about how many messages are in a dead-letter queue; ``None`` if that is not to be known."""
@@ -226,7 +253,13 @@ class Source:
         return saga if at >= summary["updated_at"] else None
 
     def _meanwhile(self, key: Any, ask: Callable[[], T], otherwise: T) -> T:
-        """Return the answer that is known; one that is old, or none, is asked for meanwhile, so that no page waits."""
+        """Return the answer that is known; one that is old, or none, is asked for meanwhile, so that no page waits.
+
+        Args:
+            key: of the answer.
+            ask: asks for it; not by a method that keeps it under this key itself.
+            otherwise: returned while there is none.
+        """
         at, answer = self._answers.get(key, (float("-inf"), otherwise))
 
         def run() -> None:

@@ -131,6 +131,11 @@ def command(
     (tmp_path / ".sagas" / "local.json").write_text(json.dumps({**where, "queues": {}, "dead_letter_queues": {}}))
     monkeypatch.chdir(tmp_path)
 
+    # What the function logs is not the command's. Powertools writes to what was the standard output when a logger was
+    # first asked for: in a process with other tests that may be closed by now.
+    for handler in logging.getLogger("test").handlers:
+        monkeypatch.setattr(handler, "stream", io.StringIO())
+
     def make(*classes: type[Any]) -> tuple[SweepDesk, Run]:
         d = desk(*classes)
 

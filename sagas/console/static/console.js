@@ -64,6 +64,7 @@
         tag = answer.headers.get("ETag") || "";
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         Idiomorph.morph(main, page.querySelector("main"), { morphStyle: "outerHTML", callbacks });
+        Idiomorph.morph(document.querySelector("nav"), page.querySelector("nav"));
         document.title = page.title;
         pause = SHORTEST;
         // The row that one is at may have moved.

@@ -17,7 +17,6 @@ class TestList:
     def test_filters(self, service: FakeService) -> None:
         browser = Browser(service).open()
         assert numbered(1) in browser.get("/sagas", params={"status": "dead_lettered", "name": "create-zip"}).text
-        assert service.asked[-1][0] in ("definitions", "show", "list")
         assert ("list", "create-zip", "DEAD_LETTERED") in service.asked
         assert numbered(1) not in browser.get("/sagas", params={"text": "something else"}).text
         assert numbered(1) in browser.get("/sagas", params={"text": "NO TOPIC"}).text

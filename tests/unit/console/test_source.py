@@ -8,7 +8,9 @@ from itertools import count
 from typing import Any
 
 from sagas.console.source import Source
-from tests.unit.console.service import FakeService, numbered
+from sagas.errors import Unavailable
+from tests.unit.console.conftest import Browser, text_of
+from tests.unit.console.service import FakeService, a_letter, numbered
 
 
 def test_an_audit_trail_is_not_read_again_before_the_saga_has_changed(service: FakeService) -> None:
@@ -46,3 +48,24 @@ def test_what_no_page_waits_for_is_asked_for_once_at_a_time_however_long_it_take
         time.sleep(0.01)
     assert asked == [1]
     source.close()
+
+
+def test_each_page_tells_how_much_waits_at_the_others_and_who_acts(service: FakeService) -> None:
+    class Signed(FakeService):
+        def caller(self) -> str:
+            return "arn:aws:sts::123456789012:assumed-role/Operators/anna"
+
+    known = Signed(service.sagas.values())
+    known.letters = [a_letter(), a_letter(message_id="m-2")]
+    known.known_breakers = [{"state": "closed"}]
+    browser, end = Browser(known, stack="shop").open(), time.monotonic() + 10
+    while "Attention 1 Sagas Letters 2 Types Breakers Sweeps" not in (told := text_of(browser.get("/types").text)):
+        assert time.monotonic() < end, told
+        time.sleep(0.01)
+    while "shop · eu-central-1 · anna" not in (told := text_of(browser.get("/types").text)):
+        assert time.monotonic() < end, told
+        time.sleep(0.01)
+    browser.submit("/sagas/create-zip/" + numbered(1) + "/retry", note="")
+    assert "Attention 1 Sagas Letters 2" in text_of(browser.get("/types").text)  # until it is asked anew
+    known.away = Unavailable("the API is out of reach", 5)
+    assert "anna" in browser.get("/search").text
