@@ -93,7 +93,9 @@ def type_(desk: Desk, request: Request, name: str, refused: Refused = NOT_SENT, 
 
 def breakers(desk: Desk, request: Request) -> Response:
     """Return the circuit breakers."""
-    return desk.page(request, "breakers.html", breakers=desk.source.breakers())
+    found, types = desk.source.together(desk.source.breakers, desk.source.definitions)
+    active = {one["saga"]: True for one in found} | {one["name"]: one["active"] for one in types}
+    return desk.page(request, "breakers.html", breakers=found, active=active)
 
 
 def sweeps(desk: Desk, request: Request, name: str, report: Any = None) -> Response:

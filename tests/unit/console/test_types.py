@@ -6,7 +6,7 @@ import re
 
 from sagas.errors import InvalidRequest, Problem, Unavailable
 from tests.unit.client.stub import BEGAN
-from tests.unit.console.conftest import SAGA, Browser, text_of
+from tests.unit.console.conftest import LATER, SAGA, Browser, text_of
 from tests.unit.console.service import FakeService
 
 
@@ -67,6 +67,19 @@ class TestTypes:
     def test_a_breaker_is_closed(self, browser: Browser, service: FakeService) -> None:
         assert browser.submit("/breakers/create-zip/upload/close").status_code == 303
         assert service.did() == [("close_breaker", "create-zip", "upload")]
+
+    def test_starts_are_refused_where_a_breaker_is_open(self, browser: Browser, service: FakeService) -> None:
+        a_breaker = {"saga": "create-zip", "step": "upload", "failures": 5, "open_until": LATER, "more_waiting": False}
+        service.known_breakers = [{**a_breaker, "state": "open", "waiting": 57}]
+        page = browser.get("/breakers").text
+        assert "Refuse new …" in page
+        assert 'action="/types/create-zip/disable"' in page
+        browser.submit("/types/create-zip/disable", reason="the bank is shut")
+        assert service.did() == [("disable", "create-zip", "the bank is shut")]
+        service.types[0]["active"] = False
+        assert "starts none" in text_of(Browser(service).open().get("/breakers").text)
+        service.known_breakers[0]["state"] = "closed"
+        assert "Refuse new" not in Browser(service).open().get("/breakers").text
 
     def test_a_sweep_is_dry_unless_said_otherwise_and_adds_up(self, browser: Browser, service: FakeService) -> None:
         told = text_of(browser.submit("/sweeps/create-zip").text)
