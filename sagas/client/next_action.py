@@ -105,7 +105,10 @@ def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
         return NextAction(Do.RECOVER, "Recover now", "It stalled", means, others=(Do.CANCEL,))
     if breaker:
         step = breaker["step"]
-        means = "It goes on by itself once what the step calls is mended. Closing the breaker sends those that wait, spread over time."
+        means = (
+            "It goes on by itself once what the step calls is mended. "
+            "Closing the breaker sends those that wait, spread over time."
+        )
         problem = f"It waits for the breaker of {step}"
         return NextAction(Do.BREAKER, "Close the breaker", problem, means, step, "breaker-opened", (Do.CANCEL,))
     for step in saga.get("steps", ()):
