@@ -307,10 +307,11 @@ class ServiceAlarms(Alarms):
         lost = missed.metric_approximate_number_of_messages_visible(period=_FEW_MINUTES, statistic="Maximum")
         self.watch("ArchiveMissed", lost, "Audit entries are missing in the archive.", "archive")
 
-    def add_outbox(self, lost: sqs.Queue, function: lambda_.Function) -> None:
+    def add_outbox(self, service: str, lost: sqs.Queue, function: lambda_.Function) -> None:
         """Watch what tells events.
 
         Args:
+            service: its name.
             lost: the queue of what it gave up.
             function: that tells them.
         """
@@ -319,4 +320,6 @@ class ServiceAlarms(Alarms):
         self.watch("EventsLate", age, late, "events-late", above=_LATE_EVENTS, periods=2)
         untold = lost.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
         self.watch("EventsLost", untold, "Events of sagas were not told within 23 hours.", "events-lost")
+        unread = _metric("EventUntold", {"service": service}, _FEW_MINUTES)
+        self.watch("EventsUnread", unread, "A change of a saga could not be read: no event tells it.", "events-unread")
         self.watch_errors("EventErrors", function, "The function that tells events")

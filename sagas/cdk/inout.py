@@ -177,7 +177,7 @@ class InOut(Grants):
             return cast("Outbox", made)
         told = SagaEvents.of(self._options.service, self._options.events) or SagaEvents()
         outbox = Outbox(self, _OUTBOX, shared=self._shared, told=told, environment=self._environment)
-        self._alarms.add_outbox(outbox.lost, outbox.function)
+        self._alarms.add_outbox(self._options.service, outbox.lost, outbox.function)
         self._released(outbox, "EventErrors")
         function = outbox.function.function_arn
         self._events_arns = function, f"{function}:{self._options.alias}"

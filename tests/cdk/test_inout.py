@@ -423,7 +423,7 @@ class TestEvents:
         statuses = {status for one in filters for status in one["dynamodb"]["NewImage"].get("status", {"S": []})["S"]}
         assert "RUNNING" not in statuses
         told = {one["AlarmDescription"].partition("#")[2] for one in shop.of_type("AWS::CloudWatch::Alarm")}
-        assert {"events-late", "events-lost"} <= told
+        assert {"events-late", "events-lost", "events-unread"} <= told
         assert bus["Name"]
 
     def test_its_function_reads_and_tells_and_does_nothing_else(self) -> None:
