@@ -28,7 +28,7 @@ CONTROL = TableForm(
         OPEN_INDEX: {"open_shard": "S", "due": "S"},
         BY_NAME_INDEX: {"name_shard": "S", "created_at": "S"},
         ATTENTION_INDEX: {"attention_shard": "S", "attention_at": "S"},
-        ENDED_INDEX: {"ended": "S", "updated_at": "S"},
+        ENDED_INDEX: {"ended": "S", "ended_at": "S"},
     },
 )
 AUDIT = TableForm({"saga_id": "S", "seq": "N"})

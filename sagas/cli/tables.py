@@ -68,7 +68,9 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
     title = Text.assemble((saga["name"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
     over = saga["status"] in OVER
     when = f"started {moment(saga['created_at'])}, " + (
-        f"took {between(saga['created_at'], saga['updated_at'])}" if over else f"{ago(saga['created_at'], now)}"
+        f"took {between(saga['created_at'], saga.get('ended_at') or saga['updated_at'])}"
+        if over
+        else f"{ago(saga['created_at'], now)}"
     )
     when += f", last changed {ago(saga['updated_at'], now)}"
     if saga.get("paused"):

@@ -135,7 +135,7 @@ def _needing(client: Caller, name: str) -> Iterator[Summary]:
 
 def _since(one: Summary) -> datetime:
     """When a saga ended; when it was started, if it is not over."""
-    return datetime.fromisoformat(one["updated_at" if one["status"] in OVER else "created_at"])
+    return datetime.fromisoformat(one.get("ended_at") or one["updated_at" if one["status"] in OVER else "created_at"])
 
 
 def _moment(since: datetime | str) -> datetime:

@@ -240,6 +240,7 @@ class SagaState:
         attention: needs a person, since when.
         created_at: start.
         updated_at: last committed change.
+        ended_at: when it came into the terminal state that it is in; 0 while it is in none.
         progress: of the current execution, for people; gone with the next claim or commit.
         purge: it is being purged; the lease that goes with it is never given back.
         polling: the current step said that it is not yet time.
@@ -280,6 +281,7 @@ class SagaState:
     attention: float = 0.0
     created_at: float = 0.0
     updated_at: float = 0.0
+    ended_at: float = 0.0
     progress: Progress | None = None
     purge: Purge | None = None
     polling: Polling | None = None

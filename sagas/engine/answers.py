@@ -193,6 +193,7 @@ class Summary(TypedDict):
     fault: FaultView | None
     created_at: _Time
     updated_at: _Time
+    ended_at: _Time | None
     links: LinksView
     why: NotRequired[str]
     parent: NotRequired[ParentView]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from typing import Any
 
-from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import OVER, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import iso
 from sagas.engine.registry import Registry
 from sagas.errors import ChildrenFailed, TypeChanged
@@ -121,6 +121,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
     """The saga that a whole journal tells of, as far as readers ask."""
     first, last = entries[0], entries[-1]
     known = {step.name: step for step in steps}
+    over = [*takewhile(lambda entry: entry.status in OVER, reversed(entries))]
     state = SagaState(
         saga_id=first.saga_id,
         saga=first.saga,
@@ -131,6 +132,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         seq=last.seq,
         created_at=first.at,
         updated_at=last.at,
+        ended_at=over[-1].at if over else 0.0,
     )
     for entry, following in zip_longest(entries, entries[1:]):
         # Whether an execution that failed was to be followed by another.

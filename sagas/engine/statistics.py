@@ -119,7 +119,7 @@ class Statistics:
         ends = [(name, status, shard) for name in names for status in sorted(OVER) for shard in shards]
         count = self.listing.counted
         calls = [partial(count, "by_name", key, "created_at", lately, _MOST) for _, key in starts]
-        calls += [partial(count, "ended", ended_shard(*end), "updated_at", day, _MOST) for end in ends]
+        calls += [partial(count, "ended", ended_shard(*end), "ended_at", day, _MOST) for end in ends]
         counts = self.listing.together(calls)
         for (name, _), number in zip(starts, counts, strict=False):
             found[name].started += number
@@ -130,7 +130,7 @@ class Statistics:
             found[name].at_least |= {status.value} if number == _MOST else set()
             some += [(name, status, shard)] if number else []
         # Only where something ended at all.
-        calls = [partial(count, "ended", ended_shard(*end), "updated_at", lately, _MOST) for end in some]
+        calls = [partial(count, "ended", ended_shard(*end), "ended_at", lately, _MOST) for end in some]
         for (name, _, _), number in zip(some, self.listing.together(calls), strict=True):
             found[name].ended += number
             found[name].at_least |= {"ended_per_minute"} if number == _MOST else set()

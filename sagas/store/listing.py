@@ -136,7 +136,7 @@ class Listing:
         """
         model, shards = self._tables.control, self.shards.number()
         keys = [ended_shard(name, status, shard) for name in names for shard in range(shards)]
-        return self._newest(model.by_end, "updated_at", keys, limit, cursor, within)
+        return self._newest(model.by_end, "ended_at", keys, limit, cursor, within)
 
     def _newest(self, index: Any, sort: str, keys: Sequence[str], limit: int, cursor: str | None, within: Span) -> Page:
         start = IndexPosition.parse(cursor) if cursor is not None else None

@@ -194,6 +194,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "deadline": text_of(state.deadline),
             "created_at": iso(state.created_at),
             "updated_at": iso(state.updated_at),
+            "ended_at": text_of(state.ended_at),
             "name_shard": f"{state.saga}#{shard}",
         }
     )
@@ -220,7 +221,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
 def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
     """Where the sparse indexes have a saga: how it ended, whether it needs a person, when it is to be looked at."""
     item, shard = Item(), shard_of(state.saga_id, settings.shards)
-    if state.over:
+    if state.ended_at:
         item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
     listed = bool(state.attention) and (state.over or waiting)
@@ -392,6 +393,7 @@ def state_of(item: Item) -> SagaState:
         head=head,
         created_at=epoch(item["created_at"]["S"]),
         updated_at=epoch(item["updated_at"]["S"]),
+        ended_at=time_of(text_in(item, "ended_at")),
         not_before=time_of(text_in(item, "not_before")),
         lost_until=time_of(text_in(item, "lost_until")),
         cancel_requested_at=time_of(text_in(item, "cancel_requested_at")),

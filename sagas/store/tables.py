@@ -115,7 +115,7 @@ def _control(settings: StoreSettings) -> type[Model]:
             projection = KeysOnlyProjection()
 
         ended = UnicodeAttribute(hash_key=True)
-        updated_at = UnicodeAttribute(range_key=True)
+        ended_at = UnicodeAttribute(range_key=True)
 
     class Control(Model):
         """One saga."""
@@ -166,6 +166,7 @@ def _control(settings: StoreSettings) -> type[Model]:
         attention_at = UnicodeAttribute(null=True)
         name_shard = UnicodeAttribute()
         ended = UnicodeAttribute(null=True)
+        ended_at = UnicodeAttribute(null=True)
         open = OpenIndex()
         by_name = NameIndex()
         attention_index = AttentionIndex()

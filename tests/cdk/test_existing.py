@@ -28,7 +28,7 @@ STRING, NUMBER = dynamodb.AttributeType.STRING, dynamodb.AttributeType.NUMBER
 INDEXES = {
     "open": ("open_shard", "due"),
     "by_name": ("name_shard", "created_at"),
-    "ended": ("ended", "updated_at"),
+    "ended": ("ended", "ended_at"),
     "attention": ("attention_shard", "attention_at"),
 }
 

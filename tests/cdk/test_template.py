@@ -77,7 +77,7 @@ class TestTables:
         assert {name: [key["AttributeName"] for key in index["KeySchema"]] for name, index in indexes.items()} == {
             "open": ["open_shard", "due"],
             "by_name": ["name_shard", "created_at"],
-            "ended": ["ended", "updated_at"],
+            "ended": ["ended", "ended_at"],
             "attention": ["attention_shard", "attention_at"],
         }
         assert all(index["Projection"] == {"ProjectionType": "KEYS_ONLY"} for index in indexes.values())

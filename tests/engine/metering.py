@@ -15,7 +15,7 @@ _INDEXES = (
     ("open_shard", "due"),
     ("name_shard", "created_at"),
     ("attention_shard", "attention_at"),
-    ("ended", "updated_at"),
+    ("ended", "ended_at"),
 )
 _LAMBDAS = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility")
 """What a bench asks of SQS in Lambda's stead; a function that has a message wait asks for the last by itself."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sagas.authoring.policies import Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.times import iso
@@ -43,6 +44,12 @@ class Tour(
 class Plain(Saga[Journey], name="plain"):
     @step
     def go(self, request: Journey) -> None: ...
+
+
+class Frail(Saga[Journey], name="frail"):
+    @step(retry=Retry.constant(max_retries=0, delay=1, on_exhausted=Exhausted.FAIL))
+    def go(self, request: Journey) -> None:
+        raise RuntimeError("no")
 
 
 def begin(site: Site, customer: str = "c-17", name: str = "tour", **more: Any) -> str:
@@ -115,6 +122,21 @@ def test_by_when_they_were_started_and_how_they_ended(site: Make) -> None:
     assert ids(w, status="FAILED") == []
     plus = middle.replace("Z", "+00:00") if middle.endswith("Z") else middle
     assert ids(w, status="PENDING", since=plus.replace("+", " ")) == [running]
+
+
+def test_a_settlement_leaves_the_end_where_it_was(site: Make) -> None:
+    w = site(Frail)
+    first, second = begin(w, name="frail"), begin(w, name="frail")
+    w.run()
+    ended = w.call("GET", f"/sagas/frail/{first}").body["ended_at"]
+    w.clock.advance(3600)
+    later = iso(w.clock.now())
+    assert w.call("POST", f"/sagas/frail/{first}/resolve", {"note": "seen", "action": "none"}).status == 200
+    view = w.call("GET", f"/sagas/frail/{first}").body
+    assert view["ended_at"] == ended < later <= view["updated_at"]
+    assert ids(w, status="FAILED") == [second, first]
+    assert ids(w, status="FAILED", since=later) == []
+    assert w.call("GET", f"/sagas/frail/{begin(w, name='frail')}").body["ended_at"] is None
 
 
 def test_what_an_earlier_version_ended_is_found_by_going_over_all(site: Make) -> None:

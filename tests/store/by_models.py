@@ -23,7 +23,7 @@ _BACKWARD = (
     SagaStatus.CANCELLED,
     SagaStatus.COMPENSATION_FAILED,
 )
-_TIMES = ("not_before", "lost_until", "cancel_requested_at", "attention", "deadline")
+_TIMES = ("ended_at", "not_before", "lost_until", "cancel_requested_at", "attention", "deadline")
 _PLAIN = (
     "rejected",
     "failed",
@@ -73,7 +73,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         values["purge"] = {"at": iso(purge.at)}
         values["purge"] |= {} if purge.by == "supervisor" else {"by": purge.by}
         values["purge"] |= {} if purge.reason == "retention" else {"reason": purge.reason}
-    if state.over:
+    if state.ended_at:
         values["ended"] = f"{state.saga}#{state.status.value}#{shard_of(state.saga_id, settings.shards)}"
     if state.polling:
         values["polling"] = {"since": iso(state.polling.since), "looks": state.polling.looks}

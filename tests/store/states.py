@@ -137,6 +137,7 @@ def contents(steps: int = 2, *, families: bool = False) -> st.SearchStrategy[Cal
         "attention": _whens,
         "created_at": times,
         "updated_at": times,
+        "ended_at": _whens,
         "purge": st.none() | _purges,
         "polling": st.none() | _pollings,
         "deadline": _whens,

@@ -14,7 +14,7 @@ from tests.store.states import NOW, lease, new_id, saga
 
 
 def _ended(store: Store, name: str, at: float, status: SagaStatus = SagaStatus.COMPLETED) -> SagaState:
-    state = saga(status, saga=name, created_at=NOW, updated_at=at)
+    state = saga(status, saga=name, created_at=NOW, updated_at=at, ended_at=at)
     assert store.control.create(state, STALE_AFTER)
     return state
 
@@ -37,7 +37,7 @@ def test_who_goes_on_again_has_not_ended(store: Store) -> None:
     state = _ended(store, name, NOW, SagaStatus.COMPENSATION_FAILED)
     held = replace(state, token=1, lease=lease())
     assert store.control.claim(state, held, STALE_AFTER)
-    again = replace(held, status=SagaStatus.COMPENSATING, seq=2, lease=None)
+    again = replace(held, status=SagaStatus.COMPENSATING, seq=2, lease=None, ended_at=0.0)
     store.control.commit(held, again, STALE_AFTER)
     assert store.listing.by_end([name], "COMPENSATION_FAILED", 9, None).saga_ids == []
     assert "ended" not in (store.item(state.saga_id) or {})
@@ -50,7 +50,7 @@ def test_counts_go_no_further_than_asked(store: Store) -> None:
 
     def counted(within: Span, most: int) -> int:
         keys = [ended_shard(name, "COMPLETED", shard) for shard in range(SHARDS)]
-        return sum(store.listing.counted("ended", key, "updated_at", within, most) for key in keys)
+        return sum(store.listing.counted("ended", key, "ended_at", within, most) for key in keys)
 
     assert counted(Span(), 100) == 7
     assert counted(Span(NOW + 5), 100) == 2

@@ -34,7 +34,7 @@ def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
         "attention_shard",
         "attention_at",
         "ended",
-        "updated_at",
+        "ended_at",
     )
     dynamodb.create_table(
         TableName=f"{prefix}-sagas",
@@ -45,7 +45,7 @@ def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
             _index("open", "open_shard", "due"),
             _index("by_name", "name_shard", "created_at"),
             _index("attention", "attention_shard", "attention_at"),
-            _index("ended", "ended", "updated_at"),
+            _index("ended", "ended", "ended_at"),
         ],
     )
     dynamodb.create_table(

@@ -12,7 +12,7 @@ from aws_cdk import aws_dynamodb as dynamodb  # isort: skip
 _INDEXES = {
     "open": ("open_shard", "due"),
     "by_name": ("name_shard", "created_at"),
-    "ended": ("ended", "updated_at"),
+    "ended": ("ended", "ended_at"),
     "attention": ("attention_shard", "attention_at"),
 }
 

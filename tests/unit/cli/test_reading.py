@@ -100,6 +100,11 @@ class TestShow:
             ["older", "COMPLETED", "1", "3", "d"],
         ]
 
+    def test_what_came_after_its_end_is_no_part_of_how_long_it_took(self, api: StubApi, run: Run) -> None:
+        ended, settled = "2026-11-21T09:48:55.216Z", "2026-11-24T09:48:50.216Z"
+        api.will(200, a_saga("FAILED", ended_at=ended, updated_at=settled))
+        assert "took 5.0 s, last changed" in " ".join(run("show", "create-zip", SAGA_ID).stdout.split())
+
     def test_progress_is_a_bar(self, api: StubApi, run: Run) -> None:
         told = {"step": "check", "fraction": 0.5, "message": "packing", "at": "2026-11-21T09:48:52.000Z"}
         api.will(200, a_saga("RUNNING", progress=told))

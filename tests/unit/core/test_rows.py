@@ -173,12 +173,21 @@ def test_a_redriven_step_gets_a_new_budget_and_keeps_its_numbers() -> None:
     assert commands(decision) == (Run(1, False, 3),)
 
 
+def test_an_end_stays_where_it_was_until_a_saga_goes_on() -> None:
+    failed = saga(S.FAILED, T.COMPLETED, T.FAILED, attention=NOW, ended_at=NOW, lease=HELD)
+    settled = after(failed, ev.Resolved("seen", "none", ()), now=NOW + 3_600)
+    assert (settled.updated_at, settled.ended_at) == (NOW + 3_600, NOW)
+    undone = after(failed, ev.CompensationStarted("operator"), now=NOW + 3_600)
+    assert (undone.status, undone.ended_at) == (S.COMPENSATING, 0.0)
+
+
 def test_what_is_settled_leaves_the_list_and_is_not_undone_again() -> None:
     failed = saga(S.COMPENSATION_FAILED, T.COMPENSATION_FAILED, T.COMPENSATION_FAILED, attention=NOW)
     by_hand = (failed.steps[0].name,)
     asked, fact = ev.ResolveAsked(MINE, "paid back", "refund", by_hand), ev.Resolved("paid back", "refund", by_hand)
     settled = after(failed, asked, fact)
     assert (settled.attention, settled.resolution_seq) == (0, settled.seq)
+    assert settled.ended_at == failed.updated_at  # as far as an earlier version told
     again = after(settled, ev.RetryAsked(MINE), ev.Redriven())
     assert (again.cursor, again.steps[0].status) == (1, T.COMPENSATED)
 
