@@ -146,10 +146,11 @@ def object_key(prefix: str, saga_id: str, filename: str) -> str:
     """Return ``{prefix}{saga_id}/{filename}``: the saga's id can be read back from the key.
 
     Raises:
-        InvalidRequest: the file name is empty, holds a slash, ``..`` or a control character, or makes the key longer
-            than S3 takes (1,024 bytes).
+        InvalidRequest: the file name is empty, holds a slash, ``..``, a control character or half a character (a lone
+            surrogate), or makes the key longer than S3 takes (1,024 bytes).
     """
-    bad = not filename or "/" in filename or ".." in filename or any(unicodedata.category(c) == "Cc" for c in filename)
+    bad = not filename or "/" in filename or ".." in filename
+    bad = bad or any(unicodedata.category(character) in ("Cc", "Cs") for character in filename)
     key = f"{prefix}{saga_id}/{filename}"
     if bad or len(key.encode()) > 1024:
         raise InvalidRequest(f"s3_key: {filename!r} cannot be a file name in S3 here")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+from functools import cached_property, partialmethod
 from types import MethodType
-from typing import Any
+from typing import Any, cast
 
 from sagas.authoring.children import children
 from sagas.authoring.scope import Scope
-from sagas.authoring.steps import Compensation, Decorator, Step, Undoable, step
+from sagas.authoring.steps import Compensation, Decorator, Member, Step, Undoable, step
 from sagas.authoring.waits import Sleep, Wait, sleep, wait_for
 from sagas.errors import DefinitionError
 
@@ -91,7 +93,7 @@ def collect(cls: type[Any], where: str) -> Members:
 
 
 def _check_made(value: object, where: str) -> None:
-    """Check that what is no member is not what would have made one: it reads like a step, and would do nothing."""
+    """Check that what is no member hides none and would have made none: it would read like a step, and do nothing."""
     if isinstance(value, Decorator) and not value.used:
         raise DefinitionError(f"{where}: {value.call}(...) decorates a method, and there is none under it")
     itself: object = value.__func__ if isinstance(value, MethodType) else value
@@ -99,6 +101,25 @@ def _check_made(value: object, where: str) -> None:
     if any(itself is maker for maker in makers):
         name = getattr(itself, "__name__", "")
         raise DefinitionError(f"{where}: it is the function {name} itself, which declares nothing until it is called")
+    hidden = _within(value)
+    if hidden is not None and hidden.owner is None:  # else it is a step all the same, of this class or another
+        word = _word(_kind(hidden))
+        raise DefinitionError(f"{where}: a decorator above it hides the {word} from the saga; put that one below")
+
+
+def _within(value: object) -> Member | None:
+    """Return the member that a decorator was put around; None if there is none in it."""
+    while value is not None and not isinstance(value, Member):
+        match value:
+            case property():
+                value = value.fget
+            case staticmethod() | classmethod():
+                value = cast("object", value.__func__)
+            case cached_property() | partialmethod():
+                value = cast("object", value.func)
+            case _:
+                value = inspect.getattr_static(value, "__wrapped__", None)
+    return value
 
 
 def _kind(value: Any) -> type[Any]:

@@ -51,7 +51,7 @@ def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
         keywords["name"] = kebab(cls.__name__)
     where = _where(cls.__name__, keywords)
 
-    scope = body.scope if isinstance(body, ClassBody) else Scope({}, {})
+    scope = (body.scope if isinstance(body, ClassBody) else Scope({}, {})).within(cls)
     open_variables: tuple[Any, ...] = getattr(cls, "__parameters__", ())
     bound = bindings(cls)
     request_type = bound.get(ReqT, ReqT)

@@ -28,6 +28,20 @@ class Scope:
         """All names."""
         return {**self.far, **self.near}
 
+    def within(self, cls: type[Any]) -> Scope:
+        """Return the names that annotations in a class may use.
+
+        Args:
+            cls: it, and the types that it or a base declares, come after all others.
+        """
+        nested = {
+            name: value
+            for base in reversed(cls.__mro__)
+            for name, value in vars(base).items()
+            if isinstance(value, type | typing.NewType) or typing.get_origin(value) is not None
+        }
+        return Scope(self.near, {**self.far, **nested, cls.__name__: cls})
+
 
 def scope_of(frame: FrameType | None) -> Scope:
     """Return the names local to ``frame``, in which a class statement runs."""

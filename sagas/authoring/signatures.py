@@ -53,6 +53,8 @@ def read_signature(function: Callable[..., Any], scope: Scope, bound: dict[Any, 
             resolved = substitute(resolve(annotation, module, scope), bound)
         except DefinitionError as error:
             raise DefinitionError(f"{where}: the annotation of {what} {error}") from None
+        if isinstance(resolved, _VALUES):
+            raise DefinitionError(f"{where}: the annotation of {what} is {resolved!r}, which is no type")
         if has_type_variables(resolved):
             raise DefinitionError(f"{where}: the annotation of {what} has an open type variable")
         return resolved
@@ -94,6 +96,9 @@ def _signature(function: Callable[..., Any], where: str) -> inspect.Signature:
     except (TypeError, ValueError, NameError) as error:  # NameError: from Python 3.14 on annotations are lazy
         raise DefinitionError(f"{where}: its signature cannot be read: {error}") from None
 
+
+_VALUES = (int, float, complex, bytes, list, tuple, dict, set, frozenset)
+"""What Python lets an annotation be, though no value is of it."""
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

@@ -204,9 +204,11 @@ def signal_asked(plan: Plan, state: SagaState, event: ev.SignalAsked, now: float
 
 def retry_asked(plan: Plan, state: SagaState, event: ev.RetryAsked, now: float) -> Decision:
     """Grant what failed a new budget of attempts."""
-    able = state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED)
-    if not able or (state.cancel_requested_at and state.status is SagaStatus.DEAD_LETTERED):
-        return Decision(state, Refuse(f"the saga is {state.status}; only what failed can be retried"))
+    if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED):
+        told = f"the saga is {state.status}; only DEAD_LETTERED and COMPENSATION_FAILED can be retried"
+        return Decision(state, Refuse(told))
+    if state.cancel_requested_at and state.status is SagaStatus.DEAD_LETTERED:
+        return Decision(state, Refuse("a cancel was accepted: the saga is about to be undone"))
     if _held(state, now):
         return Decision(state, Refuse("a worker, the supervisor or another operator is at work on this saga"))
     return Decision(_claimed(state, event.lease), Write(ev.Redriven(event.note)))

@@ -45,8 +45,10 @@ def main() -> int:
     config.loglevel = "WARNING"
     _take_nested_stacks_as_one()
     # Messages wait, and items expire, by the clock that the functions have.
+    clock = _SkippedTime(os.environ.get("SAGAS_CLOCK", ""))
     for service in ("sqs", "dynamodb"):
-        _module(f"ministack.services.{service}").time = _SkippedTime(os.environ.get("SAGAS_CLOCK", ""))
+        _module(f"ministack.services.{service}").time = clock
+    _log_by(clock)
     _fill_in_schedules()
     _read_streams_aside()
     ministack = _module("ministack.app")
@@ -112,14 +114,30 @@ class _SkippedTime:
         self._file = file
         self._ahead, self._read_at = 0.0, -1.0
 
-    def time(self) -> float:
+    def ahead(self) -> float:
+        """Seconds by which it is ahead of this machine's clock."""
         now = time.monotonic()
         if now - self._read_at > CLOCK_READ_EVERY:
             self._ahead, self._read_at = skipped(self._file), now
-        return time.time() + self._ahead  # noqa: TID251 -- the emulator's own clock
+        return self._ahead
+
+    def time(self) -> float:
+        return time.time() + self.ahead()  # noqa: TID251 -- the emulator's own clock
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)
+
+
+def _log_by(clock: _SkippedTime) -> None:
+    """Have log lines bear the clock's time: those of a saga are looked for from its creation on."""
+    logs = _module("ministack.services.cloudwatch_logs")
+    append: Callable[..., None] = logs._append_log_events
+
+    def append_by_clock(stream: dict[str, Any], events: list[dict[str, Any]]) -> None:
+        ahead = round(clock.ahead() * 1000)
+        append(stream, [{**event, "timestamp": event["timestamp"] + ahead} for event in events])
+
+    logs._append_log_events = append_by_clock
 
 
 def _fill_in_schedules() -> None:

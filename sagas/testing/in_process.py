@@ -270,7 +270,8 @@ class InProcessRun:
             if in_wait(state) and self.path(state.saga_id) + step.name in self._signals and not step.signalled:
                 after = self._at.get(self.path(state.saga_id) + step.name, timedelta())
                 yield state.updated_at + after.total_seconds(), 0, partial(self._signal, state.saga_id)
-        if state.ends_at:
+        parked = state.status is SagaStatus.DEAD_LETTERED and state.saga_id == self.saga_id
+        if state.ends_at and not parked:  # it waits for an operator now, whatever its step is
             yield state.ends_at, 3, partial(self._decided, state.saga_id, ev.CancelAsked(ev.DEADLINE))
 
     def _deliver(self, index: int) -> bool:

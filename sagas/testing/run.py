@@ -15,7 +15,7 @@ from sagas.authoring.saga import ReqT, Saga, definition_of
 from sagas.authoring.steps import Member, Step
 from sagas.authoring.waits import Wait
 from sagas.engine.views import audit_view
-from sagas.errors import InvalidRequest
+from sagas.errors import InvalidRequest, listed
 from sagas.store.entries import RESULTS, Entry
 from sagas.testing.in_process import Failing, InProcessRun
 
@@ -133,19 +133,29 @@ def run(
 
     Raises:
         InvalidRequest: the request is not of its type.
-        ValueError: ``fail`` names no step or undo of this saga, ``signals`` or ``at`` no wait.
+        ValueError: ``fail`` names no step or undo of this saga, ``signals`` or ``at`` no wait, one of them a child that
+            there was not, or a moment before a wait began.
         DefinitionError: ``create()`` raised, or it is no saga class.
-        TypeError: what it says to raise is no exception, a signal is not of its wait's type, or ``at`` has
-            what is no timedelta.
+        TypeError: what it says to raise is no exception, a signal is not of its wait's type, ``at`` has what is no
+            timedelta, or one of them is no dict.
     """
     definition = definition_of(saga_class)
-    failing = dict(fail or {})
+    for what, given in (("fail", fail), ("signals", signals), ("at", at)):
+        if not isinstance(cast("object", given), Mapping | None):
+            raise TypeError(f'{what}: must be a dict by the names of steps, as in {what}={{"pay": ...}}, not {given!r}')
+    failing, signalled = dict(fail or {}), dict(signals or {})
     _check(definition, failing)
-    _check_signals(definition, signals or {}, at or {})
-    data = encode(request, definition.request_type)
-    decode(data, definition.request_type)
-    played = InProcessRun(definition, failing, clients, saga_id, data, signals, at)
+    _check_signals(definition, signalled, at or {})
+    try:
+        data = encode(request, definition.request_type)
+        decode(data, definition.request_type)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"request: {error}: {listed(error.problems)}", error.problems) from None
+    played = InProcessRun(definition, failing, clients, saga_id, data, signalled, at)
     played.play()
+    for what, paths in (("fail", failing), ("signals", signalled)):
+        for path in paths:
+            _check_position(played, saga_id, path, what)
     return _outcome(played, definition, saga_id)
 
 
@@ -189,12 +199,31 @@ def _check_signals(definition: SagaDefinition, signals: Mapping[str, object], at
         try:
             encode(value, waits[name].signal_type)
         except InvalidRequest as error:
-            raise TypeError(f'signals: "{path}": {error}') from None
+            raise TypeError(f'signals: "{path}": {error}: {listed(error.problems)}') from None
     for name, after in at.items():
         if name not in signals:
             raise ValueError(f'at: no signal for "{name}" is among signals')
         if not isinstance(cast("object", after), timedelta):
             raise TypeError(f'at: "{name}" must be a timedelta from the beginning of its wait on, not {after!r}')
+        if after < timedelta():
+            raise ValueError(f'at: "{name}" must be after its wait began, not {-after} before')
+
+
+def _check_position(played: InProcessRun, saga_id: str, path: str, what: str) -> None:
+    """Check that the child meant by a path like ``payouts[3].pay`` was one, where its siblings were started."""
+    rest = path
+    while match := _CHILD.match(rest):
+        name, position, rest = match[1], int(match[2]), match[3]
+        own = (entry for entry in played.entries(saga_id).values() if entry.step == name)
+        begun = next((entry for entry in own if entry.action == "ChildrenStarted"), None)
+        total = position + 1 if begun is None else len(json.loads(begun.payload or "[]"))
+        if position >= total:
+            raise ValueError(f'{what}: "{path}": the step "{name}" had {total} children, counted from 0')
+        siblings = (one for one in played.children(saga_id) if one.parent is not None and one.parent.step == name)
+        child = next((one for one in siblings if one.parent is not None and one.parent.position == position), None)
+        if child is None:
+            return
+        saga_id = child.saga_id
 
 
 def _outcome(played: InProcessRun, definition: SagaDefinition, saga_id: str) -> Outcome:

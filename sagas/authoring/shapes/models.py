@@ -12,6 +12,8 @@ from sagas.authoring.shapes.records import Field
 
 _JSON = Json()
 _DEFS = "#/$defs/"
+_STARS = "**********"
+"""What pydantic writes for a ``SecretStr``, whatever it holds."""
 
 
 def is_model(type_: Any) -> bool:
@@ -48,11 +50,23 @@ class Model(Shape):
             return self.expected(at, problems, value)
         if too_deep(at, problems):
             return None
+        before = len(problems)
         try:
             dumped = value.model_dump(mode="json", by_alias=True, round_trip=True)
         except ValueError as error:  # pydantic_core's PydanticSerializationError is one
             return problems.add(at, f"{self.name} cannot be written as JSON ({type(error).__name__})")
-        return _JSON.encode(dumped, at, problems)
+        data = _JSON.encode(dumped, at, problems)
+        if len(problems) > before:
+            return None
+        # What aliases and serializers write, pydantic need not take: better told now than to the next step.
+        text = json.dumps(data)
+        again, refusal = self._read(text)
+        if refusal is not None:
+            told = "does not take what it writes: let its aliases and serializers fit what it reads"
+            return problems.add(at, f"{self.name} {told}")
+        if _STARS in text and again.model_dump(round_trip=True) != value.model_dump(round_trip=True):
+            return problems.add(at, f"{self.name} writes a secret as stars: annotate it Secret[str], from sagas")
+        return data
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
         before = len(problems)
@@ -60,12 +74,11 @@ class Model(Shape):
         if len(problems) > before:
             return None
         # In strict mode pydantic takes 1.0 for no integer, though its schema does.
-        refusal = ValueError()
+        refusal: ValueError | None = None
         for text in dict.fromkeys((json.dumps(plain), json.dumps(with_whole_numbers(plain)))):
-            try:
-                return self.type.model_validate_json(text, strict=True, extra=self._extra)
-            except ValueError as error:
-                refusal = error
+            value, refusal = self._read(text)
+            if refusal is None:
+                return value
         details = getattr(refusal, "errors", None)
         if details is None:
             return problems.add(at, f"refused by {self.name} ({type(refusal).__name__})")
@@ -75,6 +88,13 @@ class Model(Shape):
                 here = here / part
             problems.add(here, _message(detail, self.name))
         return None
+
+    def _read(self, text: str) -> tuple[Any, ValueError | None]:
+        """Return the model that ``text`` is, or why it is none."""
+        try:
+            return self.type.model_validate_json(text, strict=True, extra=self._extra), None
+        except ValueError as error:
+            return None, error
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         ref, new = definitions.reference(self.type, self.name)

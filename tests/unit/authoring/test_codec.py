@@ -415,6 +415,37 @@ def test_pydantic_decides_what_its_models_take() -> None:
         encode({"number": 1}, Open)
 
 
+class Login(pydantic.BaseModel):
+    name: str
+    password: pydantic.SecretStr | None = None
+
+
+class OpenLogin(Login):
+    @pydantic.field_serializer("password", when_used="json")
+    def written(self, password: pydantic.SecretStr | None) -> str | None:
+        return None if password is None else password.get_secret_value()
+
+
+class OneWay(pydantic.BaseModel):
+    number: int = pydantic.Field(serialization_alias="written", default=0)
+
+
+def test_a_model_that_would_not_come_back_is_not_written() -> None:
+    starred = "**********"
+    for password in ("hunter2", starred):
+        login = OpenLogin(name="ada", password=pydantic.SecretStr(password))
+        assert decode(encode(login, OpenLogin), OpenLogin) == login
+    for kept in (Login(name=starred), Login(name="ada", password=pydantic.SecretStr(starred))):
+        assert decode(encode(kept, Login), Login) == kept
+    with pytest.raises(InvalidRequest) as caught:
+        encode([Login(name="ada", password=pydantic.SecretStr("hunter2"))], list[Login])
+    (problem,) = caught.value.problems
+    assert (problem.path, "writes a secret as stars: annotate it Secret[str]" in problem.message) == ("$[0]", True)
+    with pytest.raises(InvalidRequest) as caught:
+        encode(OneWay(number=1), OneWay)
+    assert "OneWay does not take what it writes" in caught.value.problems[0].message
+
+
 def test_a_schema_says_what_decode_takes() -> None:
     schema = json_schema(Order)
     order = schema["$defs"]["Order"]

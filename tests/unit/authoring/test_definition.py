@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -129,6 +130,43 @@ def test_names_local_to_a_function_are_found() -> None:
     assert saga.step("a").result_type is Inner
     value = Local(Inner(date(2026, 1, 2)))
     assert decode(encode(value, Local), Local) == value
+
+
+def test_types_declared_in_the_class_itself_are_found() -> None:
+    class Ship(Saga[Trip]):
+        @dataclass
+        class Parcel:
+            weight: int
+
+        Parcels = list[Parcel]
+
+        @step
+        def pack(self, request: Trip) -> Parcel:
+            return self.Parcel(len(request.city))
+
+        @step
+        def split(self, pack: Ship.Parcel) -> Parcels:
+            return [pack]
+
+    class Faster(Ship):
+        class Trip:
+            """Hides no name of the module from a step that is inherited."""
+
+        @step
+        def send(self, split: Ship.Parcels) -> None: ...
+
+    assert [one.result_type for one in definition_of(Faster).steps] == [Ship.Parcel, list[Ship.Parcel], type(None)]
+
+
+def test_a_step_may_be_wrapped_for_use_elsewhere() -> None:
+    class Ship(Saga[Trip]):
+        @step
+        def pack(self, request: Trip) -> int:
+            return len(request.city)
+
+        packed = functools.cache(pack)
+
+    assert [one.name for one in definition_of(Ship).steps] == ["pack"]
 
 
 def test_steps_of_a_base_come_first_and_overrides_keep_their_place() -> None:

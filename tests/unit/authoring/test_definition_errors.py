@@ -153,6 +153,34 @@ BODIES: dict[str, tuple[str, list[str]]] = {
         ['parameter "a"', "retired"],
     ),
     "decorated twice": ("@step\n@step\ndef a(self) -> int: ...", ["decorate a method"]),
+    "annotated with a value": (
+        "@step\ndef book(self, request: 3) -> int: ...",
+        ['parameter "request"', "3, which is no type"],
+    ),
+    "annotated with a list": ("@step\ndef book(self) -> [int]: ...", ['step "book"', "which is no type"]),
+    "a step under another decorator": (
+        GOOD + "@functools.cache\n@step\ndef pay(self) -> int: ...",
+        ['"pay"', "a decorator above it hides the step"],
+    ),
+    "a step under a decorator that wraps": (
+        "def loud(f):\n    @functools.wraps(f)\n    def called(*given): return f(*given)\n    return called\n"
+        + GOOD
+        + "@loud\n@step\ndef pay(self) -> int: ...",
+        ['"pay"', "hides the step"],
+    ),
+    "a static step": (GOOD + "@staticmethod\n@step\ndef pay() -> int: ...", ['"pay"', "hides the step"]),
+    "a property over a wait": (
+        GOOD + "@property\n@wait_for(int, timeout=timedelta(1))\ndef ask(self) -> None: ...",
+        ['"ask"', "hides the step"],
+    ),
+    "an undo under another decorator": (
+        GOOD + "@functools.cached_property\n@book.compensate\ndef undo(self) -> None: ...",
+        ['"undo"', "hides the compensation"],
+    ),
+    "a class method as an undo": (
+        GOOD + "@classmethod\n@book.compensate\ndef undo(self) -> None: ...",
+        ['"undo"', "hides the compensation"],
+    ),
     "decorated static": ("@step\n@staticmethod\ndef a() -> int: ...", ["decorate a method"]),
 }
 

@@ -54,7 +54,7 @@ def test_clients_are_given() -> None:
 def test_keys_in_s3_are_the_real_ones() -> None:
     assert FakeContext(saga="create-zip", saga_id="s").s3_key("a.zip") == "create-zip/s/a.zip"
     assert FakeContext(prefix="zips/", saga_id="s").s3_key("a.zip") == "zips/s/a.zip"
-    for name in ("", "a/b", "..", "a\n", "a\x85b"):
+    for name in ("", "a/b", "..", "a\n", "a\x85b", "a\ud800"):
         with pytest.raises(InvalidRequest):
             FakeContext().s3_key(name)
 

@@ -275,4 +275,5 @@ def test_an_operator_may_give_up() -> None:
 
 @pytest.mark.parametrize("state", [RUNNING, UNDOING, saga(S.COMPLETED, T.COMPLETED), saga(S.FAILED, T.FAILED)])
 def test_only_what_waits_or_failed_undoing_can_be_retried(state: SagaState) -> None:
-    assert kinds(apply(state, ev.RetryAsked(MINE))) == [Refuse]
+    told = f"the saga is {state.status}; only DEAD_LETTERED and COMPENSATION_FAILED can be retried"
+    assert apply(state, ev.RetryAsked(MINE)).then == Refuse(told)

@@ -221,5 +221,16 @@ def test_a_branch_that_is_not_there_is_told() -> None:
         run(Trip, Basket(1), fail={"branches[2].book": RuntimeError})
 
 
+def test_a_child_that_there_was_not_is_told() -> None:
+    with pytest.raises(ValueError, match=r'fail: "shipments\[2\].send": the step "shipments" had 2 children, counted'):
+        run(Order, Basket(2), fail={"shipments[2].send": RuntimeError})
+    signals = {f"asked[{number}].answer": "yes" for number in range(3)}
+    with pytest.raises(ValueError, match=r'signals: "asked\[2\].answer": the step "asked" had 2 children'):
+        run(Asking, Basket(2), signals=signals)
+    # one whose turn did not come is meant all the same
+    failing = {"shipments[0].send": RuntimeError, "shipments[8].send": RuntimeError}
+    assert run(Order, Basket(9), fail=failing).status == "COMPENSATED"
+
+
 def test_the_saga_may_be_called_anything() -> None:
     assert run(Order, Basket(2), saga_id="order-1").status == "COMPLETED"

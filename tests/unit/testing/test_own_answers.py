@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas import Context, Exhausted, Saga, step, wait_for
+from sagas import Context, Exhausted, Retry, Saga, step, wait_for
 from sagas.testing import FakeContext, run
 
 
@@ -70,3 +70,31 @@ def test_a_moment_that_is_no_length_is_told_by_its_wait() -> None:
     wrong: Any = {"first": 3}
     with pytest.raises(TypeError, match=r'at: "first" must be a timedelta from the beginning of its wait on, not 3'):
         run(Lenient, 9, signals={"first": Word("ada")}, at=wrong)
+
+
+def test_a_moment_before_the_wait_is_told_by_it() -> None:
+    with pytest.raises(ValueError, match=r'at: "first" must be after its wait began, not 2:00:00 before'):
+        run(Lenient, 9, signals={"first": Word("ada")}, at={"first": timedelta(hours=-2)})
+
+
+def test_a_signal_of_another_type_is_told_with_what_is_wrong() -> None:
+    with pytest.raises(
+        TypeError, match=r'signals: "first": the value is not a valid Word: \$\.by is int, expected a string'
+    ):
+        run(Lenient, 9, signals={"first": Word(3)})  # pyright: ignore[reportArgumentType]
+
+
+class Patient(Saga[int], name="patient", timeout=timedelta(days=9)):
+    """Has a person look when nobody answers, and has a deadline of its own."""
+
+    answer = wait_for(Word, timeout=timedelta(days=1), on_timeout=Exhausted.DEAD_LETTER)
+
+    @step(retry=Retry.constant(max_retries=0, on_exhausted=Exhausted.DEAD_LETTER))
+    def end(self, answer: Word) -> str:
+        return answer.by
+
+
+def test_it_ends_where_a_person_is_waited_for_whichever_step_is_dead_lettered() -> None:
+    assert run(Patient, 1).status == "DEAD_LETTERED"
+    outcome = run(Patient, 1, signals={"answer": Word("ada")}, fail={"end": RuntimeError()})
+    assert outcome.status == "DEAD_LETTERED"

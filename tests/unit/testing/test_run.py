@@ -199,8 +199,20 @@ def test_what_is_no_exception_cannot_be_raised() -> None:
 
 def test_a_request_of_another_type_is_refused() -> None:
     wrong: Any = SimpleNamespace(item="x")
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(
+        InvalidRequest, match=r"request: the value is not a valid Order: \$ is SimpleNamespace, expected"
+    ):
         run(Trip, wrong)
+    wrong = Order("x", "many")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InvalidRequest, match=r"request: .* is str, expected an integer"):
+        run(Trip, wrong)
+
+
+@pytest.mark.parametrize("name", ["fail", "signals", "at"])
+def test_what_goes_by_name_must_be_a_dict(name: str) -> None:
+    wrong: Any = {name: ["pay"]}
+    with pytest.raises(TypeError, match=rf"{name}: must be a dict by the names of steps, .* not \['pay'\]"):
+        run(Trip, Order("x"), **wrong)
 
 
 def test_results_are_had_by_step_too() -> None:
