@@ -27,6 +27,7 @@ from hypercorn.config import Config
 from sagas.engine.clock import skipped
 from sagas.local.clock import CLOCK_READ_EVERY
 from sagas.local.files import hold_lock, still_running
+from sagas.local.move_tasks import add_move_tasks
 
 _POLL = 0.05
 _QUIET = 3
@@ -47,6 +48,7 @@ def main() -> int:
     # Messages wait, and items expire, by the clock that the functions have.
     for service in ("sqs", "dynamodb"):
         _module(f"ministack.services.{service}").time = _SkippedTime(os.environ.get("SAGAS_CLOCK", ""))
+    add_move_tasks(_module("ministack.services.sqs"), _module("ministack.core.iam_actions"))
     _fill_in_schedules()
     _read_streams_aside()
     ministack = _module("ministack.app")
