@@ -149,7 +149,11 @@ def http_page() -> str:
     paths = {_general(path): item for path, item in description["paths"].items()}
     answers: list[set[str]] = [set(operation["responses"]) for operation in _operations(paths)]
     always = {status for status in answers[0] if status >= "400" and all(status in one for one in answers)}
-    lines = [_HEAD, f"Every call may be answered {', '.join(sorted(always))}: [statuses](#statuses).\n"]
+    told = (
+        f"Every call may be answered {', '.join(sorted(always))}: [statuses](#statuses). 422 is the answer to a query"
+    )
+    also = "parameter that a call does not take, too, and to one that is given twice; but callbacks take any."
+    lines = [_HEAD, f"{told}\n{also}\n"]
     for path, item in sorted(paths.items()):
         for method in _METHODS:
             if method not in item:

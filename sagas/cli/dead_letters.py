@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sagas.cli.output import display, emit, fail, plain, plain_line, pretty, say
+from sagas.cli.output import display, emit, fail, plain, plain_line, pretty, say, screen
 from sagas.cli.reading import Name
 from sagas.cli.tables import dead_letter_table
 from sagas.cli.target import Target, on_target
@@ -35,7 +35,7 @@ def list_dead_letters(
     if target.as_json:
         emit({"dead_letters": [{name: getattr(letter, name) for name in _LISTED} for letter in letters]})
     elif letters:
-        display(dead_letter_table(letters))
+        display(dead_letter_table(letters, screen().width))
     else:
         say(f"The dead-letter queue of {name} is empty.")
 

@@ -54,7 +54,7 @@ def top(
 
 def _page(found: StatsView) -> RenderableType:
     ended = f"at {moment(found['at'])}; those that are over since {moment(found['since'])}"
-    parts: list[RenderableType] = [Text(ended, style="dim"), stats_table(found["types"])]
+    parts: list[RenderableType] = [Text(ended, style="dim"), stats_table(found["types"], screen().width)]
     if any(one["messages"] != 0 for one in found["queues"]):
         parts.append(queue_table(found["queues"]))
     if any(one["state"] != "closed" for one in found["breakers"]):

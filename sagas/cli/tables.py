@@ -231,8 +231,17 @@ def family_trail(entries: Iterable[AuditEntry]) -> Table:
     return table
 
 
-def dead_letter_table(letters: Iterable[DeadLetter]) -> Table:
-    """Return dead letters as a table."""
+def dead_letter_table(letters: Iterable[DeadLetter], width: int) -> RenderableType:
+    """Return dead letters as a table: with whole ids, whatever the columns that there are."""
+    if width < _WIDE:
+        lines = list[Text]()
+        for letter in letters:
+            where = plain(f"{letter.saga or '?'}, step {letter.step}" if letter.step else letter.saga or "?")
+            line = Text.assemble(f"{plain(letter.saga_id) or '?'} ", (f"{moment(letter.sent_at)} ", "dim"), where)
+            line.truncate(width)
+            told = f"message {letter.message_id}, received {letter.receives} times"
+            lines += [line, *(Text(f"  {plain(one)}", style="dim") for one in (told, letter.reason) if one)]
+        return Group(*lines)
     table = _table("saga", "id", "step", "received", "sent", "message")
     for letter in letters:
         sent = moment(letter.sent_at)
@@ -273,9 +282,16 @@ def breaker_table(breakers: Iterable[BreakerView]) -> Table:
     return table
 
 
-def stats_table(types: Iterable[TypeStats]) -> Table:
-    """Return counts as a table: a row for each type, a column for each status that there is; ``+`` is at least."""
+def stats_table(types: Iterable[TypeStats], width: int) -> RenderableType:
+    """Return counts as a table: a row for each type, a column for each status that there is; ``+`` is at least.
+
+    Args:
+        types: as the API counts them.
+        width: columns that there are; where they are few, what is not zero goes in lines.
+    """
     listed = list(types)
+    if width < _WIDE:
+        return Group(*(line for one in listed for line in _stats_lines(one)))
     statuses = [status for status in _ORDER if any(one["statuses"].get(status) for one in listed)]
     table = _table("saga", *statuses, "need you", "started/min", "ended/min", "oldest in flight")
     for one in listed:
@@ -286,6 +302,19 @@ def stats_table(types: Iterable[TypeStats]) -> Table:
         oldest = moment(one["oldest_in_flight"]) if one["oldest_in_flight"] else ""
         table.add_row(name, *told, oldest)
     return table
+
+
+def _stats_lines(one: TypeStats) -> list[Text]:
+    def told(figure_of: str, figure: float) -> str:
+        return f"{figure:g}{'+' if figure_of in one['at_least'] else ''}"
+
+    counted = [f"{told(status, one['statuses'][status])} {status}" for status in _ORDER if one["statuses"].get(status)]
+    counted += [f"{told('attention', one['attention'])} need you"] if one["attention"] else []
+    head = Text.assemble(one["name"], (" paused", "red") if one["paused"] else "", ": ", ", ".join(counted) or "none")
+    rates = {"started": one["started_per_minute"], "ended": one["ended_per_minute"]}
+    moves = [f"{told(f'{what}_per_minute', rate)} {what} a minute" for what, rate in rates.items() if rate]
+    moves += [f"oldest in flight {moment(one['oldest_in_flight'])}"] if one["oldest_in_flight"] else []
+    return [head, Text(f"  {', '.join(moves)}", style="dim")] if moves else [head]
 
 
 def queue_table(queues: Iterable[QueueStats]) -> Table:

@@ -94,7 +94,7 @@ def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
         }
     if needs_attention(state):
         summary["why"] = _why(state)
-    if state.lease is not None:
+    if state.lease is not None and state.purge is None:  # that of a purge is never given back
         claimed, expires = _when(claimed_at(state.lease.owner)), iso(state.lease.expires_at)
         summary["lease"] = {"claimed_at": claimed, "expires_at": expires, "heartbeat_at": None}
     return summary

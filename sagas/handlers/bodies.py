@@ -71,7 +71,7 @@ class Change:
     """
 
     active: bool | None = None
-    reason: str = ""
+    reason: str | None = None
     paused: bool | None = None
     starts: bool = False
     undos: bool = False
@@ -112,8 +112,9 @@ def read_body(request: Request, type_: type[T]) -> T:
 def describe_body(type_: type[Any]) -> dict[str, Any]:
     """Return the JSON Schema of what :func:`read_body` takes as ``type_``."""
     schema: dict[str, Any] = json_schema(type_)["$defs"][type_.__name__]
-    for text in (item for item in schema["properties"].values() if item == {"type": "string"}):
-        text["maxLength"] = LONGEST_NOTE
+    for item in schema["properties"].values():
+        for text in (one for one in item.get("anyOf", [item]) if one == {"type": "string"}):
+            text["maxLength"] = LONGEST_NOTE
     if type_ is Resolution:
         schema["properties"]["note"]["pattern"] = _SOMETHING
     if type_ is Attempts:

@@ -15,12 +15,14 @@ def add_breaker_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
 
     @app.get("/breakers")
     def list_breakers() -> Response[str]:
+        Request(app.current_event.raw_event).only()
         found: BreakerList = {"breakers": engine.breaker_operations.list()}
         return answer(200, found)
 
     @app.post("/breakers/<saga>/<step>/close")
     def close_breaker(saga: str, step: str) -> Response[str]:
-        actor = Request(app.current_event.raw_event).actor
-        return answer(200, engine.breaker_operations.close(saga, step, actor))
+        request = Request(app.current_event.raw_event)
+        request.only()
+        return answer(200, engine.breaker_operations.close(saga, step, request.actor))
 
     _ = list_breakers, close_breaker

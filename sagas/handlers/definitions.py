@@ -51,31 +51,36 @@ def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
 
     @app.get("/definitions")
     def list_definitions() -> Response[str]:
+        Request(app.current_event.raw_event).only()
         found: DefinitionList = {"definitions": [shown(saga.definition.name) for saga in registry]}
         return answer(200, found)
 
     @app.get("/definitions/<name>")
     def show_definition(name: str) -> Response[str]:
+        Request(app.current_event.raw_event).only()
         return answer(200, shown(name))
 
     @app.put("/definitions/<name>")
     def change_definition(name: str) -> Response[str]:
         registry.get(name)
         request = Request(app.current_event.raw_event)
+        request.only()
         change, now = read_body(request, Change), engine.clock.now()
+        reason = change.reason or ""
         if change.active is not None:
-            definitions.put(name, Activity(change.active, change.reason, request.actor, now))
+            definitions.put(name, Activity(change.active, reason, request.actor, now))
         if change.paused:
             starts, undos = change.starts, change.undos
-            engine.pausing.pause(name, request.actor, change.reason, starts=starts, undos=undos)
+            engine.pausing.pause(name, request.actor, reason, starts=starts, undos=undos)
         elif change.paused is not None:
             engine.pausing.resume(name, request.actor)
         return answer(200, shown(name))
 
     @app.get("/openapi.json")
     def openapi() -> Response[str]:
-        base = Request(app.current_event.raw_event).base
-        return answer(200, describe(list(registry), base))
+        request = Request(app.current_event.raw_event)
+        request.only()
+        return answer(200, describe(list(registry), request.base))
 
     _ = list_definitions, show_definition, change_definition, openapi
 

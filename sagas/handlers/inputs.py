@@ -28,6 +28,7 @@ _ANY_ID = "00000000-0000-0000-0000-000000000000"
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _TRACE_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
+_OF_SIGNATURES = "X-Amz-"
 _LIMIT = re.compile(r"[1-9][0-9]?|100")
 
 
@@ -127,11 +128,20 @@ class Request:
         return self._event.get("queryStringParameters") or {}
 
     def only(self, *names: str) -> None:
-        """Refuse query parameters other than these."""
+        """Refuse query parameters other than these, and those that are given more than once: one would be passed over.
+
+        Those by which a call is signed in its URL are nobody's.
+        """
         query = Path("query")
-        problems = [Problem(str(query / name), "unknown parameter") for name in self._query if name not in names]
-        if problems:
-            raise InvalidRequest("unknown query parameters", problems)
+        unknown = [name for name in self._query if name not in names and not name.startswith(_OF_SIGNATURES)]
+        if unknown:
+            told = [Problem(str(query / name), "unknown parameter") for name in unknown]
+            raise InvalidRequest("unknown query parameters", told)
+        given: dict[str, list[str]] = self._event.get("multiValueQueryStringParameters") or {}
+        repeated = [name for name in names if len(given.get(name) or ()) > 1]
+        if repeated:
+            told = [Problem(str(query / name), "is given more than once") for name in repeated]
+            raise InvalidRequest("the parameters do not fit", told)
 
     def text(self, name: str) -> str | None:
         """Return a query parameter; ``None`` if it is missing."""
@@ -160,7 +170,8 @@ class Request:
 
     def others(self, *names: str) -> dict[str, str]:
         """Return the query parameters but these."""
-        return {name: value for name, value in self._query.items() if name not in names}
+        found = {name: value for name, value in self._query.items() if name not in names}
+        return {name: value for name, value in found.items() if not name.startswith(_OF_SIGNATURES)}
 
     def limit(self) -> int:
         """Return the page size, 1 to 100; 20 if none was asked for."""

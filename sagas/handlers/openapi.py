@@ -28,7 +28,7 @@ _ERRORS: dict[str, tuple[str, str]] = {
 _ANYWHERE = ("400", "403", "429", "500", "502", "503", "504")
 """What every call may be answered: by the gateway, or because the store is out of reach."""
 
-_READ = "404"
+_READ = "404 422"
 _WRITE = "404 413 422"
 _SAGA_ID: Json = {"type": "string", "format": "uuid"}
 _RETRY_AFTER: Json = {"required": True, "schema": {"type": "integer", "minimum": 1}}
@@ -245,7 +245,7 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
             "parameters": [_query("name", name), *_paging()],
             "get": _polled(_operation("list_attention", "Sagas that need a person", list_of_sagas, "404 422")),
         },
-        "/definitions": {"get": _operation("list_definitions", "The saga types", {"200": ref("Definitions")}, "")},
+        "/definitions": {"get": _operation("list_definitions", "The saga types", {"200": ref("Definitions")}, "422")},
         "/definitions/{name}": {
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": name}],
             "get": _operation("show_definition", "One saga type", one, _READ),
@@ -255,7 +255,7 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
             "parameters": [_query("name", name), _moment("since")],
             "get": _operation("stats", "Counts by type and status", {"200": ref("Stats")}, "404 422"),
         },
-        "/breakers": {"get": _operation("list_breakers", "The circuit breakers", {"200": ref("Breakers")}, "")},
+        "/breakers": {"get": _operation("list_breakers", "The circuit breakers", {"200": ref("Breakers")}, "422")},
         "/breakers/{saga}/{step}/close": {
             "parameters": [
                 {"name": "saga", "in": "path", "required": True, "schema": name},
@@ -263,7 +263,7 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
             ],
             "post": _operation("close_breaker", "Close a circuit breaker", {"200": ref("Breaker")}, _READ),
         },
-        "/openapi.json": {"get": _operation("openapi", "This description", itself, "")},
+        "/openapi.json": {"get": _operation("openapi", "This description", itself, "422")},
         **_callback_path(sagas),
     }
     schemas = answer_schemas()

@@ -7,7 +7,7 @@ import re
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.core.states import SagaState, SagaStatus
-from sagas.engine.answers import AuditPage
+from sagas.engine.answers import AuditPage, SagaView
 from sagas.engine.engine import Engine
 from sagas.engine.reader import Reader
 from sagas.engine.redacting import redacted
@@ -29,6 +29,13 @@ def _request(app: APIGatewayRestResolver) -> Request:
     return Request(app.current_event.raw_event)
 
 
+def _plain(app: APIGatewayRestResolver) -> Request:
+    """The call, which takes no query parameters."""
+    request = _request(app)
+    request.only()
+    return request
+
+
 def _shown_to(request: Request, reader: Reader, name: str, saga_id: str) -> Response[str]:
     """Answer with a saga; where the caller has it as it is, with that alone."""
     saga, mark = reader.show_changed(name, saga_id, lambda mark: request.knows(tag_of(mark)))
@@ -41,8 +48,8 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
 
     @app.post("/sagas/<name>")
     def start(name: str) -> Response[str]:
-        request = _request(app)
-        registry.get(name)  # before the body is looked at: an unknown type is 404, whatever comes with it
+        registry.get(name)  # before all else is looked at: an unknown type is 404, whatever comes with it
+        request = _plain(app)
         key, actor = request.header("Idempotency-Key"), request.actor
         body, correlation_id = request.body(), request.correlation_id
         started = engine.starter.start(name, body, key=key, actor=actor, correlation_id=correlation_id)
@@ -72,12 +79,13 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
 
     @app.get("/sagas/<name>/<saga_id>/verification")
     def verify(name: str, saga_id: str) -> Response[str]:
+        _plain(app)
         verified = engine.verifier.verify(name, checked_id(saga_id))
         return answer(200, verification_view(saga_id, verified))
 
     @app.get("/sagas/<name>/<saga_id>")
     def show(name: str, saga_id: str) -> Response[str]:
-        return _shown_to(_request(app), reader, name, checked_id(saga_id))
+        return _shown_to(_plain(app), reader, name, checked_id(saga_id))
 
     _ = start, audit, verify, show
 
@@ -88,9 +96,9 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
 
     @app.get("/sagas/<saga_id>")
     def look_up(saga_id: str) -> Response[str]:
-        begun = checked_beginning(saga_id)
+        request, begun = _plain(app), checked_beginning(saga_id)
         found = begun if len(begun) == WHOLE_ID else reader.beginning_with(begun)
-        return _shown_to(_request(app), reader, reader.name_of(found), found)
+        return _shown_to(request, reader, reader.name_of(found), found)
 
     @app.get("/sagas")
     def list_sagas() -> Response[str]:
@@ -136,9 +144,12 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     """Add the routes that cancel, retry, compensate, resolve and purge sagas, and give them patience, to ``app``."""
     reader, operations = engine.reader, engine.operations
 
-    def shown(state: SagaState, status: int) -> Response[str]:
+    def read(state: SagaState) -> SagaView:
         # Without payloads: what was asked for is done, and its answer must not fail for its size.
-        return answer(status, linked(_request(app).base, reader.show(state.saga, state.saga_id, payloads=False)))
+        return linked(_request(app).base, reader.show(state.saga, state.saga_id, payloads=False))
+
+    def shown(state: SagaState, status: int) -> Response[str]:
+        return answer(status, read(state))
 
     @app.delete("/sagas/<name>/<saga_id>")
     def cancel(name: str, saga_id: str) -> Response[str]:
@@ -146,34 +157,39 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         request.only("force", "note")
         note, force = request.cancel_note(), request.flag("force")
         state = operations.cancel(name, checked_id(saga_id), request.actor, note=note, force=force)
-        return shown(state, 200 if state.status is SagaStatus.CANCELLED else 202)
+        saga = read(state)  # undone meanwhile, perhaps: status and body say the same
+        return answer(200 if saga["status"] == SagaStatus.CANCELLED else 202, saga)
 
     @app.post("/sagas/<name>/<saga_id>/retry")
     def retry(name: str, saga_id: str) -> Response[str]:
-        note = read_body(_request(app), Note).note
-        return shown(operations.retry(name, checked_id(saga_id), note, _request(app).actor), 202)
+        request = _plain(app)
+        note = read_body(request, Note).note
+        return shown(operations.retry(name, checked_id(saga_id), note, request.actor), 202)
 
     @app.post("/sagas/<name>/<saga_id>/compensate")
     def compensate(name: str, saga_id: str) -> Response[str]:
-        body, actor = read_body(_request(app), Compensation), _request(app).actor
+        request = _plain(app)
+        body, actor = read_body(request, Compensation), request.actor
         return shown(operations.compensate(name, checked_id(saga_id), body.note, actor, force=body.force), 202)
 
     @app.post("/sagas/<name>/<saga_id>/resolve")
     def resolve(name: str, saga_id: str) -> Response[str]:
-        body, actor = read_body(_request(app), Resolution), _request(app).actor
+        request = _plain(app)
+        body, actor = read_body(request, Resolution), request.actor
         steps = tuple(dict.fromkeys(body.steps))
         return shown(operations.resolve(name, checked_id(saga_id), body.note, body.action, steps, actor), 200)
 
     @app.post("/sagas/<name>/<saga_id>/purge")
     def purge(name: str, saga_id: str) -> Response[str]:
-        body, actor = read_body(_request(app), Purging), _request(app).actor
+        request = _plain(app)
+        body, actor = read_body(request, Purging), request.actor
         left = engine.purger.purge(name, checked_id(saga_id), body.why, actor)
         view = left_view(left.state, left.entries, left.purge, left.objects, left.more_objects)
-        return answer(200, linked(_request(app).base, view))
+        return answer(200, linked(request.base, view))
 
     @app.put("/sagas/<name>/<saga_id>/recovery-attempts")
     def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:
-        request = _request(app)
+        request = _plain(app)
         attempts, state = read_body(request, Attempts).attempts, reader.state(name, checked_id(saga_id))
         if state.over:
             raise Conflict(f"the saga is {state.status}: it is not recovered any more")

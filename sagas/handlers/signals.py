@@ -15,6 +15,7 @@ def add_signal_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     @app.post("/sagas/<name>/<saga_id>/signals/<step>")
     def send_signal(name: str, saga_id: str, step: str) -> Response[str]:
         request = Request(app.current_event.raw_event)
+        request.only()
         saga_id = checked_id(saga_id)
         engine.signals.step(name, step)  # before the body is looked at: what takes no signal is 404, whatever comes
         sent = engine.signals.send(name, saga_id, step, request.body(), request.actor)

@@ -27,6 +27,7 @@ from hypercorn.config import Config
 from sagas.engine.clock import skipped
 from sagas.local.clock import CLOCK_READ_EVERY
 from sagas.local.files import hold_lock, still_running
+from sagas.local.move_tasks import add_move_tasks
 
 _POLL = 0.05
 _QUIET = 3
@@ -49,6 +50,7 @@ def main() -> int:
     for service in ("sqs", "dynamodb"):
         _module(f"ministack.services.{service}").time = clock
     _log_by(clock)
+    add_move_tasks(_module("ministack.services.sqs"), _module("ministack.core.iam_actions"))
     _fill_in_schedules()
     _read_streams_aside()
     ministack = _module("ministack.app")

@@ -132,6 +132,18 @@ def test_a_dead_letter_moved_back_resumes_the_saga_once(on: Trials) -> None:
     assert on.api.actions(saga).count("Redriven") == 1
 
 
+def test_all_dead_letters_are_moved_back_by_sqs_itself(on: Trials) -> None:
+    """As by *Start DLQ redrive* in its console, which names no queue to move them to."""
+    sagas = [on.dead_lettered()[0] for _ in range(2)]
+    url = on.stack.description["dead_letter_queues"]["waiting"]
+    arn = on.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    assert on.sqs.start_message_move_task(SourceArn=arn)["TaskHandle"]
+    for saga in sagas:
+        assert on.api.wait(saga, "COMPLETED")["steps"][1]["attempts"] == 3
+        assert on.api.actions(saga).count("Redriven") == 1
+        assert on.dead_letters("waiting", saga) == []
+
+
 def test_an_operator_retries_a_dead_lettered_saga(on: Trials) -> None:
     saga, _ = on.dead_lettered()
     status, _, _ = on.api.call("POST", f"/sagas/waiting/{saga['saga_id']}/retry", {"note": "fixed it"})

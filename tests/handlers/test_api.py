@@ -13,6 +13,7 @@ import pytest
 from sagas.authoring.context import S3Object
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
+from sagas.engine.operations import Operations
 from tests.handlers.conftest import ANN, Make, Site, request
 from tests.support.sagas import FAIL, LOG, Fatal, Order, Stubborn, Trip
 
@@ -343,6 +344,14 @@ def test_definitions(site: Make) -> None:
     assert trip["request"]["$defs"]["Order"]["properties"]["item"] == {"type": "string"}
 
 
+def test_a_reason_is_changed_to_what_it_is_shown_as(site: Make) -> None:
+    s = site(Trip)
+    answer = s.call("PUT", "/definitions/trip", {"active": False, "reason": "stocktaking"})
+    assert answer.body["reason"] == "stocktaking"
+    answer = s.call("PUT", "/definitions/trip", {"active": True, "reason": None})
+    assert (answer.status, answer.body["active"], answer.body["reason"]) == (200, True, None)
+
+
 def test_a_disabled_type_takes_no_new_sagas(site: Make) -> None:
     s = site(Trip, Fatal)
     running = s.begin("trip")
@@ -389,6 +398,24 @@ def test_cancel_undoes_what_was_done(site: Make) -> None:
     s.run()
     assert LOG == ["book:1", "unbook:1"]
     assert s.call("DELETE", f"/sagas/trip/{saga_id}").body["status"] == "CANCELLED"
+
+
+def test_a_cancel_that_is_undone_by_the_time_of_the_answer_says_so_twice(
+    site: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    s.invoke("trip", "book")
+    cancel = Operations.cancel
+
+    def and_undo(*given: Any, **named: Any) -> Any:
+        state = cancel(*given, **named)
+        s.run()
+        return state
+
+    monkeypatch.setattr(Operations, "cancel", and_undo)
+    answer = s.call("DELETE", f"/sagas/trip/{saga_id}")
+    assert (answer.status, answer.body["status"]) == (200, "CANCELLED")
 
 
 def test_a_cancel_keeps_its_note_whoever_acts_on_it(site: Make) -> None:

@@ -192,6 +192,50 @@ def test_query_parameters_that_do_not_fit(site: Make, path: str, query: dict[str
     assert _refused(site(Trip), 422, "invalid_request", request("GET", path, **query)) == [f"query.{name}"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/definitions", None),
+        ("GET", "/definitions/trip", None),
+        ("PUT", "/definitions/trip", {"active": False}),
+        ("GET", "/breakers", None),
+        ("POST", "/breakers/trip/book/close", None),
+        ("GET", "/stats", None),
+        ("GET", "/openapi.json", None),
+        ("POST", "/sagas/trip", {"to": "Oslo"}),
+        ("GET", f"/sagas/{NOBODY}", None),
+        ("GET", f"/sagas/trip/{NOBODY}", None),
+        ("DELETE", f"/sagas/trip/{NOBODY}", None),
+        ("GET", f"/sagas/trip/{NOBODY}/verification", None),
+        ("POST", f"/sagas/trip/{NOBODY}/signals/book", 1),
+        ("POST", f"/sagas/trip/{NOBODY}/retry", {"note": "x"}),
+        ("POST", f"/sagas/trip/{NOBODY}/compensate", {"note": "x"}),
+        ("POST", f"/sagas/trip/{NOBODY}/resolve", {"note": "x"}),
+        ("POST", f"/sagas/trip/{NOBODY}/purge", {"reason": "x"}),
+        ("PUT", f"/sagas/trip/{NOBODY}/recovery-attempts", {"attempts": 0}),
+    ],
+)
+def test_a_query_parameter_that_nobody_takes(site: Make, method: str, path: str, body: Any) -> None:
+    """A key of a start, say, that belongs into a header."""
+    asked = request(method, path, body, idempotency_key="k")
+    assert _refused(site(Trip), 422, "invalid_request", asked) == ["query.idempotency_key"]
+
+
+@pytest.mark.parametrize("path", ["/sagas", "/attention", f"/sagas/trip/{NOBODY}/audit"])
+def test_a_query_parameter_that_is_given_twice(site: Make, path: str) -> None:
+    """API Gateway hands over the last one, and all of them beside it."""
+    asked = request("GET", path, limit="2")
+    asked["multiValueQueryStringParameters"]["limit"] = ["1", "2"]
+    assert _refused(site(Trip), 422, "invalid_request", asked) == ["query.limit"]
+
+
+def test_a_call_that_is_signed_in_its_url(site: Make) -> None:
+    signature = {"X-Amz-Algorithm": "AWS4-HMAC-SHA256", "X-Amz-Signature": "0" * 64}
+    s = site(Trip)
+    for path, query in (("/sagas", {}), ("/sagas", {"parent": NOBODY}), ("/attention", {}), ("/definitions", {})):
+        assert s.send(request("GET", path, **query, **signature)).status == 200
+
+
 @pytest.mark.parametrize("seq", ["²", "-1", "1.5", "", "9" * 5000, "x"])
 def test_a_cursor_from_another_list(site: Make, seq: str) -> None:
     path, cursor = f"/sagas/trip/{NOBODY}/audit", _cursor(json.dumps({"sort": "seq", "saga_id": seq}))

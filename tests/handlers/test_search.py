@@ -177,6 +177,16 @@ def test_by_idempotency_key_also_when_it_was_purged(site: Make) -> None:
     assert w.call("GET", f"/sagas/{saga_id}").body["purged_at"]
 
 
+def test_nobody_is_at_work_on_one_that_was_purged_right_after_its_end(site: Make) -> None:
+    w = site(Tour)
+    saga_id = w.call("POST", "/sagas/tour", {"customer_id": "c"}, key="order 1").body["saga_id"]
+    w.run()
+    assert w.call("POST", f"/sagas/tour/{saga_id}/purge").status == 200
+    assert w.stack.control(saga_id)  # for the first minute
+    (saga,) = w.call("GET", "/sagas", idempotency_key="order 1").body["sagas"]
+    assert (saga["status"], "lease" in saga) == ("COMPLETED", False)
+
+
 def test_by_id_alone_and_by_how_it_begins(site: Make) -> None:
     w = site(Tour, Plain)
     one, other = begin(w), begin(w, name="plain")

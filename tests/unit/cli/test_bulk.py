@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,7 @@ def test_shows_by_id_alone(api: StubApi, run: Run) -> None:
     assert api.asked[0].path == f"/v1/sagas/{SAGA_ID[:8]}"
 
 
-STATS = {
+STATS: dict[str, Any] = {
     "at": "2026-11-22T10:00:00.000Z",
     "since": "2026-11-21T10:00:00.000Z",
     "types": [
@@ -222,6 +223,25 @@ def test_top(api: StubApi, run: Run) -> None:
     api.will(200, STATS)
     assert json.loads(run("top", "create-zip", "--json").stdout) == STATS
     assert api.asked[1].path == "/v1/stats?name=create-zip"
+
+
+def test_top_fits_into_80_columns(api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", "80")):  # as on a terminal
+        monkeypatch.setenv(name, value)
+    statuses = {"COMPLETED": 22, "COMPENSATED": 4, "COMPENSATION_FAILED": 2, "CANCELLED": 3, "DEAD_LETTERED": 1}
+    one: dict[str, Any] = STATS["types"][0]
+    idle = one | {"name": "idle", "statuses": {"FAILED": 0}, "paused": False, "oldest_in_flight": None}
+    idle |= dict.fromkeys(("attention", "started_per_minute", "ended_per_minute"), 0)
+    api.will(200, STATS | {"types": [one | {"statuses": statuses}, idle], "queues": []})
+    lines = [re.sub("\x1b\\[[0-9;]*m", "", line).rstrip() for line in run("top").stdout.splitlines()]
+    assert all(len(line) <= 80 for line in lines)
+    said = " ".join(lines)
+    for text in (
+        "create-zip paused: 1 DEAD_LETTERED, 22+ COMPLETED, 4 COMPENSATED, 3 CANCELLED, 2 COMPENSATION_FAILED, 1 need",
+        "1.5 started a minute, 0.2 ended a minute, oldest in flight 2026-11-22 09:00:00 UTC",
+        "idle: none",
+    ):
+        assert text in said
 
 
 def test_top_goes_on_for_programs_too(api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sagas.client import DeadLetter, Redrive
 from tests.unit.cli.conftest import Run
-from tests.unit.client.stub import BEGAN
+from tests.unit.client.stub import BEGAN, SAGA_ID
 
 
 class TestDeadLetters:
@@ -40,6 +42,23 @@ class TestDeadLetters:
         assert "the message's body is not JSON" in run("dlq", "list", "create-zip").stdout
         (one,) = json.loads(run("dlq", "list", "create-zip", "--json").stdout)["dead_letters"]
         assert (one["reason"], "body" in one) == ("the message's body is not JSON", False)
+
+    def test_are_listed_with_whole_ids_in_80_columns(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", "80")):  # as on a terminal
+            monkeypatch.setenv(name, value)
+        message = "5298ae8f-7c74-4674-8880-f5d740e53341"
+        letter = replace(self.LETTER, saga="a-long-name-of-a-type", saga_id=SAGA_ID, step="ship", message_id=message)
+
+        def letters(*_: object) -> list[DeadLetter]:
+            return [letter, self.LETTER]
+
+        monkeypatch.setattr("sagas.client.SagaClient.dead_letters", letters)
+        told = run("dlq", "list", "create-zip").stdout
+        lines = [re.sub("\x1b\\[[0-9;]*m", "", line).rstrip() for line in told.splitlines()]
+        assert all(len(line) <= 80 for line in lines)
+        assert lines[0].startswith(f"{SAGA_ID} 2026-")
+        assert lines[1:3] == [f"  message {message}, received 15 times", "  the message's body is not JSON"]
+        assert lines[3].startswith("? 2026-")
 
     def test_are_shown_whole(self, run: Run) -> None:
         told = run("dlq", "show", "create-zip", "m-1").stdout
