@@ -40,6 +40,7 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
     "attention": ("GET",),
     "definitions": ("GET",),
     "definitions/{name}": ("GET", "PUT"),
+    "definitions/{name}/recover": ("POST",),
     "stats": ("GET",),
     "breakers": ("GET",),
     "breakers/{saga}/{step}/close": ("POST",),

@@ -54,10 +54,12 @@ RIGHTS: Mapping[str, Right] = {
         (
             *(f"POST/sagas/{{name}}/*/{verb}" for verb in ("retry", "compensate", "resolve")),
             *("PUT/sagas/{name}/*/recovery-attempts", "PUT/definitions/{name}", "POST/breakers/{name}/*/close"),
+            "POST/definitions/{name}/recover",
         ),
         (
             *(f"POST/sagas/*/{verb}" for verb in ("retry", "compensate", "resolve")),
             *("PUT/sagas/*/recovery-attempts", "PUT/definitions/*", "POST/breakers/*/close"),
+            "POST/definitions/*/recover",
         ),
     ),
     "purge": Right(("POST/sagas/{name}/*/purge",), ("POST/sagas/*/purge",)),

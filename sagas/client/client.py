@@ -480,7 +480,9 @@ class SagaClient(EventCalls, LogCalls):
     ) -> RecoveryView:
         """Have the supervisor look for stalled sagas now, not at its next tick.
 
-        It takes over from dead workers and sends lost messages anew. Sagas that live are left alone.
+        It takes over from dead workers and sends lost messages anew. Sagas that live are left alone. Those of one type
+        are looked for by the API; those of all by the supervisor's function, which the caller must be allowed to
+        invoke.
 
         Args:
             stale_after: seconds of silence that count as a stall; each saga type's own by default.
@@ -494,8 +496,12 @@ class SagaClient(EventCalls, LogCalls):
             NotFound: there is no such type or saga.
             SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
         """
+        if name is not None:
+            given = {"saga_id": saga_id, "stale_after": stale_after, "limit": limit, "max_attempts": max_attempts}
+            body = {field: value for field, value in given.items() if value is not None}
+            return self._transport.call("POST", path_of("definitions", name, "recover"), body=body)
         return self._supervisor().recover(
-            stale_after=stale_after, name=name, saga_id=saga_id, limit=limit, max_attempts=max_attempts
+            stale_after=stale_after, saga_id=saga_id, limit=limit, max_attempts=max_attempts
         )
 
     def sweep(self, name: str, *, dry_run: bool = False, force: bool = False) -> SweepView:

@@ -64,6 +64,17 @@ class Attempts:
 
 
 @dataclass(frozen=True)
+class Recovering:
+    """Which sagas of a type are to be looked at now, as for :func:`sagas.handlers.recovering.recover`; by default all
+    that are due."""
+
+    saga_id: str | None = None
+    stale_after: float | None = None
+    limit: int | None = None
+    max_attempts: int | None = None
+
+
+@dataclass(frozen=True)
 class Change:
     """What changes of a saga type, and why. At least one of ``active`` (whether it takes new sagas) and ``paused``.
 

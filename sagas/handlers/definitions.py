@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.authoring.codec import json_schema
@@ -10,9 +12,11 @@ from sagas.core.times import iso
 from sagas.engine.answers import DefinitionList, DefinitionStepView, DefinitionView
 from sagas.engine.engine import Engine
 from sagas.handlers.answers import answer
-from sagas.handlers.bodies import Change, read_body
+from sagas.handlers.bodies import Change, Recovering, read_body
 from sagas.handlers.inputs import Request
 from sagas.handlers.openapi import describe
+from sagas.handlers.recovering import recover
+from sagas.handlers.telemetry import telemetry
 from sagas.store.definitions import FOREVER, Activity
 
 
@@ -76,13 +80,22 @@ def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
             engine.pausing.resume(name, request.actor)
         return answer(200, shown(name))
 
+    @app.post("/definitions/<name>/recover")
+    def recover_sagas(name: str) -> Response[str]:
+        registry.get(name)
+        request = Request(app.current_event.raw_event)
+        request.only()
+        wanted = asdict(read_body(request, Recovering))
+        telemetry().logger.info("recovery asked for", extra={"saga": name, "actor": request.actor})
+        return answer(200, recover({"name": name, **wanted}, app.lambda_context, engine))
+
     @app.get("/openapi.json")
     def openapi() -> Response[str]:
         request = Request(app.current_event.raw_event)
         request.only()
         return answer(200, describe(list(registry), request.base))
 
-    _ = list_definitions, show_definition, change_definition, openapi
+    _ = list_definitions, show_definition, change_definition, recover_sagas, openapi
 
 
 def _step(step: StepDefinition) -> DefinitionStepView:

@@ -9,7 +9,16 @@ from sagas.authoring.definition import StepDefinition
 from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
-from sagas.handlers.bodies import Attempts, Change, Compensation, Note, Purging, Resolution, describe_body
+from sagas.handlers.bodies import (
+    Attempts,
+    Change,
+    Compensation,
+    Note,
+    Purging,
+    Recovering,
+    Resolution,
+    describe_body,
+)
 from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, ref
 
 _ERRORS: dict[str, tuple[str, str]] = {
@@ -250,6 +259,14 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": name}],
             "get": _operation("show_definition", "One saga type", one, _READ),
             "put": _with_body(change, describe_body(Change) | {"anyOf": given}),
+        },
+        "/definitions/{name}/recover": {
+            "parameters": [{"name": "name", "in": "path", "required": True, "schema": name}],
+            "post": _with_body(
+                _operation("recover", "Look for stalled sagas now", {"200": ref("Recovery")}, _WRITE),
+                describe_body(Recovering),
+                required=False,
+            ),
         },
         "/stats": {
             "parameters": [_query("name", name), _moment("since")],

@@ -62,7 +62,7 @@ def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryV
     wrong = {field: _RULES[field][1] for field, value in given.items() if not _RULES[field][0](value)}
     if wrong:
         problems = [Problem(f"$.{field}", f"must be {what}") for field, what in wrong.items()]
-        raise InvalidRequest("the event does not fit", problems)
+        raise InvalidRequest("what is to be recovered does not fit", problems)
     saga_id = checked_id(given["saga_id"]) if "saga_id" in given else None
     wanted = Wanted(given.get("name"), saga_id, given.get("max_attempts"))
     if wanted.name is not None:

@@ -29,6 +29,7 @@ _NAMED: dict[str, Any] = {
     "Definitions": answers.DefinitionList,
     "Breakers": answers.BreakerList,
     "Stats": answers.StatsView,
+    "Recovery": answers.RecoveryView,
 }
 """The schemas that others refer to. All other types stand where they are used."""
 

@@ -265,6 +265,7 @@ CALLS = {
     "patience": "PUT /sagas/{name}/{id}/recovery-attempts",
     "definition": "GET /definitions/{name}",
     "enable": "PUT /definitions/{name}",
+    "recover": "POST /definitions/{name}/recover",
     "breaker": "POST /breakers/{name}/pay/close",
     "list": "GET /sagas",
     "attention": "GET /attention",
@@ -274,7 +275,7 @@ CALLS = {
 }
 """Every call of the API, about a saga that is not there, without a body: who may make it is told what is wrong."""
 LISTS = {"list", "attention", "definitions", "breakers", "openapi"}
-OPERATING = {"retry", "compensate", "resolve", "patience", "enable", "breaker"}
+OPERATING = {"retry", "compensate", "resolve", "patience", "enable", "recover", "breaker"}
 RIGHTS: dict[str, dict[str, set[str]]] = {
     "starter": {"checkout": {"start"}},
     "reader": {"checkout": {"show", "audit", "definition"}},

@@ -330,6 +330,27 @@ def test_recovery_attempts_are_set_by_hand(site: Make) -> None:
     assert s.call("PUT", f"{path}/recovery-attempts", {"attempts": 0}).code == "conflict"
 
 
+def test_stalled_sagas_of_a_type_are_recovered_by_hand(site: Make) -> None:
+    s = site(Trip, Stubborn)
+    lost, other, elsewhere = s.begin("trip"), s.begin("trip"), s.begin("stubborn")
+    s.lose_messages()
+    s.clock.advance(600)
+    one = s.call("POST", "/definitions/trip/recover", {"saga_id": lost})
+    assert (one.status, one.body["recovered"], one.body["saga_ids"]) == (200, 1, [lost])
+    s.run()  # what stands in a line explains why others wait
+    rest = s.call("POST", "/definitions/trip/recover")
+    assert rest.body["saga_ids"] == [other]
+    s.run()
+    for saga_id in (lost, other):
+        assert s.call("GET", f"/sagas/trip/{saga_id}").body["status"] == "COMPLETED"
+    assert s.call("GET", f"/sagas/stubborn/{elsewhere}").body["status"] == "PENDING"
+    assert s.call("POST", "/definitions/gone/recover").status == 404
+    assert s.call("POST", "/definitions/trip/recover", {"saga_id": elsewhere}).status == 404
+    for body, path in (({"limit": 0}, "$.limit"), ({"stale_after": -1}, "$.stale_after"), ({"all": 1}, "$.all")):
+        refused = s.call("POST", "/definitions/trip/recover", body)
+        assert (refused.status, refused.paths) == (422, [path])
+
+
 # Saga types.
 
 

@@ -135,9 +135,8 @@ class TestSupervising:
         result = run("recover", "create-zip", "--saga-id", SAGA_ID, "--limit", "5", "--max-attempts", "3")
         assert result.exit_code == 0, result.output
         (asked,) = api.asked
-        assert asked.body == {
-            "task": "recover", "name": "create-zip", "saga_id": SAGA_ID, "limit": 5, "max_attempts": 3,
-        }  # fmt: skip
+        assert asked.path.endswith("/definitions/create-zip/recover")
+        assert asked.body == {"saga_id": SAGA_ID, "limit": 5, "max_attempts": 3}
 
     def test_sets_recovery_attempts(self, api: StubApi, run: Run) -> None:
         api.will(200, a_saga("RUNNING"))
