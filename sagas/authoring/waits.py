@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
@@ -104,7 +105,7 @@ def wait_for(*given: Any, **options: Any) -> Any:
     Raises:
         DefinitionError: an option is missing, unknown or out of range.
     """
-    if not given or (callable(given[0]) and not isinstance(given[0], type)):
+    if not given or inspect.isroutine(given[0]) or isinstance(given[0], Member):  # list[T] and a NewType are callable
         raise DefinitionError("wait_for: the type of the signal comes first, as in wait_for(Approval, timeout=...)")
     known = ("timeout", "on_timeout", "public", "retry", "step_timeout", "undo_when")
     _refuse_others("wait_for", given[1:], options, known)

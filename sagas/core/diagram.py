@@ -19,9 +19,10 @@ S, T = SagaStatus, StepStatus
 _SAGA = {
     S.PENDING: "Started; no step was claimed yet.",
     S.RUNNING: "Its steps are being executed, in order.",
-    S.WAITING: "A step waits for a signal or a time, or looks again later. Nothing runs, and nothing is held.",
+    S.WAITING: "A step waits for a signal, a time or children, or looks again later. Nothing runs or is held.",
     S.COMPENSATING: "What was done is being undone, the last step first. No step runs forward any more.",
-    S.DEAD_LETTERED: "A step is exhausted; its message is in the dead-letter queue. Waits for an operator.",
+    S.DEAD_LETTERED: "Waits for an operator: a step is exhausted, and its message in the dead-letter queue; or it "
+    "waited in vain, or its children failed, of which there is no message.",
     S.COMPLETED: "Every step completed.",
     S.COMPENSATED: "It failed and was undone.",
     S.CANCELLED: "It was cancelled and undone.",
@@ -33,7 +34,7 @@ _STEP = {
     T.PENDING: "Never executed.",
     T.RUNNING: "An execution is under way.",
     T.RETRYING: "An execution failed or was lost; another one follows.",
-    T.WAITING: "It waits for a signal or a time, or said that it is not yet time. Nothing failed.",
+    T.WAITING: "It waits for a signal, a time or its children, or said that it is not yet time. Nothing failed.",
     T.COMPLETED: "Its result is in the journal. A step without an undo stays so, also in a saga that is undone.",
     T.FAILED: "It has used up its executions, failed for good at once, or waited in vain.",
     T.COMPENSATING: "Its undo is under way.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -57,7 +58,10 @@ class Runner:
     def instance(self, definition: SagaDefinition) -> Any:
         """Return the saga's instance, which its ``create()`` makes on first use; what that raises is raised."""
         if definition.saga_class not in self._instances:
-            self._instances[definition.saga_class] = definition.saga_class.create()
+            made: Any = definition.saga_class.create()
+            if made is None or inspect.iscoroutine(made):  # a return forgotten, or a create() that is async
+                raise TypeError(f"it returned {type(made).__name__}, not an instance")
+            self._instances[definition.saga_class] = made
         return self._instances[definition.saga_class]
 
     def run(

@@ -166,6 +166,16 @@ def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
     return error_view(backward or forward)
 
 
+def step_status(state: SagaState, index: int) -> StepStatus:
+    """Return the status that a step is shown with."""
+    step = state.steps[index]
+    # Between two attempts of its undo a step is being compensated, whatever it was before.
+    if state.undoing and state.cursor == index and step.undo_attempts > step.undo_attempts_at_grant:
+        return StepStatus.COMPENSATING
+    # It failed, and is not tried again: the saga turned round, or is over.
+    return StepStatus.FAILED if step.status is StepStatus.RETRYING and not forward(state) else step.status
+
+
 def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepView:
     step = state.steps[index]
     past = [entry for entry in entries if entry.step == step.name]
@@ -181,12 +191,8 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         started = str(past[0].details.get("started_at") or iso(past[0].at))
     elif step.status is StepStatus.RUNNING and state.lease is not None:
         started = _when(claimed_at(state.lease.owner))
-    # Between two attempts of its undo a step is being compensated, whatever it was before.
-    undoing = state.undoing and state.cursor == index and step.undo_attempts > step.undo_attempts_at_grant
     on_its_way = (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
     ended = bool(past) and step.status not in on_its_way
-    # It failed, and is not tried again: the saga turned round, or is over.
-    status = StepStatus.FAILED if step.status is StepStatus.RETRYING and not forward(state) else step.status
     waiting_for = state.waiting_for if state.cursor == index else ""
     waits = state.cursor == index and not state.over and state.lease is None
     # What has begun to wait has not failed; children that are started anew have no entry that says so.
@@ -195,7 +201,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     ran = next((entry for entry in own if "started_at" in entry.details), None)  # the last attempt of the step itself
     return {
         "name": step.name,
-        "status": (StepStatus.COMPENSATING if undoing else status).value,
+        "status": step_status(state, index).value,
         "attempts": step.attempts,
         "undo_attempts": step.undo_attempts,
         "started_at": started,

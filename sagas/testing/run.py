@@ -14,7 +14,7 @@ from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import ReqT, Saga, definition_of
 from sagas.authoring.steps import Member, Step
 from sagas.authoring.waits import Wait
-from sagas.engine.views import audit_view
+from sagas.engine.views import audit_view, step_status
 from sagas.errors import InvalidRequest, listed
 from sagas.store.entries import RESULTS, Entry
 from sagas.testing.in_process import Failing, InProcessRun
@@ -239,7 +239,7 @@ def _outcome(played: InProcessRun, definition: SagaDefinition, saga_id: str) -> 
         ),
         error=None if error is None else Record(step=error.step, **error.details["error"]),
         audit=[Record(audit_view(entry)) for entry in entries.values()],
-        steps={step.name: step.status.value for step in state.steps},
+        steps={step.name: step_status(state, index).value for index, step in enumerate(state.steps)},
         in_doubt=state.in_doubt,
         waited=_waited(entries.values()),
         children=_children(played, definition, saga_id),

@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, NewType, Optional, TypeVar
 
 import pytest
 
@@ -211,6 +211,37 @@ def test_a_sleep_is_undone_once_its_time_had_come() -> None:
 
     outcome = run(Woken, Order("y"))
     assert (outcome.status, undone) == ("COMPENSATED", ["x"])
+
+
+_Amount = NewType("_Amount", int)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (list[Order], [Order("x")]),
+        (dict[str, Order], {"a": Order("x")}),
+        (tuple[int, ...], (1, 2)),
+        (Literal["yes", "no"], "no"),
+        (Optional[Order], None),  # noqa: UP045 -- both spellings
+        (Order | None, Order("x")),
+        (Annotated[int, "cents"], 3),
+        (_Amount, 3),
+        (Any, [1]),
+    ],
+)
+def test_a_signal_may_be_of_any_type(type_: object, value: object) -> None:
+    class Asking(Saga[Order]):
+        answer = wait_for(type_, timeout=DAY)
+
+        @wait_for(type_, timeout=DAY, on_timeout=Exhausted.CONTINUE)
+        def again(self, answer: Any) -> None: ...
+
+        @step
+        def end(self, answer: Any, again: Any) -> bool:
+            return answer == again
+
+    assert run(Asking, Order("x"), signals={"answer": value, "again": value}).result is True
 
 
 def _declared(name: str, value: object) -> type[Any]:

@@ -98,3 +98,18 @@ def test_it_ends_where_a_person_is_waited_for_whichever_step_is_dead_lettered() 
     assert run(Patient, 1).status == "DEAD_LETTERED"
     outcome = run(Patient, 1, signals={"answer": Word("ada")}, fail={"end": RuntimeError()})
     assert outcome.status == "DEAD_LETTERED"
+
+
+class Stubborn(Saga[int], name="stubborn", timeout=timedelta(hours=1)):
+    """Is out of time before it is out of retries."""
+
+    @step(retry=Retry.constant(max_retries=5, delay=1800))
+    def end(self) -> str:
+        raise RuntimeError("busy")
+
+
+def test_a_step_that_is_tried_no_more_has_failed() -> None:
+    outcome = run(Stubborn, 1)
+    assert outcome.error is not None
+    assert (outcome.status, outcome.error.type) == ("COMPENSATED", "SagaTimedOut")
+    assert outcome.steps == {"end": "FAILED"}, "as the API shows it"

@@ -227,6 +227,29 @@ def test_a_create_that_raises_is_told_and_not_played() -> None:
         run(Unset, Order("x"))
 
 
+def test_a_create_that_returns_nothing_is_told() -> None:
+    class Forgetful(Trip, name="forgetful"):
+        @classmethod
+        def create(cls) -> Any:
+            cls()
+
+    with pytest.raises(
+        DefinitionError, match=r"Forgetful.create\(\) raised TypeError: it returned NoneType, not an inst"
+    ):
+        run(Forgetful, Order("x"))
+
+
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
+def test_a_create_that_is_async_is_told() -> None:
+    class Waiting(Trip, name="waiting"):
+        @classmethod
+        async def create(cls) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+            return cls()
+
+    with pytest.raises(DefinitionError, match=r"Waiting.create\(\) raised TypeError: it returned coroutine, not an"):
+        run(Waiting, Order("x"))
+
+
 def test_a_late_attempt_can_be_played() -> None:
     outcome = run(Trip, Order("x"), fail={"pay": TimedOut("no answer")})
     assert (outcome.status, outcome.in_doubt) == ("COMPENSATED", ("pay",))
