@@ -26,6 +26,19 @@ def within(where: str, option: str, value: Any, least: float, most: float) -> No
         raise DefinitionError(f"{where}: {option} must be {least:,} to {most:,}, not {value!r}")
 
 
+def of_kind(where: str, option: str, value: object, kind: type, *, none: bool = False) -> None:
+    """Refuse what is not of a type of this library's, or Python's: the CDK would fail on it far from here.
+
+    Raises:
+        DefinitionError: it is of another.
+    """
+    if isinstance(value, kind) or (none and value is None):
+        return
+    name = kind.__name__
+    told = "True or False" if kind is bool else f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+    raise DefinitionError(f"{where}: {option} must be {told}{' or None' if none else ''}, not {value!r}")
+
+
 def fits(where: str, architecture: lambda_.Architecture | None, runtime: lambda_.Runtime | None) -> None:
     """Refuse what the library does not run on; ``None`` stands for the service's own.
 

@@ -19,7 +19,7 @@ from aws_cdk import aws_sns as sns
 
 from sagas.authoring.policies import AutoDisable
 from sagas.cdk.archive import Archive
-from sagas.cdk.checks import fits, one_of, within
+from sagas.cdk.checks import fits, of_kind, one_of, within
 from sagas.cdk.existing import AnyResource, AnyTable
 from sagas.cdk.releases import Deployment
 from sagas.cdk.told import AnyBus, SagaEvents
@@ -301,6 +301,19 @@ class SagaServiceProps(TypedDict, total=False):
     shards: int
 
 
+_KINDS: dict[type, str] = {
+    FunctionOptions: "function_options? api_options? supervisor_options? bulk_options? now_options? command_options?",
+    Throttling: "throttling? callback_throttling?",
+    Network: "network?",
+    Deployment: "deployment?",
+    AutoDisable: "auto_disable?",
+    Archive: "archive?",
+    Mapping: "functions? environment?",
+    bool: "chain dashboard tracing carry_inputs nested_stacks? deletion_protection?",
+}
+"""Options by what they must be; with a question mark those that may be None."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
     """A service's name in metrics and messages, the options it was given, and the defaults of the rest.
@@ -363,11 +376,10 @@ class ServiceOptions:
     shards: int = 8
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         fits(self.service, self.architecture, self.runtime)
         one_of(self.service, "log_level", self.log_level, LOG_LEVELS)
         one_of(self.service, "isolation", self.isolation, ("step", "saga"))
-        if not isinstance(cast("object", self.chain), bool):
-            raise DefinitionError(f"{self.service}: chain must be True or False, not {self.chain!r}")
         one_of(self.service, "queue_names", self.queue_names, get_args(QueueNames))
         self._check_api()
         if isinstance(self.bundle_sdk, str):
@@ -382,15 +394,18 @@ class ServiceOptions:
         within(self.service, "max_concurrency", self.max_concurrency, 2, 1_000_000)
         if self.max_concurrency is not None and int(self.max_concurrency) != self.max_concurrency:
             raise DefinitionError(f"{self.service}: max_concurrency must be a whole number")
-        usual = cast("object", self.auto_disable)
-        if not isinstance(usual, AutoDisable | None):
-            raise DefinitionError(f"{self.service}: auto_disable must be an AutoDisable or None, not {usual!r}")
         self._check_functions()
-        archive = cast("object", self.archive)
-        if not isinstance(archive, Archive | None):
-            raise DefinitionError(f"{self.service}: archive must be an Archive or None, not {archive!r}")
         if self.sagas_table is not None and self.sagas_table is self.audit_table:
             raise DefinitionError(f"{self.service}: sagas_table and audit_table must be two tables")
+
+    def _check_kinds(self) -> None:
+        for kind, options in _KINDS.items():
+            for option in options.split():
+                of_kind(self.service, option.rstrip("?"), getattr(self, option.rstrip("?")), kind, none="?" in option)
+        if isinstance(cast("object", self.sagas), type):
+            raise DefinitionError(f"{self.service}: sagas must be a list of saga classes, not {self.sagas!r}")
+        for name, value in (self.environment or {}).items():
+            of_kind(self.service, f"environment: {name}", value, str)
 
     def _check_functions(self) -> None:
         """Options of functions that the service has besides those of steps are those that make sense there."""

@@ -61,6 +61,8 @@ def up(
         raise typer.BadParameter("stays in the foreground, with an emulator of its own", param_hint="--watch")
     if enforce_iam and endpoint is not None:
         raise typer.BadParameter("is the embedded emulator's", param_hint="--enforce-iam")
+    if seed is not None:
+        _words_of(seed)  # before anything is started
     # The CDK and boto3 take their time, and no help text needs them.
     from sagas.local.errors import LocalStackError
     from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
@@ -139,13 +141,28 @@ def tick(
         fail(str(error))
 
 
+def _words_of(command: str) -> list[str]:
+    """The words of a command, to be run without a shell."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}: {command}", param_hint="--seed") from None
+    if not words:
+        raise typer.BadParameter("must be a command", param_hint="--seed")
+    return [sys.executable if words[0] in ("python", "python3") else words[0], *words[1:]]
+
+
 def _run_seed(command: str | None) -> None:
     """Run it; that it failed is told, and the stack stays."""
     if command is None:
         return
-    words = shlex.split(command)
-    words[0] = sys.executable if words[0] in ("python", "python3") else words[0]
-    if subprocess.run(words, check=False).returncode:  # noqa: S603 - the user's own command
+    words = _words_of(command)
+    try:
+        failed = subprocess.run(words, check=False).returncode != 0  # noqa: S603 - the user's own command
+    except OSError as error:
+        say(f"{words[0]}: {error.strerror}")
+        failed = True
+    if failed:
         say(f"`{command}` failed; the stack is ready all the same.")
 
 

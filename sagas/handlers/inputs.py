@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import hashlib
 import json
 import os
 import re
@@ -183,6 +184,24 @@ class Request:
             raise InvalidRequest("the limit does not fit", [problem])
         return int(text)
 
+    def cursor(self, *of: object) -> str | None:
+        """Return where a list is to go on; ``None`` where it begins.
+
+        Args:
+            of: what the list is of, as :func:`leading_on` was told.
+
+        Raises:
+            InvalidRequest: it leads on in no list, or in another.
+        """
+        text = self.text("cursor")
+        if text is None:
+            return None
+        mark = _mark_of(of)
+        if not text.endswith(mark):
+            problem = Problem("query.cursor", "is not a cursor from an earlier answer about the same")
+            raise InvalidRequest("the cursor is not valid", [problem])
+        return text.removesuffix(mark)
+
     def flag(self, name: str) -> bool:
         """Return a query parameter that is ``true`` or ``false``; false if it is missing."""
         text = self.text(name)
@@ -220,6 +239,23 @@ class Request:
             problem = Problem("query.status", "must be one of " + ", ".join(SagaStatus))
             raise InvalidRequest("the status does not fit", [problem])
         return text
+
+
+def leading_on(cursor: str | None, *of: object) -> str | None:
+    """Return a cursor that leads on in one list only; ``None`` where that has ended.
+
+    Lists are ordered by different things: a cursor of one would show another from anywhere.
+
+    Args:
+        cursor: of the store's.
+        of: what the list is of, whatever its span of time: builtins of JSON.
+    """
+    return None if cursor is None else cursor + _mark_of(of)
+
+
+def _mark_of(of: tuple[object, ...]) -> str:
+    digest = hashlib.sha256(json.dumps(of, sort_keys=True).encode()).digest()
+    return base64.urlsafe_b64encode(digest[:6]).decode()
 
 
 def checked_id(saga_id: str) -> str:

@@ -101,7 +101,7 @@ def _moment(name: str) -> Json:
 
 def _paging() -> list[Json]:
     cursor: Json = {"type": "string", "pattern": "^[A-Za-z0-9_-]+$", "maxLength": 256}
-    told = "Where to go on: the cursor of an earlier answer, and nothing else."
+    told = "Where to go on: the cursor of an earlier answer about the same, and nothing else."
     limit = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
     return [_query("limit", limit), _query("cursor", cursor) | {"description": told}]
 

@@ -7,7 +7,7 @@ import re
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.core.states import SagaState, SagaStatus
-from sagas.engine.answers import AuditPage, SagaView
+from sagas.engine.answers import AuditPage, Page, SagaView
 from sagas.engine.engine import Engine
 from sagas.engine.reader import Reader
 from sagas.engine.redacting import redacted
@@ -15,7 +15,7 @@ from sagas.engine.views import left_view, saga_view, verification_view
 from sagas.errors import Conflict, InvalidRequest, Problem
 from sagas.handlers.answers import answer, linked
 from sagas.handlers.bodies import Attempts, Compensation, Note, Purging, Resolution, read_body
-from sagas.handlers.inputs import WHOLE_ID, Request, checked_beginning, checked_id
+from sagas.handlers.inputs import WHOLE_ID, Request, checked_beginning, checked_id, leading_on
 from sagas.handlers.polling import polled, tag_of, unchanged
 from sagas.handlers.telemetry import telemetry
 from sagas.store.listing import IndexPosition
@@ -64,7 +64,8 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     def audit(name: str, saga_id: str) -> Response[str]:
         request = _request(app)
         request.only("limit", "cursor")
-        cursor, after = request.text("cursor"), 0
+        trail = "audit", name, checked_id(saga_id)
+        cursor, after = request.cursor(*trail), 0
         if cursor is not None:
             position = IndexPosition.parse(cursor)
             if position.sort != "seq" or not _SEQ.fullmatch(position.saga_id):
@@ -73,7 +74,7 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         entries, more = reader.audit(name, checked_id(saga_id), request.limit(), after)
         page: AuditPage = {
             "entries": entries,
-            "cursor": None if more is None else IndexPosition("seq", str(more)).cursor,
+            "cursor": None if more is None else leading_on(IndexPosition("seq", str(more)).cursor, *trail),
         }
         return answer(200, page)
 
@@ -94,6 +95,10 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     """Add the routes that find and list sagas to ``app``."""
     reader, registry = engine.reader, engine.registry
 
+    def listed(request: Request, page: Page, *of: object) -> Response[str]:
+        sagas = [linked(request.base, saga) for saga in page["sagas"]]
+        return polled(request, {"sagas": sagas, "cursor": leading_on(page["cursor"], *of)})
+
     @app.get("/sagas/<saga_id>")
     def look_up(saga_id: str) -> Response[str]:
         request, begun = _plain(app), checked_beginning(saga_id)
@@ -109,8 +114,8 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
                 told = "goes with limit and cursor only"
                 raise InvalidRequest("the parameters do not fit", [Problem("query.parent", told)])
             request.only(*own)
-            page = reader.children(request.parent(), request.limit(), request.text("cursor"))
-            return polled(request, {**page, "sagas": [linked(request.base, saga) for saga in page["sagas"]]})
+            of = "children", request.parent()
+            return listed(request, reader.children(request.parent(), request.limit(), request.cursor(*of)), *of)
         name = request.text("name")
         types = [*registry] if name is None else [registry.get(name)]
         names = [saga.definition.name for saga in types]
@@ -122,11 +127,11 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
                 told = "goes with no other parameter than name and limit"
                 raise InvalidRequest("the parameters do not fit", [Problem("query.idempotency_key", told)])
             request.limit()  # it is one saga at most
-            page = reader.by_keys(names, key)
-        else:
-            values, cursor = request.others(*_LISTED_BY), request.text("cursor")
-            page = reader.list(names, request.status(), request.limit(), cursor, request.span(), values)
-        return polled(request, {**page, "sagas": [linked(request.base, saga) for saga in page["sagas"]]})
+            return listed(request, reader.by_keys(names, key))
+        status, values = request.status(), request.others(*_LISTED_BY)
+        of = "sagas", name, status, values
+        page = reader.list(names, status, request.limit(), request.cursor(*of), request.span(), values)
+        return listed(request, page, *of)
 
     @app.get("/attention")
     def attention() -> Response[str]:
@@ -134,8 +139,8 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         request.only("name", "limit", "cursor")
         if (name := request.text("name")) is not None:
             registry.get(name)
-        page = reader.attention(name, request.limit(), request.text("cursor"))
-        return polled(request, {**page, "sagas": [linked(request.base, saga) for saga in page["sagas"]]})
+        of = "attention", name
+        return listed(request, reader.attention(name, request.limit(), request.cursor(*of)), *of)
 
     _ = look_up, list_sagas, attention
 

@@ -100,8 +100,8 @@ def up(
                 # If the emulator died on the way, that is the cause and the rest its consequence.
                 emulator.check_alive()
                 raise
+            kept = detach  # also where nobody reads any more what is told of it
             ready(description)
-            kept = detach
             if settings.watch:
                 live = LiveCode(clients, settings.project, files.root, stacks)
                 for changed in changes(settings.project, before, emulator.is_running):

@@ -265,11 +265,33 @@ class TestService:
             ("key_retention", timedelta(days=100 * 366 + 1)),
             ("log_level", "info"),
             ("isolation", "none"),
+            ("functions", [Checkout.reserve]),
+            ("function_options", {"memory_size": 512}),
+            ("command_options", {"memory_size": 512}),
+            ("environment", ["BUCKET"]),
+            ("environment", {"LIMIT": 7}),
+            ("throttling", {"rate": 7}),
+            ("network", "vpc-1"),
+            ("deployment", "canary"),
+            ("dashboard", "no"),
+            ("nested_stacks", "no"),
+            ("tracing", 1),
+            ("auto_disable", True),
+            ("archive", True),
         ],
     )
     def test_refused(self, option: str, value: Any) -> None:
         with pytest.raises(DefinitionError, match=rf"Test-Shop: {option}.* must be"):
             service(**{option: value})
+
+    def test_one_saga_is_a_list_too(self) -> None:
+        sagas: Any = Checkout
+        with pytest.raises(DefinitionError, match="Test-Shop: sagas must be a list of saga classes, not "):
+            render(lambda stack: SagaService(stack, "Shop", sagas=sagas))
+
+    def test_options_of_a_function_that_are_none(self) -> None:
+        with pytest.raises(DefinitionError, match=r"Shop: each of functions must be a FunctionOptions, not \{'mem"):
+            service(functions={Checkout.reserve: {"memory_size": 512}})
 
     def test_one_that_there_is_not(self) -> None:
         with pytest.raises(DefinitionError, match="Test-Shop: SagaService has no option retenton; is it retention\\?"):

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from sagas.messaging.routes import Routes
-from tests.e2e.stack import Running, Stack, free_port, launch, poll, processes_of, run_sagas, start
+from tests.e2e.stack import REPOSITORY, SAGAS, Running, Stack, free_port, launch, poll, processes_of, run_sagas, start
 
 pytestmark = pytest.mark.e2e
 
@@ -177,6 +178,23 @@ class TestDetached:
         assert run_sagas(project, "local", "down").returncode == 0
         assert processes_of(group) == []
         assert "No local stack" in run_sagas(project, "local", "down").stdout
+
+    def test_stays_although_its_seed_is_not_there_and_nobody_reads_on(self, project: Path) -> None:
+        """As before ``head -1``."""
+        command = [SAGAS, "local", "up", "--app", PROBE, "--port", str(free_port()), "--detach"]
+        command += ["--seed", "no-such-file"]
+        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+        with subprocess.Popen(
+            command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as up:
+            assert up.stdout is not None
+            told = [up.stdout.readline(), up.stdout.readline()]
+            up.stdout.close()
+        assert b"no-such-file: No such file or directory" in told[0]
+        assert b"the stack is ready all the same" in told[1]
+        group = json.loads((project / ".sagas" / "local.json").read_text())["pid"]
+        assert group in processes_of(group)
+        assert "has ended" in run_sagas(project, "local", "down").stdout
 
     def test_down_when_already_dead(self, project: Path) -> None:
         up = run_sagas(project, "local", "up", "--app", PROBE, "--port", str(free_port()), "--detach")

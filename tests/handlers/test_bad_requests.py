@@ -14,9 +14,10 @@ import pytest
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.handlers import api as api_handler
+from sagas.handlers.inputs import leading_on
 from tests.handlers.conftest import Make, Site, request
 from tests.support.aws import LambdaContext
-from tests.support.sagas import LOG, Trip
+from tests.support.sagas import FAIL, LOG, Stubborn, Trip
 
 NOBODY = str(uuid.UUID(int=7))
 
@@ -237,9 +238,35 @@ def test_a_call_that_is_signed_in_its_url(site: Make) -> None:
 
 
 @pytest.mark.parametrize("seq", ["²", "-1", "1.5", "", "9" * 5000, "x"])
-def test_a_cursor_from_another_list(site: Make, seq: str) -> None:
-    path, cursor = f"/sagas/trip/{NOBODY}/audit", _cursor(json.dumps({"sort": "seq", "saga_id": seq}))
+def test_a_cursor_that_was_made_up(site: Make, seq: str) -> None:
+    path, text = f"/sagas/trip/{NOBODY}/audit", _cursor(json.dumps({"sort": "seq", "saga_id": seq}))
+    cursor = leading_on(text, "audit", "trip", NOBODY) or ""
     assert _refused(site(Trip), 422, "invalid_request", request("GET", path, cursor=cursor)) == ["query.cursor"]
+
+
+def test_a_cursor_from_another_list(site: Make) -> None:
+    """Each is ordered by something else: who went on by it would miss some sagas, and not know."""
+    FAIL["second"] = ValueError("no")
+    s = site(Trip, Stubborn)
+    saga_id, other, *_ = [s.begin(name) for name in ("trip", "trip", "stubborn", "stubborn")]
+    s.run()
+    lists: list[tuple[str, dict[str, str]]] = [
+        ("/sagas", {}),
+        ("/sagas", {"name": "trip"}),
+        ("/sagas", {"status": "COMPLETED"}),
+        ("/sagas", {"name": "trip", "status": "COMPLETED"}),
+        ("/attention", {}),
+        ("/attention", {"name": "stubborn"}),
+        (f"/sagas/trip/{saga_id}/audit", {}),
+        (f"/sagas/trip/{other}/audit", {}),
+    ]
+    cursors = [s.send(request("GET", path, limit="1", **query)).body["cursor"] for path, query in lists]
+    assert all(cursors)
+    for place, (path, query) in enumerate(lists):
+        for origin, cursor in enumerate(cursors):
+            answer = s.send(request("GET", path, cursor=cursor, **query))
+            assert answer.status == (200 if origin == place else 422), (path, query, lists[origin])
+            assert origin == place or answer.paths == ["query.cursor"]
 
 
 def test_a_status_that_there_is_not(site: Make) -> None:

@@ -169,3 +169,9 @@ def test_a_purge_names_what_it_leaves_to_the_sweep(api: StubApi, run: Run) -> No
     told = " ".join(run("purge", "create-zip", SAGA_ID).stdout.split())
     assert "s3://zips/1/a.zip is left to the sweep." in told
     assert "2 more objects are left to the sweep." in told
+
+
+@pytest.mark.parametrize("seed", ["", "  ", "echo 'half"])
+def test_a_seed_that_is_no_command_is_told_before_anything_is_started(run: Run, seed: str) -> None:
+    refused = run("local", "up", "--seed", seed)
+    assert (refused.exit_code, "--seed" in refused.stderr) == (2, True)
