@@ -13,6 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from sagas.errors import SagaError, Unavailable
 from tests.e2e.console.conftest import Open, Tab
 from tests.e2e.console.scene import STALLED, UNDO_FAILED, WAITING
+from tests.support.pictured import MADE_OF, made_of
 from tests.unit.client.stub import a_step
 from tests.unit.console.service import HOSTILE, FakeService, a_letter, a_type, an_entry, dead, numbered
 
@@ -279,4 +280,5 @@ def test_pictures(console: Open, service: FakeService, pictures: Path) -> None:
             tab.refreshed()
             page.screenshot(path=pictures / f"{name}-{scheme}.png")
         quiet(tab)
+    (pictures / MADE_OF).write_text(f"{made_of()}\n")
     assert len(list(pictures.glob("*.png"))) >= 6

@@ -1,0 +1,10 @@
+"""The pictures of the console in the documentation."""
+
+from __future__ import annotations
+
+from tests.support.pictured import MADE_OF, PICTURES, made_of
+
+
+def test_show_the_pages_as_they_are() -> None:
+    """Made anew by ``SAGAS_SCREENSHOTS=docs/images pytest tests/e2e/console -k pictures``."""
+    assert (PICTURES / MADE_OF).read_text().strip() == made_of(), "the pages have changed since: make them anew"
