@@ -14,6 +14,17 @@ from sagas.handlers.inputs import Request
 MOST_RECOVERY_ATTEMPTS = 1_000
 """As many as a saga type may declare as its ``max_recovery_attempts``."""
 
+LONGEST_SILENCE = 366 * 86_400
+"""Seconds of silence that may be asked for: no saga waits longer, and what is due by then is still a date."""
+MOST_RECOVERED = 1_000
+"""What one run takes: as many as it gets through in a minute."""
+_OF_RECOVERIES: dict[str, dict[str, Any]] = {
+    "saga_id": {"format": "uuid"},
+    "stale_after": {"minimum": 0, "maximum": LONGEST_SILENCE},
+    "limit": {"minimum": 1, "maximum": MOST_RECOVERED},
+    "max_attempts": {"minimum": 0, "maximum": MOST_RECOVERY_ATTEMPTS},
+}
+"""The bounds of what is to be recovered; :func:`sagas.handlers.recovering.recover` holds to them."""
 _SOMETHING = r"[^\u0000-\u0020]"
 
 T = TypeVar("T")
@@ -128,6 +139,10 @@ def describe_body(type_: type[Any]) -> dict[str, Any]:
             text["maxLength"] = LONGEST_NOTE
     if type_ is Resolution:
         schema["properties"]["note"]["pattern"] = _SOMETHING
+    if type_ is Recovering:
+        for name, bounds in _OF_RECOVERIES.items():
+            given = next(one for one in schema["properties"][name]["anyOf"] if one != {"type": "null"})
+            given |= bounds
     if type_ is Attempts:
         schema["properties"]["attempts"] |= {"minimum": 0, "maximum": MOST_RECOVERY_ATTEMPTS}
     return schema

@@ -10,7 +10,7 @@ from sagas.engine.engine import Engine
 from sagas.engine.purge import PurgeReport
 from sagas.engine.recovery import RecoveryReport, Wanted
 from sagas.errors import InvalidRequest, Problem
-from sagas.handlers.bodies import MOST_RECOVERY_ATTEMPTS
+from sagas.handlers.bodies import LONGEST_SILENCE, MOST_RECOVERED, MOST_RECOVERY_ATTEMPTS
 from sagas.handlers.inputs import checked_id
 from sagas.handlers.sweeping import is_number
 from sagas.handlers.telemetry import telemetry
@@ -21,21 +21,15 @@ _SPARE = 5.0
 """Seconds kept back at the end of an invocation: the saga at hand must not be left half recovered."""
 
 
-_LONGEST_SILENCE = 366 * 86_400
-"""Seconds of silence that may be asked for: no saga waits longer, and what is due by then is still a date."""
-_MOST_SAGAS = 1_000
-"""What one run takes: as many as it gets through in a minute."""
-
-
 def _whole(value: Any, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "stale_after": (lambda it: is_number(it) and 0 <= it <= _LONGEST_SILENCE, f"a number from 0 to {_LONGEST_SILENCE}"),
+    "stale_after": (lambda it: is_number(it) and 0 <= it <= LONGEST_SILENCE, f"a number from 0 to {LONGEST_SILENCE}"),
     "name": (lambda it: isinstance(it, str), "text"),
     "saga_id": (lambda it: isinstance(it, str), "text"),
-    "limit": (lambda it: _whole(it, 1, _MOST_SAGAS), f"a whole number from 1 to {_MOST_SAGAS}"),
+    "limit": (lambda it: _whole(it, 1, MOST_RECOVERED), f"a whole number from 1 to {MOST_RECOVERED}"),
     "max_attempts": (
         lambda it: _whole(it, 0, MOST_RECOVERY_ATTEMPTS),
         f"a whole number from 0 to {MOST_RECOVERY_ATTEMPTS}",
@@ -69,7 +63,7 @@ def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryV
         engine.registry.get(wanted.name)
     budget = context.get_remaining_time_in_millis() / 1000 - _SPARE
     patience = float(given["stale_after"]) if "stale_after" in given else None
-    limit = given.get("limit", _MOST_SAGAS)
+    limit = given.get("limit", MOST_RECOVERED)
     report = engine.recovery.run(budget, patience, limit, None if wanted == Wanted() else wanted)
     shown = _shown(report)
     _tell(report, shown)
