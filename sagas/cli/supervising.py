@@ -37,7 +37,7 @@ def recover(
     ] = None,
     stale_after: StaleAfter = None,
 ) -> None:
-    """Have the supervisor recover stalled sagas now, not at its next tick."""
+    """Have stalled sagas recovered now, not at the supervisor's next tick."""
     report = target.client().recover(stale_after, name=name, saga_id=saga_id, limit=limit, max_attempts=max_attempts)
     if target.as_json:
         emit(report)

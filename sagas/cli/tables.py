@@ -12,7 +12,7 @@ from rich.text import Text
 
 from sagas.cli.output import plain, plain_line, pretty
 from sagas.core.states import OVER, SagaStatus
-from sagas.core.wording import ago, between, clock_time, moment, span
+from sagas.core.wording import ago, between, clock_time, end_of, moment, span
 
 if TYPE_CHECKING:
     from sagas.client.dead_letters import DeadLetter
@@ -68,9 +68,7 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
     title = Text.assemble((saga["name"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
     over = saga["status"] in OVER
     when = f"started {moment(saga['created_at'])}, " + (
-        f"took {between(saga['created_at'], saga.get('ended_at') or saga['updated_at'])}"
-        if over
-        else f"{ago(saga['created_at'], now)}"
+        f"took {between(saga['created_at'], end_of(saga))}" if over else f"{ago(saga['created_at'], now)}"
     )
     when += f", last changed {ago(saga['updated_at'], now)}"
     if saga.get("paused"):

@@ -21,6 +21,7 @@ from sagas.client.pacing import new_job, note_of, paced
 from sagas.core.keys import LONGEST_CANCEL_NOTE
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
+from sagas.core.wording import end_of
 from sagas.engine.answers import Page, SagaView, Summary
 from sagas.engine.clock import SystemClock
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, SagaError, Unavailable
@@ -135,7 +136,7 @@ def _needing(client: Caller, name: str) -> Iterator[Summary]:
 
 def _since(one: Summary) -> datetime:
     """When a saga ended; when it was started, if it is not over."""
-    return datetime.fromisoformat(one.get("ended_at") or one["updated_at" if one["status"] in OVER else "created_at"])
+    return datetime.fromisoformat(end_of(one) if one["status"] in OVER else one["created_at"])
 
 
 def _moment(since: datetime | str) -> datetime:

@@ -20,7 +20,7 @@ from sagas.console.jobs import Jobs
 from sagas.console.links import Links
 from sagas.console.redaction import HIDDEN, Redaction, scrubbed
 from sagas.console.source import Source
-from sagas.core.wording import ago, between, moment, plain, span
+from sagas.core.wording import ago, between, end_of, moment, plain, span
 
 _LONGEST = 64 * 1024
 """Characters of a text that a page has room for; the rest is to be downloaded."""
@@ -104,6 +104,7 @@ class Desk:
         }
         shared: dict[str, Any] = {
             "between": between,
+            "end_of": end_of,
             "labels": {str(do): label for do, label in LABELS.items()},
             "consequences": {str(do): text for do, text in CONSEQUENCES.items()},
             "at_once": [str(do) for do in AT_ONCE],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from sagas.core.times import epoch
 
 
@@ -9,6 +12,15 @@ def plain(text: str) -> str:
     """Return ``text`` as one line that does nothing to a terminal but show."""
     shown = "".join(character if character.isprintable() else " " for character in text)
     return " ".join(shown.split())
+
+
+def end_of(saga: Mapping[str, Any]) -> str:
+    """Return when a saga that is over ended; of a service that does not tell, when it changed last.
+
+    Args:
+        saga: as the API shows it, or as a list does.
+    """
+    return saga.get("ended_at") or saga["updated_at"]
 
 
 def moment(text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.core.times import epoch
-from sagas.core.wording import span
+from sagas.core.wording import end_of, span
 
 NAMES, WIDTH, LANE, TOP = 150, 1000, 34, 26
 """Units of the drawing: columns for the names, for all, a lane's height, and the scale's."""
@@ -101,7 +101,7 @@ def timeline(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now:
     names = [step["name"] for step in saga["steps"]]
     stretches = [*_stretches(entries, set(names)), *_now(saga, entries, now)]
     begin = epoch(saga["created_at"])
-    end = max([epoch(saga.get("ended_at") or saga["updated_at"]), *(one.end for one in stretches), begin + 0.001])
+    end = max([epoch(end_of(saga)), *(one.end for one in stretches), begin + 0.001])
     begin = min([begin, *(one.begin for one in stretches)])
     scale = (WIDTH - NAMES - 10) / (end - begin)
     bars, rows = list[Bar](), list[Row]()

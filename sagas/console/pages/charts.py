@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -13,6 +13,7 @@ from sagas.console.desk import Desk
 from sagas.console.drawing.bars import bars
 from sagas.console.pages.others import known_type
 from sagas.core.times import epoch, iso
+from sagas.core.wording import end_of
 
 SPANS = {"1h": 3_600.0, "24h": 86_400.0, "7d": 7 * 86_400.0}
 ENDS = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")
@@ -38,9 +39,9 @@ def show(desk: Desk, request: Request, name: str) -> Response:
         if len(found) == MOST:
             short.append(kind)
         if found or status is None:
-            happened[kind] = [epoch(_end(one) if status else one["created_at"]) for one in found]
+            happened[kind] = [epoch(end_of(one) if status else one["created_at"]) for one in found]
         ended += found if status else []
-    latest = sorted(ended, key=_end, reverse=True)
+    latest = sorted(ended, key=end_of, reverse=True)
     sample = [*desk.source.in_full(latest[:24]).values()]
     took = dict[str, list[float]]()
     for saga in sample:
@@ -67,8 +68,3 @@ def show(desk: Desk, request: Request, name: str) -> Response:
 def _share(values: Sequence[float], share: float) -> float:
     """The value that this share of them does not exceed."""
     return sorted(values)[max(math.ceil(share * len(values)) - 1, 0)]
-
-
-def _end(saga: Mapping[str, Any]) -> str:
-    """When a saga ended, as far as its service tells."""
-    return saga.get("ended_at") or saga["updated_at"]
