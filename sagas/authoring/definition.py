@@ -12,6 +12,9 @@ from sagas.authoring.find_by import FindBy
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
 from sagas.authoring.redaction import Redaction
 
+KINDS = {"": "a step", "signal": "a wait for a signal", "time": "a wait for a time", "children": "a step of children"}
+"""What a step is, by what it waits for."""
+
 
 class Source(StrEnum):
     """Where the value of a parameter comes from."""

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from sagas.authoring.children import MOST_CHILDREN
 from sagas.authoring.codec import content_hash, encode
+from sagas.authoring.definition import KINDS, StepDefinition
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
@@ -270,6 +271,8 @@ class Attempt:
             needed_until = round(claimed_at(held.lease.owner) + self._code.timeout + RECORDING + COMMIT_RESERVE, 3)
         if self._message.chained and held.lease is not None and clock.now() >= held.lease.expires_at:
             raise Unavailable("the step was claimed, and its lease was over before it could begin")
+        code = self._type.step(message.step)
+        self._refuse_another_kind(code, held)
         needed = inputs_needed(self._code.parameters, held)
         known = self._course.known if self._course is not None else {}
         if not known:
@@ -287,7 +290,6 @@ class Attempt:
             known |= {seq: read[seq].payload for seq in missing}
         payloads = self._payloads = {name: known[seq] for name, seq in needed.items()}
 
-        code = self._type.step(message.step)
         context = self._context = StepContext(
             saga_id=message.saga_id,
             saga=message.saga,
@@ -323,6 +325,13 @@ class Attempt:
         if code.waits_for == "time" and not message.undo:
             self._until = moment(payload, clock.now())
         return payload
+
+    def _refuse_another_kind(self, code: StepDefinition, held: SagaState) -> None:
+        """What a wait asks, or which children a step wants, is no result of what the saga was started with."""
+        was = held.steps[self._message.index].waits_for
+        if not self._message.undo and code.waits_for not in ("", was):
+            told = f"step {code.name!r} is {KINDS[code.waits_for]} now, and was {KINDS[was]} when the saga was started"
+            raise TypeChanged(told)
 
     def _code_began(self) -> None:
         self._began = True

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sagas.authoring.definition import SagaDefinition, StepDefinition
+from sagas.authoring.definition import KINDS, SagaDefinition, StepDefinition
 from sagas.lock.content import Content, content_of, taken_by
 from sagas.lock.fitting import Types, misfits
 
@@ -53,7 +53,7 @@ def changes(locked: Content, definitions: Iterable[SagaDefinition]) -> list[Chan
     now, found = {one.name: one for one in definitions}, list[Change]()
     for name, old in sorted(locked["sagas"].items()):
         if name in now:
-            found += _of_type(old, now[name])
+            found += _of_type(old, now[name], kinds=locked["format"] > 1)
             continue
         effect = "nothing moves them; the supervisor counts each (SagaWithoutCode) until the type is deployed again"
         found.append(Change(name, "", "the saga type was removed or renamed", effect, f"Keep it: {_kept(name)}"))
@@ -66,7 +66,7 @@ def _kept(saga: str) -> str:
     return _GONE.format(saga=saga)
 
 
-def _of_type(old: Content, definition: SagaDefinition) -> Iterator[Change]:
+def _of_type(old: Content, definition: SagaDefinition, *, kinds: bool) -> Iterator[Change]:
     new: Content = content_of([definition])["sagas"][definition.name]
     before = {step["name"]: step for step in old["steps"]}
     yield from _gone(definition, before, [step.name for step in definition.steps])
@@ -75,6 +75,8 @@ def _of_type(old: Content, definition: SagaDefinition) -> Iterator[Change]:
         if step.name not in before:
             yield Change(definition.name, f'step "{step.name}"', "was added", "they do not run it", breaks=False)
             continue
+        if kinds:
+            yield from _kind(definition, before[step.name].get("waits_for", ""), step)
         # What it takes now, and they do not have when they come to it.
         earlier = list(before)[: list(before).index(step.name)]
         for parameter in step.parameters:
@@ -119,6 +121,19 @@ def _gone(definition: SagaDefinition, before: dict[str, Any], names: list[str]) 
             continue
         todo = f"Keep it under its name, with @step(retired=True), and {_kept(definition.name)}"
         yield Change(definition.name, where, what, effect, todo)
+
+
+def _kind(definition: SagaDefinition, was: str, step: StepDefinition) -> Iterator[Change]:
+    """A step that waits now, or no more, or for something else, under the same name."""
+    if was == step.waits_for:
+        return
+    what = f"is {KINDS[step.waits_for]} now, was {KINDS[was]}"
+    effects = ["those that wait there take no signal any more, and time out"] if was == "signal" else []
+    if step.waits_for:
+        effects.append("those that come to it wait for an operator (TypeChanged or CodeGone)")
+    todo = f"Give it another name, and keep the old one: {_kept(definition.name)}" if effects else ""
+    effect = "; ".join(effects) or "those that wait there go on as before"
+    yield Change(definition.name, f'step "{step.name}"', what, effect, todo, breaks=bool(effects))
 
 
 def _values(old: Content, new: Content, definition: SagaDefinition) -> Iterator[Change]:

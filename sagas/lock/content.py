@@ -16,8 +16,8 @@ from sagas.errors import InvalidRequest, NotFound, Problem
 LOCK = "sagas.lock.json"
 """What the file is called, in the root of a repository."""
 
-FORMAT = 1
-"""Of the file; a later version of this library reads earlier ones."""
+FORMAT = 2
+"""Of the file; a later version of this library reads earlier ones. The first did not tell waits from other steps."""
 
 _WIDTH = 120
 """Characters of a line."""
@@ -33,6 +33,8 @@ def content_of(definitions: Iterable[SagaDefinition]) -> Content:
         saga: Content = {"request": shape_of(definition.request_type).schema(types), "steps": []}
         for step in definition.steps:
             said: Content = {"name": step.name, "result": shape_of(step.result_type).schema(types)}
+            if step.waits_for:
+                said["waits_for"] = step.waits_for
             if step.undo is not None:
                 said["undo"] = taken_by(step.undo)
             if step.undo_when != "completed":

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from sagas.authoring.policies import Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
+from sagas.authoring.waits import wait_for
 from tests.engine.changing import deployed, why
 from tests.support.bench import Bench, Death
 from tests.support.sagas import FAIL, LOG, perform
@@ -331,3 +333,35 @@ def test_an_error_of_the_authors_own_is_told_apart(bench: Make) -> None:
     saga = b.show(saga_id)
     assert (saga["status"], saga["steps"][0]["attempts"]) == ("COMPENSATED", 3)
     assert saga["error"]["type"] == f"{__name__}.TypeChanged"
+
+
+class Asking(Saga[Asked], name="typed"):
+    """Booking is a wait now: a person books."""
+
+    @wait_for(Seat, timeout=timedelta(days=1))
+    def book(self, request: Asked) -> None:
+        perform("ask")
+
+    @book.compensate
+    def unbook(self, book: Seat) -> None:
+        perform("unbook")
+
+    pay = First.pay
+    refund = First.refund
+
+
+def test_a_step_that_is_a_wait_now_is_not_taken_for_done(bench: Make) -> None:
+    b = bench(First)
+    saga_id = b.start("typed", {"item": {"name": "train"}})
+    deployed(b, Asking)
+    b.run()
+    told = "step 'book' is a wait for a signal now, and was a step when the saga was started"
+    saga = b.show(saga_id)
+    assert (saga["status"], saga["error"]["type"], saga["error"]["message"]) == ("DEAD_LETTERED", "TypeChanged", told)
+    assert why(b) == [f"{told}: step book was not called; deploy code that fits and retry, or compensate"]
+    assert LOG == []
+    deployed(b, First)
+    b.engine.operations.retry("typed", saga_id, "ada", "the step is back")
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+    assert LOG == ["book", "pay"]

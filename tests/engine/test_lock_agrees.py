@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga, definition_of
 from sagas.authoring.steps import step
+from sagas.authoring.waits import wait_for
 from sagas.lock.changes import changes
 from sagas.lock.content import content_of
 from tests.engine.changing import deployed
@@ -309,6 +311,19 @@ class Policies(Saga[Order], name="lock"):
     tell = Old.tell
 
 
+class PaidByHand(Saga[Order], name="lock"):
+    """A step is a wait now, under the same name."""
+
+    book = Old.book
+    unbook = Old.unbook
+
+    @wait_for(str, timeout=timedelta(days=1))
+    def pay(self, book: Seat) -> None:
+        perform("ask")
+
+    tell = Old.tell
+
+
 VERSIONS = [
     Old,
     RequestNeedsMore,
@@ -326,6 +341,7 @@ VERSIONS = [
     WithoutUndo,
     WithUndo,
     Policies,
+    PaidByHand,
 ]
 
 

@@ -13,6 +13,7 @@ import pytest
 from sagas.authoring.policies import Exhausted, OrphanSweep, Retry
 from sagas.authoring.saga import Saga, definition_of
 from sagas.authoring.steps import step
+from sagas.authoring.waits import sleep, wait_for
 from sagas.errors import InvalidRequest, NotFound
 from sagas.lock.changes import Change, changes
 from sagas.lock.content import content_of, read, text_of
@@ -86,6 +87,34 @@ class Everything(Saga[Order], name="trip"):
     def tell(self, book: int) -> None: ...
 
 
+class Asking(Saga[Order], name="trip"):
+    """Paying is a wait: a person says that it is paid."""
+
+    book = Old.book
+    unbook = Old.unbook
+
+    @wait_for(str, timeout=timedelta(days=1))
+    def pay(self, book: int) -> None: ...
+
+
+class Resting(Saga[Order], name="trip"):
+    """Paying is a wait for a time."""
+
+    book = Old.book
+    unbook = Old.unbook
+    pay = sleep(timedelta(days=1))
+
+
+class Nothing(Saga[Order], name="trip"):
+    """Paying returns nothing."""
+
+    book = Old.book
+    unbook = Old.unbook
+
+    @step
+    def pay(self, book: int) -> None: ...
+
+
 class Other(Saga[Order], name="other"):
     book = Old.book
     unbook = Old.unbook
@@ -124,6 +153,35 @@ def test_a_renamed_step_is_told_with_its_likely_new_name() -> None:
     [change, _] = compared(Old, Renamed)
     assert "CodeGone" in change.effect
     assert "@step(retired=True)" in change.todo
+
+
+def test_a_step_that_waits_under_its_old_name_stops_those_that_come_to_it() -> None:
+    for new, kind in ((Asking, "a wait for a signal"), (Resting, "a wait for a time")):
+        assert ("trip", 'step "pay"', f"is {kind} now, was a step") in broken(Old, new)
+    [change] = compared(Old, Asking)
+    assert change.effect == "those that come to it wait for an operator (TypeChanged or CodeGone)"
+    assert change.todo.startswith("Give it another name, and keep the old one")
+
+
+def test_a_wait_that_takes_no_signal_any_more_leaves_those_that_wait_there() -> None:
+    [change] = compared(Asking, Old)
+    assert change.breaks
+    assert change.what == "is a step now, was a wait for a signal"
+    assert change.effect == "those that wait there take no signal any more, and time out"
+
+
+def test_who_sleeps_goes_on_where_nothing_sleeps_any_more() -> None:
+    [change] = compared(Resting, Nothing)
+    assert not change.breaks
+    assert change.effect == "those that wait there go on as before"
+
+
+def test_a_file_of_the_first_format_does_not_tell_waits_from_steps() -> None:
+    content = content_of([definition_of(Asking)])
+    [_, pay] = content["sagas"]["trip"]["steps"]
+    del pay["waits_for"]
+    assert changes(content | {"format": 1}, [definition_of(Asking)]) == []
+    assert len(changes(content | {"format": 1}, [definition_of(Old)])) == 0
 
 
 def test_a_new_field_is_told_with_who_takes_it() -> None:
