@@ -347,7 +347,8 @@ def build(
         known = ", ".join(step.result for step in current)
         raise DefinitionError(f'{where}: the class keyword result names no step: "{options.result}"; known are {known}')
     types = {REQUEST: request_type} | {step.name: step.result_type for step in builder.made}
-    redaction = redaction_of(where, types, options.redact)
+    of_children = {step.name: step.children.hidden for step in builder.made if step.children is not None}
+    redaction = redaction_of(where, types, options.redact, of_children)
     return SagaDefinition(
         name=options.name,
         version=options.version,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from sagas.authoring.find_by import FindBy
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
-from sagas.authoring.redaction import Redaction
+from sagas.authoring.redaction import EACH, Place, Redaction
 
 KINDS = {"": "a step", "signal": "a wait for a signal", "time": "a wait for a time", "children": "a step of children"}
 """What a step is, by what it waits for."""
@@ -74,6 +74,16 @@ class ChildrenDefinition:
     concurrency: int
     tolerate: int
     in_reverse: bool
+
+    @property
+    def hidden(self) -> list[Place]:
+        """What of the step's result is not shown, as the children's own types say of theirs."""
+        items = [f"[{number}]" if self.several else EACH for number in range(len(self.sagas))]
+        return [
+            (item, *place)
+            for item, saga in zip(items, self.sagas, strict=True)
+            for place in saga.redaction.places.get(saga.result_step.name, ())
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ handed to steps as they are; what is shown to people and programs has ``***`` th
 
 from __future__ import annotations
 
+import collections.abc
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar, cast
 
 from sagas.authoring.annotations import SECRET
@@ -26,13 +28,14 @@ Secret = Annotated[T, SECRET]
 
 HIDDEN = "***"
 REQUEST = "request"
-_ANY = "[*]"
+EACH = "[*]"
 _SHORTEST = 4
 """Characters of a value that is looked for in texts: shorter ones are found everywhere."""
 _PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*((\.[^.\[\]]+)|(\[\*\]))*")
 _PART = re.compile(r"\.([^.\[\]]+)|(\[\*\])")
 
 Place = tuple[str, ...]
+PlacesBySource = collections.abc.Mapping[str, Sequence[Place]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ class Redaction:
 
     Args:
         types: of the request, under ``request``, and of each step's result, under its name.
-        places: below these, by the same names: members by name, ``[*]`` for all of an array or object.
+        places: below these, by the same names: members by name, ``[*]`` for all of an array or object, ``[0]`` for the
+            first of an array.
         hides: whether anything may not be shown.
     """
 
@@ -73,18 +77,21 @@ def without(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
-def redaction_of(where: str, types: dict[str, Any], paths: Sequence[str]) -> Redaction:
+def redaction_of(
+    where: str, types: dict[str, Any], paths: Sequence[str], of_children: PlacesBySource = MappingProxyType({})
+) -> Redaction:
     """Return what is not shown of a saga type.
 
     Args:
         where: the saga, for messages.
         types: as :class:`Redaction` has them.
         paths: of the class keyword ``redact``: like ``request.card.number`` or ``book.seats[*].code``.
+        of_children: what types of children do not show of their results, by the step that has these.
 
     Raises:
         DefinitionError: a path is none, or there is nothing by that name.
     """
-    places: dict[str, list[Place]] = {}
+    places = {source: [*found] for source, found in of_children.items() if found}
     for path in paths:
         if not _PATH.fullmatch(path):
             raise DefinitionError(f"{where}: redact: {path!r} is no path like request.card.number or step.items[*].pin")
@@ -96,7 +103,7 @@ def redaction_of(where: str, types: dict[str, Any], paths: Sequence[str]) -> Red
         if not _leads_somewhere(shape_of(types[source]), place):
             raise DefinitionError(f"{where}: redact: {path!r} names nothing that is there")
         places.setdefault(source, []).append(place)
-    hides = bool(paths) or any(_has_secret(shape_of(type_), set()) for type_ in types.values())
+    hides = bool(places) or any(_has_secret(shape_of(type_), set()) for type_ in types.values())
     return Redaction(types, {source: tuple(found) for source, found in places.items()}, hides)
 
 
@@ -135,10 +142,11 @@ class _Walk:
         first, rest = place[0], place[1:]
         if isinstance(data, dict):
             members = cast("dict[str, Any]", data)
-            return {name: self.at(item, rest) if first in (name, _ANY) else item for name, item in members.items()}
-        if isinstance(data, list) and first == _ANY:
-            return [self.at(item, rest) for item in cast("list[Any]", data)]
-        return cast("Any", data)
+            return {name: self.at(item, rest) if first in (name, EACH) else item for name, item in members.items()}
+        if isinstance(data, list):
+            items = enumerate(cast("list[Any]", data))
+            return [self.at(item, rest) if first in (EACH, f"[{index}]") else item for index, item in items]
+        return data
 
     def typed(self, data: Any, shape: Shape) -> Any:
         """Hide what a type says. What does not fit the type, which may have changed since, is shown."""
@@ -213,7 +221,7 @@ def _leads_somewhere(shape: Shape, place: Place) -> bool:
     first, rest = place[0], place[1:]
     if isinstance(shape, Union):
         return any(_leads_somewhere(member, place) for member in shape.members)
-    if first == _ANY or isinstance(shape, Mapping):
+    if first == EACH or isinstance(shape, Mapping):
         return any(_leads_somewhere(one, rest) for one in _inside(shape))
     if isinstance(shape, Record):
         return first in shape.fields and _leads_somewhere(shape.fields[first].shape, rest)

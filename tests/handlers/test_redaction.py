@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sagas import Secret
+from sagas import Secret, children
 from sagas.authoring.context import Context
 from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
@@ -60,3 +60,53 @@ def test_no_answer_and_no_error_tells(site: Make) -> None:
     traces: list[Any] = [entry["details"].get("stack_trace", "") for entry in audit["entries"]]
     assert "the card *** with *** is refused" in "".join(traces)
     assert s.call("GET", f"{path}/verification").body["verified"]
+
+
+@dataclass(frozen=True)
+class Box:
+    number: int
+
+
+class Label(Saga[Box], name="label", redact=["print_label.pin"]):
+    """Its result is not shown in full."""
+
+    @step
+    def print_label(self, request: Box) -> dict[str, str]:
+        return {"pin": TOKEN, "carrier": "one"}
+
+
+class Weigh(Saga[Box], name="weigh"):
+    """Its result is shown."""
+
+    @step
+    def weigh(self, request: Box) -> dict[str, str]:
+        return {"pin": "none of a label's"}
+
+
+class Parcels(Saga[Box], name="parcels"):
+    """It says nothing of what is not to be shown: its children's types do."""
+
+    @children(Label)
+    def labels(self, request: Box) -> list[Box]:
+        return [request]
+
+    @children(Label, Weigh)
+    def both(self, request: Box) -> tuple[Box, Box]:
+        return request, request
+
+    @step(retry=Retry.constant(max_retries=0, delay=0.0))
+    def hand_over(self, labels: list[dict[str, str]]) -> None:
+        raise RuntimeError(f"no courier takes {labels[0]['pin']}")
+
+
+def test_what_a_child_does_not_show_its_parent_does_not_show_either(site: Make) -> None:
+    s = site(Parcels, Label, Weigh)
+    path = f"/sagas/parcels/{s.call('POST', '/sagas/parcels', {'number': 1}).body['saga_id']}"
+    s.run()
+    shown, audit = s.call("GET", path).body, s.call("GET", f"{path}/audit").body
+    labels, both, _ = shown["steps"]
+    assert labels["result"] == [{"pin": "***", "carrier": "one"}]
+    assert both["result"] == [{"pin": "***", "carrier": "one"}, {"pin": "none of a label's"}]
+    assert shown["redacted"] == ["$.steps[0].result", "$.steps[1].result"]
+    assert shown["error"]["message"] == "no courier takes ***"
+    assert TOKEN not in json.dumps([shown, audit])
