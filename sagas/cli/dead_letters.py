@@ -49,7 +49,7 @@ def show(
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to look at.")] = 100,
 ) -> None:
-    """Show dead-lettered messages whole: body, attributes, where from, and why no function could read them."""
+    """Show dead-lettered messages: body without requests and results, attributes, where from, and why not readable."""
     letters = [one for one in target.client().dead_letters(name, limit) if one.message_id.startswith(message_id or "")]
     if message_id and not letters:
         fail(f"the dead-letter queue of {name} holds no message {message_id}")

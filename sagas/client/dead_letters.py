@@ -18,6 +18,9 @@ from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.messaging.message import parse_record
 from sagas.messaging.redriving import told_by
 
+_HIDDEN = "***"
+_PAYLOAD = 3
+"""Its place in what a message carries of an entry."""
 _NO_SUCH_ACTION = ("InvalidAction", "UnknownOperationException", "UnsupportedOperation", "NotImplemented")
 
 
@@ -33,7 +36,7 @@ class DeadLetter:
         receives: how often it was received, by its step and by operators who looked at it since.
         sent_at: when it was sent, ISO 8601 in UTC.
         number: of the message within its saga, and how often it was copied to wait; ``None`` if it is none of ours.
-        body: as it was sent.
+        body: as it was sent, but for requests and results in it: those that may be shown the saga itself shows.
         attributes: of the message, by name, as text.
         source: the queue it came from, by its ARN; empty where SQS does not say.
         reason: why no function could read it; empty if it is a message of ours, whose step failed.
@@ -256,6 +259,26 @@ class DeadLetterQueue:
         return Pruned(dry_run, tuple(dropped), tuple(kept))
 
 
+def _without_payloads(text: str, body: Any) -> str:
+    """Return a body with ``***`` in place of the payloads that it carries. Its reader knows no type that hides some."""
+    known = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    inputs, commit = known.get("inputs"), known.get("commit")
+    shown = dict(known)
+    if isinstance(inputs, list):
+        shown["inputs"] = [_without_payload(one) for one in cast("list[Any]", inputs)]
+    if isinstance(commit, dict) and cast("dict[str, Any]", commit).get("payload") is not None:
+        shown["commit"] = {**cast("dict[str, Any]", commit), "payload": _HIDDEN}
+    return text if shown == known else json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+
+
+def _without_payload(carried: Any) -> Any:
+    """What a message carries of an entry: its number, a hash, a salt, and the payload."""
+    parts = cast("list[Any]", carried) if isinstance(carried, list) else []
+    return (
+        [*parts[:_PAYLOAD], _HIDDEN] if len(parts) > _PAYLOAD and parts[_PAYLOAD] is not None else cast("Any", carried)
+    )
+
+
 def _read(message: Mapping[str, Any]) -> DeadLetter:
     """Read which saga a message belongs to: from its attributes, or from its body if it was sent without."""
     reason = ""
@@ -281,7 +304,7 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
         receives=int(system.get("ApproximateReceiveCount", 1)),
         sent_at=iso(int(system.get("SentTimestamp", 0)) / 1000),
         number=(dispatch, hops) if type(dispatch) is int and type(hops) is int else None,
-        body=message["Body"],
+        body=_without_payloads(message["Body"], body),
         attributes={name: str(value.get("StringValue", "")) for name, value in given.items()},
         source=str(system.get("DeadLetterQueueSourceArn", "")),
         reason=reason,

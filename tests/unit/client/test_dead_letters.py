@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
 from typing import Any, cast
 
@@ -10,6 +11,11 @@ from botocore.stub import Stubber
 
 from sagas.client.dead_letters import DeadLetterQueue, Redrive
 from sagas.errors import SagaError, Unavailable
+from sagas.messaging.carried import CarriedInput
+from sagas.messaging.message import Message
+from sagas.messaging.pending_commit import PendingCommit
+
+THREE = "01a206b8-c3e1-7000-8000-000000000003"
 
 
 class Queues:
@@ -50,6 +56,22 @@ def test_peeking_tells_whose_they_are_and_leaves_them(queues: Queues) -> None:
     assert {letter.message_id for letter in second} == {letter.message_id for letter in first}
     assert [letter.receives for letter in second] == [2, 2, 2]
     assert len(queues.received(queues.dead)) == 3
+
+
+def test_no_request_and_no_result_is_shown_in_a_body(queues: Queues) -> None:
+    queues.received(queues.dead)
+    carried = (CarriedInput(1, "aa", "bb", '{"card":"4111111111111111"}'), CarriedInput(2, "cc"))
+    pending = PendingCommit("StepCompleted", 1, 1, 1, "x", {}, payload='{"pin":"0042"}')
+    message = Message(THREE, "create-zip", "upload", 1, False, 4, inputs=carried, pending_commit=pending)
+    queues.sqs.send_message(QueueUrl=queues.dead, MessageBody=message.body)
+    (letter,) = queues.queue.peek(100)
+    body = json.loads(letter.body)
+    assert body["inputs"] == [[1, "aa", "bb", "***"], [2, "cc", "", None]]
+    assert body["commit"]["payload"] == "***"
+    assert (letter.number, letter.reason) == ((4, 0), "")
+    queues.queue.move(THREE)
+    (moved,) = queues.received(queues.upload)
+    assert moved["Body"] == message.body
 
 
 def test_peeking_stops_at_the_limit(queues: Queues) -> None:
