@@ -19,7 +19,7 @@ from sagas.engine.found_by import found_by, named, values_of
 from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.remains import Remains
-from sagas.errors import InvalidRequest, Problem, Unavailable
+from sagas.errors import InvalidRequest, Problem, SagaError, Unavailable
 from sagas.store.control import ControlItems
 from sagas.store.definitions import FOREVER, Definitions
 from sagas.store.entries import Entry
@@ -118,16 +118,24 @@ class Starter:
             Unavailable: a table or queue is out of reach. Try again with the same key.
         """
         saga_type = self._registry.get(name)
-        refused = self._refusal(saga_type)
+        refused: SagaError | None = self._refusal(saga_type)
         if refused is not None and key is None:
             raise refused
-        decode(request, saga_type.definition.request_type)
+        values = dict[str, str]()
+        try:
+            decode(request, saga_type.definition.request_type)
+            values = values_of(saga_type, request)
+        except InvalidRequest as error:
+            # Under a key it may be the request of a saga that was begun before the type changed.
+            refused = error
+            if key is None:
+                raise
         if key is not None and (len(key) > LONGEST_KEY or not re.fullmatch(KEY_PATTERN, key)):
             text = f"must be 1 to {LONGEST_KEY} printable characters of ASCII, no space first or last"
             problem = Problem("header.Idempotency-Key", text)
             raise InvalidRequest("the idempotency key is not usable", [problem])
         saga_id = id_for_key(name, key) if key else self._clock.new_id()
-        more = named(values_of(saga_type, request)) | trace_details(self._headers)
+        more = named(values) | trace_details(self._headers)
         entry = first_entry(saga_type, saga_id, request, actor, self._clock, more)
         entry = entry if correlation_id is None else replace(entry, correlation_id=correlation_id)
         # A caller who repeats what was begun before gets it: it is no new saga.

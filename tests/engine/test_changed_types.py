@@ -14,6 +14,8 @@ from sagas.authoring.policies import Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.authoring.waits import wait_for
+from sagas.engine.starter import KeyReused
+from sagas.errors import InvalidRequest
 from tests.engine.changing import deployed, why
 from tests.support.bench import Bench, Death
 from tests.support.sagas import FAIL, LOG, perform
@@ -365,3 +367,18 @@ def test_a_step_that_is_a_wait_now_is_not_taken_for_done(bench: Make) -> None:
     b.run()
     assert b.status(saga_id) == "COMPLETED"
     assert LOG == ["book", "pay"]
+
+
+def test_a_start_that_is_repeated_after_its_type_changed_finds_its_saga(bench: Make) -> None:
+    b = bench(First)
+    request = {"item": {"name": "train"}}
+    saga_id = b.start("typed", request, key="once")
+    b.run()
+    deployed(b, Priced)
+    again = b.engine.starter.start("typed", request, key="once")
+    assert (again.state.saga_id, again.created, b.status(saga_id)) == (saga_id, False, "COMPLETED")
+    with pytest.raises(KeyReused):
+        b.engine.starter.start("typed", {"item": {"name": "boat"}}, key="once")
+    for key in (None, "another"):
+        with pytest.raises(InvalidRequest):
+            b.engine.starter.start("typed", request, key=key)
