@@ -169,6 +169,7 @@ class SagaServiceProps(TypedDict, total=False):
         environment: variables that reach every function, the supervisor included.
         sagas_table: the control table, when there is one already: of this service alone.
         audit_table: the audit table, when there is one already: of this service alone.
+        joins_table: the table of joins, when there is one already: of this service alone, whose sagas have children.
         mount: the resource of an API of this stack, such as ``api.root.add_resource("orders")``, below which the
             service's own go; an API of its own when absent. Its stage, and what it answers itself, stay as they are.
         isolation: ``step`` gives each step a queue, a function and a role of its own, but for those that ``functions``
@@ -253,6 +254,7 @@ class SagaServiceProps(TypedDict, total=False):
     environment: Mapping[str, str] | None
     sagas_table: AnyTable | None
     audit_table: AnyTable | None
+    joins_table: AnyTable | None
     mount: AnyResource | None
     isolation: Isolation
     chain: bool
@@ -329,6 +331,7 @@ class ServiceOptions:
     environment: Mapping[str, str] | None = None
     sagas_table: AnyTable | None = None
     audit_table: AnyTable | None = None
+    joins_table: AnyTable | None = None
     mount: AnyResource | None = None
     isolation: Isolation = "step"
     chain: bool = True
@@ -395,8 +398,9 @@ class ServiceOptions:
         if self.max_concurrency is not None and int(self.max_concurrency) != self.max_concurrency:
             raise DefinitionError(f"{self.service}: max_concurrency must be a whole number")
         self._check_functions()
-        if self.sagas_table is not None and self.sagas_table is self.audit_table:
-            raise DefinitionError(f"{self.service}: sagas_table and audit_table must be two tables")
+        given = [one for one in (self.sagas_table, self.audit_table, self.joins_table) if one is not None]
+        if len({id(one) for one in given}) < len(given):
+            raise DefinitionError(f"{self.service}: sagas_table, audit_table and joins_table must be different tables")
 
     def _check_kinds(self) -> None:
         for kind, options in _KINDS.items():

@@ -15,6 +15,7 @@ from sagas.cdk.checks import one_of
 from sagas.cdk.existing import EXPIRES, AnyTable, Keys, TableForm, check_table
 from sagas.cdk.options import ServiceOptions
 from sagas.cdk.parts import tag_part
+from sagas.errors import DefinitionError
 from sagas.topology import Part
 
 OPEN_INDEX = "open"
@@ -58,12 +59,15 @@ class Tables(Construct):
         self, scope: Construct, id: str, *, options: ServiceOptions, families: frozenset[str] = frozenset()
     ) -> None:
         super().__init__(scope, id)
-        sagas, audit = options.sagas_table, options.audit_table
-        for name, table, form in (("sagas_table", sagas, CONTROL), ("audit_table", audit, AUDIT)):
+        sagas, audit, joins = options.sagas_table, options.audit_table, options.joins_table
+        given = (("sagas_table", sagas, CONTROL), ("audit_table", audit, AUDIT), ("joins_table", joins, JOINS))
+        for name, table, form in given:
             if table is not None:
                 # What a purge leaves is in the audit table, and expires there.
                 expires = form is AUDIT and options.retention is not None
                 check_table(f"{options.service}: {name}", table, form, expires=expires)
+        if joins is not None and not families:
+            raise DefinitionError(f"{options.service}: joins_table: no saga here has children")
         left_out = None if sagas else self.node.try_get_context(WITHOUT_INDEX)
         if left_out is not None:
             one_of(options.service, f"the context {WITHOUT_INDEX}", left_out, (ATTENTION_INDEX,))
@@ -71,8 +75,8 @@ class Tables(Construct):
         self.sagas: AnyTable = sagas or _table(self, "Sagas", control, options)
         self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options)
         self.families = families
-        self.joins = _table(self, "Joins", JOINS, options) if families else None
-        self.keys = [table.encryption_key for table in (sagas, audit) if table is not None and table.encryption_key]
+        self.joins = (joins or _table(self, "Joins", JOINS, options)) if families else None
+        self.keys = [one.encryption_key for one in (sagas, audit, joins) if one is not None and one.encryption_key]
         self.payload_key, self.service = options.payload_key, options.service
         versions = options.payload_versions
         self.payloads = s3.Bucket(

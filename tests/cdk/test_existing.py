@@ -17,6 +17,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
+from functions.basket import Basket, Parcel
 from functions.checkout import Checkout
 from sagas.cdk import SagaService, Throttling, shape_gateway_answers
 from sagas.cdk.api import ROUTES
@@ -84,8 +85,9 @@ def allowed(stack: Stack) -> set[tuple[str, str]]:
 
 def refused(stack: Stack, **options: Any) -> str:
     """The message of a service that must not be built."""
+    given: dict[str, Any] = {"sagas": [Checkout], **options}
     with pytest.raises(DefinitionError) as error:
-        SagaService(stack, "Shop", sagas=[Checkout], **options)
+        SagaService(stack, "Shop", **given)
     return str(error.value)
 
 
@@ -152,7 +154,28 @@ class TestTables:
 
     def test_one_table_for_both(self, stack: Stack) -> None:
         table = control(stack)
-        assert "must be two tables" in refused(stack, sagas_table=table, audit_table=table)
+        assert "must be different tables" in refused(stack, sagas_table=table, audit_table=table)
+
+    def test_a_table_of_joins(self, stack: Stack) -> None:
+        key = kms.Key.from_key_arn(stack, "Key", "arn:aws:kms:eu-west-1:123456789012:key/mine")
+        table = dynamodb.Table.from_table_attributes(stack, "Joins", table_name="joins-restored", encryption_key=key)
+        SagaService(stack, "Shop", sagas=[Basket, Parcel], joins_table=table)
+        assert len(resources(stack, "AWS::DynamoDB::Table")) == 2
+        functions = resources(stack, "AWS::Lambda::Function")
+        variables = [one["Properties"]["Environment"]["Variables"] for one in functions]
+        assert {one["SAGAS_JOINS_TABLE"] for one in variables if "SAGAS_JOINS_TABLE" in one} == {"joins-restored"}
+        assert ("kms:Decrypt", "arn:aws:kms:eu-west-1:123456789012:key/mine") in allowed(stack)
+        names = {resource.rsplit("/", 1)[-1] for action, resource in allowed(stack) if action == "dynamodb:UpdateItem"}
+        assert "joins-restored" in names
+
+    def test_a_table_of_joins_that_does_not_fit(self, stack: Stack) -> None:
+        table = dynamodb.Table(stack, "Joins", partition_key=attribute("join"), sort_key=attribute("position"))
+        message = refused(stack, sagas=[Basket, Parcel], joins_table=table)
+        assert "joins_table: the table must have the partition key join (S) and the sort key part (S)" in message
+
+    def test_a_table_of_joins_where_no_saga_has_children(self, stack: Stack) -> None:
+        table = dynamodb.Table(stack, "Joins", partition_key=attribute("join"), sort_key=attribute("part"))
+        assert "joins_table: no saga here has children" in refused(stack, joins_table=table)
 
 
 def an_api(stack: Stack, **options: Any) -> apigateway.RestApi:

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from tests.support.aws import HandmadeStack, create_tables
+from tests.engine.test_children import Basketful, Shipment
+from tests.support.aws import HandmadeStack, create_joins_table, create_tables
 from tests.support.bench import Bench
 from tests.support.databases import database
-from tests.support.sagas import LOG, Trip
+from tests.support.sagas import FAIL, LOG, Trip
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations" / "backup-restore.md").read_text()
 STEPS = ("book", "pay", "tell")
@@ -60,12 +61,17 @@ class Lost:
         return Bench(stack=stack, clock=self.bench.clock)
 
 
+def program() -> dict[str, Any]:
+    """The functions of the page's program, by name."""
+    (text,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names: dict[str, Any] = {"__name__": "program"}
+    exec(compile(text, "docs/operations/backup-restore.md", "exec"), names)  # noqa: S102 -- it is the page's
+    return names
+
+
 def trim(stack: HandmadeStack) -> int:
     """Run the page's program."""
-    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    names: dict[str, Any] = {"__name__": "program"}
-    exec(compile(program, "docs/operations/backup-restore.md", "exec"), names)  # noqa: S102 -- it is the page's
-    removed: int = names["trim"](stack.sagas_table, stack.audit_table)
+    removed: int = program()["trim"](stack.sagas_table, stack.audit_table)
     return removed
 
 
@@ -179,3 +185,82 @@ def test_a_pointer_without_its_entries_of_a_saga_that_is_over(lost: Lost, audit:
     assert [step["result"] is not None for step in shown["steps"]][:2] == [audit > 0, audit > 1]
     assert LOG == []
     assert (verified(b, lost.saga_id) or "").startswith("cut off")
+
+
+class Family:
+    """A service that ran a saga with three children to its end, with a copy of the three tables after each message.
+
+    Args:
+        fail: what one of the children fails with, so that the others are undone.
+    """
+
+    def __init__(self, fail: Exception | None = None) -> None:
+        self.bench = Bench(stack=HandmadeStack(Basketful, Shipment, prefix=f"family-{next(_numbers)}"))
+        if fail is not None:
+            FAIL["close"] = fail
+        self.saga_id = self.bench.start("basketful", {"parcels": 3})
+        self.copies = [self._copy()]
+        while self._step():
+            self.copies.append(self._copy())
+        self.end = self.bench.status(self.saga_id)
+
+    def _step(self) -> bool:
+        self.bench.clock.advance(1)
+        if self.bench.end_waits():
+            return True
+        return any(self.bench.deliver(saga, step) is not None for saga, step in self.bench.stack.steps())
+
+    def _copy(self) -> list[Items]:
+        stack = self.bench.stack
+        tables = (stack.sagas_table, stack.audit_table, stack.joins_table)
+        return [stack.dynamodb.scan(TableName=table, ConsistentRead=True)["Items"] for table in tables]
+
+    def restored(self, sagas: int, joins: int) -> Bench:
+        """The service on new tables, sagas and audit of one time, joins of another."""
+        stack, prefix = copy(self.bench.stack), f"family-restored-{next(_numbers)}"
+        stack.sagas_table, stack.audit_table = create_tables(stack.dynamodb, prefix)
+        stack.joins_table = create_joins_table(stack.dynamodb, prefix)
+        moments = {stack.sagas_table: sagas, stack.audit_table: sagas, stack.joins_table: joins}
+        for place, (table, moment) in enumerate(moments.items()):
+            for item in self.copies[moment][place]:
+                stack.dynamodb.put_item(TableName=table, Item=item)
+        return Bench(stack=stack, clock=self.bench.clock)
+
+
+@pytest.mark.parametrize("fail", [None, RuntimeError("no courier")])
+@pytest.mark.parametrize("later", [0, 100])
+def test_a_parent_whose_children_are_restored_ends_as_it_did(
+    credentials: None, clean: None, fail: Exception | None, later: int
+) -> None:
+    with mock_aws():
+        family = Family(fail)
+        last = len(family.copies) - 1
+        assert family.end == ("COMPENSATED" if fail else "COMPLETED")
+        for moment in range(later % 3, last, 5):
+            b = family.restored(moment, min(moment + later, last))
+            program()["trim_joins"](b.stack.sagas_table, b.stack.joins_table)
+            assert program()["trim_joins"](b.stack.sagas_table, b.stack.joins_table) == 0
+            live(b)
+            shown, children = b.show(family.saga_id), b.engine.reader.children(family.saga_id, 10, None)["sagas"]
+            ended = (shown["status"], {child["status"] for child in children})
+            assert ended == (family.end, {family.end}), f"restored to moment {moment} of {last}"
+            if fail is None:
+                assert shown["steps"][1]["result"] == ["label 0", "label 1", "label 2"]
+
+
+def test_ends_that_are_still_to_come_leave_a_parent_without_results(credentials: None, clean: None) -> None:
+    with mock_aws():
+        family = Family()
+        b = family.restored(3, len(family.copies) - 1)
+        live(b)
+        shown = b.show(family.saga_id)
+        assert (shown["status"], shown["error"]["type"]) == ("DEAD_LETTERED", "TypeChanged")
+
+
+def test_without_the_ends_that_were_a_parent_waits_for_good(credentials: None, clean: None) -> None:
+    with mock_aws():
+        family = Family()
+        b = family.restored(len(family.copies) - 3, 0)
+        live(b)
+        assert b.status(family.saga_id) == "WAITING"
+        assert b.engine.reader.attention(None, 10, None)["sagas"] == []
