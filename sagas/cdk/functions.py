@@ -45,7 +45,7 @@ _WITHOUT_SNAPSHOTS = ("python3.11",)
 _FINDINGS = {
     "AwsSolutions-IAM5[Resource::*]": "X-Ray's write actions, and those for a VPC's interfaces, have no narrower form.",
     "AwsSolutions-L1": "The runtime is the one the layer was fetched for; the app chooses it.",
-    "Serverless-LambdaLatestVersion": "As above.",
+    "Serverless-LambdaLatestVersion": "The runtime is the one the layer was fetched for; the app chooses it.",
     "Serverless-LambdaDLQ": "Steps are called by queues, which have a dead-letter queue, and the API's function waits.",
     "Serverless-LambdaEventSourceMappingDestination": "Its queue has a dead-letter queue; SQS sources take no other.",
 }

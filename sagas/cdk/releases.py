@@ -35,7 +35,8 @@ class Deployment:
         percent: of the invocations that go to the new code at first, or with each step.
         minutes: until the rest follows, or between steps.
         alarms: further ones that undo a deployment, at most six. The service's own are those of a function's errors,
-            and of records that fail, failed undos and sagas that need attention of its saga.
+            and of records that fail, failed undos and sagas that need attention of its saga. Of a step that raises, which
+            is retried and undone, none goes on.
 
     Raises:
         DefinitionError: a value that CodeDeploy would refuse.
