@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack, Validations
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
-from sagas.cdk import FunctionOptions, Network, PrivateEndpoint, SagaService
+from sagas.cdk import Archive, Deployment, FunctionOptions, Network, PrivateEndpoint, SagaService
 from sagas.cdk.acknowledge import acknowledge
 
 
@@ -45,13 +46,29 @@ def within_a_network(stack: Stack) -> dict[str, Any]:
     return {"endpoint": PrivateEndpoint([entrance]), "access_log": "account"}
 
 
-@pytest.mark.parametrize("options", [with_key, with_network, with_shared_functions, with_less, within_a_network])
+def with_more_parts(stack: Stack) -> dict[str, Any]:
+    return {
+        "deployment": Deployment.linear(percent=20, minutes=5),
+        "archive": Archive(lock=timedelta(days=30)),
+        "events": events.EventBus(stack, "Bus"),
+        "payload_key": kms.Key(stack, "PayloadKey", enable_key_rotation=True),
+        "functions": {Checkout.reserve: FunctionOptions(provisioned_concurrency=2)},
+    }
+
+
+VARIANTS = [with_key, with_network, with_shared_functions, with_less, within_a_network, with_more_parts]
+REGIONS = ("us-east-1", "cn-north-1", "us-gov-west-1")
+
+
+@pytest.mark.parametrize("options", VARIANTS)
 def test_finds_nothing(options: Any, tmp_path: Path) -> None:
     app = App(outdir=str(tmp_path))
     Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
     stack = Stack(app, "Variant")
-    SagaService(stack, "Shop", sagas=[Checkout, CreateZip], **options(stack))
+    service = SagaService(stack, "Shop", sagas=[Checkout, CreateZip], **options(stack))
+    _ = service.command_queue  # it is made when it is asked for
     app.synth()
-    command = [str(Path(sys.executable).parent / "cfn-lint"), str(tmp_path / "Variant.template.json")]
+    linter, template = str(Path(sys.executable).parent / "cfn-lint"), str(tmp_path / "Variant.template.json")
+    command = [linter, "--regions", *REGIONS, "--", template]
     linted = subprocess.run(command, capture_output=True, text=True, check=False)
     assert linted.returncode == 0, linted.stdout
