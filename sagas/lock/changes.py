@@ -120,6 +120,8 @@ def _gone(definition: SagaDefinition, before: dict[str, Any], names: list[str]) 
             yield Change(definition.name, where, what, effect, todo, breaks=False)
             continue
         todo = f"Keep it under its name, with @step(retired=True), and {_kept(definition.name)}"
+        if step.get("waits_for"):  # which cannot be retired
+            todo = "Keep it under its name, and make what does without it a new saga type"
         yield Change(definition.name, where, what, effect, todo)
 
 

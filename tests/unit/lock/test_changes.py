@@ -170,6 +170,12 @@ def test_a_wait_that_takes_no_signal_any_more_leaves_those_that_wait_there() -> 
     assert change.effect == "those that wait there take no signal any more, and time out"
 
 
+def test_a_wait_that_is_removed_cannot_be_retired() -> None:
+    [change, *_] = compared(Asking, Renamed)
+    assert (change.where, change.what) == ('step "pay"', 'was removed, or renamed to "charge"')
+    assert change.todo == "Keep it under its name, and make what does without it a new saga type"
+
+
 def test_who_sleeps_goes_on_where_nothing_sleeps_any_more() -> None:
     [change] = compared(Resting, Nothing)
     assert not change.breaks
