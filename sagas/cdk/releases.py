@@ -35,8 +35,8 @@ class Deployment:
         percent: of the invocations that go to the new code at first, or with each step.
         minutes: until the rest follows, or between steps.
         alarms: further ones that undo a deployment, at most six. The service's own are those of a function's errors,
-            and of records that fail, failed undos and sagas that need attention of its saga. Of a step that raises, which
-            is retried and undone, none goes on.
+            and of records that fail, failed undos and sagas that need attention of its saga. None of these goes on for
+            a step that raises: it is retried, and undone.
 
     Raises:
         DefinitionError: a value that CodeDeploy would refuse.
