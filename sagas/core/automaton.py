@@ -20,13 +20,14 @@ forward way waits until no lost execution can act any more (``lost_until``), so 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sagas.core import arrivals, facts
 from sagas.core import events as ev
 from sagas.core.commands import Decision
 from sagas.core.plan import Plan
+from sagas.core.replacing import replace
 from sagas.core.rules import has_failed, needs_attention
 from sagas.core.states import OVER, SagaState, SagaStatus
 

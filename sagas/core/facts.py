@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sagas.core import events as ev
 from sagas.core.commands import Decision, Send, Write
 from sagas.core.plan import Plan
+from sagas.core.replacing import replace
 from sagas.core.rules import (
     SHORT_WAIT,
     code_missing,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+
+from sagas.core.replacing import replace
 
 
 class SagaStatus(StrEnum):

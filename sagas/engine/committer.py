@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from sagas.core.automaton import decide
 from sagas.core.chaining import claimed_next, next_work, renumbered
 from sagas.core.commands import Decision, Run, Send, Write
 from sagas.core.plan import Plan
+from sagas.core.replacing import replace
 from sagas.core.rules import code_missing, forward, next_fact
 from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus
 from sagas.core.times import iso
@@ -279,10 +280,10 @@ class Committer:
 
 def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
     """The decision with the proofs that go into the control item: they are of the entry that is in the slot."""
-    after = replace(decision.state, head=entry.hash_after(before.head))
+    head, digest = entry.hash_after(before.head), decision.state.digest
     if entry.action in RESULTS:
-        after = replace(after, digest=chained(before.digest, entry.seq, entry.payload_hash))
-    return replace(decision, state=after)
+        digest = chained(before.digest, entry.seq, entry.payload_hash)
+    return replace(decision, state=replace(decision.state, head=head, digest=digest))
 
 
 def _as_known(found: SagaState, before: SagaState) -> SagaState:
