@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sagas.authoring.codec import decode
-from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
+from sagas.core.keys import KEY_PATTERN, LONGEST_KEY, id_for_key
 from sagas.core.states import SagaState
 from sagas.engine.births import first_entry, first_message, new_state, trace_details
 from sagas.engine.clock import Clock
@@ -52,14 +50,6 @@ class Started:
     state: SagaState
     entry: Entry
     created: bool
-
-
-def id_for_key(saga: str, key: str) -> str:
-    """Return the saga id that an idempotency key decides: a UUID of version 8 from SHA-256 (RFC 9562, section 5.8)."""
-    raw = bytearray(hashlib.sha256(f"{saga}\n{key}".encode()).digest()[:16])
-    raw[6] = 0x80 | (raw[6] & 0x0F)
-    raw[8] = 0x80 | (raw[8] & 0x3F)
-    return str(uuid.UUID(bytes=bytes(raw)))
 
 
 class Starter:

@@ -14,7 +14,8 @@ from botocore.client import BaseClient
 from sagas.authoring.policies import AutoDisable, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.engine.starter import Disabled, KeyReused, id_for_key
+from sagas.core.keys import id_for_key
+from sagas.engine.starter import Disabled, KeyReused
 from sagas.errors import Rejected, Unavailable
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
