@@ -60,7 +60,7 @@ class AttemptServices:
     """What an attempt works with.
 
     Args:
-        hide: has a message come back in so many seconds, should its worker die.
+        delay: has a message come back in so many seconds, should its worker die.
         connect: makes the clients of ``ctx.client``.
         goes_on: told of each further step that an invocation goes on with.
         callback_url: makes the URL of a public wait, from saga, id and step.
@@ -75,7 +75,7 @@ class AttemptServices:
     runner: Runner
     clock: Clock
     logger: logging.Logger
-    hide: Callable[[Message, float], None] = lambda message, seconds: None
+    delay: Callable[[Message, float], None] = lambda message, seconds: None
     connect: Callable[[str], Any] | None = None
     goes_on: Callable[[Message], None] = lambda message: None
     callback_url: Callable[[str, str, str], str] = _no_callbacks
@@ -190,11 +190,11 @@ class Attempt:
         # By its queue, which knows the time of the function only; or by an earlier step of the chain.
         hidden_until = course.hidden_until if course is not None else 0.0
         if hidden_until:
-            hide = hidden_until < lease_end < math.inf
+            too_late = hidden_until < lease_end < math.inf
         else:
-            hide = lease_end + _AFTER_LEASE < self._invocation.deadline
-        if hide:
-            self._hide_until_after(lease_end)
+            too_late = lease_end + _AFTER_LEASE < self._invocation.deadline
+        if too_late:
+            self._delay_until_after(lease_end)
         return held
 
     def refuse(self, error: Exception) -> Committed | None:
@@ -246,10 +246,10 @@ class Attempt:
     def _paused(self, *, undo: bool) -> bool:
         return self._services.pauses.holds(self._message.saga, undo=undo)
 
-    def _hide_until_after(self, lease_end: float) -> None:
+    def _delay_until_after(self, lease_end: float) -> None:
         """Have the message come back soon after the lease, which ends before the queue's visibility timeout would."""
         try:
-            self._services.hide(self._message, lease_end + _AFTER_LEASE - self._services.clock.now())
+            self._services.delay(self._message, lease_end + _AFTER_LEASE - self._services.clock.now())
             if self._course is not None:
                 self._course.hidden_until = lease_end + _AFTER_LEASE
         except SagaError:
@@ -279,9 +279,8 @@ class Attempt:
         if missing:
             try:
                 read = self._patiently(until, lambda: services.journal.entries(message.saga_id, missing))
-            except (
-                Changed
-            ) as error:  # it waits for a person, as with a type that changed: there is nothing to call with
+            except Changed as error:
+                # It waits for a person, as with a type that changed: there is nothing to call it with.
                 names = " or ".join(name for name, seq in needed.items() if seq in missing)
                 raise TypeChanged(f"what is stored of {names} {ev.GONE}") from error
             known |= {seq: read[seq].payload for seq in missing}
@@ -315,7 +314,7 @@ class Attempt:
             clock,
             context.tell_lost,
             progress.take,
-            self._hide_until_after,
+            self._delay_until_after,
             needed_until,
         )
         with progress, beat:
@@ -371,12 +370,12 @@ class Attempt:
             patience, now = self._type.step(step.name).patience, self._services.clock.now()
             return self._commit(held, postponement(step, index, error, held.polling, patience, now), None, {})
         given = retry, step, index, error, self._services.clock
-        hide = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._payloads))
+        redact = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._payloads))
         if self._message.undo:
-            fact, details = undo_failure(*given, self._invocation.trace_id, began=self._began, hide=hide)
+            fact, details = undo_failure(*given, self._invocation.trace_id, began=self._began, redact=redact)
         else:
             cancelled = self._context is not None and self._context.knows_of_cancel
-            fact, details = step_failure(*given, cancelled=cancelled, began=self._began, hide=hide)
+            fact, details = step_failure(*given, cancelled=cancelled, began=self._began, redact=redact)
         # The error itself goes to the journal. The log has its kind, not its text, which may quote payloads.
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
         granted = step.undo_attempts_at_grant if self._message.undo else step.attempts_at_grant
