@@ -18,8 +18,8 @@ from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.remains import Remains
 from sagas.errors import InvalidRequest, Problem, Unavailable
+from sagas.store.activities import FOREVER, Activities
 from sagas.store.control import ControlItems
-from sagas.store.definitions import FOREVER, Definitions
 from sagas.store.entries import Entry
 from sagas.store.findings import Findings
 from sagas.store.journal import Journal
@@ -62,7 +62,7 @@ class Starter:
         journal: Journal,
         sender: MessageSender,
         clock: Clock,
-        definitions: Definitions,
+        activities: Activities,
         pauses: Pauses,
         findings: Findings,
         *,
@@ -74,7 +74,7 @@ class Starter:
         self._journal = journal
         self._sender = sender
         self._clock = clock
-        self._definitions = definitions
+        self._activities = activities
         self._pauses = pauses
         self._findings = findings
         self._remains = Remains(registry, journal)
@@ -143,7 +143,7 @@ class Starter:
         """Why the type takes no new sagas for now; ``None`` if it does."""
         name = saga_type.definition.name
         # What failures may disable at any moment is asked anew: none is started after one too many has failed.
-        activity = self._definitions.get(name, fresh=saga_type.definition.auto_disable is not None)
+        activity = self._activities.get(name, fresh=saga_type.definition.auto_disable is not None)
         if not activity.active:
             return Disabled(_because(f"starting {name} is disabled", activity.reason), retry_after=60)
         pause = self._pauses.get(name)
