@@ -270,22 +270,7 @@ class Attempt:
             needed_until = round(claimed_at(held.lease.owner) + self._code.timeout + RECORDING + COMMIT_RESERVE, 3)
         if self._message.chained and held.lease is not None and clock.now() >= held.lease.expires_at:
             raise Unavailable("the step was claimed, and its lease was over before it could begin")
-        needed = inputs_needed(self._code.parameters, held)
-        known = self._course.known if self._course is not None else {}
-        if not known:
-            known |= {0: None, **brought(message.inputs, held.digest)}
-        missing = [seq for seq in needed.values() if seq not in known]
-        until = min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
-        if missing:
-            try:
-                read = self._patiently(until, lambda: services.journal.entries(message.saga_id, missing))
-            except Changed as error:
-                # It waits for a person, as with a type that changed: there is nothing to call it with.
-                names = " or ".join(name for name, seq in needed.items() if seq in missing)
-                raise TypeChanged(f"what is stored of {names} {ev.GONE}") from error
-            known |= {seq: read[seq].payload for seq in missing}
-        payloads = self._payloads = {name: known[seq] for name, seq in needed.items()}
-
+        payloads = self._payloads = self._inputs(held)
         code = self._type.step(message.step)
         context = self._context = StepContext(
             saga_id=message.saga_id,
@@ -322,6 +307,31 @@ class Attempt:
         if code.waits_for == "time" and not message.undo:
             self._until = moment(payload, clock.now())
         return payload
+
+    def _inputs(self, held: SagaState) -> dict[str, str | None]:
+        """Return the payloads that the code names, by parameter: what the message brought and is proven, else from the
+        journal, in several tries while the lease lasts.
+
+        Raises:
+            TypeChanged: one is gone, or was changed where it is stored.
+            Unavailable: the store is out of reach.
+        """
+        needed = inputs_needed(self._code.parameters, held)
+        known = self._course.known if self._course is not None else {}
+        if not known:
+            known |= {0: None, **brought(self._message.inputs, held.digest)}
+        missing = [seq for seq in needed.values() if seq not in known]
+        if missing:
+            journal, saga_id = self._services.journal, self._message.saga_id
+            until = min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
+            try:
+                read = self._patiently(until, lambda: journal.entries(saga_id, missing))
+            except Changed as error:
+                # It waits for a person, as with a type that changed: there is nothing to call it with.
+                names = " or ".join(name for name, seq in needed.items() if seq in missing)
+                raise TypeChanged(f"what is stored of {names} {ev.GONE}") from error
+            known |= {seq: read[seq].payload for seq in missing}
+        return {name: known[seq] for name, seq in needed.items()}
 
     def _code_began(self) -> None:
         self._began = True
@@ -401,12 +411,7 @@ class Attempt:
         onward = self._onward if self._course is not None else None
         chained = message.chained
         context = EntryContext(
-            payload,
-            details,
-            trace_id=trace_id,
-            message=None if chained else dying,
-            onward=onward,
-            chained=chained,
+            payload, details, trace_id=trace_id, message=None if chained else dying, onward=onward, chained=chained
         )
         plan = plan_for(self._type.definition, (step.name for step in held.steps))
         try:
