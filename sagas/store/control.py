@@ -253,8 +253,8 @@ class ControlItems(ControlMarks):
         try:
             self._tables.connection.dispatch("UpdateItem", update)
         except Refused:
-            # That my entry is committed does not tell that my claim was made: an earlier try may have met a cancel, and
-            # committed without. Only the nonce tells.
+            # Rule 16: that my entry is committed does not tell that my claim was made. An earlier try may have met a
+            # cancel, and committed without. Only the nonce tells.
             if after.lease is not None and self._own_claim(before.saga_id, after.lease) is not None:
                 return True
             if not self._mine_already(before):
