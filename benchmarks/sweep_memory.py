@@ -74,7 +74,7 @@ class GeneratedS3:
         return {}
 
 
-class GeneratedStandings:
+class GeneratedSummaries:
     """Every third saga was undone."""
 
     def __init__(self) -> None:
@@ -113,11 +113,11 @@ def _status(saga_id: str) -> SagaStatus:
 
 def sweep(objects: int) -> tuple[SweepReport, Counter[str]]:
     """Sweep so many objects; return the report and the requests by kind."""
-    s3, standings, entries, clock = GeneratedS3(objects), GeneratedStandings(), GeneratedEntries(), SystemClock()
-    services = SweepServices(standings, entries, s3, clock, logging.getLogger("sweep"), {"BUCKET": "bucket"})
+    s3, summaries, entries, clock = GeneratedS3(objects), GeneratedSummaries(), GeneratedEntries(), SystemClock()
+    services = SweepServices(summaries, entries, s3, clock, logging.getLogger("sweep"), {"BUCKET": "bucket"})
     rounds: Any = None  # a sweep by hand has none
     (report,) = Sweeper([definition_of(Swept)], rounds, services).run(SweepRequest(now=True), clock.now() + 3600)
-    return report, s3.requests + standings.requests + entries.requests
+    return report, s3.requests + summaries.requests + entries.requests
 
 
 def measure(objects: int) -> int:

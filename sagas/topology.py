@@ -67,8 +67,8 @@ class Api:
     path: str
 
 
-@dataclass(slots=True)
-class Topology:
+@dataclass(slots=True, kw_only=True)
+class Parts:
     """Physical ids of the parts of a service; that of a queue is its URL.
 
     Args:
@@ -82,7 +82,6 @@ class Topology:
         log_groups: names of those that the service's functions write to, in the order of the template.
         command_queue: empty if the service has none; likewise its dead letters.
         events_function: name of the function that tells events; empty if none are told.
-        api: ``None`` if there is none.
     """
 
     tables: dict[str, str] = field(default_factory=dict[str, str])
@@ -96,6 +95,12 @@ class Topology:
     command_queue: str = ""
     command_dead_letter_queue: str = ""
     events_function: str = ""
+
+
+@dataclass(slots=True)
+class Topology(Parts):
+    """The parts of a service as its templates name them, with its API; ``None`` if it has none."""
+
     api: Api | None = None
 
     def add_stack(self, resources: Mapping[str, Any], physical_ids: Mapping[str, str]) -> None:

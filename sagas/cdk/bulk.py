@@ -10,13 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from aws_cdk import ArnFormat, Duration, Stack, Validations
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.nested_stacks import service_token
 from sagas.cdk.options import AnyKey, FunctionOptions
@@ -29,7 +27,7 @@ from sagas.cdk.permissions import (
     allow_sending,
     allow_working,
 )
-from sagas.cdk.queues import SagaQueues, encrypted_queue
+from sagas.cdk.queues import SagaQueues, queue_with_letters
 from sagas.messaging.work import BULK as BULK_NAME
 from sagas.messaging.work import NOW as NOW_NAME
 
@@ -110,23 +108,13 @@ class WorkQueue(Construct):
     ) -> None:
         super().__init__(scope, id)
         self.name = kind.name
-        self.dead_letters = encrypted_queue(self, "DeadLetters", encryption_key)
-        tag_part(self.dead_letters, "work_dead_letter_queue", name=kind.name)
-        acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})
-        # Each of the two names the other: that takes a name known beforehand. No saga's queue begins like this one.
         name = f"Work-{kind.name}-{service_token(scope)}"
-        self.queue = encrypted_queue(
-            self,
-            "Queue",
-            encryption_key,
-            name=name,
-            visibility_timeout=Duration.seconds((options.timeout or kind.timeout) + _AFTER_FUNCTION),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=_MAX_RECEIVES),
+        hidden = (options.timeout or kind.timeout) + _AFTER_FUNCTION
+        self.queue, self.dead_letters = queue_with_letters(
+            self, name, encryption_key, hidden=hidden, max_receives=_MAX_RECEIVES
         )
+        tag_part(self.dead_letters, "work_dead_letter_queue", name=kind.name)
         tag_part(self.queue, "work_queue", name=kind.name)
-        arn = Stack.of(self).format_arn(service="sqs", resource=name, arn_format=ArnFormat.NO_RESOURCE_NAME)
-        letters = cast("sqs.CfnQueue", self.dead_letters.node.default_child)
-        letters.redrive_allow_policy = {"redrivePermission": "byQueue", "sourceQueueArns": [arn]}
 
 
 class WorkFunction(SagaFunction):

@@ -62,13 +62,13 @@ class CodeAssets:
                 path = Path(package.__file__)
                 files[path.name] = path
         self._files, self._modules = files, Modules(files)
-        homes = {one: home for one in saga_classes if (home := self._modules.file_of(one.__module__))}
+        modules = {one: file for one in saga_classes if (file := self._modules.file_of(one.__module__))}
         self._territories: dict[type, str] = {}
-        for one, home in homes.items():
+        for one, file in modules.items():
             # A saga's alone is the package its module is in, or the module where others live there, too.
-            around = home.rpartition("/")[0] + "/"
-            others = [other for other in homes.values() if other != home and _is_in(other, around)]
-            self._territories[one] = home if others or around.count("/") == 1 else around
+            around = file.rpartition("/")[0] + "/"
+            others = [other for other in modules.values() if other != file and _is_in(other, around)]
+            self._territories[one] = file if others or around.count("/") == 1 else around
         owners: list[type | None] = [None, *saga_classes]
         selections = [{name: files[name] for name in self._selection(one)} for one in owners]
         texts = [(types or {}).get(one, "") for one in owners]

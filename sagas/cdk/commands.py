@@ -6,21 +6,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from aws_cdk import ArnFormat, Duration, Stack, Validations
+from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.environment import check_size
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.nested_stacks import service_token
 from sagas.cdk.options import FunctionOptions
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_commands, allow_sending, allow_working
-from sagas.cdk.queues import SagaQueues, encrypted_queue
+from sagas.cdk.queues import SagaQueues, queue_with_letters
 
 TIMEOUT = 30
 """Seconds the function may run. A queue of one's own hides its messages at least that long: SQS's 30 unless said."""
@@ -44,23 +43,10 @@ class CommandQueue(Construct):
     def __init__(self, scope: Construct, id: str, *, shared: SharedAssets) -> None:
         super().__init__(scope, id)
         key = shared.options.encryption_key
-        self.dead_letters = encrypted_queue(self, "DeadLetters", key)
-        tag_part(self.dead_letters, "command_dead_letter_queue")
-        acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})
-        # Each of the two names the other: that takes a name known beforehand. No saga's queue begins like this one.
         name = f"Commands-{service_token(scope)}"
-        self.queue = encrypted_queue(
-            self,
-            "Queue",
-            key,
-            name=name,
-            visibility_timeout=Duration.seconds(_HIDDEN),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=_MAX_RECEIVES),
-        )
+        self.queue, self.dead_letters = queue_with_letters(self, name, key, hidden=_HIDDEN, max_receives=_MAX_RECEIVES)
+        tag_part(self.dead_letters, "command_dead_letter_queue")
         tag_part(self.queue, "command_queue")
-        arn = Stack.of(self).format_arn(service="sqs", resource=name, arn_format=ArnFormat.NO_RESOURCE_NAME)
-        letters = cast("sqs.CfnQueue", self.dead_letters.node.default_child)
-        letters.redrive_allow_policy = {"redrivePermission": "byQueue", "sourceQueueArns": [arn]}
 
 
 class CommandFunction(SagaFunction):

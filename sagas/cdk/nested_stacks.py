@@ -107,13 +107,13 @@ def layout_of(
         what = "Queues, functions" if nested_queues and number == 1 else "Functions"
         parameters = {TOKEN: service_token(scope)}
         stack = NestedStack(scope, id, parameters=parameters, description=f"{what} and alarms of saga {saga.name}")
-        home = cast("Construct", stack)
+        within = cast("Construct", stack)
         if nested_queues and placements:
             # Its functions consume queues that it knows by name only.
             there = Stack.of(placements[0].scope).nested_stack_resource
             cast("CfnResource", stack.nested_stack_resource).add_resource_dependency(cast("CfnResource", there))
-        token = CfnParameter(home, TOKEN, type="String").value_as_string
-        placements.append(Placement(home, saga, tuple(groups[start:end]), token, saga_wide=number == 1))
+        token = CfnParameter(within, TOKEN, type="String").value_as_string
+        placements.append(Placement(within, saga, tuple(groups[start:end]), token, saga_wide=number == 1))
     queues = (placements[0].scope, "queues") if nested_queues else in_service
     return Layout(saga, queues, tuple(placements))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import cast
 
-from aws_cdk import Aws, Duration, Fn, Stack, Validations
+from aws_cdk import ArnFormat, Aws, Duration, Fn, Stack, Validations
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -172,6 +172,35 @@ def encrypted_queue(
         encryption_master_key=cast("kms.IKey | None", key),
         enforce_ssl=True,
     )
+
+
+def queue_with_letters(
+    scope: Construct, name: str, key: AnyKey | None, *, hidden: float, max_receives: int
+) -> tuple[sqs.Queue, sqs.Queue]:
+    """Make a queue, and its dead-letter queue, which takes messages of no other.
+
+    Each of the two names the other, and that takes a name known beforehand.
+
+    Args:
+        scope: parent construct.
+        name: of the queue. No saga's queue begins with a capital letter.
+        key: encrypts the messages; a key of SQS's own when absent.
+        hidden: seconds for which a message that was received is hidden.
+        max_receives: after how many receives a message is a dead letter.
+
+    Returns:
+        The queue and the dead-letter queue.
+    """
+    letters = encrypted_queue(scope, "DeadLetters", key)
+    acknowledge(Validations.of(letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})
+    redrive = sqs.DeadLetterQueue(queue=letters, max_receive_count=max_receives)
+    queue = encrypted_queue(
+        scope, "Queue", key, name=name, visibility_timeout=Duration.seconds(hidden), dead_letter_queue=redrive
+    )
+    arn = Stack.of(scope).format_arn(service="sqs", resource=name, arn_format=ArnFormat.NO_RESOURCE_NAME)
+    allowed = {"redrivePermission": "byQueue", "sourceQueueArns": [arn]}
+    cast("sqs.CfnQueue", letters.node.default_child).redrive_allow_policy = allowed
+    return queue, letters
 
 
 def base_url(queue: sqs.IQueue) -> str:

@@ -114,20 +114,19 @@ def choose(
 def _listed(
     client: Caller, name: str, status: str | None, since: datetime | str | None, find: Mapping[str, object] | None
 ) -> Iterator[Summary]:
-    cursor: str | None = None
-    while True:
-        page = client.list(name, status, limit=_PAGE, cursor=cursor, since=since, find=find)
-        yield from page["sagas"]
-        cursor = page["cursor"]
-        if cursor is None:
-            return
+    return _walked(lambda cursor: client.list(name, status, limit=_PAGE, cursor=cursor, since=since, find=find))
 
 
 def _needing(client: Caller, name: str) -> Iterator[Summary]:
     """All of a type that need a person."""
+    return _walked(lambda cursor: client.attention(name, limit=_PAGE, cursor=cursor))
+
+
+def _walked(page_after: Callable[[str | None], Page]) -> Iterator[Summary]:
+    """What is on all pages."""
     cursor: str | None = None
     while True:
-        page = client.attention(name, limit=_PAGE, cursor=cursor)
+        page = page_after(cursor)
         yield from page["sagas"]
         cursor = page["cursor"]
         if cursor is None:

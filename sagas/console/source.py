@@ -101,13 +101,9 @@ class Source:
         """
 
         def ask() -> list[Any]:
-            found, cursor = list[Any](), None
-            while len(found) < most:
-                page = self.client.list(name, status, limit=100, cursor=cursor, since=since)
-                found += page["sagas"]
-                cursor = page["cursor"]
-                if cursor is None:
-                    break
+            found, _ = _gathered(
+                lambda cursor: self.client.list(name, status, limit=100, cursor=cursor, since=since), most
+            )
             return found[:most]
 
         return self._coalesced(("since", name, status, since), ask, _CHARTED)
@@ -145,14 +141,7 @@ class Source:
         return self._coalesced(("attention",), self._needing)
 
     def _needing(self) -> tuple[list[Any], bool]:
-        found, cursor = list[Any](), None
-        while len(found) < _MOST_NEEDING:
-            page = self.client.attention(limit=100, cursor=cursor)
-            found += page["sagas"]
-            cursor = page["cursor"]
-            if cursor is None:
-                break
-        return found, cursor is not None
+        return _gathered(lambda cursor: self.client.attention(limit=100, cursor=cursor), _MOST_NEEDING)
 
     def counts(self) -> dict[str, str]:
         """Return how much waits at the console's pages, by their paths, as far as it was asked lately."""
@@ -287,6 +276,18 @@ class Source:
             found = ask()
             self._answers[key] = (self._clock(), found)
             return found
+
+
+def _gathered(page_after: Callable[[str | None], Any], most: int) -> tuple[list[Any], bool]:
+    """Sagas of page after page, until there are that many, and whether there may be more."""
+    found, cursor = list[Any](), None
+    while len(found) < most:
+        page = page_after(cursor)
+        found += page["sagas"]
+        cursor = page["cursor"]
+        if cursor is None:
+            break
+    return found, cursor is not None
 
 
 def _tolerant(ask: Callable[[], T], otherwise: T) -> T:

@@ -10,11 +10,11 @@ from sagas.core.facts import send_current
 from sagas.core.plan import Plan
 from sagas.core.rules import (
     LONG_WAIT,
-    code_missing,
     ended_wait,
     forward,
     in_wait,
     next_fact,
+    no_message_dies,
     patient_until,
     takeover_fact,
     waits,
@@ -27,7 +27,7 @@ def _claimed(state: SagaState, lease: Lease) -> SagaState:
 
 
 def _taken_over(plan: Plan, state: SagaState, lease: Lease, now: float) -> Decision:
-    """Take an expired lease: fence the predecessor, make every message it knew of stale."""
+    """Take an expired lease (rule 4): its predecessor can commit nothing more, every message it knew of is stale."""
     predecessor = state.lease.act_until if state.lease else 0.0
     after = _claimed(state, lease)
     after = replace(after, lost_until=max(state.lost_until, predecessor), dispatch=state.dispatch + 1)
@@ -35,7 +35,7 @@ def _taken_over(plan: Plan, state: SagaState, lease: Lease, now: float) -> Decis
 
 
 def _interrupted(state: SagaState) -> bool:
-    """Whether an expired lease must be taken over with a fence.
+    """Whether an expired lease must be taken over by closing first what its holder may have left open (rule 4).
 
     A saga that waits for a person, or is over, runs no user code: there a plain claim will do, and what its
     predecessor journaled is adopted either way.
@@ -75,7 +75,7 @@ def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now:
         if event.dispatch != state.dispatch:
             return Decision(state, Discard("a newer message is the saga's current one"))
         dying = DeadLetter(event.dispatch, event.hops, event.message_id)
-        fact = fact if code_missing(fact) else replace(fact, message=dying)
+        fact = fact if no_message_dies(fact) else replace(fact, message=dying)
     if fact is not None:
         return Decision(_claimed(state, event.lease), Write(fact))
     return _work_arrived(state, event, now)
@@ -117,7 +117,7 @@ def _work_arrived(state: SagaState, event: ev.MessageArrived, now: float) -> Dec
 
 
 def claimed_work(state: SagaState, lease: Lease) -> Decision:
-    """Take the lease for the step under the cursor, or its undo, and count the attempt."""
+    """Take the lease for the step under the cursor, or its undo, and count the attempt (rule 6)."""
     held, index = replace(_claimed(state, lease), not_before=0.0), state.cursor
     ready = held.steps[index]
     if state.undoing:
@@ -145,7 +145,7 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
         return Decision(state)
     # Where a line may be long, what was lost in it is sent anew, but never used up for that.
     anew = ev.Recovered(stall=event.backlog is ev.Backlog.NONE)
-    return Decision(_claimed(state, event.lease), Write(fact if code_missing(fact) else anew))
+    return Decision(_claimed(state, event.lease), Write(fact if no_message_dies(fact) else anew))
 
 
 def order_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: float) -> Decision:

@@ -1,15 +1,15 @@
 """The life of a saga as one table.
 
 Theory. A saga runs its steps in order (Garcia-Molina and Salem, "Sagas", SIGMOD 1987, with backward recovery). At any
-time it is in one status and, under its cursor, one step is in one status; the pair is the state. Three rules hold it
-together:
+time it is in one status and, under its cursor, one step is in one status; the pair is the state. Three principles
+hold it together; the commit protocol, whose rules are cited by number, is how they are kept between processes:
 
-1.  *Only a lease holder journals.* A fact changes a state only while its lease is held, and only when it is
+-   *Only a lease holder journals.* A fact changes a state only while its lease is held, and only when it is
     about the execution that is under way; any other fact, being a duplicate, late or impossible, leaves the state
     as it is and asks for nothing. Committing twice is therefore impossible, in whatever order facts come.
-2.  *Strictly backward.* No row leads from COMPENSATING, or from the end, to RUNNING. (An operator's retry of a
+-   *Strictly backward.* No row leads from COMPENSATING, or from the end, to RUNNING. (An operator's retry of a
     DEAD_LETTERED saga does, which is why DEAD_LETTERED is neither.)
-3.  *Something is always owed.* After each fact the state tells what comes next: another fact the holder owes
+-   *Something is always owed.* After each fact the state tells what comes next: another fact the holder owes
     (``rules.next_fact``), the current message, or nothing because the saga is over or waits for a person. Every fact
     uses up something finite (steps, attempts, patience), so once events stop the saga has ended or waits.
 
@@ -20,13 +20,14 @@ forward way waits until no lost execution can act any more (``lost_until``), so 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sagas.core import arrivals, facts
 from sagas.core import events as ev
 from sagas.core.commands import Decision
 from sagas.core.plan import Plan
+from sagas.core.replacing import replace
 from sagas.core.rules import has_failed, needs_attention
 from sagas.core.states import OVER, SagaState, SagaStatus
 
@@ -120,7 +121,7 @@ def decide(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decisio
         now: epoch seconds.
 
     Returns:
-        The same state and no command when the event is a duplicate, late or impossible.
+        The same state, and nothing to do, when the event is a duplicate, late or impossible.
     """
     row = TABLE.get((state.status, type(event)))
     if row is None:

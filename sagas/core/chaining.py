@@ -1,4 +1,4 @@
-"""Going on with a saga in the same invocation: what is next is claimed by the write that commits what was before it.
+"""Going on with a saga in the same invocation: the write that commits a step claims the next one (rule 16).
 
 The message at hand stays the saga's current one for as long as its invocation goes on with it: the dispatch number
 stays as it is, so that a delivery of that message finds the saga, whatever step it was sent for. What leaves the
@@ -57,7 +57,7 @@ def claimed_next(before: SagaState, decision: Decision, lease: Lease) -> Decisio
 def renumbered(before: SagaState, decision: Decision, now: float) -> Decision:
     """Have a retry that is not due soon be a new message, where the one at hand was sent for another step.
 
-    That has been received for all steps of its chain, and SQS counts each receipt.
+    That has been received for all steps of its chain, and SQS counts each receive.
     """
     send = decision.send
     if send is None or send.dispatch != before.dispatch or send.not_before - now <= SHORTEST_WAIT:

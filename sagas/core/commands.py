@@ -1,4 +1,4 @@
-"""What is to be done, in the imperative. The automaton returns commands; it never acts."""
+"""What is to be done, in the imperative. The automaton decides; it never acts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What can happen to a saga, in the past tense.
 
-*Facts* are journaled: one committed journal entry each, under the name the audit trail shows. *Arrivals* are not:
-there was an arrival (a message, the supervisor, an operator, a caller), and the automaton says what there is to do.
+*Facts* are journaled: one committed journal entry each, under the name the audit trail shows. *Arrivals* are not: a
+message, the supervisor, an operator or a caller turned up, and the automaton says what there is to do.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class StepFailed(StepFact):
         rejected: the business said no.
         retry_at: epoch seconds of the next attempt, if there is one.
         excused: it says nothing of what the step depends on: it was told of a cancel, or its code never began.
-        outcome_unknown: it may have taken effect all the same: it ended after its deadline.
+        outcome_unknown: it may have taken effect all the same: it ended after its deadline, or what it returned was
+            refused.
     """
 
     failure: Failure
@@ -103,7 +104,8 @@ class StepLost(StepFact):
 class StepDeadLettered(Fact):
     """The step is exhausted and waits for an operator; ``message`` is dying.
 
-    Or its code is gone, or cannot be called with what is stored: then ``failure`` says so, and no message need die.
+    Or its code is gone, cannot be called with what is stored, or waited in vain: then ``failure`` says so, and no
+    message need die.
     """
 
     index: int
@@ -238,7 +240,7 @@ class RecoveryExhausted(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Redriven(Fact):
-    """A new budget of attempts for what failed, by an operator or by redriving the dead letter."""
+    """A new budget of attempts for what failed, by an operator, by its parent, or by redriving the dead letter."""
 
     note: str = ""
 
@@ -290,7 +292,7 @@ class Backlog(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StallNoticed:
-    """The supervisor looked at the saga, or the caller who cancels it did.
+    """The supervisor looked at the saga; or the caller did who has cancelled it, or sent it a signal.
 
     Args:
         lease: what would be taken.

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sagas.core import events as ev
 from sagas.core.commands import Decision, Send, Write
 from sagas.core.plan import Plan
+from sagas.core.replacing import replace
 from sagas.core.rules import (
     SHORT_WAIT,
-    code_missing,
     ended_wait,
     exhausted_policy,
     forward,
@@ -17,6 +15,7 @@ from sagas.core.rules import (
     long_wait,
     next_fact,
     next_undo,
+    no_message_dies,
     out_of_budget,
     undo_out_of_budget,
     undoable,
@@ -104,7 +103,7 @@ def _gone_on(plan: Plan, state: SagaState, now: float) -> Decision:
 
 
 def _again(state: SagaState, retry_at: float, now: float) -> SagaState:
-    """Try again later: by the message at hand, or by a new one where the wait would use up this one's receipts."""
+    """Try again later: by the message at hand, or by a new one where waiting would use up its receives (rule 8)."""
     dispatch = state.dispatch + (1 if retry_at - now > SHORT_WAIT else 0)
     return replace(state, not_before=retry_at, dispatch=dispatch)
 
@@ -140,7 +139,7 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
     if exhausted:
         after = replace(after, error_seq=after.seq, polling=None)
     dead = next_fact(plan, after)
-    if isinstance(dead, ev.StepDeadLettered) and not code_missing(dead):
+    if isinstance(dead, ev.StepDeadLettered) and not no_message_dies(dead):
         return _released(after, send_current(after))
     return _proceed(plan, after, now)
 
@@ -428,7 +427,7 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
     stalls = state.recovery_attempts + (1 if fact.stall else 0)
     after = replace(_committed(state), recovery_attempts=stalls, dispatch=state.dispatch + 1)
     following = next_fact(plan, after)
-    if isinstance(following, ev.RecoveryExhausted) or code_missing(following):
+    if isinstance(following, ev.RecoveryExhausted) or no_message_dies(following):
         return Decision(after, Write(following))
     if waits(after, following, now):
         after = replace(after, not_before=max(after.not_before, after.lost_until))

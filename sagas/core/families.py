@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import uuid
 
+from sagas.core.keys import id_from
 from sagas.core.states import COUNTERS, Parent, SagaState, StepState
 
 _PER_COUNTER = 4
@@ -40,7 +39,7 @@ def parent_of(state: SagaState, step: StepState, position: int) -> Parent:
 
 
 def child_id(parent_id: str, step: str, position: int, round_: int = 0) -> str:
-    """Return the id of a child: a UUID of version 8 from SHA-256 (RFC 9562, section 5.8).
+    """Return the id of a child.
 
     Args:
         parent_id: the saga that starts it.
@@ -48,7 +47,4 @@ def child_id(parent_id: str, step: str, position: int, round_: int = 0) -> str:
         position: which child of the step, from 0.
         round_: how often the step's failed children had been started anew by then.
     """
-    raw = bytearray(hashlib.sha256(f"{parent_id}\n{step}\n{round_}\n{position}".encode()).digest()[:16])
-    raw[6] = 0x80 | (raw[6] & 0x0F)
-    raw[8] = 0x80 | (raw[8] & 0x3F)
-    return str(uuid.UUID(bytes=bytes(raw)))
+    return id_from(parent_id, step, round_, position)

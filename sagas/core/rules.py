@@ -30,7 +30,7 @@ from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 from sagas.formats import CHILDREN, PLAIN, WAITS
 
 SHORT_WAIT = 5.0
-"""Seconds up to which a message is hidden; who waits longer is a new message, or a copy: SQS counts each receipt, and
+"""Seconds up to which a message is hidden; who waits longer is a new message, or a copy: SQS counts each receive, and
 only so many hidden messages are allowed."""
 LONG_WAIT = 900.0
 """Seconds up to which a message is delayed, which is SQS's limit. What waits longer has none: the supervisor sends it
@@ -53,14 +53,15 @@ def ready(state: SagaState) -> bool:
 
 
 def patient_until(state: SagaState, stale_after: float) -> float:
-    """Return until when silence is no stall: a wait that was asked for is none, and each stall doubles the patience."""
+    """Return until when silence is no stall (rule 9): a wait that was asked for is none, and each stall doubles the
+    patience."""
     quiet = max(state.updated_at, state.not_before, state.lost_until if state.undoing else 0.0)
     return quiet + stale_after * 2 ** min(state.recovery_attempts, _LONGEST_PATIENCE)
 
 
-def code_missing(fact: Fact | None) -> TypeGuard[StepDeadLettered]:
-    """Whether ``fact`` is the end of a step whose code is gone, or cannot be called, or that waited in vain: no message
-    dies for it."""
+def no_message_dies(fact: Fact | None) -> TypeGuard[StepDeadLettered]:
+    """Whether ``fact`` stops a saga, and no message dies for it: the step's code is gone, or cannot be called, or the
+    step waited in vain."""
     return isinstance(fact, StepDeadLettered) and fact.failure is not None
 
 
@@ -188,12 +189,12 @@ def exhausted_policy(plan: Plan, state: SagaState, step: StepState, *, rejected:
 
 
 def waits(state: SagaState, fact: Fact | None, now: float) -> bool:
-    """Whether ``fact`` must wait because a lost execution may still act: leaving the forward way must."""
+    """Whether ``fact`` must wait because a lost execution may still act (rule 5): leaving the forward way must."""
     return isinstance(fact, CompensationStarted | SagaFailed) and state.lost_until > now
 
 
 def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
-    """The fact by which a takeover closes what its predecessor may have left open."""
+    """The fact by which a takeover closes the slot that its predecessor may have left open (rule 4)."""
     step = state.current
     if step is not None and forward(state) and step.status is StepStatus.RUNNING:
         return StepLost(state.cursor, step.attempts)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+
+from sagas.core.replacing import replace
 
 
 class SagaStatus(StrEnum):
@@ -334,7 +336,7 @@ class SagaState:
 
     @property
     def in_doubt(self) -> tuple[str, ...]:
-        """Names of steps with an execution of unknown outcome that nothing accounts for."""
+        """Names of steps with an execution of unknown outcome that nothing accounts for (rule 11)."""
         if not self.undoing and not self.over:
             return ()
         settled = (StepStatus.COMPLETED, StepStatus.COMPENSATING, StepStatus.COMPENSATED)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 _AGO = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
+@lru_cache(maxsize=512)
 def iso(seconds: float) -> str:
     """Return ``2026-11-21T08:44:42.123Z`` for epoch seconds."""
     text = datetime.fromtimestamp(round(seconds, 3), UTC).isoformat(timespec="milliseconds")

@@ -61,7 +61,7 @@ class AttemptServices:
     """What an attempt works with.
 
     Args:
-        hide: has a message come back in so many seconds, should its worker die.
+        delay: has a message come back in so many seconds, should its worker die.
         connect: makes the clients of ``ctx.client``.
         goes_on: told of each further step that an invocation goes on with.
         callback_url: makes the URL of a public wait, from saga, id and step.
@@ -76,7 +76,7 @@ class AttemptServices:
     runner: Runner
     clock: Clock
     logger: logging.Logger
-    hide: Callable[[Message, float], None] = lambda message, seconds: None
+    delay: Callable[[Message, float], None] = lambda message, seconds: None
     connect: Callable[[str], Any] | None = None
     goes_on: Callable[[Message], None] = lambda message: None
     callback_url: Callable[[str, str, str], str] = _no_callbacks
@@ -191,11 +191,11 @@ class Attempt:
         # By its queue, which knows the time of the function only; or by an earlier step of the chain.
         hidden_until = course.hidden_until if course is not None else 0.0
         if hidden_until:
-            hide = hidden_until < lease_end < math.inf
+            too_late = hidden_until < lease_end < math.inf
         else:
-            hide = lease_end + _AFTER_LEASE < self._invocation.deadline
-        if hide:
-            self._hide_until_after(lease_end)
+            too_late = lease_end + _AFTER_LEASE < self._invocation.deadline
+        if too_late:
+            self._delay_until_after(lease_end)
         return held
 
     def refuse(self, error: Exception) -> Committed | None:
@@ -247,10 +247,10 @@ class Attempt:
     def _paused(self, *, undo: bool) -> bool:
         return self._services.pauses.holds(self._message.saga, undo=undo)
 
-    def _hide_until_after(self, lease_end: float) -> None:
+    def _delay_until_after(self, lease_end: float) -> None:
         """Have the message come back soon after the lease, which ends before the queue's visibility timeout would."""
         try:
-            self._services.hide(self._message, lease_end + _AFTER_LEASE - self._services.clock.now())
+            self._services.delay(self._message, lease_end + _AFTER_LEASE - self._services.clock.now())
             if self._course is not None:
                 self._course.hidden_until = lease_end + _AFTER_LEASE
         except SagaError:
@@ -273,23 +273,7 @@ class Attempt:
             raise Unavailable("the step was claimed, and its lease was over before it could begin")
         code = self._type.step(message.step)
         self._refuse_another_kind(code, held)
-        needed = inputs_needed(self._code.parameters, held)
-        known = self._course.known if self._course is not None else {}
-        if not known:
-            known |= {0: None, **brought(message.inputs, held.digest)}
-        missing = [seq for seq in needed.values() if seq not in known]
-        until = min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
-        if missing:
-            try:
-                read = self._patiently(until, lambda: services.journal.entries(message.saga_id, missing))
-            except (
-                Changed
-            ) as error:  # it waits for a person, as with a type that changed: there is nothing to call with
-                names = " or ".join(name for name, seq in needed.items() if seq in missing)
-                raise TypeChanged(f"what is stored of {names} {ev.GONE}") from error
-            known |= {seq: read[seq].payload for seq in missing}
-        payloads = self._payloads = {name: known[seq] for name, seq in needed.items()}
-
+        payloads = self._payloads = self._inputs(held)
         context = self._context = StepContext(
             saga_id=message.saga_id,
             saga=message.saga,
@@ -317,7 +301,7 @@ class Attempt:
             clock,
             context.tell_lost,
             progress.take,
-            self._hide_until_after,
+            self._delay_until_after,
             needed_until,
         )
         with progress, beat:
@@ -332,6 +316,31 @@ class Attempt:
         if not self._message.undo and code.waits_for not in ("", was):
             told = f"step {code.name!r} is {KINDS[code.waits_for]} now, and was {KINDS[was]} when the saga was started"
             raise TypeChanged(told)
+
+    def _inputs(self, held: SagaState) -> dict[str, str | None]:
+        """Return the payloads that the code names, by parameter: what the message brought and is proven, else from the
+        journal, in several tries while the lease lasts.
+
+        Raises:
+            TypeChanged: one is gone, or was changed where it is stored.
+            Unavailable: the store is out of reach.
+        """
+        needed = inputs_needed(self._code.parameters, held)
+        known = self._course.known if self._course is not None else {}
+        if not known:
+            known |= {0: None, **brought(self._message.inputs, held.digest)}
+        missing = [seq for seq in needed.values() if seq not in known]
+        if missing:
+            journal, saga_id = self._services.journal, self._message.saga_id
+            until = min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
+            try:
+                read = self._patiently(until, lambda: journal.entries(saga_id, missing))
+            except Changed as error:
+                # It waits for a person, as with a type that changed: there is nothing to call it with.
+                names = " or ".join(name for name, seq in needed.items() if seq in missing)
+                raise TypeChanged(f"what is stored of {names} {ev.GONE}") from error
+            known |= {seq: read[seq].payload for seq in missing}
+        return {name: known[seq] for name, seq in needed.items()}
 
     def _code_began(self) -> None:
         self._began = True
@@ -380,12 +389,12 @@ class Attempt:
             patience, now = self._type.step(step.name).patience, self._services.clock.now()
             return self._commit(held, postponement(step, index, error, held.polling, patience, now), None, {})
         given = retry, step, index, error, self._services.clock
-        hide = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._payloads))
+        redact = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._payloads))
         if self._message.undo:
-            fact, details = undo_failure(*given, self._invocation.trace_id, began=self._began, hide=hide)
+            fact, details = undo_failure(*given, self._invocation.trace_id, began=self._began, redact=redact)
         else:
             cancelled = self._context is not None and self._context.knows_of_cancel
-            fact, details = step_failure(*given, cancelled=cancelled, began=self._began, hide=hide)
+            fact, details = step_failure(*given, cancelled=cancelled, began=self._began, redact=redact)
         # The error itself goes to the journal. The log has its kind, not its text, which may quote payloads.
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
         granted = step.undo_attempts_at_grant if self._message.undo else step.attempts_at_grant
@@ -411,12 +420,7 @@ class Attempt:
         onward = self._onward if self._course is not None else None
         chained = message.chained
         context = EntryContext(
-            payload,
-            details,
-            trace_id=trace_id,
-            message=None if chained else dying,
-            onward=onward,
-            chained=chained,
+            payload, details, trace_id=trace_id, message=None if chained else dying, onward=onward, chained=chained
         )
         plan = plan_for(self._type.definition, (step.name for step in held.steps))
         try:

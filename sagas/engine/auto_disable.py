@@ -17,8 +17,8 @@ from sagas.engine.ports import EngineObserver
 from sagas.engine.reader import readable
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
+from sagas.store.activities import FOREVER, Activities, Activity, FailedSaga
 from sagas.store.control import ControlItems
-from sagas.store.definitions import FOREVER, Activity, Definitions, FailedSaga
 from sagas.store.listing import Listing
 
 _PAGE = 100
@@ -34,14 +34,14 @@ class AutoDisabler:
 
     Args:
         registry: tells which types declare it.
-        definitions: the counts, shared by all execution environments.
+        activities: the counts, shared by all execution environments.
         control: the sagas.
         listing: the sagas of a type.
         logger, observer: told when a type is disabled.
     """
 
     registry: Registry
-    definitions: Definitions
+    activities: Activities
     control: ControlItems
     listing: Listing
     logger: logging.Logger
@@ -54,16 +54,16 @@ class AutoDisabler:
             return
         name, failed = after.saga, FailedSaga(after.updated_at, after.saga_id)
         try:
-            activity = self.definitions.count_failure(name, failed)
+            activity = self.activities.count_failure(name, failed)
             if activity is None:
                 return
             streak = _recent(policy, activity, failed.at)
             if len(streak) >= policy.threshold:
                 streak = [*self._unbroken(name, [other for other in streak if other != failed]), failed]
-            self.definitions.forget_failures(name, set(activity.failures) - set(streak))
+            self.activities.forget_failures(name, set(activity.failures) - set(streak))
             rest = FOREVER if policy.cooldown is None else policy.cooldown.total_seconds()
             until = min(round(failed.at + rest, 3), FOREVER)
-            if len(streak) >= policy.threshold and self.definitions.disable(name, until, failed):
+            if len(streak) >= policy.threshold and self.activities.disable(name, until, failed):
                 fields = {
                     "saga": name,
                     "failures": len(streak),

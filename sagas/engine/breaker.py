@@ -218,9 +218,9 @@ class Breakers:
     def postponed_until(self, saga: str, step: str, since: float) -> float:
         """Until when (epoch seconds) the silence of a message at that step may be this breaker's doing; 0 for never.
 
-        A copy of a copy of a message may come as many seconds later as there were copies; since each was as late, they
-        are few (n of them take n**2 / 2 seconds). A message that was sent after the breaker had closed was not
-        postponed by it.
+        A copy comes back after at least as many seconds as there were copies before it, be the breaker closed by then
+        or not (see ``sagas.messaging.postponing``). How many there were is not known, but n of them have taken
+        n**2 / 2 seconds. A message that was sent after the breaker had closed was not postponed by it.
 
         Args:
             saga: the saga type.

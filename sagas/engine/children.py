@@ -57,7 +57,7 @@ _STANDING = (SagaStatus.COMPLETED, SagaStatus.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """Looks after sagas at once, those with children above all."""
+    """Looks after sagas when asked to, those with children above all."""
 
     advancer: Advancer
     control: ChildControl
@@ -209,7 +209,12 @@ class Children:
         fact = ev.ChildrenEnded(state.cursor, len(done), len(failed), failure)
         return self._seen(state, fact, payload if going_on else None)
 
-    def _seen(self, state: SagaState, fact: Any, payload: str | None = None) -> bool:
+    def _seen(
+        self,
+        state: SagaState,
+        fact: ev.ChildrenEnded | ev.StepCompensated | ev.CompensationFailed,
+        payload: str | None = None,
+    ) -> bool:
         """Journal what was seen; whether another one was faster."""
         step = state.steps[state.cursor]
         seen = ev.ChildrenSeen(self.advancer.lease(), fact, step.round)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,8 @@ from sagas.core.automaton import decide
 from sagas.core.chaining import claimed_next, next_work, renumbered
 from sagas.core.commands import Decision, Run, Send, Write
 from sagas.core.plan import Plan
-from sagas.core.rules import code_missing, forward, next_fact
+from sagas.core.replacing import replace
+from sagas.core.rules import forward, next_fact, no_message_dies
 from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
@@ -207,7 +208,7 @@ class Committer:
         return decision
 
     def _with_head(self, state: SagaState) -> SagaState:
-        """The state with the hash of its last entry, which covers all before it.
+        """The state with the hash of its last entry, which covers all before it (rule 15).
 
         Version 0.1.0 keeps none; where it was at work the whole journal is read once.
         """
@@ -223,7 +224,7 @@ class Committer:
     ) -> tuple[ev.Fact, EntryContext]:
         """Add what a fact says that neither plan nor state tells: which message dies, until when a wait lasts, and what
         was sent."""
-        if isinstance(fact, ev.StepDeadLettered) and fact.message is None and not code_missing(fact):
+        if isinstance(fact, ev.StepDeadLettered) and fact.message is None and not no_message_dies(fact):
             # Only the current message may die; without it at hand, it is sent anew and dies then. A step whose code is
             # missing may have no queue either: none dies.
             current = context.message is not None and context.message.dispatch == state.dispatch
@@ -279,10 +280,10 @@ class Committer:
 
 def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
     """The decision with the proofs that go into the control item: they are of the entry that is in the slot."""
-    after = replace(decision.state, head=entry.hash_after(before.head))
+    head, digest = entry.hash_after(before.head), decision.state.digest
     if entry.action in RESULTS:
-        after = replace(after, digest=chained(before.digest, entry.seq, entry.payload_hash))
-    return replace(decision, state=after)
+        digest = chained(before.digest, entry.seq, entry.payload_hash)
+    return replace(decision, state=replace(decision.state, head=head, digest=digest))
 
 
 def _as_known(found: SagaState, before: SagaState) -> SagaState:

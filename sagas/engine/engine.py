@@ -45,10 +45,10 @@ from sagas.errors import SagaError
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
+from sagas.store.activities import Activities
 from sagas.store.breakers import BreakerItems
 from sagas.store.callback_keys import CallbackKeys
 from sagas.store.control import ControlItems
-from sagas.store.definitions import Definitions
 from sagas.store.findings import Findings
 from sagas.store.hand_outs import HandOuts
 from sagas.store.inbox import Inbox
@@ -82,7 +82,7 @@ class Engine:
     purger: Purger
     verifier: Verifier
     finder: Finder
-    definitions: Definitions
+    activities: Activities
     pauses: Pauses
     findings: Findings
     pausing: Pausing
@@ -147,8 +147,8 @@ def build_engine(
     sender = queues if tracer is None else TracedSender(queues, routes, journal, tracer)
     attempt = IdempotentAttempt if tracer is None else traced_attempts(tracer)
     headers = None if tracer is None else tracer.headers
-    definitions = Definitions(tables, clock.now)
-    auto_disabler = AutoDisabler(registry, definitions, control, listing, logger, observer)
+    activities = Activities(tables, clock.now)
+    auto_disabler = AutoDisabler(registry, activities, control, listing, logger, observer)
     breakers = Breakers(BreakerItems(tables, settings), registry, clock, logger, observer)
     inbox, findings = Inbox(tables, settings, payloads), Findings(tables, settings)
     joins = Joins(tables, settings)
@@ -160,7 +160,7 @@ def build_engine(
     services = services if goes_on is None else replace(services, goes_on=goes_on)
     services = services if callbacks is None else replace(services, callback_url=callbacks.url)
     advancer = Advancer(services, registry, sender, attempt, carry, chain, queues)
-    kept = definitions, pauses, findings
+    kept = activities, pauses, findings
     names = tuple(saga.definition.name for saga in registry)
     breaker_operations = BreakerOperations(breakers, control, listing, advancer, logger)
     pausing = Pausing(pauses, registry, control, listing, advancer, logger)
@@ -197,7 +197,7 @@ def build_engine(
         purger=purger,
         verifier=Verifier(control, journal, reader, clock, settings.shards),
         finder=Finder(listing, HandOuts(tables), queues, clock, pausing.shards, names, look_ahead(every)),
-        definitions=definitions,
+        activities=activities,
         pauses=pauses,
         findings=findings,
         pausing=pausing,

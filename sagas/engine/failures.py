@@ -38,7 +38,7 @@ def step_failure(
     *,
     cancelled: bool = False,
     began: bool = True,
-    hide: Callable[[str], str] = _as_it_is,
+    redact: Callable[[str], str] = _as_it_is,
 ) -> tuple[ev.StepFailed | ev.StepDeadLettered, dict[str, Any]]:
     """Return the fact that a step raised, or could not be called, and what its entry keeps besides.
 
@@ -50,17 +50,17 @@ def step_failure(
         clock: tells the time, and the chance of a jitter.
         cancelled: it had been told of an accepted cancel: no attempt follows.
         began: whether its code ran at all.
-        hide: takes out of a text what is not to be shown.
+        redact: takes out of a text what is not to be shown.
     """
     if isinstance(error, TypeChanged) and not began:
-        return ev.StepDeadLettered(index, failure=_failure(error, began, hide)), {}
+        return ev.StepDeadLettered(index, failure=_failure(error, began, redact)), {}
     used = step.attempts - step.attempts_at_grant
     permanent = retry.gives_up(error)
     again = not permanent and not cancelled and used < retry.executions
     fact = ev.StepFailed(
         index,
         step.attempts,
-        _failure(error, began, hide),
+        _failure(error, began, redact),
         permanent,
         isinstance(error, Rejected),
         retry_at=_retry_at(retry, used, clock) if again else 0.0,
@@ -70,7 +70,7 @@ def step_failure(
     # The first attempt tells what is wrong while others follow, the last one what was wrong to the end.
     if cancelled or (again and used > 1):
         return fact, {}
-    return fact, {"stack_trace": _stack_trace(error, hide, _SHORT_TRACE if again else _LONGEST_TRACE)}
+    return fact, {"stack_trace": _stack_trace(error, redact, _SHORT_TRACE if again else _LONGEST_TRACE)}
 
 
 def postponement(
@@ -103,38 +103,38 @@ def undo_failure(
     trace_id: str,
     *,
     began: bool = True,
-    hide: Callable[[str], str] = _as_it_is,
+    redact: Callable[[str], str] = _as_it_is,
 ) -> tuple[ev.CompensationAttemptFailed | ev.CompensationFailed, dict[str, Any]]:
     """Return the fact that a step's undo raised, and what its entry keeps besides.
 
     Args:
-        retry, step, index, error, clock, began, hide: as for :func:`step_failure`.
+        retry, step, index, error, clock, began, redact: as for :func:`step_failure`.
         trace_id: of the invocation; kept where the undo failed for good.
     """
-    used, failure = step.undo_attempts - step.undo_attempts_at_grant, _failure(error, began, hide)
+    used, failure = step.undo_attempts - step.undo_attempts_at_grant, _failure(error, began, redact)
     if failure.type_changed or retry.gives_up(error) or used >= retry.executions:
         attempts = step.undo_attempts - (1 if failure.type_changed else 0)
-        details = {"stack_trace": _stack_trace(error, hide), "attempts": attempts, "trace_id": trace_id}
+        details = {"stack_trace": _stack_trace(error, redact), "attempts": attempts, "trace_id": trace_id}
         return ev.CompensationFailed(index, step.undo_attempts, failure), details
-    first = {"stack_trace": _stack_trace(error, hide, _SHORT_TRACE)} if used == 1 else {}
+    first = {"stack_trace": _stack_trace(error, redact, _SHORT_TRACE)} if used == 1 else {}
     return ev.CompensationAttemptFailed(index, step.undo_attempts, failure, _retry_at(retry, used, clock)), first
 
 
-def _failure(error: Exception, began: bool, hide: Callable[[str], str]) -> ev.Failure:
+def _failure(error: Exception, began: bool, redact: Callable[[str], str]) -> ev.Failure:
     """The error by its class. What the library says of code that did not run, the author's own class cannot say."""
-    failure = ev.Failure(type(error).__name__, hide(str(error))[:_LONGEST_MESSAGE])
+    failure = ev.Failure(type(error).__name__, redact(str(error))[:_LONGEST_MESSAGE])
     if failure.code_missing or (failure.type_changed and (began or not isinstance(error, TypeChanged))):
         failure = replace(failure, type=f"{type(error).__module__}.{failure.type}")
     return failure
 
 
-def _stack_trace(error: Exception, hide: Callable[[str], str], longest: int = _LONGEST_TRACE) -> str:
+def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = _LONGEST_TRACE) -> str:
     """The trace from where the saga's own code begins: what led there is always the same, and bytes are paid for."""
     own = error.__traceback__
     while own is not None and str(own.tb_frame.f_globals.get("__name__")).startswith(_NOT_ITS_OWN):
         own = own.tb_next
     lines = traceback.format_exception(type(error), error, own or error.__traceback__)
-    return hide("".join(lines))[-longest:]
+    return redact("".join(lines))[-longest:]
 
 
 def _retry_at(retry: Retry, failures: int, clock: Clock) -> float:

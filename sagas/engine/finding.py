@@ -176,7 +176,8 @@ class Finder:
         found = self.listing.due_page(stretch.shard, stretch.horizon, stretch.after, _PAGE)
         if not found:
             return ()
-        # First noted, then sent: two runs at once send nothing twice, and what is noted but not sent is found again.
+        # Rule 14: first noted, then sent. Two runs at once send nothing twice, and what is noted but not sent is found
+        # again.
         after = HandOut(found[-1], stretch.until, self.clock.now(), self.clock.new_owner())
         if not self.hand_outs.move(stretch.shard, stretch.seen, after):
             return ()

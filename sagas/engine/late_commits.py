@@ -12,6 +12,7 @@ from sagas.core import events as ev
 from sagas.core.states import SagaState
 from sagas.engine.clock import Clock
 from sagas.engine.outcome import Later
+from sagas.messaging.limits import backoff
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
 from sagas.store.entries import Entry, fact_of
@@ -30,8 +31,8 @@ def with_pending(message: Message, pending: PendingCommit) -> Message | None:
 
 def comes_back(message: Message, clock: Clock) -> Later:
     """Have a message with a pending commit come back, the later the more often it came; not all at the same time."""
-    doublings = min(message.receives + message.hops - 1, 10)
-    return Later(clock.now() + min(2.0**doublings, _LONGEST_PAUSE) * (1 + clock.chance()) / 2)
+    tries = message.receives + message.hops
+    return Later(clock.now() + backoff(tries, clock.chance(), _LONGEST_PAUSE))
 
 
 def pending_fact(state: SagaState, message: Message, pending: PendingCommit) -> ev.Fact | None:

@@ -42,7 +42,7 @@ foreign; every orphan and every unreferenced one came to one end: deleted, handl
 
 
 class SummaryStore(Protocol):
-    """How sagas stand; see ``sagas.store.checkpoints.SagaSummaries``."""
+    """How sagas stand; see ``sagas.store.summaries.SagaSummaries``."""
 
     def of(self, saga_ids: Iterable[str]) -> dict[str, SagaSummary]: ...
 

@@ -1,4 +1,4 @@
-"""Purging: what ends all that is stored of a saga, together.
+"""Purging: what ends all that is stored of a saga, together, and for good (rule 13).
 
 1.  *claim*: the control item takes a lease that is never given back, under a new token, on condition that the saga is
     as it was seen. From then on nothing but its purge goes on, by the supervisor or an operator.

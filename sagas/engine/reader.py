@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from sagas.core.families import child_id, children_ids
+from sagas.core.keys import id_for_key
 from sagas.core.rules import forward, needs_attention
 from sagas.core.states import OVER, SagaState, SagaStatus
 from sagas.core.times import iso
@@ -19,7 +20,6 @@ from sagas.engine.clock import claimed_at
 from sagas.engine.redacting import redacted
 from sagas.engine.registry import Registry
 from sagas.engine.remains import Left, Remains, told
-from sagas.engine.starter import id_for_key
 from sagas.engine.views import audit_view, error_view, fault_view, faults_in, left_view, saga_view, summary_view
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
 from sagas.formats import NewerFormat

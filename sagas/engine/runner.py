@@ -98,7 +98,7 @@ class Runner:
             if parameter.source is Source.CONTEXT:
                 arguments[parameter.name] = context
                 continue
-            # A payload is read as what its producer declared: the taker may declare less.
+            # A payload is read as what its producer declared: what takes it may declare less.
             text = payloads[parameter.name]
             producer = None if parameter.step is None else definition.step(parameter.step)
             produced = definition.request_type if producer is None else producer.result_type

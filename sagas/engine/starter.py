@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sagas.authoring.codec import decode
-from sagas.core.keys import KEY_PATTERN, LONGEST_KEY
+from sagas.core.keys import KEY_PATTERN, LONGEST_KEY, id_for_key
 from sagas.core.states import SagaState
 from sagas.engine.births import first_entry, first_message, new_state, trace_details
 from sagas.engine.clock import Clock
@@ -20,8 +18,8 @@ from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.remains import Remains
 from sagas.errors import InvalidRequest, Problem, SagaError, Unavailable
+from sagas.store.activities import FOREVER, Activities
 from sagas.store.control import ControlItems
-from sagas.store.definitions import FOREVER, Definitions
 from sagas.store.entries import Entry
 from sagas.store.findings import Findings
 from sagas.store.journal import Journal
@@ -54,14 +52,6 @@ class Started:
     created: bool
 
 
-def id_for_key(saga: str, key: str) -> str:
-    """Return the saga id that an idempotency key decides: a UUID of version 8 from SHA-256 (RFC 9562, section 5.8)."""
-    raw = bytearray(hashlib.sha256(f"{saga}\n{key}".encode()).digest()[:16])
-    raw[6] = 0x80 | (raw[6] & 0x0F)
-    raw[8] = 0x80 | (raw[8] & 0x3F)
-    return str(uuid.UUID(bytes=bytes(raw)))
-
-
 class Starter:
     """Stores new sagas and sends their first message."""
 
@@ -72,7 +62,7 @@ class Starter:
         journal: Journal,
         sender: MessageSender,
         clock: Clock,
-        definitions: Definitions,
+        activities: Activities,
         pauses: Pauses,
         findings: Findings,
         *,
@@ -84,7 +74,7 @@ class Starter:
         self._journal = journal
         self._sender = sender
         self._clock = clock
-        self._definitions = definitions
+        self._activities = activities
         self._pauses = pauses
         self._findings = findings
         self._remains = Remains(registry, journal)
@@ -161,7 +151,7 @@ class Starter:
         """Why the type takes no new sagas for now; ``None`` if it does."""
         name = saga_type.definition.name
         # What failures may disable at any moment is asked anew: none is started after one too many has failed.
-        activity = self._definitions.get(name, fresh=saga_type.definition.auto_disable is not None)
+        activity = self._activities.get(name, fresh=saga_type.definition.auto_disable is not None)
         if not activity.active:
             return Disabled(_because(f"starting {name} is disabled", activity.reason), retry_after=60)
         pause = self._pauses.get(name)

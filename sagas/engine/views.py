@@ -30,8 +30,6 @@ _FAILURES = (
 )
 _BEGINNINGS = ("WaitStarted", "StepPostponed", "ChildrenStarted")
 _ENDS = (*_FAILURES, *RESULTS, "StepCompensated")
-
-
 _SHORT = 200
 """Characters of an error's message in lists."""
 

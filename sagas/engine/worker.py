@@ -23,8 +23,6 @@ _SHORT_WAIT = 1.0
 """Seconds below which a retry is waited out in the function: SQS counts whole seconds."""
 _RACE = 1.0
 """Seconds after which a message comes back that lost a race with another delivery."""
-
-
 _KNOWN_DYING = 60.0
 """Seconds for which a message that was found dying is let die without another look at its saga. It is received a dozen
 times on its way or more, mostly by this environment; an operator's retry has the saga go on by another message."""

@@ -26,7 +26,7 @@ from sagas.messaging.commands import (
     StartOn,
     parse_command,
 )
-from sagas.messaging.postponing import backoff
+from sagas.messaging.limits import backoff
 
 PATIENCE = 15 * 60
 """Seconds for which a command is tried again that is for a saga, or a type, which is not known: it may come yet."""

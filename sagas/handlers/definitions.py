@@ -17,15 +17,15 @@ from sagas.handlers.inputs import Request
 from sagas.handlers.openapi import describe
 from sagas.handlers.recovering import recover
 from sagas.handlers.telemetry import telemetry
-from sagas.store.definitions import FOREVER, Activity
+from sagas.store.activities import FOREVER, Activity
 
 
 def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     """Add ``/definitions`` and ``/openapi.json`` to ``app``."""
-    definitions, registry = engine.definitions, engine.registry
+    activities, registry = engine.activities, engine.registry
 
     def shown(name: str) -> DefinitionView:
-        definition, activity = registry.get(name).definition, definitions.get(name, fresh=True)
+        definition, activity = registry.get(name).definition, activities.get(name, fresh=True)
         now = engine.clock.now()
         failures = engine.auto_disabler.failures_in_a_row(name, activity, now)
         failing = activity.disabled_until > now
@@ -72,7 +72,7 @@ def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         change, now = read_body(request, Change), engine.clock.now()
         reason = change.reason or ""
         if change.active is not None:
-            definitions.put(name, Activity(change.active, reason, request.actor, now))
+            activities.put(name, Activity(change.active, reason, request.actor, now))
         if change.paused:
             starts, undos = change.starts, change.undos
             engine.pausing.pause(name, request.actor, reason, starts=starts, undos=undos)

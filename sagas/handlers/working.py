@@ -11,7 +11,7 @@ from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 from sagas.formats import NewerFormat
 from sagas.handlers.records import records_of
 from sagas.handlers.telemetry import frames, telemetry
-from sagas.messaging.postponing import backoff
+from sagas.messaging.limits import backoff
 from sagas.messaging.work import Work, parse_work
 
 Task = Callable[[Work, Any, Engine], None]

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from sagas.local.clients import Clients
 from sagas.local.deployment import Deployed
 from sagas.local.errors import LocalStackError
-from sagas.topology import ByStep, Topology
+from sagas.topology import Parts, Topology
 
 
 @dataclass(slots=True)
-class Description:
+class Description(Parts):
     """The local stack. Field names are those of the file; ``pid`` is None at an endpoint that is not ours."""
 
     endpoint_url: str
     region: str
     api_url: str = ""
-    tables: dict[str, str] = field(default_factory=dict[str, str])
-    queues: ByStep = field(default_factory=dict[str, dict[str, str]])
-    dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
-    functions: ByStep = field(default_factory=dict[str, dict[str, str]])
-    supervisor: str = ""
-    work_queues: dict[str, str] = field(default_factory=dict[str, str])
-    work_dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
-    log_groups: list[str] = field(default_factory=list[str])
-    command_queue: str = ""
-    command_dead_letter_queue: str = ""
-    events_function: str = ""
     outputs: dict[str, str] = field(default_factory=dict[str, str])
     pid: int | None = None
 
@@ -75,17 +64,7 @@ def describe(clients: Clients, stacks: Iterable[Deployed], pid: int | None) -> D
         clients.endpoint_url,
         clients.region,
         api_url=root + path,
-        tables=found.tables,
-        queues=found.queues,
-        dead_letter_queues=found.dead_letter_queues,
-        functions=found.functions,
-        supervisor=found.supervisor,
-        work_queues=found.work_queues,
-        work_dead_letter_queues=found.work_dead_letter_queues,
-        log_groups=found.log_groups,
-        command_queue=found.command_queue,
-        command_dead_letter_queue=found.command_dead_letter_queue,
-        events_function=found.events_function,
         outputs=outputs,
         pid=pid,
+        **{part.name: getattr(found, part.name) for part in fields(Parts)},
     )

@@ -28,6 +28,7 @@ from sagas.engine.clock import skipped
 from sagas.local.clock import CLOCK_READ_EVERY
 from sagas.local.files import hold_lock, still_running
 from sagas.local.move_tasks import add_move_tasks
+from sagas.local.prefork import Prefork
 
 _POLL = 0.05
 _QUIET = 3
@@ -53,6 +54,8 @@ def main() -> int:
     add_move_tasks(_module("ministack.services.sqs"), _module("ministack.core.iam_actions"))
     _fill_in_schedules()
     _read_streams_aside()
+    if sys.platform == "linux":
+        _module("ministack.core.lambda_runtime").subprocess = Prefork()
     ministack = _module("ministack.app")
     trigger = partial(_until_stopped, float(patience), "--attached" in flags, still_running(Path(lock)))
     asyncio.run(_module("hypercorn.asyncio").serve(ministack.app, config, shutdown_trigger=trigger))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sagas.core.rules import SHORT_WAIT
-from sagas.messaging.limits import LONGEST_BACKOFF, LONGEST_DELAY
+from sagas.messaging.limits import LONGEST_DELAY, backoff
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 
@@ -17,21 +17,8 @@ _MOST_HOPS = 2_000
 """Copies of one message, after which it is given up. A copy is delayed by at least as many seconds as it has hops, up
 to 15 minutes, so this many take more than 16 days: longer than all retries of a step may wait (14 days) and than SQS
 keeps any message. What gets there is caught in a loop, or its circuit breaker will not close by itself."""
-
-
 _RECEIVES_PER_COPY = 3
 """Tries of a failing message before its wait is too long to hide it, so that its copies go on where it stopped."""
-
-
-def backoff(tries: int, chance: float) -> float:
-    """Return after how many seconds to try again what failed: a second, then twice as long each time, up to a minute.
-
-    Args:
-        tries: so far, from 1.
-        chance: from 0 to 1: how much of the latter half is waited out, so that what failed together does not
-            come back together.
-    """
-    return min(2.0 ** min(tries - 1, 10), LONGEST_BACKOFF) * (1 + chance) / 2
 
 
 class Postponing:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
+from sagas.core.replacing import replace
 from sagas.core.states import Lease, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.formats import FORMAT
@@ -253,8 +253,8 @@ class ControlItems(ControlMarks):
         try:
             self._tables.connection.dispatch("UpdateItem", update)
         except Refused:
-            # That my entry is committed does not tell that my claim was made: an earlier try may have met a cancel, and
-            # committed without. Only the nonce tells.
+            # Rule 16: that my entry is committed does not tell that my claim was made. An earlier try may have met a
+            # cancel, and committed without. Only the nonce tells.
             if after.lease is not None and self._own_claim(before.saga_id, after.lease) is not None:
                 return True
             if not self._mine_already(before):
@@ -338,7 +338,7 @@ class ControlItems(ControlMarks):
         of the execution that has ended. Where a commit ``claims`` what is next, ``due`` is as after a commit. What
         moves is parked no more.
         """
-        after = replace(after, parked=False)
+        after = replace(after, parked=False) if after.parked else after
         old, new = (item_of(state, self._settings, stale_after) for state in (before, after))
         if claims:
             new["due"] = attributes_of({"due": iso(due_at(replace(after, lease=None), stale_after))})["due"]

@@ -25,6 +25,7 @@ from typing import Any, cast
 
 _EXACT = Context(prec=400)
 """Decimal digits, more than any double needs: nothing is rounded."""
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def payload_hash(salt: str, payload: str) -> str:
@@ -100,7 +101,7 @@ def canonical(value: Any) -> str:
             return str(number if number else 0)  # there is no negative zero in DynamoDB
         case str():
             # Half a character is journaled as an escape, see ``sagas.store.documents``.
-            return json.dumps(value.encode(errors="backslashreplace").decode(), ensure_ascii=False)
+            return _quoted(value.encode(errors="backslashreplace").decode())
         case dict():
             members = cast("dict[str, Any]", value)
             return "{" + ",".join(f"{canonical(name)}:{canonical(members[name])}" for name in sorted(members)) + "}"

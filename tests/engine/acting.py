@@ -14,13 +14,13 @@ from sagas.authoring.steps import step
 from tests.support.bench import Bench
 from tests.support.sagas import LOG, Order
 
-ACT: list[Callable[[Context], None]] = []
+ACT: list[Callable[[Context], object]] = []
 """What each execution does, in turn; those after the last do nothing."""
 LEASE = 0.6
 
 
-def act(ctx: Context) -> None:
-    LOG.append(f"{ctx.step}:{ctx.attempt}")
+def act(ctx: Context, name: str = "") -> None:
+    LOG.append(f"{name or ctx.step}:{ctx.attempt}")
     if ACT:
         ACT.pop(0)(ctx)
 

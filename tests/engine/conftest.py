@@ -11,6 +11,7 @@ from botocore.client import BaseClient
 from moto import mock_aws
 
 from sagas.errors import Unavailable
+from tests.engine.acting import ACT, helpers
 from tests.engine.metering import Wire
 from tests.engine.outages import Outage
 from tests.engine.purges import deploy
@@ -37,6 +38,15 @@ def clean() -> Iterator[None]:
     yield
     LOG.clear()
     FAIL.clear()
+
+
+@pytest.fixture
+def acting() -> Iterator[None]:
+    """Nothing is left to do for steps, before and after, and no thread of the library's runs on."""
+    ACT.clear()
+    yield
+    ACT.clear()
+    assert helpers() == []
 
 
 @pytest.fixture

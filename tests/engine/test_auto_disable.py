@@ -14,11 +14,12 @@ from botocore.client import BaseClient
 from sagas.authoring.policies import AutoDisable, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.engine.starter import Disabled, KeyReused, id_for_key
+from sagas.core.keys import id_for_key
+from sagas.engine.starter import Disabled, KeyReused
 from sagas.errors import Rejected, Unavailable
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
-from sagas.store.definitions import Activity
+from sagas.store.activities import Activity
 from tests.handlers.conftest import Answer, request
 from tests.support.aws import LambdaContext
 from tests.support.bench import Bench
@@ -75,7 +76,7 @@ def fail(b: Bench, times: int, name: str = "risky") -> None:
 
 
 def activity(b: Bench, name: str = "risky") -> Activity:
-    return b.engine.definitions.get(name, fresh=True)
+    return b.engine.activities.get(name, fresh=True)
 
 
 def failures_in_a_row(b: Bench, name: str = "risky") -> int:
@@ -207,7 +208,7 @@ def test_a_saga_that_ends_failed_counts(bench: Make) -> None:
 def test_an_operator_enables_it_and_clears_the_count(bench: Make) -> None:
     b = bench(Risky)
     fail(b, 3)
-    b.engine.definitions.put("risky", Activity(True, "mended", "ann", b.clock.now()))
+    b.engine.activities.put("risky", Activity(True, "mended", "ann", b.clock.now()))
     assert activity(b).failures == ()
     fail(b, 2)
     assert run(b) == "COMPLETED"
@@ -216,7 +217,7 @@ def test_an_operator_enables_it_and_clears_the_count(bench: Make) -> None:
 def test_the_cooldown_does_not_undo_what_an_operator_disabled(bench: Make) -> None:
     b = bench(Risky)
     fail(b, 3)
-    b.engine.definitions.put("risky", Activity(False, "closed", "ann", b.clock.now()))
+    b.engine.activities.put("risky", Activity(False, "closed", "ann", b.clock.now()))
     b.clock.advance(86_400)
     assert refused(b) == 60
 
@@ -227,7 +228,7 @@ def test_without_a_cooldown_only_an_operator_enables_it(bench: Make) -> None:
     assert refused(b, "by-hand") == 60
     b.clock.advance(10 * 366 * 86_400)
     assert refused(b, "by-hand") == 60
-    b.engine.definitions.put("by-hand", Activity(True, "mended", "ann", b.clock.now()))
+    b.engine.activities.put("by-hand", Activity(True, "mended", "ann", b.clock.now()))
     assert run(b, "by-hand") == "COMPLETED"
     assert run(b, "by-hand", RuntimeError()) == "COMPENSATED"
     assert refused(b, "by-hand") == 60
@@ -245,7 +246,7 @@ def test_a_key_that_is_known_gets_its_saga_while_starts_are_refused(bench: Make)
     with pytest.raises(Disabled):
         b.start("risky", REQUEST, key="k-2")
     assert b.engine.journal.entries(id_for_key("risky", "k-2"), [1]) == {}
-    b.engine.definitions.put("risky", Activity(False, "closed", "ann", b.clock.now()))
+    b.engine.activities.put("risky", Activity(False, "closed", "ann", b.clock.now()))
     assert b.start("risky", REQUEST, key="k-1") == known
 
 
@@ -268,7 +269,7 @@ def test_a_store_out_of_reach_while_counting_costs_the_saga_nothing(
     def unreachable(*_: object) -> None:
         raise Unavailable("no")
 
-    monkeypatch.setattr(b.engine.definitions, "count_failure", unreachable)
+    monkeypatch.setattr(b.engine.activities, "count_failure", unreachable)
     assert run(b, error=RuntimeError()) == "COMPENSATED"
     assert "a failed saga was not counted" in caplog.messages
 

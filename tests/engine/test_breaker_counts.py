@@ -212,7 +212,7 @@ def test_a_message_that_arrives_while_it_is_open_costs_no_request(deployed: Make
     assert t.delayed == [(45, 1)] * 5
     t.clock.time += 6
     t.invoke("cautious", "call")
-    assert asked.count("breaker GetItem") == 1, "once in some seconds somebody looks"
+    assert asked.count("breaker GetItem") == 1, "once in some seconds a worker looks"
 
 
 def test_counting_that_is_refused_is_tried_ever_more_rarely(

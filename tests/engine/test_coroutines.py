@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -14,23 +14,13 @@ from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.errors import Rejected
-from tests.engine.acting import failures, until
+from tests.engine.acting import ACT, failures, until
 from tests.support.bench import Bench, ManualClock
 from tests.support.sagas import LOG, Order
 
-pytestmark = pytest.mark.usefixtures("clean", "quiet")
+pytestmark = pytest.mark.usefixtures("clean", "acting")
 Make = Callable[..., Bench]
-ACT: list[Callable[[Context], object]] = []
-"""What each execution does, in turn; those after the last do nothing."""
 _TWICE = Retry.constant(max_retries=1, delay=0.0)
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    """Nothing happens during a step, before and after."""
-    ACT.clear()
-    yield
-    ACT.clear()
 
 
 class RunningClock(ManualClock):

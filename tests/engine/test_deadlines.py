@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -15,31 +15,15 @@ from sagas.engine.engine import settings_from
 from sagas.errors import Cancelled, Rejected, TimedOut
 from sagas.store.breakers import BreakerItems
 from sagas.store.tables import tables_for
-from tests.engine.acting import failures
+from tests.engine.acting import ACT, act, failures
 from tests.engine.metering import Wire
 from tests.support.bench import Bench
 from tests.support.sagas import LOG, Order
 
-pytestmark = pytest.mark.usefixtures("clean", "quiet")
+pytestmark = pytest.mark.usefixtures("clean", "acting")
 Make = Callable[..., Bench]
-ACT: list[Callable[[Context], object]] = []
-"""What each execution does, in turn; those after the last do nothing."""
 TIMEOUT = 5
 _TWICE = Retry.constant(max_retries=1, delay=0.0)
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    """Nothing happens during a step, before and after."""
-    ACT.clear()
-    yield
-    ACT.clear()
-
-
-def act(ctx: Context, name: str) -> None:
-    LOG.append(f"{name}:{ctx.attempt}")
-    if ACT:
-        ACT.pop(0)(ctx)
 
 
 class Timed(Saga[Order], name="timed"):

@@ -1,4 +1,4 @@
-"""Sagas in flight while their code changes: they keep their steps, and what has no code is on somebody's list."""
+"""Sagas in flight while their code changes: they keep their steps, and what has no code is on the attention list."""
 
 from __future__ import annotations
 

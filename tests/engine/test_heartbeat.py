@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -27,17 +27,10 @@ from tests.support.bench import Bench, ManualClock
 from tests.support.databases import emulator
 from tests.support.sagas import LOG
 
+pytestmark = pytest.mark.usefixtures("acting")
 Make = Callable[..., Bench]
 REQUEST = {"item": "train"}
 LENGTH = 0.5
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left() -> Iterator[None]:
-    ACT.clear()
-    yield
-    ACT.clear()
-    assert helpers() == []
 
 
 class Book:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from tests.engine.acting import ACT, Acting, Brief, helpers, until
 from tests.support.bench import Bench
 from tests.support.sagas import LOG
 
+pytestmark = pytest.mark.usefixtures("acting")
 Make = Callable[..., Bench]
 REQUEST = {"item": "train"}
 STATE = SagaState("id", "acting", "1", (StepState("act"),), lease=Lease("me", 1.0, 2.0))
@@ -47,14 +48,6 @@ class Notebook:
 
 def report(notebook: Notebook, lost: Callable[[], None] = lambda: None) -> ProgressReport:
     return ProgressReport(notebook, STATE, SystemClock(), lost, SHORT)
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left() -> Iterator[None]:
-    ACT.clear()
-    yield
-    ACT.clear()
-    assert helpers() == []
 
 
 def test_silence_starts_no_thread() -> None:

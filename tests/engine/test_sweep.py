@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, cast
 
 import pytest
-from botocore.client import BaseClient
 
 from sagas.engine.sweep import SweepRequest
+from tests.engine.metering import Wire
 from tests.engine.sweeping import DAY, MIN_AGE, SweepDesk, checkpoint
 
 IN_FLIGHT = ("PENDING", "RUNNING", "WAITING", "COMPENSATING", "DEAD_LETTERED")
@@ -152,9 +151,7 @@ def test_the_schedule_tries_the_stopping_page_again(desk: Callable[..., SweepDes
 # What it costs
 
 
-def test_at_most_twelve_requests_for_a_thousand_objects(
-    desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_at_most_twelve_requests_for_a_thousand_objects(desk: Callable[..., SweepDesk], wire: Wire) -> None:
     """The dearest thousand there is: each of another saga, half of them orphans.
 
     It takes one more for each hundred entries of COMPLETED sagas that are old enough: here each has but one.
@@ -162,42 +159,28 @@ def test_at_most_twelve_requests_for_a_thousand_objects(
     d = desk()
     states = [d.engine.clock.new_id() for _ in range(1_000)]
     _store_many(d, states)
-    calls: Counter[str] = Counter()
-    real: Any = cast("Any", BaseClient)._make_api_call
-
-    def count(self: BaseClient, operation: str, parameters: dict[str, Any]) -> Any:
-        calls[operation] += 1
-        return real(self, operation, parameters)
-
-    monkeypatch.setattr(BaseClient, "_make_api_call", count)
+    wire.requests.clear()
     report = d.sweep()
     assert (report.listed, report.deleted, report.finished) == (1_000, 500, True)
-    assert calls == {"ListObjectsV2": 1, "BatchGetItem": 10, "DeleteObjects": 1}
-    assert sum(calls.values()) <= 12
+    assert Counter(wire.names()) == {"ListObjectsV2": 1, "BatchGetItem": 10, "DeleteObjects": 1}
+    assert len(wire.requests) <= 12
     d.clock.advance(3 * DAY)
-    calls.clear()
+    wire.requests.clear()
     assert d.sweep().listed == 500
-    assert calls == {"ListObjectsV2": 1, "BatchGetItem": 5 + 5}
+    assert Counter(wire.names()) == {"ListObjectsV2": 1, "BatchGetItem": 5 + 5}
 
 
-def test_a_round_costs_nine_more(desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_costs_nine_more(desk: Callable[..., SweepDesk], wire: Wire) -> None:
     d = desk()
     saga_id = d.saga()
     for number in range(15):
         d.object_of(saga_id, filename=str(number))
-    calls: Counter[str] = Counter()
-    real: Any = cast("Any", BaseClient)._make_api_call
-
-    def count(self: BaseClient, operation: str, parameters: dict[str, Any]) -> Any:
-        calls[operation] += 1
-        return real(self, operation, parameters)
-
-    monkeypatch.setattr(BaseClient, "_make_api_call", count)
+    wire.requests.clear()
     assert d.ticks()[0].deleted == 15
     page = {"ListObjectsV2": 1, "BatchGetItem": 1, "DeleteObjects": 1}
     # to begin it, take its one part, finish that, and end it
     more = {"GetItem": 3, "TransactWriteItems": 2, "BatchGetItem": 2, "UpdateItem": 2}
-    assert calls == Counter(page) + Counter(more)
+    assert Counter(wire.names()) == Counter(page) + Counter(more)
 
 
 def _store_many(d: SweepDesk, ids: list[str]) -> None:

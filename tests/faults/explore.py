@@ -84,7 +84,7 @@ def _played(world: CrashWorld, scenario: Scenario) -> Callable[[Wire], None]:
 
 
 def _journal(world: CrashWorld) -> list[object]:
-    """What was journaled, and when it was over: whoever does not recognise its own success comes back later."""
+    """What was journaled, and when it was over: a worker that does not recognise its own success comes back later."""
     rows = (entry for state in world.states() for entry in world.entries(state.saga_id))
     return [*((row["action"], row["step"], row["attempt"], row["status"]) for row in rows), world.clock.now()]
 

@@ -61,7 +61,7 @@ def _no_cancel(condition: str, before: SagaState, after: SagaState) -> str:
     return f"{condition} AND attribute_not_exists(#cancel_requested_at)" if ignoring else condition
 
 
-@_rule("14: the head is of the entry in the slot")
+@_rule("15: the head is of the entry in the slot")
 def _heads_of_ones_own_entries() -> Generator[None]:
     proven = cast("Any", committer)._proven
 
@@ -457,7 +457,7 @@ def _purges_take_no_lease() -> Generator[None]:
         yield
 
 
-@_rule("14: only the nonce proves a claim")
+@_rule("16: only the nonce proves a claim")
 def _claims_not_checked_by_nonce() -> Generator[None]:
     commit_and_claim = _control.commit_and_claim
 
@@ -469,7 +469,7 @@ def _claims_not_checked_by_nonce() -> Generator[None]:
         yield
 
 
-@_rule("14: no chain goes on after a cancel")
+@_rule("16: no chain goes on after a cancel")
 def _chains_ignore_the_cancel() -> Generator[None]:
     commit_and_claim = _control.commit_and_claim
 
@@ -484,7 +484,7 @@ def _chains_ignore_the_cancel() -> Generator[None]:
         yield
 
 
-@_rule("14: a chain goes on while there is time")
+@_rule("16: a chain goes on while there is time")
 def _chains_ignore_the_time() -> Generator[None]:
     onward = cast("Any", Attempt)._onward
 
@@ -501,7 +501,7 @@ def _chains_ignore_the_time() -> Generator[None]:
         yield
 
 
-@_rule("14: a chain's attempts are counted at the claim")
+@_rule("16: a chain's attempts are counted at the claim")
 def _chained_attempts_not_counted() -> Generator[None]:
     def uncounted(before: SagaState, decision: Decision, lease: Any) -> Decision:
         claimed = chaining.claimed_next(before, decision, lease)

@@ -61,7 +61,7 @@ def test_two_deaths_in_a_row(made: CrashWorld, name: str) -> None:
     assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
 
 
-def test_an_accepted_cancel_outlives_whoever_asked(made: CrashWorld) -> None:
+def test_an_accepted_cancel_outlives_its_caller(made: CrashWorld) -> None:
     """A dead-lettered saga was on nobody's list but people's: the cancel stayed undone when its process died."""
     figures = explore(made, ["cancel_dead_lettered"])
     assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)

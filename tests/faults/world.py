@@ -463,7 +463,7 @@ class CrashWorld:
         return [state for state in found if state is not None]
 
     def asked(self) -> list[SagaState]:
-        """Those that somebody asked for: whose parent is no other saga."""
+        """Those that a caller asked for: whose parent is no other saga."""
         return [state for state in self.states() if state.parent is None]
 
     def joins(self) -> list[dict[str, Any]]:

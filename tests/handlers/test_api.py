@@ -47,7 +47,7 @@ DURING: list[Callable[[], Any]] = []
 
 
 class Held(Saga[Order], name="held"):
-    """Somebody acts while it runs."""
+    """A caller acts while it runs."""
 
     @step
     def hold(self, request: Order) -> str:

@@ -26,7 +26,7 @@ SENT: list[str] = []
 
 
 class Public(Saga[Order], name="public"):
-    """Asks somebody outside."""
+    """Asks a person outside."""
 
     @wait_for(Approval, timeout=timedelta(days=3), public=True, retry=Retry.constant(max_retries=1, delay=0.0))
     def approval(self, ctx: Context) -> None:

@@ -120,7 +120,7 @@ def test_bad_records_are_reported_and_good_ones_beside_them_done(
 
 
 def test_a_message_changed_in_one_place_harms_no_saga(trip: Site) -> None:
-    """It may be a late one, a copy, or somebody's; the saga it names is as before, or one step on."""
+    """It may be a late one, a copy, or that of another saga; the saga it names is as before, or one step on."""
 
     @examples(50, 300)
     @given(st.data())

@@ -1,4 +1,4 @@
-"""What can happen next: somebody's request lands, a message is delivered, a process dies, time passes."""
+"""What can happen next: a request lands, a message is delivered, a process dies, time passes."""
 
 from __future__ import annotations
 
@@ -347,7 +347,7 @@ class Moves:
                     continue
                 process = self._process(spent, kind.format(id=self.saga_id), number=50 + sum(at.budget))
                 yield from self._fused(
-                    at, f"somebody asks for {name}", lambda spent=spent, process=process: self._spawned(spent, process)
+                    at, f"{name} is asked for", lambda spent=spent, process=process: self._spawned(spent, process)
                 )
         if at.mail.dead and not at.actors and (spent_redrive := self._spent(at, "redrive")):
             then = at.now + _HANDS

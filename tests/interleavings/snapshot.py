@@ -27,8 +27,8 @@ DISTURBANCES = (
     "loss",  # a message is forgotten
     "pause",  # time passes while processes are at something
     "visit",  # the supervisor comes before its time
-    "cancel",  # somebody cancels
-    "signal",  # somebody sends what a step waits for; the second time something else
+    "cancel",  # a caller cancels
+    "signal",  # a caller sends what a step waits for; the second time something else
     "retry",  # an operator grants another budget
     "compensate",  # an operator gives up
     "resolve",  # an operator settles it
@@ -199,7 +199,7 @@ class Snapshot(NamedTuple):
         budget: how often each disturbance may still happen.
         begun: what user code was begun.
         turn: the process that acted last, where that counts.
-        unanswered: operations whose process died: whoever asked asks again.
+        unanswered: operations whose process died: the caller asks again.
     """
 
     tables: int

@@ -86,7 +86,7 @@ SHORT: dict[str, Story] = {
     "an impatient supervisor": Story(Rash, {"visit": 2}),
     "an impatient supervisor, undone": Story(Rash, {"visit": 2}, reject=_REFUSED),
     "a signal": Story(BriefAsking, {"signal": 1}),
-    "a signal, whoever asks nobody": Story(Brief, {"signal": 1}),
+    "a signal, where nobody is asked": Story(Brief, {"signal": 1}),
     "two signals": Story(BriefAsking, {"signal": 2}),
     "a signal and a death": Story(BriefAsking, {"signal": 1, "crash": 1, "switch": 1}),
     "a signal and a cancel": Story(BriefAsking, {"signal": 1, "cancel": 1, "switch": 1}),
@@ -272,6 +272,6 @@ STANDING_IN: dict[str, Story] = {
     "takeover_keeps_the_token": Story(Short, {"pause": 1, "duplicate": 1}),
 }
 """Rules that another stands in for: alone they can be done without. A commit is held to its slot by ``seq`` as well,
-and what is in the slot was written once, by whoever held the lease first; all who find it there commit the same. The
+and what is in the slot was written once, by the holder of the lease; all who find it there commit the same. The
 gate bounds how often one process interrupts another.
 """

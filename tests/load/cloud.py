@@ -20,10 +20,10 @@ from botocore.exceptions import ConnectTimeoutError
 from sagas.authoring.saga import definition_of
 from sagas.cdk.options import FunctionOptions
 from sagas.cdk.step_groups import SHARED, StepGroup
+from sagas.core.keys import id_for_key
 from sagas.engine.course import Chain
 from sagas.engine.engine import build_engine
 from sagas.engine.registry import Registry
-from sagas.engine.starter import id_for_key
 from sagas.errors import SagaError
 from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import now as now_handler

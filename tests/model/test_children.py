@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.model.search import search
+
 CHILDREN = 2
 Rules = frozenset[str]
 
@@ -137,7 +139,7 @@ def _lived(at: World, place: int, off: Rules) -> Iterator[tuple[str, World]]:
 
 
 def _looked(at: World, off: Rules) -> Iterator[tuple[str, World]]:
-    """What whoever looks after the parent does next. Two may do so at once: each of these is one request."""
+    """What the function that looks after the parent does next. Two may run at once: each of these is one request."""
     if (at.parent == "waits" or "only a parent that waits reserves" in off) and at.reserved < CHILDREN:
         yield "reserve", _starting(at._replace(reserved=at.reserved + 1), at.reserved, "slot")
     if at.parent == "waits":
@@ -205,28 +207,14 @@ def wrong(at: World) -> str:
 
 def explore(off: Rules = frozenset()) -> tuple[int, str]:
     """Go through every order; return how many moments there are, and the first thing that is wrong."""
-    came: dict[World, tuple[World, str] | None] = {World(): None}
-    level = list(came)
-    while level:
-        coming: list[World] = []
-        for at in level:
-            following = [(what, after) for what, after in moves(at, off) if after != at]
-            # A caller may never cancel, and an operator never undo.
-            rests = not [what for what, _ in following if not what.startswith(("cancel", "operator"))]
-            stuck = rests and at.parent in ("waits", "turned")
-            found = wrong(at) or ("the parent waits, and nothing comes any more" if stuck else "")
-            if found:
-                way, step = [found], came[at]
-                while step is not None:
-                    way.append(step[1])
-                    step = came[step[0]]
-                return len(came), " <- ".join(way)
-            for what, after in following:
-                if after not in came:
-                    came[after] = (at, what)
-                    coming.append(after)
-        level = coming
-    return len(came), ""
+
+    def wrong_at(at: World, coming: list[str]) -> str:
+        # A caller may never cancel, and an operator never undo.
+        rests = all(one.startswith(("cancel", "operator")) for one in coming)
+        stuck = rests and at.parent in ("waits", "turned")
+        return wrong(at) or ("the parent waits, and nothing comes any more" if stuck else "")
+
+    return search(World(), lambda at: (move for move in moves(at, off) if move[1] != at), wrong_at)
 
 
 def test_every_order_of_starts_ends_looks_and_a_cancel_is_right() -> None:

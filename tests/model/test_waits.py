@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.model.search import search
+
 VALUES = ("yes", "no")
 
 
@@ -193,27 +195,13 @@ def wrong_rest(at: World) -> str:
 
 def explore(off: Rules = frozenset()) -> tuple[int, str]:
     """Go through every order; return how many moments there are, and the first thing that is wrong."""
-    came: dict[World, tuple[World, str] | None] = {World(): None}
-    level = list(came)
-    while level:
-        coming: list[World] = []
-        for at in level:
-            following = list(moves(at, off))
-            # A person may never signal or cancel, and the wait's end may be years away.
-            alone = [one for one in following if not one[0].startswith(("signal", "cancel", "the flag", "time"))]
-            found = wrong(at) or ("" if alone else wrong_rest(at))
-            if found:
-                way, step = [found], came[at]
-                while step is not None:
-                    way.append(step[1])
-                    step = came[step[0]]
-                return len(came), " <- ".join(way)
-            for what, after in following:
-                if after not in came:
-                    came[after] = (at, what)
-                    coming.append(after)
-        level = coming
-    return len(came), ""
+
+    def wrong_at(at: World, coming: list[str]) -> str:
+        # A person may never signal or cancel, and the wait's end may be years away.
+        alone = any(not one.startswith(("signal", "cancel", "the flag", "time")) for one in coming)
+        return wrong(at) or ("" if alone else wrong_rest(at))
+
+    return search(World(), lambda at: moves(at, off), wrong_at)
 
 
 def test_every_order_of_signals_time_cancel_and_workers_is_right() -> None:

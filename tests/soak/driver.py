@@ -1,4 +1,4 @@
-"""Whoever starts, cancels and repairs the sagas, and waits until all are at rest."""
+"""The caller and the operator, who start, cancel and repair the sagas, and wait until all are at rest."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Course:
 
     @property
     def busy(self) -> bool:
-        """Whether somebody is at it."""
+        """Whether a task of the driver's is at it."""
         return any(not task.done() for task in self.tasks)
 
 
@@ -147,7 +147,7 @@ class Driver:
             return False
         return True
 
-    # What is asked of the API. Whoever asks repeats what got no answer.
+    # What is asked of the API. What got no answer is asked again.
 
     def _start(self, course: Course, request: dict[str, Any]) -> None:
         life = course.life

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sagas.engine.starter import id_for_key
+from sagas.core.keys import id_for_key
 from tests.soak.work import Order
 
 INITIALLY: Mapping[str, int] = {"book": 100_000, "lamp": 100_000, "chair": 100_000, "none": 0}
@@ -40,8 +40,8 @@ class Life:
         key: its idempotency key.
         starts: how often it is started, under the same key.
         other_body: whether it is also started under the same key with another body, which must be refused.
-        cancel_after: seconds after its start at which somebody cancels it.
-        signal_after: seconds after its start at which somebody answers what it asks.
+        cancel_after: seconds after its start at which a caller cancels it.
+        signal_after: seconds after its start at which a caller answers what it asks.
         then: what an operator does when it waits for one: an operation of the API, ``redrive``, or nothing.
         ends: the statuses it may end in.
         when_disturbed: those it may end in besides, when executions are lost.

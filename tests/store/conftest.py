@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
+from sagas.store.activities import Activities
 from sagas.store.control import ControlItems
-from sagas.store.definitions import Definitions
 from sagas.store.journal import Journal
 from sagas.store.listing import Listing
 from sagas.store.payloads import Payloads, prefix_of
@@ -36,7 +36,7 @@ class Store:
     control: ControlItems
     journal: Journal
     listing: Listing
-    definitions: Definitions
+    activities: Activities
     tombstones: Tombstones
     payloads: Payloads
     dynamodb: Any
@@ -74,10 +74,10 @@ def store_for(settings: StoreSettings, where: Database, dynamodb: Any, s3: Any) 
     tables = tables_for(settings)
     payloads = Payloads(replace(settings, endpoint_url=where.s3_url))
     control, journal = ControlItems(tables, settings), Journal(tables, payloads)
-    definitions = Definitions(tables, lambda: 0.0)
+    activities = Activities(tables, lambda: 0.0)
     tombstones = Tombstones(tables, settings, payloads)
     listing = Listing(tables, settings)
-    return Store(settings, tables, control, journal, listing, definitions, tombstones, payloads, dynamodb, s3)
+    return Store(settings, tables, control, journal, listing, activities, tombstones, payloads, dynamodb, s3)
 
 
 @cache

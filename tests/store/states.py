@@ -164,7 +164,7 @@ PLAN = Plan(
 
 
 class Walk:
-    """A saga that lives through moves, keeping to the automaton's rules: whoever holds the lease acts, or dies."""
+    """A saga that lives through moves, keeping to the automaton's rules: the holder of the lease acts, or dies."""
 
     def __init__(self) -> None:
         steps = tuple(StepState(name) for name in ("book", "pay", "tell"))

@@ -1,4 +1,4 @@
-"""What a newer version wrote is left to it: no claim takes it, and whoever reads it is told."""
+"""What a newer version wrote is left to it: no claim takes it, and who reads it is told."""
 
 from __future__ import annotations
 

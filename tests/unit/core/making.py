@@ -15,7 +15,7 @@ S = SagaStatus
 T = StepStatus
 NOW = 1_000.0
 MINE = Lease("mine", NOW + 10, NOW + 30)
-"""What whoever turns up would take."""
+"""What a worker, the supervisor or an operator would take."""
 HELD = Lease("theirs", NOW + 10, NOW + 20)
 LAPSED = Lease("theirs", NOW - 1, NOW + 20)
 """Expired, but its holder may act for another twenty seconds."""

@@ -373,7 +373,7 @@ def test_a_journaled_fact_stays_valid_when_a_cancel_is_accepted(given_: tuple[Pl
 
 @SETTINGS
 @given(sagas())
-def test_what_whoever_turns_up_is_told_to_write_fits(given_: tuple[Plan, SagaState]) -> None:
+def test_what_an_arrival_is_to_write_fits(given_: tuple[Plan, SagaState]) -> None:
     plan, state = given_
     mine = Lease("new", NOW + 9, NOW + 9)
     message = ev.MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", mine)
@@ -411,10 +411,10 @@ def _live(plan: Plan, state: SagaState, now: float, data: st.DataObject) -> tupl
     decision = decide(plan, state, arrived, now)
     if decision.state is state:
         return state, True
-    return _obey(plan, decision, now, data), False
+    return _followed(plan, decision, now, data), False
 
 
-def _obey(plan: Plan, decision: Decision, now: float, data: st.DataObject) -> SagaState:
+def _followed(plan: Plan, decision: Decision, now: float, data: st.DataObject) -> SagaState:
     """Write what is to be written, fail or complete what is to be run, until the lease is free."""
     while decision.state.lease is not None:
         state = decision.state

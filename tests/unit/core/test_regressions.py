@@ -22,7 +22,7 @@ def test_given_up_going_forward_and_undone_without_trouble_is_compensated() -> N
     claimed = after(given_up(), message(given_up()))
     undone = after(claimed, ev.StepCompensated(0, 1))
     assert undone.status is S.COMPENSATED
-    assert undone.attention == NOW, "it was given up: somebody should know"
+    assert undone.attention == NOW, "it was given up: a person should know"
 
 
 def test_given_up_going_forward_it_may_be_given_up_undoing_too() -> None:

@@ -192,7 +192,7 @@ def test_what_is_settled_leaves_the_list_and_is_not_undone_again() -> None:
     assert (again.cursor, again.steps[0].status) == (1, T.COMPENSATED)
 
 
-# ---- somebody turns up
+# ---- arrivals
 
 
 def test_a_first_message_is_claimed() -> None:
@@ -257,7 +257,7 @@ def test_what_is_over_cannot_be_cancelled(status: SagaStatus) -> None:
     assert kinds(apply(saga(status, T.COMPLETED), ev.CancelAsked("me"))) == [Refuse]
 
 
-def test_a_cancel_is_a_flag_until_somebody_holds_the_saga() -> None:
+def test_a_cancel_is_a_flag_until_a_worker_holds_the_saga() -> None:
     flagged = after(RUNNING, ev.CancelAsked("me"))
     assert (flagged.seq, flagged.lease, flagged.cancel_requested_by) == (RUNNING.seq, HELD, "me")
     assert kinds(apply(saga(S.RUNNING, T.RETRYING), ev.CancelAsked("me"))) == [Send]

@@ -20,7 +20,7 @@ class Word:
 
 
 class Lenient(Saga[int], name="lenient"):
-    """Asks for large amounts only; reminds after a day; but not if somebody answered."""
+    """Asks for large amounts only; reminds after a day; but not if a person answered."""
 
     @wait_for(Word, timeout=timedelta(days=1), on_timeout=Exhausted.CONTINUE)
     def first(self, request: int, ctx: Context) -> None:

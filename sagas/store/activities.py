@@ -59,7 +59,7 @@ class Activity:
     failures: tuple[FailedSaga, ...] = ()
 
 
-class Definitions:
+class Activities:
     """The activity of each saga type, cached for a few seconds."""
 
     def __init__(self, tables: Tables, now: Callable[[], float]) -> None:
