@@ -21,12 +21,14 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from threading import RLock
 from typing import Any, cast
+from unittest.mock import patch
 
 import boto3
 from botocore import handlers
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError
-from moto import mock_aws
+from moto import backend_index, mock_aws
+from moto.core import models as moto_core
 
 from tests.support.aws import REGION
 from tests.support.databases import dynamodb_local
@@ -309,6 +311,9 @@ def _before_call(model: Any, params: Item, **_: Any) -> Answer | None:
     return _open[-1].answer(model, params) if ours else None
 
 
+_patterns: list[tuple[str, Any]] = cast("Any", backend_index).backend_url_patterns
+_patterns.sort(key=lambda one: one[0] not in ("sqs", "dynamodb"))
+"""Moto goes through the patterns of all services for each request, in this order."""
 _handlers = cast("Any", handlers)
 _handlers.BUILTIN_HANDLERS.append(("before-call", _before_call, _handlers.REGISTER_LAST))
 """After all who listen: nobody hears of what was answered before. It is what any client made from now on has."""
@@ -323,7 +328,8 @@ def aws(chosen: str | None = None) -> Generator[Tables]:
     """
     answering = chosen or os.environ.get("SAGAS_TESTS_TABLES") or "memory"
     assert answering in ("memory", "moto", "dynamodb_local"), answering
-    with mock_aws():
+    # Moto has ``requests`` answered, too, which takes longer to make ready than most tests: nobody here asks it so.
+    with patch.object(moto_core, "RESPONSES_METHODS", []), mock_aws():
         if _open:
             yield _open[-1]
             return
