@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 _PYTEST = ("-m", "pytest", "-q", "-n", "0", "--timeout", "1500")
+_ENGINE = (*_PYTEST, "tests/engine", "tests/handlers")
 _HOSTILE = ("tests/unit/authoring/test_schema_agrees.py", "tests/handlers/test_hostile_events.py")
 
 
@@ -40,6 +41,8 @@ PARTS = (
     Part("Requests that linger, a message twice", ("-m", "tests.faults", "lingers")),
     Part("Requests that linger, others cancel", ("-m", "tests.faults", "cancels")),
     Part("Requests that linger, others purge", ("-m", "tests.faults", "purges")),
+    Part("The engine and its functions on DynamoDB Local", _ENGINE, {"SAGAS_TESTS_TABLES": "dynamodb_local"}),
+    Part("The engine and its functions on moto's DynamoDB", _ENGINE, {"SAGAS_TESTS_TABLES": "moto"}),
     Part("Hostile requests to the running API", (*_PYTEST, "tests/e2e/test_hostile_api.py"), {"SAGAS_PROOF": "full"}),
     Part("Killed workers, and a thousand in line", (*_PYTEST, "tests/e2e/test_failures.py"), {"SAGAS_PROOF": "full"}),
     Part("A thousand children", (*_PYTEST, "-s", "tests/e2e/test_children.py"), {"SAGAS_PROOF": "full"}),

@@ -1,4 +1,5 @@
-"""Deployments on moto and on the emulator, single-threaded, under a clock that only the test moves."""
+"""Deployments on DynamoDB in memory with SQS and S3 of moto, and on the emulator: single-threaded, under a clock that
+only the test moves."""
 
 from __future__ import annotations
 
@@ -8,7 +9,6 @@ from uuid import uuid4
 
 import pytest
 from botocore.client import BaseClient
-from moto import mock_aws
 
 from sagas.errors import Unavailable
 from tests.engine.acting import ACT, helpers
@@ -19,6 +19,7 @@ from tests.engine.sweeping import BUCKET, DAY, ENVIRONMENT, Own, Slow, SweepDesk
 from tests.support.aws import REGION, HandmadeStack
 from tests.support.bench import Bench, deploy_functions
 from tests.support.databases import emulator
+from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, LOG
 
 
@@ -52,7 +53,7 @@ def acting() -> Iterator[None]:
 @pytest.fixture
 def bench(credentials: None, clean: None) -> Iterator[Callable[..., Bench]]:
     """Make a bench for some saga classes, which hands messages to the worker."""
-    with mock_aws():
+    with aws():
         yield Bench
 
 
@@ -75,7 +76,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch, credentials: None) -> Iterator[Cal
     def make(*classes: type[Any], **environment: str) -> Bench:
         return deploy_functions(monkeypatch, HandmadeStack(*classes), Bench, **environment)
 
-    with mock_aws():
+    with aws():
         yield make
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from moto import mock_aws
 
 from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
@@ -21,6 +20,7 @@ from sagas.handlers.telemetry import telemetry
 from tests.engine.metering import Meter, Wire, metered
 from tests.support.aws import HandmadeStack, LambdaContext
 from tests.support.bench import Bench, Death, deploy_functions, once
+from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, LOG, Order, Seat, Trip, act
 
 Make = Callable[..., Bench]
@@ -85,7 +85,7 @@ def together(monkeypatch: pytest.MonkeyPatch, credentials: None, clean: None) ->
         shared = json.dumps({**routes, "queues": {"five": dict.fromkeys(queues, queues["one"])}})
         return deploy_functions(monkeypatch, stack, Bench, SAGAS_CHAIN="*", SAGAS_QUEUES=shared, **environment)
 
-    with mock_aws():
+    with aws():
         yield make
 
 

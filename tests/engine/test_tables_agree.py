@@ -1,115 +1,353 @@
-"""The explorers' DynamoDB in memory, against moto's: requests of whole lives of sagas have the same answers."""
+"""DynamoDB in memory, against moto's: every request of whole lives of sagas has the same answer, and so has each kind
+of request that any test makes."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, cast
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 import pytest
-from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from tests.engine.test_children import Basketful, Shipment
-from tests.faults.tables import MemoryTables
+from tests.support import dynamodb
+from tests.support.aws import client, create_joins_table, create_tables
 from tests.support.bench import Bench
+from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, Fatal, Trip
+from tests.support.tables import MemoryTables
 
-Make = Callable[..., Bench]
-Compared = Callable[[], AbstractContextManager[Counter[str]]]
-_NOT_TOLD = ("ResponseMetadata", "ConsumedCapacity", "Count", "ScannedCount")
+Request = tuple[str, dict[str, Any]]
 
 
 @pytest.fixture
-def compared(monkeypatch: pytest.MonkeyPatch) -> Compared:
-    """Have both answer while it lasts; what was asked, by operation."""
-
-    @contextmanager
-    def comparing() -> Generator[Counter[str]]:
-        seen, tables, send = Counter[str](), MemoryTables(), cast("Any", BaseClient)._make_api_call
-
-        def both(self: Any, operation: str, parameters: dict[str, Any]) -> Any:
-            asked = self.meta.service_model.service_name == "dynamodb" and operation != "DescribeTable"
-            if not asked or not isinstance(parameters.get("KeyConditionExpression", ""), str):  # a test looks itself
-                return send(self, operation, parameters)
-            seen[operation] += 1
-            mine = _told(lambda: tables.answer(operation, parameters))
-            try:
-                answer = send(self, operation, parameters)
-            except ClientError as error:
-                _same(mine, _refused(error), parameters)
-                raise
-            _same(mine, _read(answer), parameters)
-            return answer
-
-        with monkeypatch.context() as patched:
-            patched.setattr(BaseClient, "_make_api_call", both)
-            yield seen
-
-    return comparing
+def both(credentials: None, clean: None) -> Iterator[None]:
+    """Moto and memory answer while it lasts, and fail it where they differ."""
+    with aws("moto"):
+        yield
 
 
-def _same(mine: Any, theirs: Any, parameters: dict[str, Any]) -> None:
-    assert mine == theirs, parameters
+def test_of_a_saga_that_succeeds_and_is_purged(both: None) -> None:
+    b = Bench(Trip)
+    saga_id = b.start("trip", key="k-1")
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+    b.clock.advance(3600)
+    b.engine.purger.purge("trip", saga_id, "asked for", "ada")
+    assert b.start("trip", key="k-1") == saga_id
+    assert b.engine.reader.list(["trip"], None, 10, None)["sagas"] == []
 
 
-def _told(ask: Callable[[], dict[str, Any]]) -> Any:
-    try:
-        return _read(ask())
-    except ClientError as error:
-        return _refused(error)
-
-
-def _read(answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer without what nobody reads."""
-    return {name: value for name, value in answer.items() if name not in _NOT_TOLD and value}
-
-
-def _refused(error: ClientError) -> tuple[str, list[str]]:
-    """An error by its code, and by what refused each write of a transaction."""
-    answer: Any = error.response
-    return answer["Error"]["Code"], [one["Code"] for one in answer.get("CancellationReasons", ())]
-
-
-def test_of_a_saga_that_succeeds_and_is_purged(bench: Make, compared: Compared) -> None:
-    b = bench(Trip)
-    with compared() as seen:
-        saga_id = b.start("trip", key="k-1")
-        b.run()
-        assert b.status(saga_id) == "COMPLETED"
-        b.clock.advance(3600)
-        b.engine.purger.purge("trip", saga_id, "asked for", "ada")
-        assert b.start("trip", key="k-1") == saga_id
-        assert b.engine.reader.list(["trip"], None, 10, None)["sagas"] == []
-    assert {"GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "BatchGetItem"} <= seen.keys()
-
-
-def test_of_sagas_that_fail_are_undone_and_cancelled(bench: Make, compared: Compared) -> None:
-    b = bench(Trip, Fatal)
-    with compared():
-        FAIL["tell"] = 99
-        failed = b.start("trip")
-        b.run()
-        FAIL.clear()
-        FAIL["second"] = 1
-        fatal = b.start("fatal")
-        b.run()
-        cancelled = b.start("trip")
-        b.engine.operations.cancel("trip", cancelled, "ann")
-        b.run()
-        b.clock.advance(7200)
-        b.recover()
-        ends = [b.status(one) for one in (failed, fatal, cancelled)]
-        assert [one["saga_id"] for one in b.engine.reader.attention(None, 10, None)["sagas"]] == [fatal]
+def test_of_sagas_that_fail_are_undone_and_cancelled(both: None) -> None:
+    b = Bench(Trip, Fatal)
+    FAIL["tell"] = 99
+    failed = b.start("trip")
+    b.run()
+    FAIL.clear()
+    FAIL["second"] = 1
+    fatal = b.start("fatal")
+    b.run()
+    cancelled = b.start("trip")
+    b.engine.operations.cancel("trip", cancelled, "ann")
+    b.run()
+    b.clock.advance(7200)
+    b.recover()
+    ends = [b.status(one) for one in (failed, fatal, cancelled)]
+    assert [one["saga_id"] for one in b.engine.reader.attention(None, 10, None)["sagas"]] == [fatal]
     assert ends == ["COMPENSATED", "FAILED", "CANCELLED"]
 
 
-def test_of_children_one_of_which_fails(bench: Make, compared: Compared) -> None:
-    b = bench(Basketful, Shipment)
-    with compared() as seen:
-        FAIL["send 1"] = RuntimeError("no van")
-        saga_id = b.start("basketful", {"parcels": 3})
-        b.run()
-        assert b.status(saga_id) == "COMPENSATED"
-    assert seen["TransactWriteItems"] > 3
+def test_of_children_one_of_which_fails(both: None) -> None:
+    b = Bench(Basketful, Shipment)
+    FAIL["send 1"] = RuntimeError("no van")
+    saga_id = b.start("basketful", {"parcels": 3})
+    b.run()
+    assert b.status(saga_id) == "COMPENSATED"
+
+
+SAGAS, AUDIT, JOINS = "t-sagas", "t-audit", "t-joins"
+_N = {f":{n}": {"N": str(n)} for n in range(10)}
+_EVEN = {"FilterExpression": "even = :even", "ExpressionAttributeValues": {":k": {"S": "a"}, ":even": {"BOOL": True}}}
+
+
+def _saga(number: int, **more: Any) -> dict[str, Any]:
+    names = {"open_shard": "0", "name_shard": "trip#0", "attention_shard": "0", "ended": "trip#COMPLETED#0"}
+    sorts = dict.fromkeys(("due", "created_at", "attention_at", "ended_at"), f"2026-0{number}")
+    texts = {"saga_id": f"s{number}", **names, **sorts}
+    return {**{name: {"S": text} for name, text in texts.items()}, **more}
+
+
+def _entry(number: int, **more: Any) -> dict[str, Any]:
+    return {"saga_id": {"S": "a"}, "seq": {"N": str(number)}, "even": {"BOOL": number % 2 == 0}, **more}
+
+
+FULL = {
+    "count": {"N": "1"},
+    "part": {"N": "0.5"},
+    "text": {"S": "abc"},
+    "raw": {"B": b"\x00\xff"},
+    "names": {"SS": ["x", "y"]},
+    "list": {"L": [{"M": {"status": {"S": "DONE"}}}, {"S": "second"}]},
+    "map": {"M": {"part": {"NULL": True}}},
+}
+KEY = {"saga_id": {"S": "s1"}}
+UPDATES = (
+    "SET #a = :1, #b = if_not_exists(#b, :2), #list[0].#c = :3",
+    "SET #count = #count + :2, #map.part = :1 REMOVE #text",
+    "SET #list[7] = :1, #new = if_not_exists(#count, :0) - :9",
+    "SET #absent.part = :1",
+    "SET #a = #absent + :1",
+    "SET #a = #absent",
+    "SET #a = #text + :1",
+    "ADD #count :5, #absent :1, #names :x REMOVE #raw",
+    "ADD #text :1",
+    "DELETE #names :x",
+    "DELETE #names :xy",
+    "REMOVE #list[0]",
+    "REMOVE #absent, #map.part",
+)
+CONDITIONS = (
+    "attribute_exists(saga_id)",
+    "attribute_not_exists(saga_id)",
+    "#absent <> :1",
+    "#absent = :1",
+    "#absent < :1",
+    "#text <> :1",
+    "#count <> :1",
+    "#count <= :1 AND (#count < :1 OR #count >= :1)",
+    "#count IN (:0, :1)",
+    "#count BETWEEN :0 AND :1 AND NOT #count BETWEEN :2 AND :3",
+    "NOT (#count = :1)",
+    "begins_with(#text, :ab)",
+    "begins_with(#absent, :ab)",
+    "contains(#names, :only)",
+    "contains(#text, :ab)",
+    "contains(#list, :ab)",
+    "#list[0].#c = :ab",
+    "#list[9].#c = :ab",
+    "#part < :1",
+)
+_PLACEHOLDERS = {
+    **{
+        f"#{name}": name for name in ("count", "text", "raw", "names", "part", "absent", "a", "b", "new", "list", "map")
+    },
+    "#c": "status",
+}
+_VALUES = {**_N, ":x": {"SS": ["x"]}, ":xy": {"SS": ["x", "y"]}, ":ab": {"S": "ab"}, ":only": {"S": "x"}}
+
+
+def _with(expression: str, of: str) -> dict[str, Any]:
+    """An expression as a parameter, with those of the placeholders that it has."""
+    words = expression.translate(str.maketrans("(),.[]", "      ")).split()
+    names = {word: _PLACEHOLDERS[word] for word in words if word in _PLACEHOLDERS}
+    values = {word: _VALUES[word] for word in words if word in _VALUES}
+    return {
+        of: expression,
+        **({"ExpressionAttributeNames": names} if names else {}),
+        **({"ExpressionAttributeValues": values} if values else {}),
+    }
+
+
+def _query(index: str, partition: str, value: str, **more: Any) -> Request:
+    named = {"KeyConditionExpression": f"{partition} = :k", "ExpressionAttributeValues": {":k": {"S": value}}}
+    table = {"TableName": SAGAS, "IndexName": index} if index else {"TableName": AUDIT, "ConsistentRead": True}
+    return "Query", table | named | more
+
+
+def _transaction(*writes: dict[str, Any]) -> Request:
+    return "TransactWriteItems", {"TransactItems": list(writes)}
+
+
+_PUT = {"Put": {"TableName": AUDIT, "Item": _entry(9), "ConditionExpression": "attribute_not_exists(seq)"}}
+_SET = {"TableName": SAGAS, "Key": KEY, "UpdateExpression": "SET v = :1", "ExpressionAttributeValues": {":1": _N[":1"]}}
+_HOLDS = {"TableName": SAGAS, "Key": {"saga_id": {"S": "s2"}}, "ConditionExpression": "attribute_exists(due)"}
+_FAILS = _HOLDS | {
+    "ConditionExpression": "attribute_not_exists(due)",
+    "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+}
+_HUGE = {"S": "x" * 410_000}
+WRITES: dict[str, Request] = {
+    "put": ("PutItem", {"TableName": SAGAS, "Item": _saga(1)}),
+    "put, the old one told": ("PutItem", {"TableName": SAGAS, "Item": _saga(1), "ReturnValues": "ALL_OLD"}),
+    "put, refused": ("PutItem", {"TableName": AUDIT, "Item": _entry(1), "ConditionExpression": "even = saga_id"}),
+    "put, refused and told": (
+        "PutItem",
+        {
+            "TableName": AUDIT,
+            "Item": _entry(1),
+            "ConditionExpression": "attribute_not_exists(seq)",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        },
+    ),
+    "put, too large": ("PutItem", {"TableName": SAGAS, "Item": _saga(1, large=_HUGE)}),
+    "update, too large": ("UpdateItem", _SET | {"ExpressionAttributeValues": {":1": _HUGE}}),
+    "update of nothing": ("UpdateItem", _SET | {"Key": {"saga_id": {"S": "new"}}, "ReturnValues": "ALL_NEW"}),
+    "update, the old one told": ("UpdateItem", _SET | {"ReturnValues": "ALL_OLD"}),
+    "delete": ("DeleteItem", {"TableName": SAGAS, "Key": KEY, "ReturnValues": "ALL_OLD"}),
+    "delete of nothing": ("DeleteItem", {"TableName": SAGAS, "Key": {"saga_id": {"S": "new"}}}),
+    "delete, refused": ("DeleteItem", _FAILS),
+    "batch": (
+        "BatchWriteItem",
+        {
+            "RequestItems": {
+                AUDIT: [{"PutRequest": {"Item": _entry(8)}}, {"DeleteRequest": {"Key": {**KEY, "seq": _N[":1"]}}}],
+                SAGAS: [{"DeleteRequest": {"Key": KEY}}],
+            }
+        },
+    ),
+    "transaction": _transaction(_PUT, {"Update": _SET}, {"ConditionCheck": _HOLDS}),
+    "transaction that deletes": _transaction(_PUT, {"Delete": _HOLDS}),
+    "transaction, refused": _transaction(_PUT, {"Update": _SET}, {"ConditionCheck": _FAILS}),
+    "transaction, refused twice": _transaction({"Delete": _FAILS}, {"Update": _SET | _FAILS | {"Key": KEY}}),
+    "no such table": ("PutItem", {"TableName": "x-sagas", "Item": _saga(1)}),
+    **{
+        f"update: {one}": ("UpdateItem", {"TableName": SAGAS, "Key": KEY, **_with(one, "UpdateExpression")})
+        for one in UPDATES
+    },
+    **{
+        f"condition: {one}": ("DeleteItem", {"TableName": SAGAS, "Key": KEY, **_with(one, "ConditionExpression")})
+        for one in CONDITIONS
+    },
+}
+_INDEXES = {
+    "open": ("open_shard", "0", "due"),
+    "by_name": ("name_shard", "trip#0", "created_at"),
+    "attention": ("attention_shard", "0", "attention_at"),
+    "ended": ("ended", "trip#COMPLETED#0", "ended_at"),
+}
+READS: dict[str, Request] = {
+    "get": ("GetItem", {"TableName": SAGAS, "Key": KEY, "ConsistentRead": True}),
+    "get nothing": ("GetItem", {"TableName": SAGAS, "Key": {"saga_id": {"S": "new"}}}),
+    "get some attributes": (
+        "GetItem",
+        {
+            "TableName": SAGAS,
+            "Key": KEY,
+            "ProjectionExpression": "saga_id, #c, absent",
+            "ExpressionAttributeNames": {"#c": "count"},
+        },
+    ),
+    "batch": (
+        "BatchGetItem",
+        {
+            "RequestItems": {
+                SAGAS: {"Keys": [KEY, {"saga_id": {"S": "new"}}], "ProjectionExpression": "due"},
+                AUDIT: {"Keys": [{"saga_id": {"S": "a"}, "seq": _N[":3"]}]},
+            }
+        },
+    ),
+    "scan": ("Scan", {"TableName": AUDIT, "ConsistentRead": True}),
+    "scan, filtered": (
+        "Scan",
+        {"TableName": AUDIT, "FilterExpression": "even = :e", "ExpressionAttributeValues": {":e": {"BOOL": True}}},
+    ),
+    "query": _query("", "saga_id", "a"),
+    "query backwards": _query("", "saga_id", "a", ScanIndexForward=False, Limit=3),
+    "query of nothing": _query("", "saga_id", "b"),
+    "query, a page": _query("", "saga_id", "a", Limit=2, ExclusiveStartKey={"saga_id": {"S": "a"}, "seq": _N[":2"]}),
+    "query, counted": _query("", "saga_id", "a", Select="COUNT"),
+    "query, filtered": _query("", "saga_id", "a", **_EVEN),
+    "query, some attributes": _query("", "saga_id", "a", ProjectionExpression="seq"),
+    "no such table": ("GetItem", {"TableName": "x-sagas", "Key": KEY}),
+    **{
+        f"{index} {forward} {limit} after {after}": _query(
+            index,
+            partition,
+            value,
+            ScanIndexForward=forward,
+            Limit=limit,
+            **(
+                {
+                    "ExclusiveStartKey": {
+                        "saga_id": {"S": f"s{after}"},
+                        partition: {"S": value},
+                        sort: {"S": f"2026-0{after}"},
+                    }
+                }
+                if after
+                else {}
+            ),
+        )
+        for index, (partition, value, sort) in _INDEXES.items()
+        for forward in (True, False)
+        for limit, after in ((2, 0), (9, 0), (2, 3))
+    },
+    **{
+        f"{index} between": _query(
+            index,
+            partition,
+            value,
+            KeyConditionExpression=f"{partition} = :k AND {sort} BETWEEN :from AND :to",
+            ExpressionAttributeValues={":k": {"S": value}, ":from": {"S": "2026-02"}, ":to": {"S": "2026-04"}},
+        )
+        for index, (partition, value, sort) in _INDEXES.items()
+    },
+}
+
+
+@pytest.fixture
+def filled(both: None) -> Any:
+    """A client of tables that have something."""
+    made = client("dynamodb")
+    create_tables(made, "t")
+    create_joins_table(made, "t")
+    for number in range(1, 6):
+        made.put_item(TableName=SAGAS, Item=_saga(number, **(FULL if number == 1 else {})))
+        made.put_item(TableName=AUDIT, Item=_entry(number))
+    return made
+
+
+def _asked(dynamodb_client: Any, request: Request) -> str:
+    """Ask, whatever the answer is; the code of an error."""
+    try:
+        dynamodb_client._make_api_call(*request)
+    except ClientError as error:
+        answer: Any = error.response
+        return answer["Error"]["Code"]
+    return ""
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_writes_leave_the_same(filled: Any, name: str) -> None:
+    _asked(filled, WRITES[name])
+    for table in (SAGAS, AUDIT, JOINS):
+        assert _asked(filled, ("Scan", {"TableName": table})) == ""
+
+
+@pytest.mark.parametrize("name", READS)
+def test_reads_find_the_same(filled: Any, name: str) -> None:
+    _asked(filled, READS[name])
+
+
+@pytest.mark.parametrize("chosen", ["memory", "moto"])
+def test_another_answer_fails_the_test_that_asked(
+    credentials: None, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if who asked outlives it."""
+    monkeypatch.setattr(dynamodb, "COMPARED", set[str]())
+    monkeypatch.setattr(MemoryTables, "_get_item", _wrong)
+    with pytest.raises(AssertionError, match="GetItem"), aws(chosen):
+        _ask_on_new_tables("get_item", Key=KEY)
+
+
+def test_another_outcome_fails_the_test_that_asked(credentials: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dynamodb, "COMPARED", set[str]())
+    monkeypatch.setattr(MemoryTables, "_leave", _nothing)
+    with pytest.raises(AssertionError, match="PutItem"), aws("memory"):
+        _ask_on_new_tables("put_item", Item=KEY)
+
+
+def _wrong(tables: MemoryTables, request: object) -> dict[str, Any]:
+    return {"Item": KEY}
+
+
+def _nothing(tables: MemoryTables, request: object, after: object) -> None:
+    """A write that leaves nothing."""
+
+
+def _ask_on_new_tables(method: str, **asked: Any) -> None:
+    made = client("dynamodb")
+    create_tables(made, "t")
+    with suppress(ClientError):
+        getattr(made, method)(TableName=SAGAS, **asked)

@@ -20,9 +20,9 @@ from sagas.store.entries import Entry
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Wire
 from tests.faults.explore import explore
 from tests.faults.scenarios import EVERY, FAMILIES, SCENARIOS
-from tests.faults.tables import refusal
 from tests.faults.world import CrashWorld, world
 from tests.support.aws import client, create_joins_table, create_tables
+from tests.support.tables import refusal
 
 Ask = Callable[[str, dict[str, Any]], Any]
 

@@ -44,9 +44,9 @@ from sagas.testing.faults import Fault, Point, ProcessDied, Wire
 from tests.faults.families import FAMILIES
 from tests.faults.mailbox import Letter, Mailbox
 from tests.faults.sagas import CLASSES, STAGE
-from tests.faults.tables import MemoryTables
 from tests.support.aws import REGION, LambdaContext
 from tests.support.bench import ManualClock
+from tests.support.tables import MemoryTables
 
 LIFETIME = 40.0
 """Seconds a function may act."""

@@ -1,4 +1,4 @@
-"""The handlers on moto, called with API Gateway's and SQS's events."""
+"""The handlers on DynamoDB in memory and SQS and S3 of moto, called with API Gateway's and SQS's events."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from moto import mock_aws
 
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
 from tests.support.aws import REGION, HandmadeStack, LambdaContext
 from tests.support.bench import Bench, deploy_functions
 from tests.support.described import Description
+from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, LOG
 
 EVENTS = Path(__file__).parents[2] / "events"
@@ -136,7 +136,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
     LOG.clear()
     FAIL.clear()
-    with mock_aws():
+    with aws():
         yield make
     LOG.clear()
     FAIL.clear()

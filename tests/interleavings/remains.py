@@ -9,10 +9,10 @@ from sagas.core.states import SagaState
 from sagas.engine.registry import Registry
 from sagas.store.entries import Entry
 from tests.faults.mailbox import Letter
-from tests.faults.tables import MemoryTables
 from tests.faults.world import Began, Event, Rows, never_started_in, rows_of
 from tests.interleavings.replay import Replay
 from tests.interleavings.snapshot import Snapshot
+from tests.support.tables import MemoryTables
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,9 @@ from sagas.messaging.work import BULK, NOW
 from sagas.store.settings import StoreSettings
 from tests.faults.mailbox import Letter
 from tests.faults.sagas import STAGE
-from tests.faults.tables import MemoryTables
 from tests.interleavings.texts import text_of, value_of
 from tests.support.aws import REGION, LambdaContext
+from tests.support.tables import MemoryTables
 
 WORKING = {BULK: bulk_handler, NOW: now_handler}
 """The functions behind the service's own queues."""

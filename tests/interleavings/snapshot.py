@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from botocore.exceptions import ClientError
 
 from tests.faults.mailbox import VISIBILITY, Letter
-from tests.faults.tables import MemoryTables
 from tests.interleavings.replay import Answer, Request
 from tests.interleavings.texts import text_of
+from tests.support.tables import MemoryTables
 
 DISTURBANCES = (
     "crash",  # a process dies

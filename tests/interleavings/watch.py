@@ -13,8 +13,8 @@ from sagas.engine.clock import claimed_at
 from sagas.store.entries import NEVER_STARTED
 from sagas.store.settings import StoreSettings
 from tests.faults.mailbox import Letter
-from tests.faults.tables import MemoryTables
 from tests.interleavings.snapshot import Execution
+from tests.support.tables import MemoryTables
 
 _NOTHING: dict[str, Any] = {}
 _SHORTEST = 5.0 + RECORDING + SKEW

@@ -32,9 +32,10 @@ from sagas.messaging.routes import Routes
 from sagas.messaging.work import BULK, NOW
 from sagas.store.settings import StoreSettings
 from sagas.testing.faults import ProcessDied, Wire
-from tests.faults.tables import Item, MemoryTables, page_of, refusal
 from tests.load.simulation import Simulation
 from tests.support.aws import REGION, LambdaContext
+from tests.support.expressions import Item
+from tests.support.tables import MemoryTables, page_of, refusal
 
 _BASE = "https://sqs.eu-central-1.amazonaws.com/123456789012"
 TICK = 60.0
@@ -97,7 +98,7 @@ class _Tables(MemoryTables):
             if item.get("open_shard") == shard and item["due"]["S"] <= until
         ]
         found.sort(key=lambda item: (item["due"]["S"], item["saga_id"]["S"]))
-        return page_of(request, found)
+        return page_of(request, found, ("open_shard", "due", "saga_id"))
 
 
 class Cloud:

@@ -1,0 +1,261 @@
+"""DynamoDB in memory: the requests the store and its tests make, with their conditions, twenty times faster than an
+emulator.
+
+``tests/support/dynamodb.py`` has moto answer each kind of request, too, and compares the answers.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from benchmarks.units import item_size
+from tests.support.expressions import Impossible, Item, Names, condition, copied, plain, projected, update
+
+Key = tuple[Any, ...]
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "sagas": ("saga_id",),
+    "audit": ("saga_id", "seq"),
+    "joins": ("join", "part"),
+}
+"""The primary keys, by the last part of a table's name."""
+_INDEXES = {
+    "open": ("open_shard", "due"),
+    "by_name": ("name_shard", "created_at"),
+    "attention": ("attention_shard", "attention_at"),
+    "ended": ("ended", "ended_at"),
+}
+"""The keys of control items' indexes, which hold nothing else."""
+_LARGEST = 400 * 1024
+"""Bytes of an item."""
+_PAGE = 1024 * 1024
+"""Bytes of what one query or scan reads."""
+_MOST = {"BatchGetItem": 100, "BatchWriteItem": 25, "TransactWriteItems": 100, "TransactGetItems": 100}
+"""Items of a request."""
+_REFUSED = "The conditional request failed"
+
+
+def refusal(code: str, operation: str, message: str = "", **more: Any) -> ClientError:
+    """Return the error that botocore raises for an answer of AWS."""
+    error = {"Code": code, "Message": message or code}
+    answer: Any = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}, **more}
+    return ClientError(answer, operation)
+
+
+def _invalid(operation: str, message: str) -> ClientError:
+    return refusal("ValidationException", operation, message)
+
+
+def keys_of(table: str) -> tuple[str, ...]:
+    """Return what the primary key of a table is, by its name."""
+    return KEYS[table.rsplit("-", 1)[1]]
+
+
+@dataclass
+class MemoryTables:
+    """Answers DynamoDB's requests. What a table's name ends in tells its key."""
+
+    tables: dict[str, dict[Key, Item]] = field(default_factory=dict[str, dict[Key, Item]])
+
+    def clear(self) -> None:
+        self.tables.clear()
+
+    def answer(self, operation: str, request: Item) -> Item:
+        """Return the answer, or raise botocore's error for it."""
+        known: dict[str, Callable[[Item], Item]] = {
+            "GetItem": self._get_item,
+            "PutItem": lambda asked: self._write("PutItem", "Put", asked),
+            "UpdateItem": lambda asked: self._write("UpdateItem", "Update", asked),
+            "DeleteItem": lambda asked: self._write("DeleteItem", "Delete", asked),
+            "BatchGetItem": self._batch_get,
+            "BatchWriteItem": self._batch_write,
+            "TransactWriteItems": self._transact,
+            "Query": self._query,
+            "Scan": self._scan,
+        }
+        return known[operation](request)
+
+    def forget(self, table: str, *key: Any) -> None:
+        """Delete an item, whatever it is like."""
+        self._table(table).pop(key, None)
+
+    def items(self, table: str) -> list[Item]:
+        """Return the items of a table, by key."""
+        return [item for _, item in sorted(self.tables.get(table, {}).items())]
+
+    def _key(self, table: str, item: Item) -> Key:
+        return tuple(plain(item[name])[1] for name in keys_of(table))
+
+    def _table(self, name: str) -> dict[Key, Item]:
+        return self.tables.setdefault(name, {})
+
+    def found(self, table: str, key: Item) -> Item | None:
+        """Return the item with a key; ``key``: or anything that has it."""
+        return self._table(table).get(self._key(table, key))
+
+    def _found(self, request: Item) -> Item | None:
+        return self.found(request["TableName"], request.get("Item") or request["Key"])
+
+    # One item
+
+    def _get_item(self, request: Item) -> Item:
+        found = self._found(request)
+        return {} if found is None else {"Item": copied(projected(found, request))}
+
+    def _write(self, operation: str, kind: str, request: Item) -> Item:
+        before = self._found(request)
+        if not _holds(request, before):
+            raise refusal(
+                "ConditionalCheckFailedException",
+                operation,
+                "The conditional request failed",
+                **_shown(request, before),
+            )
+        try:
+            after = _after(kind, request, before)
+        except Impossible as error:
+            raise _invalid(operation, str(error)) from error
+        self._leave(request, after)
+        told = {"NONE": None, "ALL_OLD": before, "ALL_NEW": after}[request.get("ReturnValues", "NONE")]
+        return {} if told is None else {"Attributes": copied(told)}
+
+    def _leave(self, request: Item, after: Item | None) -> None:
+        table = self._table(request["TableName"])
+        key = self._key(request["TableName"], request.get("Item") or request["Key"])
+        if after is None:
+            table.pop(key, None)
+        else:
+            table[key] = after
+
+    # Several
+
+    def _batch_write(self, request: Item) -> Item:
+        writes = [
+            (kind.removesuffix("Request"), {"TableName": name, **asked})
+            for name, listed in request["RequestItems"].items()
+            for write in listed
+            for kind, asked in write.items()
+        ]
+        _check_number("BatchWriteItem", writes)
+        for kind, write in writes:
+            self._leave(write, _after(kind, write, None))
+        return {"UnprocessedItems": {}}
+
+    def _batch_get(self, request: Item) -> Item:
+        answers: dict[str, list[Item]] = {}
+        _check_number("BatchGetItem", [key for asked in request["RequestItems"].values() for key in asked["Keys"]])
+        for name, asked in request["RequestItems"].items():
+            found = [self.found(name, key) for key in asked["Keys"]]
+            answers[name] = [copied(projected(item, asked)) for item in found if item is not None]
+        return {"Responses": answers, "UnprocessedKeys": {}}
+
+    def _transact(self, request: Item) -> Item:
+        writes = [next(iter(item.items())) for item in request["TransactItems"]]
+        _check_number("TransactWriteItems", writes)
+        outcomes = [self._outcome(kind, write) for kind, write in writes]
+        reasons = [reason for reason, _ in outcomes]
+        codes = [reason["Code"] for reason in reasons]
+        if any(code != "None" for code in codes):
+            message = f"Transaction cancelled, please refer cancellation reasons for specific reasons {codes}"
+            message = message.replace("'", "")
+            raise refusal("TransactionCanceledException", "TransactWriteItems", message, CancellationReasons=reasons)
+        for (kind, write), (_, after) in zip(writes, outcomes, strict=True):
+            if kind != "ConditionCheck":
+                self._leave(write, after)
+        return {}
+
+    def _outcome(self, kind: str, write: Item) -> tuple[Item, Item | None]:
+        """Why a write of a transaction is impossible, and what it would leave."""
+        before = self._found(write)
+        if not _holds(write, before):
+            return {"Code": "ConditionalCheckFailed", "Message": _REFUSED, **_shown(write, before)}, None
+        try:
+            return {"Code": "None"}, _after(kind, write, before)
+        except Impossible as error:
+            return {"Code": "ValidationError", "Message": str(error)}, None
+
+    # All there are
+
+    def _query(self, request: Item) -> Item:
+        test, known = condition(request["KeyConditionExpression"]), Names.of(request)
+        found = [item for item in self._table(request["TableName"]).values() if test(item, known)]
+        places = keys_of(request["TableName"])
+        if "IndexName" in request:
+            places = (*_INDEXES[request["IndexName"]], *places)
+            found = [{name: item[name] for name in places} for item in found if all(name in item for name in places)]
+        backwards = not request.get("ScanIndexForward", True)
+        found.sort(key=lambda item: _place(item, places), reverse=backwards)
+        return page_of(request, found, places, backwards=backwards)
+
+    def _scan(self, request: Item) -> Item:
+        return page_of(request, self.items(request["TableName"]), keys_of(request["TableName"]))
+
+
+def _holds(request: Item, item: Item | None) -> bool:
+    return condition(request.get("ConditionExpression", ""))(item or {}, Names.of(request))
+
+
+def _shown(request: Item, item: Item | None) -> Item:
+    """The item that a condition was not met by, if it is asked for."""
+    asked = request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD" and item is not None
+    return {"Item": copied(item)} if asked else {}
+
+
+def _after(kind: str, write: Item, before: Item | None) -> Item | None:
+    """What a write leaves of its item: one that nobody else has."""
+    if kind in ("Delete", "ConditionCheck"):
+        return None
+    if kind == "Put":
+        after = copied(write["Item"])
+    else:
+        after = copied(write["Key"] if before is None else before)
+        update(write.get("UpdateExpression", ""))(after, Names.of(write))
+    if len(marshal.dumps(after, 2)) > _LARGEST and item_size(after) > _LARGEST:
+        to_update = " to update" if kind == "Update" else ""
+        raise Impossible(f"Item size{to_update} has exceeded the maximum allowed size")
+    return after
+
+
+def _check_number(operation: str, asked: Sequence[object]) -> None:
+    if len(asked) > _MOST[operation]:
+        raise _invalid(operation, f"Too many items requested for the {operation} call")
+
+
+def _place(item: Item, places: Sequence[str]) -> Key:
+    return tuple(plain(item[name])[1] for name in places)
+
+
+def page_of(request: Item, found: list[Item], places: Sequence[str], *, backwards: bool = False) -> Item:
+    """Answer a query or scan that found these items, in the order of these attributes. A page may begin after an item
+    that is not there any more. Unlike AWS's, the last page is known to be it, even if it is full."""
+    if "ExclusiveStartKey" in request:
+        after = _place(request["ExclusiveStartKey"], places)
+        if backwards:
+            found = [item for item in found if _place(item, places) < after]
+        else:
+            found = [item for item in found if _place(item, places) > after]
+    read = found[: _fitting(found[: request.get("Limit", len(found))])]
+    more: Item = {}
+    if len(read) < len(found):
+        more = {"LastEvaluatedKey": copied({name: read[-1][name] for name in places})}
+    test, known = condition(request.get("FilterExpression", "")), Names.of(request)
+    kept = [projected(item, request) for item in read if test(item, known)]
+    items: Item = {} if request.get("Select") == "COUNT" else {"Items": copied(kept)}
+    return {**items, "Count": len(kept), "ScannedCount": len(read), **more}
+
+
+def _fitting(found: list[Item]) -> int:
+    """How many of the items fit into a page."""
+    if len(marshal.dumps(found, 2)) <= _PAGE:  # without references it takes more than what DynamoDB counts
+        return len(found)
+    size = 0
+    for number, item in enumerate(found):
+        size += item_size(item)
+        if size > _PAGE:
+            return max(number, 1)
+    return len(found)
