@@ -122,7 +122,7 @@ class SweepRounds:
             _key(seen.saga),
             {"round": begun.number, "began_at": text_of(now), "parts": 1, "open": 1},
             ["#round = :seen" if seen.number else "attribute_not_exists(#round)"],
-            {"seen": seen.number},
+            {"seen": seen.number} if seen.number else {},  # DynamoDB refuses a value that no expression has
             removed=["start_after"],
         )
         return begun if self._together([{"Update": head}, self._put(Part(seen.saga, begun.number, 0))]) else None

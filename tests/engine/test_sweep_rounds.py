@@ -19,6 +19,7 @@ from sagas.handlers.sweeping import continue_sweep, sweep
 from sagas.store.documents import unpacked
 from sagas.store.objects import Objects, Page
 from sagas.store.sweep_rounds import Part, Round, SweepRounds
+from tests.engine.metering import Wire
 from tests.engine.sweeping import DAY, Look, Proxy, SweepDesk, Zip
 from tests.support.aws import LambdaContext
 from tests.support.bench import Death, once
@@ -395,3 +396,18 @@ def test_without_a_queue_the_tick_works_itself(desk: Callable[..., SweepDesk], s
     (report,) = sweeper.run(SweepRequest(), d.clock.now() + 60)
     assert (report.listed, report.finished) == (20, True)
     assert totals(d) == expected | {"deleted": expected["orphans"]}
+
+
+def test_no_request_has_a_value_that_no_expression_has(desk: Callable[..., SweepDesk], small: None, wire: Wire) -> None:
+    """DynamoDB refuses it, within transactions too, where moto does not look."""
+    d = desk(Look)
+    mixed(d, 30, "look/", "look")
+    d.clock.advance(3 * DAY)
+    tick(d)
+    d.work_off()
+    asked = [parameters for name, parameters in wire.requests if name == "TransactWriteItems"]
+    writes = [write for one in asked for item in one["TransactItems"] for write in item.values()]
+    assert writes
+    for write in writes:
+        text = write.get("UpdateExpression", "") + " " + write.get("ConditionExpression", "")
+        assert [value for value in write.get("ExpressionAttributeValues", {}) if value not in text] == []
