@@ -328,3 +328,37 @@ def projected(item: Item, asked: Item) -> Item:
             assert len(path) == 1, "parts of attributes are asked for by nobody"
             found[str(_resolve(path, known)[0])] = value
     return found
+
+
+_EXPRESSIONS = (
+    "ConditionExpression",
+    "UpdateExpression",
+    "KeyConditionExpression",
+    "FilterExpression",
+    "ProjectionExpression",
+)
+_PLACEHOLDER = re.compile(r"[#:]\w+")
+
+
+def check_placeholders(request: Item) -> None:
+    """Refuse what AWS refuses before it looks at any item, and moto only outside of transactions.
+
+    Raises:
+        Impossible: a placeholder stands for nothing, or one is in no expression.
+    """
+    used = _placeholders(tuple(request.get(name, "") for name in _EXPRESSIONS))
+    for what in ("ExpressionAttributeNames", "ExpressionAttributeValues"):
+        if what not in request:
+            continue
+        if not request[what]:
+            raise Impossible(f"{what} must not be empty")
+        if unused := request[what].keys() - used:
+            raise Impossible(f"Value provided in {what} unused in expressions: keys: {unused}")
+    given = {*request.get("ExpressionAttributeNames", ()), *request.get("ExpressionAttributeValues", ())}
+    if undefined := used - given:
+        raise Impossible(f"not defined: {undefined}")
+
+
+@lru_cache(maxsize=4096)
+def _placeholders(texts: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(_PLACEHOLDER.findall(" ".join(texts)))

@@ -7,14 +7,24 @@ emulator.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from benchmarks.units import item_size
-from tests.support.expressions import Impossible, Item, Names, condition, copied, plain, projected, update
+from tests.support.expressions import (
+    Impossible,
+    Item,
+    Names,
+    check_placeholders,
+    condition,
+    copied,
+    plain,
+    projected,
+    update,
+)
 
 Key = tuple[Any, ...]
 
@@ -38,6 +48,8 @@ _PAGE = 1024 * 1024
 _MOST = {"BatchGetItem": 100, "BatchWriteItem": 25, "TransactWriteItems": 100, "TransactGetItems": 100}
 """Items of a request."""
 _REFUSED = "The conditional request failed"
+_TWICE = "Provided list of item keys contains duplicates"
+_SEVERAL = "Transaction request cannot include multiple operations on one item"
 
 
 def refusal(code: str, operation: str, message: str = "", **more: Any) -> ClientError:
@@ -78,6 +90,11 @@ class MemoryTables:
             "Query": self._query,
             "Scan": self._scan,
         }
+        try:
+            for one in _parts(request):
+                check_placeholders(one)
+        except Impossible as error:
+            raise _invalid(operation, str(error)) from error
         return known[operation](request)
 
     def forget(self, table: str, *key: Any) -> None:
@@ -124,9 +141,12 @@ class MemoryTables:
         told = {"NONE": None, "ALL_OLD": before, "ALL_NEW": after}[request.get("ReturnValues", "NONE")]
         return {} if told is None else {"Attributes": copied(told)}
 
+    def _place_of(self, request: Item) -> tuple[str, Key]:
+        return request["TableName"], self._key(request["TableName"], request.get("Item") or request["Key"])
+
     def _leave(self, request: Item, after: Item | None) -> None:
-        table = self._table(request["TableName"])
-        key = self._key(request["TableName"], request.get("Item") or request["Key"])
+        name, key = self._place_of(request)
+        table = self._table(name)
         if after is None:
             table.pop(key, None)
         else:
@@ -142,6 +162,7 @@ class MemoryTables:
             for kind, asked in write.items()
         ]
         _check_number("BatchWriteItem", writes)
+        _check_once("BatchWriteItem", _TWICE, [self._place_of(write) for _, write in writes])
         for kind, write in writes:
             self._leave(write, _after(kind, write, None))
         return {"UnprocessedItems": {}}
@@ -150,6 +171,7 @@ class MemoryTables:
         answers: dict[str, list[Item]] = {}
         _check_number("BatchGetItem", [key for asked in request["RequestItems"].values() for key in asked["Keys"]])
         for name, asked in request["RequestItems"].items():
+            _check_once("BatchGetItem", _TWICE, [(name, self._key(name, key)) for key in asked["Keys"]])
             found = [self.found(name, key) for key in asked["Keys"]]
             answers[name] = [copied(projected(item, asked)) for item in found if item is not None]
         return {"Responses": answers, "UnprocessedKeys": {}}
@@ -157,6 +179,7 @@ class MemoryTables:
     def _transact(self, request: Item) -> Item:
         writes = [next(iter(item.items())) for item in request["TransactItems"]]
         _check_number("TransactWriteItems", writes)
+        _check_once("TransactWriteItems", _SEVERAL, [self._place_of(write) for _, write in writes])
         outcomes = [self._outcome(kind, write) for kind, write in writes]
         reasons = [reason for reason, _ in outcomes]
         codes = [reason["Code"] for reason in reasons]
@@ -196,6 +219,16 @@ class MemoryTables:
         return page_of(request, self.items(request["TableName"]), keys_of(request["TableName"]))
 
 
+def _parts(request: Item) -> Iterable[Item]:
+    """What of a request has expressions of its own."""
+    if "TransactItems" in request:
+        return (asked for one in request["TransactItems"] for asked in one.values())
+    if "RequestItems" in request:
+        listed: Iterable[Any] = request["RequestItems"].values()
+        return (asked for asked in listed if "Keys" in asked)
+    return (request,)
+
+
 def _holds(request: Item, item: Item | None) -> bool:
     return condition(request.get("ConditionExpression", ""))(item or {}, Names.of(request))
 
@@ -224,6 +257,11 @@ def _after(kind: str, write: Item, before: Item | None) -> Item | None:
 def _check_number(operation: str, asked: Sequence[object]) -> None:
     if len(asked) > _MOST[operation]:
         raise _invalid(operation, f"Too many items requested for the {operation} call")
+
+
+def _check_once(operation: str, message: str, keys: Sequence[tuple[str, Key]]) -> None:
+    if len(keys) != len(set(keys)):
+        raise _invalid(operation, message)
 
 
 def _place(item: Item, places: Sequence[str]) -> Key:
