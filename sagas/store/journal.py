@@ -24,7 +24,9 @@ from sagas.store.tombstones import tombstone_in
 
 _LAST = 10**9
 """A ``seq`` beyond that of any entry."""
-_GONE = ("NoSuchKey", "404")
+_GONE = ("NoSuchKey", "404", "AccessDenied", "403")
+"""What S3 answers for an object that is not there: the first two to who may list the whole bucket, as no function of
+ours may, the others to everyone else."""
 
 
 class Journal:
@@ -172,8 +174,8 @@ class Journal:
         stored, and how many it has.
 
         Raises:
-            Changed: it is gone, or is not what was written.
-            SagaError: the function may not read it.
+            Changed: it is gone, is not what was written, or the function may not read it.
+            SagaError: S3 or KMS refused otherwise.
             Unavailable: S3 or KMS is out of reach.
         """
         key = entry.details.get("payload_ref")

@@ -24,7 +24,7 @@ class Contended(Unavailable):
 
 
 class Changed(SagaError):
-    """What is stored is gone, is not what was written, or is of another saga."""
+    """What is stored is gone or may not be read, is not what was written, or is of another saga."""
 
     def __init__(self, saga_id: str) -> None:
         super().__init__(f"a payload of saga {saga_id} is gone, was changed, or is of another saga")

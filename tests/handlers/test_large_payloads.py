@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
 
 from sagas.authoring.policies import Exhausted, Retry
 from sagas.authoring.saga import Saga
@@ -144,6 +146,33 @@ def test_a_saga_whose_payload_is_gone_or_changed_can_be_looked_at(site: Make, bo
     [left] = saga["left_out"]
     assert (left["path"], left["why"], left["object"]) == ("$.steps[0].result", "unreadable", entry["payload_ref"])
     assert any("$.steps[0].result cannot be read" in line for line in advice(saga, 0.0))
+
+
+@pytest.fixture
+def as_in_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S3 says of an object that is not there that it may not be read, to who may not list the bucket."""
+    send = cast("Any", BaseClient)._make_api_call
+
+    def denying(self: Any, operation: str, parameters: dict[str, Any]) -> Any:
+        try:
+            return send(self, operation, parameters)
+        except ClientError as error:
+            if operation != "GetObject":
+                raise
+            denied: Any = {"Error": {"Code": "AccessDenied", "Message": "Access Denied"}}
+            raise ClientError(denied, operation) from error
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", denying)
+
+
+@pytest.mark.usefixtures("as_in_s3")
+def test_what_s3_calls_denied_since_it_is_gone_can_be_looked_at(site: Make) -> None:
+    test_a_saga_whose_payload_is_gone_or_changed_can_be_looked_at(site, None)
+
+
+@pytest.mark.usefixtures("as_in_s3")
+def test_a_step_waits_where_s3_calls_denied_what_is_gone(site: Make) -> None:
+    test_a_step_whose_input_is_gone_is_not_called_and_waits_until_it_is_restored(site)
 
 
 def test_a_step_whose_input_is_gone_is_not_called_and_waits_until_it_is_restored(site: Make) -> None:
