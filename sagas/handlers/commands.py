@@ -138,7 +138,7 @@ class _Works:
     def _bury(self, record: dict[str, Any], body: str, command: AnyCommand | None, reason: str) -> None:
         """Send to the dead letters what will never succeed, with the reason. SQS itself would tell none."""
         told = {
-            "reason": "".join(one if one.isprintable() else " " for one in reason)[:_LONGEST_REASON],
+            "reason": reason[:_LONGEST_REASON],
             "message_id": record["messageId"],
             "sender": actor_of(record),
             "key": "" if command is None else _key_of(record, command),
@@ -147,6 +147,7 @@ class _Works:
             saga_id = command.saga_id if isinstance(command, Signal | Cancel) else ""
             named = {"command": str(command.__struct_config__.tag), "saga": command.saga, "saga_id": saga_id}
             told |= {name: value[:_LONGEST_NAME] for name, value in named.items()}
+        told = {name: "".join(one if one.isprintable() else " " for one in text) for name, text in told.items()}
         self.engine.queues.send_text(os.environ["SAGAS_COMMAND_DEAD_LETTERS"], body, told)
         telemetry().logger.error("command refused", message_id=record["messageId"], sender=told["sender"])
         telemetry().measure("CommandRefused", 1)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from sagas.core.keys import LONGEST_NOTE
 from sagas.errors import InvalidRequest, Problem
+from sagas.messaging.characters import NOT_TAKEN
 
 BY = "redriven_by"
 """The attribute with the mover's ARN."""
@@ -20,8 +21,6 @@ NOTE = "redrive_note"
 
 # Only a principal's ARN: an attribute must not pass for the API's other callers, or for the service itself.
 _PRINCIPAL = re.compile(r"arn:[a-z-]{1,20}:(?:iam|sts)::[0-9]{12}:[!-~]{1,900}")
-_NOT_CARRIED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that no attribute of SQS may have."""
 
 
 def check_note(note: str) -> None:
@@ -35,7 +34,7 @@ def check_note(note: str) -> None:
     """
     if len(note) > LONGEST_NOTE:
         raise InvalidRequest("the note is too long", [Problem("note", f"has more than {LONGEST_NOTE} characters")])
-    if _NOT_CARRIED.search(note):
+    if NOT_TAKEN.search(note):
         told = Problem("note", "has a control character, or half of a character")
         raise InvalidRequest("the note cannot be sent", [told])
 
@@ -60,7 +59,7 @@ def told_in(record: Mapping[str, Any]) -> tuple[str, str]:
         record: of an SQS event.
     """
     by, note = _text(record, BY), _text(record, NOTE)
-    usable = len(note) <= LONGEST_NOTE and not _NOT_CARRIED.search(note)
+    usable = len(note) <= LONGEST_NOTE and not NOT_TAKEN.search(note)
     return by if _PRINCIPAL.fullmatch(by) else "", note if usable else ""
 
 

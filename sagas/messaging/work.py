@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from sagas.errors import InvalidRequest, Problem
 from sagas.formats import PLAIN, check_format
+from sagas.messaging.characters import taken
 
 BULK = "bulk"
 """The queue of what may take its time: recovery, purges and sweeps."""
@@ -47,7 +48,7 @@ class Work(msgspec.Struct, frozen=True):
     @property
     def body(self) -> str:
         """The message's body, as JSON."""
-        return msgspec.json.encode(self).decode()
+        return taken(msgspec.json.encode(self).decode())
 
 
 Details = TypeVar("Details", bound=msgspec.Struct)

@@ -131,3 +131,12 @@ def test_switched_off_no_payload_is_in_a_queue(bench: Make) -> None:
     assert parse_record(letter(b.stack, "pay")).inputs == ()
     b.run()
     assert b.show(saga_id)["status"] == "COMPLETED"
+
+
+@pytest.mark.parametrize("character", ["\ufffe", "\uffff", "\x00", "\x7f", "\U0010ffff"])
+def test_what_sqs_does_not_take_as_it_is_arrives(emulated: Callable[..., Bench], character: str) -> None:
+    b = emulated(Trip)
+    saga_id = b.start("trip", {"item": f"a{character}b"})
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+    assert b.show(saga_id)["request"] == {"item": f"a{character}b"}

@@ -11,6 +11,7 @@ import pytest
 from sagas.errors import InvalidRequest
 from sagas.formats import FORMAT, NewerFormat
 from sagas.messaging.carried import CarriedInput
+from sagas.messaging.characters import NOT_TAKEN
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.pending_commit import PendingCommit
 from sagas.messaging.trace import Trace
@@ -238,3 +239,12 @@ def test_a_trace_may_say_anything_within_reason() -> None:
 def test_a_trace_of_another_shape_is_none_of_ours(trace: Any, path: str) -> None:
     body = json.loads(PLAIN.body) | {"trace": trace}
     assert refused(json.dumps(body)) == [path]
+
+
+def test_characters_that_sqs_does_not_take_are_escaped() -> None:
+    text = "a\ufffeb\uffffc\x00d\ud7ff\ue000\U0010ffff"
+    carried = (CarriedInput(1, "aa", "bb", json.dumps(text, ensure_ascii=False)),)
+    body = replace(PLAIN, inputs=carried, correlation_id="\uffff").body
+    assert not NOT_TAKEN.search(body)
+    assert json.loads(body)["correlation_id"] == "\uffff"
+    assert read(inputs=json.loads(body)["inputs"]).inputs == carried
