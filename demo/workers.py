@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 from demo.stack import DESCRIPTION
 
+_CODE = re.compile(r"/ministack-lambda-(.+)-[^-/]+/code")
+"""Where the emulator has a worker's code, and the worker itself is."""
 
-def _function_of(pid: int) -> str:
-    """The name of the function a process runs, as its environment has it; empty where that cannot be read."""
+
+def _function_of(pid: int) -> str | None:
+    """The name of the function a process runs; empty where the system does not tell, ``None`` if it runs none."""
     try:
-        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        found = _CODE.search(str(Path(f"/proc/{pid}/cwd").readlink()))
     except OSError:
-        return ""
-    name = b"AWS_LAMBDA_FUNCTION_NAME="
-    return next((one.removeprefix(name).decode() for one in variables if one.startswith(name)), "")
+        return "" if not Path("/proc/self").exists() else None
+    return found[1] if found else None
 
 
 def workers(group: int) -> list[tuple[int, str]]:
-    """Return process id and function of each worker in an emulator's process group."""
+    """Return process id and function of each worker in an emulator's process group.
+
+    On Linux all are forked from one process, and are called as that is; elsewhere each is called as its script.
+    """
     listed = subprocess.run(
         ["ps", "-e", "-ww", "-o", "pid=,pgid=,args="],  # noqa: S607 - from the PATH, as a shell would
         capture_output=True,
@@ -29,8 +35,8 @@ def workers(group: int) -> list[tuple[int, str]]:
         check=True,
     )
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
-    found = [int(pid) for pid, owner, args in rows if int(owner) == group and "_worker" in args]
-    return [(pid, _function_of(pid)) for pid in found]
+    found = [(int(pid), _function_of(int(pid)), args) for pid, owner, args in rows if int(owner) == group]
+    return [(pid, function) for pid, function, args in found if function or (function == "" and "_worker" in args)]
 
 
 def main(arguments: list[str]) -> int:
