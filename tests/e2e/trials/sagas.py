@@ -104,14 +104,14 @@ class Holding(Base, name="holding", lock_expiry=timedelta(seconds=2)):
 
 
 class Brief(Base, name="brief"):
-    """Takes four seconds."""
+    """Takes three seconds."""
 
-    @step(retry=Retry.constant(max_retries=2, delay=0.0), timeout=5)
+    @step(retry=Retry.constant(max_retries=2, delay=0.0), timeout=4)
     def act(self, request: Trial, ctx: Context) -> str:
-        """Work for four seconds, on the first executions; say which process it is."""
+        """Work for three seconds, on the first executions; say which process it is."""
         self.note(ctx, f"act by {os.getpid()}")
         if ctx.attempt <= request.executions:
-            time.sleep(4)
+            time.sleep(3)
         return "done"
 
 
