@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sagas.core import events as ev
 from sagas.core.commands import Decision, Die, Discard, Postpone, Refuse, Run, Write
 from sagas.core.facts import send_current
 from sagas.core.plan import Plan
+from sagas.core.replacing import replace
 from sagas.core.rules import (
     LONG_WAIT,
     ended_wait,

@@ -7,11 +7,10 @@ invocation is a new message under a new number, as ever.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sagas.core import events as ev
 from sagas.core.arrivals import claimed_work
 from sagas.core.commands import Decision, Send
+from sagas.core.replacing import replace
 from sagas.core.rules import forward, ready
 from sagas.core.states import Lease, SagaState
 

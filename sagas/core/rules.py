@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeGuard
 
 from sagas.core.events import (
@@ -26,6 +25,7 @@ from sagas.core.events import (
     WaitTimedOut,
 )
 from sagas.core.plan import Plan
+from sagas.core.replacing import replace
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 from sagas.formats import CHILDREN, PLAIN, WAITS
 
