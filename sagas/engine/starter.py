@@ -125,12 +125,12 @@ class Starter:
             problem = Problem("header.Idempotency-Key", text)
             raise InvalidRequest("the idempotency key is not usable", [problem])
         saga_id = id_for_key(name, key) if key else self._clock.new_id()
+        # A caller who repeats what was begun before gets it: it is no new saga.
+        if refused is not None and not self._journal.entries(saga_id, [1]):
+            raise refused
         more = named(values) | trace_details(self._headers)
         entry = first_entry(saga_type, saga_id, request, actor, self._clock, more)
         entry = entry if correlation_id is None else replace(entry, correlation_id=correlation_id)
-        # A caller who repeats what was begun before gets it: it is no new saga.
-        if refused is not None and not self._journal.entries(entry.saga_id, [1]):
-            raise refused
         found = self._journal.put(entry)
         used_for = found.tombstone.request_hash if found.tombstone else found.details.get("request_hash")
         if used_for != entry.details["request_hash"]:
