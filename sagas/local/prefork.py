@@ -198,7 +198,10 @@ def main() -> None:
 def _received(link: socket.socket, length: int) -> bytes:
     found = b""
     while len(found) < length:
-        found += link.recv(length - len(found))
+        more = link.recv(length - len(found))
+        if not more:
+            raise EOFError("the other end was closed within a request")
+        found += more
     return found
 
 
