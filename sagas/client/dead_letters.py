@@ -274,9 +274,9 @@ def _without_payloads(text: str, body: Any) -> str:
 def _without_payload(carried: Any) -> Any:
     """What a message carries of an entry: its number, a hash, a salt, and the payload."""
     parts = cast("list[Any]", carried) if isinstance(carried, list) else []
-    return (
-        [*parts[:_PAYLOAD], _HIDDEN] if len(parts) > _PAYLOAD and parts[_PAYLOAD] is not None else cast("Any", carried)
-    )
+    if len(parts) <= _PAYLOAD or parts[_PAYLOAD] is None:
+        return cast("Any", carried)
+    return [*parts[:_PAYLOAD], _HIDDEN]
 
 
 def _read(message: Mapping[str, Any]) -> DeadLetter:
