@@ -7,7 +7,7 @@ import re
 NOT_TAKEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def taken(text: str) -> str:
+def sendable(text: str) -> str:
     """Return JSON text as SQS takes it, which says the same.
 
     Control characters and halves of characters JSON has escaped already; two more it leaves as they are.

@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_KEY
 from sagas.errors import InvalidRequest, Problem
-from sagas.messaging.characters import taken
+from sagas.messaging.characters import sendable
 from sagas.messaging.json_paths import pick
 
 LARGEST_COMMAND = 1024 * 1024
@@ -59,7 +59,7 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
     @property
     def body(self) -> str:
         """The message's body, as JSON."""
-        return taken(msgspec.json.encode(self).decode())
+        return sendable(msgspec.json.encode(self).decode())
 
 
 class Start(Command, frozen=True, tag="start"):

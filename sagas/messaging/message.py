@@ -13,7 +13,7 @@ from msgspec import Meta
 from sagas.errors import InvalidRequest, Problem
 from sagas.formats import PLAIN, check_format
 from sagas.messaging.carried import MOST_CARRIED, CarriedInput, problems_in
-from sagas.messaging.characters import taken
+from sagas.messaging.characters import sendable
 from sagas.messaging.pending_commit import Count, PendingCommit, problems_of
 from sagas.messaging.redriving import told_in
 from sagas.messaging.trace import Trace
@@ -100,7 +100,7 @@ class Message:
         more = self.pending_commit or msgspec.UNSET, self.inputs or msgspec.UNSET, self.trace or msgspec.UNSET
         body = _Body(*place, self.hops, self.correlation_id, self.format, *more)
         try:
-            return taken(_encode(body).decode())
+            return sendable(_encode(body).decode())
         except UnicodeEncodeError:  # an exception's text may hold half a character, as file names do
             return json.dumps(msgspec.to_builtins(body), separators=(",", ":"))
 

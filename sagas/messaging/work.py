@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from sagas.errors import InvalidRequest, Problem
 from sagas.formats import PLAIN, check_format
-from sagas.messaging.characters import taken
+from sagas.messaging.characters import sendable
 
 BULK = "bulk"
 """The queue of what may take its time: recovery, purges and sweeps."""
@@ -48,7 +48,7 @@ class Work(msgspec.Struct, frozen=True):
     @property
     def body(self) -> str:
         """The message's body, as JSON."""
-        return taken(msgspec.json.encode(self).decode())
+        return sendable(msgspec.json.encode(self).decode())
 
 
 Details = TypeVar("Details", bound=msgspec.Struct)
