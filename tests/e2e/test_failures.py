@@ -268,18 +268,25 @@ def test_a_killed_worker_is_noticed_as_soon_as_its_lease_is_over(on: Trials) -> 
 @pytest.mark.parametrize("name", ["brief", "holding"])
 def test_a_killed_worker_is_noticed_by_its_queue(on: Trials, name: str) -> None:
     """Without the supervisor: when the function's time is over, or its lease if that is shorter."""
-    for _ in range(4 if FULL else 1):
+
+    def longest() -> float:
         sagas = [on.api.start(name, {"executions": 1}) for _ in range(3)]
         killed: dict[str, float] = {}
         for saga in sagas:
             os.kill(worker_of(on, saga, 1), signal.SIGKILL)
             killed[saga["saga_id"]] = time.monotonic()
+        taken: list[float] = []
         for saga in sagas:
             worker_of(on, saga, 2)
-            assert time.monotonic() - killed[saga["saga_id"]] < 15 * PACE
+            taken.append(time.monotonic() - killed[saga["saga_id"]])
         for saga in sagas:
             assert on.api.wait(saga, "COMPLETED")["steps"][1]["attempts"] == 2
             assert "StepLost" in on.api.actions(saga)
+        return max(taken)
+
+    for _ in range(4 if FULL else 1):
+        # A queue that notices late is late each time; a machine that stands still for seconds, on its disk, once.
+        assert any(longest() < 15 * PACE for _ in range(3))
 
 
 @pytest.mark.timeout(900)
