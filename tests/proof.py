@@ -51,6 +51,7 @@ PARTS = (
     Part("A storm of events", (*_PYTEST, "tests/e2e/test_events.py"), {"SAGAS_PROOF": "full"}),
     Part("Hostile events", (*_PYTEST, *_HOSTILE), {"SAGAS_PROOF": "full"}),
     Part("A service of 60 types and 480 steps", (*_PYTEST, "tests/cdk/test_size.py"), {"SAGAS_PROOF": "full"}),
+    Part("A saga of 42 steps in nested stacks", (*_PYTEST, "tests/cdk/test_nested.py"), {"SAGAS_PROOF": "full"}),
     Part("Answers that are lost", ("-m", "tests.faults", "answers")),
     Part("Deaths", ("-m", "tests.faults", "deaths", "successors", "rules")),
     Part("Parents and children", ("-m", "tests.faults", "families", "kin-answers", "kin-lingers")),

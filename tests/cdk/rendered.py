@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ from sagas.cdk import FunctionOptions, SagaService
 
 Template = dict[str, Any]
 CAPTURE = ("function", "checkout", "capture")
+_made: dict[str, tuple[dict[str, Any], str]] = {}
+"""What :func:`service` has made, with its options: as long as they are kept, no other has their address."""
 
 
 def render(build: Callable[[Stack], object]) -> Template:
@@ -22,8 +25,12 @@ def render(build: Callable[[Stack], object]) -> Template:
 
 
 def service(**options: Any) -> Template:
-    """The template of a service of one saga."""
-    return render(lambda stack: SagaService(stack, "Shop", sagas=[Checkout], **options))
+    """The template of a service of one saga; many tests ask for the same."""
+    key = repr(sorted(options.items()))
+    if key not in _made:
+        made = render(lambda stack: SagaService(stack, "Shop", sagas=[Checkout], **options))
+        _made[key] = options, json.dumps(made)
+    return json.loads(_made[key][1])
 
 
 def with_capture(**options: Any) -> Template:

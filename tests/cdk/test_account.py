@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,30 +17,13 @@ from functions.checkout import Checkout
 from sagas.cdk import FunctionOptions, Network, PrivateEndpoint, SagaService
 from sagas.cdk.layer import PackagingError, build_layer
 from sagas.errors import DefinitionError
+from tests.cdk.rendered import Template, of_type, render, service
 
-Template = dict[str, Any]
 ALARM = "AWS::CloudWatch::Alarm"
 
 
 def template_of(stack: Stack) -> Template:
     return dict(assertions.Template.from_stack(stack).to_json())
-
-
-def render(build: Callable[[Stack], object]) -> Template:
-    """Synthesize a stack."""
-    stack = Stack(App(), "Test")
-    build(stack)
-    return template_of(stack)
-
-
-def service(**options: Any) -> Template:
-    """The template of a service of one saga."""
-    return render(lambda stack: SagaService(stack, "Shop", sagas=[Checkout], **options))
-
-
-def of_type(template: Template, kind: str) -> list[Template]:
-    """The properties of all resources of a type."""
-    return [one.get("Properties", {}) for one in template["Resources"].values() if one["Type"] == kind]
 
 
 class TestAccessLog:

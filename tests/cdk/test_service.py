@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from aws_cdk import App, RemovalPolicy, Size, Stack, assertions
@@ -17,8 +16,7 @@ from functions.create_zip import CreateZip
 from sagas import Context, Retry, Saga, step
 from sagas.cdk import FunctionOptions, SagaService
 from sagas.errors import DefinitionError
-
-Template = dict[str, Any]
+from tests.cdk.rendered import Template, render
 
 
 @dataclass(frozen=True)
@@ -45,13 +43,6 @@ class Namesake(Saga[Request], name="checkout"):
 
     @step
     def work(self, ctx: Context) -> None: ...
-
-
-def render(build: Callable[[Stack], object]) -> Template:
-    """Synthesize a stack."""
-    stack = Stack(App(), "Test")
-    build(stack)
-    return dict(assertions.Template.from_stack(stack).to_json())
 
 
 def of_type(template: Template, kind: str) -> list[Template]:

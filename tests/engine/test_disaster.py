@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from moto import mock_aws
 
 from tests.engine.test_children import Basketful, Shipment
 from tests.support.aws import HandmadeStack, create_joins_table, create_tables
 from tests.support.bench import Bench
-from tests.support.databases import database
+from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, LOG, Trip
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations" / "backup-restore.md").read_text()
@@ -90,16 +89,10 @@ def verified(b: Bench, saga_id: str) -> str | None:
     return None if bad is None else f"{bad.wrong.value} {bad.seq}"
 
 
-@pytest.fixture(params=["moto", "dynamodb_local"])
-def lost(
-    request: pytest.FixtureRequest, credentials: None, clean: None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Lost]:
-    """The tables are on that engine, queues and bucket on moto, which lets pass what is not for AWS."""
-    where = database(request.param)
-    if where.endpoint_url is not None:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", where.endpoint_url)
-        monkeypatch.setenv("AWS_SESSION_TOKEN", where.name)  # clients are kept by it, and these are not moto's
-    with mock_aws():
+@pytest.fixture(params=["memory", "dynamodb_local"])
+def lost(request: pytest.FixtureRequest, credentials: None, clean: None) -> Iterator[Lost]:
+    """The tables are on that engine, queues and bucket on moto."""
+    with aws(request.param):
         yield Lost()
 
 
@@ -232,7 +225,7 @@ class Family:
 def test_a_parent_whose_children_are_restored_ends_as_it_did(
     credentials: None, clean: None, fail: Exception | None, later: int
 ) -> None:
-    with mock_aws():
+    with aws():
         family = Family(fail)
         last = len(family.copies) - 1
         assert family.end == ("COMPENSATED" if fail else "COMPLETED")
@@ -249,7 +242,7 @@ def test_a_parent_whose_children_are_restored_ends_as_it_did(
 
 
 def test_ends_that_are_still_to_come_leave_a_parent_without_results(credentials: None, clean: None) -> None:
-    with mock_aws():
+    with aws():
         family = Family()
         b = family.restored(3, len(family.copies) - 1)
         live(b)
@@ -258,7 +251,7 @@ def test_ends_that_are_still_to_come_leave_a_parent_without_results(credentials:
 
 
 def test_without_the_ends_that_were_a_parent_waits_for_good(credentials: None, clean: None) -> None:
-    with mock_aws():
+    with aws():
         family = Family()
         b = family.restored(len(family.copies) - 3, 0)
         live(b)
