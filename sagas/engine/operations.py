@@ -126,7 +126,7 @@ class Operations:
             raise InvalidRequest("unknown steps", unknown[:_MOST_PROBLEMS])
         # With them those of their children that need a person: all that failed of these was undone by hand.
         settled = tuple(replace(one, children=one.children if one.name in steps else 0) for one in before.steps)
-        for child in self.control.get_many(children_ids(replace(before, steps=settled))).values():
+        for child in self.control.get_many(children_ids(replace(before, steps=settled)), consistent=True).values():
             if child.attention and (child.over or child.status is SagaStatus.DEAD_LETTERED):
                 failed = (one for one in child.steps if one.status is StepStatus.COMPENSATION_FAILED)
                 by_hand = tuple(one.name for one in failed) if child.over else ()

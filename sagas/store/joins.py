@@ -136,7 +136,8 @@ class Joins:
             Ambiguous, Unavailable: some may be deleted.
         """
         query = cast("Any", self._tables.connection).query
-        found: list[Item] = list(ResultIterator(query, (self._table, _join(parent, step, round_)), {}))
+        options = {"consistent_read": True}  # what was written last would be left for good
+        found: list[Item] = list(ResultIterator(query, (self._table, _join(parent, step, round_)), options))
         keys = [{"join": item["join"], "part": item["part"]} for item in found]
         self._tables.connection.delete_many(self._table, keys)
 

@@ -17,6 +17,7 @@ from sagas.core.states import SagaStatus
 from sagas.errors import Conflict
 from sagas.store.entries import NEVER_STARTED
 from tests.support.bench import Bench, Death, once
+from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, LOG, act
 
 Make = Callable[..., Bench]
@@ -240,6 +241,19 @@ def test_settling_the_step_settles_its_children(bench: Make) -> None:
     assert b.engine.reader.attention(None, 20, None)["sagas"] == []
     child = child_id(saga_id, "shipments", 1)
     assert b.entry(child, "Resolved")["details"]["note"] == "by phone"
+
+
+def test_so_it_does_with_those_that_failed_a_moment_ago(bench: Make) -> None:
+    """Which a read that is not consistent does not tell yet."""
+    b = bench(Basketful, Shipment)
+    with aws() as tables:
+        tables.memory.now, tables.memory.lag = b.clock.now, 1.0
+    FAIL.update({"close": RuntimeError("no"), "unbook 1": RuntimeError("gone")})
+    saga_id = b.start("basketful", {"parcels": 2})
+    b.run()
+    b.engine.operations.resolve("basketful", saga_id, "by phone", "", ("shipments",), "ann")
+    b.clock.advance(1.0)
+    assert b.engine.reader.attention(None, 20, None)["sagas"] == []
 
 
 def test_a_retry_starts_the_failed_ones_anew(bench: Make) -> None:

@@ -7,6 +7,7 @@ emulator.
 from __future__ import annotations
 
 import marshal
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,12 +71,27 @@ def keys_of(table: str) -> tuple[str, ...]:
 
 @dataclass
 class MemoryTables:
-    """Answers DynamoDB's requests. What a table's name ends in tells its key."""
+    """Answers DynamoDB's requests. What a table's name ends in tells its key.
+
+    Args:
+        tables: their items.
+        now: tells the time in seconds, for ``lag``.
+        lag: by how many seconds an answer is behind what was written, where the request does not ask for a consistent
+            read or reads an index, which has none; DynamoDB's are mostly behind by less than one.
+    """
 
     tables: dict[str, dict[Key, Item]] = field(default_factory=dict[str, dict[Key, Item]])
+    now: Callable[[], float] = lambda: 0.0
+    lag: float = 0.0
+    _behind: dict[str, dict[Key, Item]] = field(default_factory=dict[str, dict[Key, Item]])
+    _coming: deque[tuple[float, str, Key, Item | None]] = field(
+        default_factory=deque[tuple[float, str, Key, Item | None]]
+    )
 
     def clear(self) -> None:
         self.tables.clear()
+        self._behind.clear()
+        self._coming.clear()
 
     def answer(self, operation: str, request: Item) -> Item:
         """Return the answer, or raise botocore's error for it."""
@@ -99,7 +115,7 @@ class MemoryTables:
 
     def forget(self, table: str, *key: Any) -> None:
         """Delete an item, whatever it is like."""
-        self._table(table).pop(key, None)
+        self._put(table, key, None)
 
     def items(self, table: str) -> list[Item]:
         """Return the items of a table, by key."""
@@ -118,10 +134,31 @@ class MemoryTables:
     def _found(self, request: Item) -> Item | None:
         return self.found(request["TableName"], request.get("Item") or request["Key"])
 
+    def _put(self, name: str, key: Key, item: Item | None) -> None:
+        if item is None:
+            self._table(name).pop(key, None)
+        else:
+            self._table(name)[key] = item
+        if self.lag:
+            self._coming.append((self.now(), name, key, item))
+
+    def _seen(self, name: str, request: Item) -> dict[Key, Item]:
+        """The items of a table as a read sees them."""
+        if not self.lag or (request.get("ConsistentRead") and "IndexName" not in request):
+            return self._table(name)
+        while self._coming and self._coming[0][0] <= self.now() - self.lag:
+            _, table, key, item = self._coming.popleft()
+            if item is None:
+                self._behind.setdefault(table, {}).pop(key, None)
+            else:
+                self._behind.setdefault(table, {})[key] = item
+        return self._behind.setdefault(name, {})
+
     # One item
 
     def _get_item(self, request: Item) -> Item:
-        found = self._found(request)
+        table = request["TableName"]
+        found = self._seen(table, request).get(self._key(table, request["Key"]))
         return {} if found is None else {"Item": copied(projected(found, request))}
 
     def _write(self, operation: str, kind: str, request: Item) -> Item:
@@ -145,12 +182,7 @@ class MemoryTables:
         return request["TableName"], self._key(request["TableName"], request.get("Item") or request["Key"])
 
     def _leave(self, request: Item, after: Item | None) -> None:
-        name, key = self._place_of(request)
-        table = self._table(name)
-        if after is None:
-            table.pop(key, None)
-        else:
-            table[key] = after
+        self._put(*self._place_of(request), after)
 
     # Several
 
@@ -172,7 +204,8 @@ class MemoryTables:
         _check_number("BatchGetItem", [key for asked in request["RequestItems"].values() for key in asked["Keys"]])
         for name, asked in request["RequestItems"].items():
             _check_once("BatchGetItem", _TWICE, [(name, self._key(name, key)) for key in asked["Keys"]])
-            found = [self.found(name, key) for key in asked["Keys"]]
+            table = self._seen(name, asked)
+            found = [table.get(self._key(name, key)) for key in asked["Keys"]]
             answers[name] = [copied(projected(item, asked)) for item in found if item is not None]
         return {"Responses": answers, "UnprocessedKeys": {}}
 
@@ -206,7 +239,7 @@ class MemoryTables:
 
     def _query(self, request: Item) -> Item:
         test, known = condition(request["KeyConditionExpression"]), Names.of(request)
-        found = [item for item in self._table(request["TableName"]).values() if test(item, known)]
+        found = [item for item in self._seen(request["TableName"], request).values() if test(item, known)]
         places = keys_of(request["TableName"])
         if "IndexName" in request:
             places = (*_INDEXES[request["IndexName"]], *places)
@@ -216,7 +249,8 @@ class MemoryTables:
         return page_of(request, found, places, backwards=backwards)
 
     def _scan(self, request: Item) -> Item:
-        return page_of(request, self.items(request["TableName"]), keys_of(request["TableName"]))
+        found = self._seen(request["TableName"], request)
+        return page_of(request, [found[key] for key in sorted(found)], keys_of(request["TableName"]))
 
 
 def _parts(request: Item) -> Iterable[Item]:
