@@ -209,6 +209,8 @@ class Listing:
             Unavailable: the index is out of reach.
         """
         first, last = within.bounds()
+        if first > last:  # DynamoDB refuses such a span
+            return 0
         partition = {"open": "open_shard", "by_name": "name_shard", "ended": "ended"}[index]
         request: dict[str, Any] = {
             "TableName": self._settings.sagas_table,

@@ -88,3 +88,13 @@ def test_bad_questions(site: Make) -> None:
     assert w.call("GET", "/stats", name="none").status == 404
     assert w.call("GET", "/stats", since="yesterday").paths == ["query.since"]
     assert w.call("GET", "/stats", until="2026-11-22").paths == ["query.until"]
+
+
+def test_since_a_time_to_come_none_has_ended(site: Make) -> None:
+    """DynamoDB refuses a span that ends before it begins."""
+    w = site(Trip)
+    w.begin("trip")
+    w.run()
+    assert of(w.call("GET", "/stats", since=iso(w.clock.now() + 86_400)))["statuses"]["COMPLETED"] == 0
+    assert of(w.call("GET", "/stats", since="9999-12-31"))["statuses"]["COMPLETED"] == 0
+    assert of(w.call("GET", "/stats", since="0001-01-02"))["statuses"]["COMPLETED"] == 1

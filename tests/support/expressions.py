@@ -330,7 +330,7 @@ def projected(item: Item, asked: Item) -> Item:
     return found
 
 
-_EXPRESSIONS = (
+EXPRESSIONS = (
     "ConditionExpression",
     "UpdateExpression",
     "KeyConditionExpression",
@@ -346,7 +346,7 @@ def check_placeholders(request: Item) -> None:
     Raises:
         Impossible: a placeholder stands for nothing, or one is in no expression.
     """
-    used = _placeholders(tuple(request.get(name, "") for name in _EXPRESSIONS))
+    used = _placeholders(tuple(request.get(name, "") for name in EXPRESSIONS))
     for what in ("ExpressionAttributeNames", "ExpressionAttributeValues"):
         if what not in request:
             continue

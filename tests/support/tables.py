@@ -19,13 +19,13 @@ from tests.support.expressions import (
     Impossible,
     Item,
     Names,
-    check_placeholders,
     condition,
     copied,
     plain,
     projected,
     update,
 )
+from tests.support.refused import check, check_indexed, check_item, check_key
 
 Key = tuple[Any, ...]
 
@@ -106,9 +106,10 @@ class MemoryTables:
             "Query": self._query,
             "Scan": self._scan,
         }
+        _check_number(operation, request)
         try:
-            for one in _parts(request):
-                check_placeholders(one)
+            for kind, one in _parts(operation, request):
+                _check(kind, one)
         except Impossible as error:
             raise _invalid(operation, str(error)) from error
         return known[operation](request)
@@ -193,7 +194,6 @@ class MemoryTables:
             for write in listed
             for kind, asked in write.items()
         ]
-        _check_number("BatchWriteItem", writes)
         _check_once("BatchWriteItem", _TWICE, [self._place_of(write) for _, write in writes])
         for kind, write in writes:
             self._leave(write, _after(kind, write, None))
@@ -201,7 +201,6 @@ class MemoryTables:
 
     def _batch_get(self, request: Item) -> Item:
         answers: dict[str, list[Item]] = {}
-        _check_number("BatchGetItem", [key for asked in request["RequestItems"].values() for key in asked["Keys"]])
         for name, asked in request["RequestItems"].items():
             _check_once("BatchGetItem", _TWICE, [(name, self._key(name, key)) for key in asked["Keys"]])
             table = self._seen(name, asked)
@@ -211,7 +210,6 @@ class MemoryTables:
 
     def _transact(self, request: Item) -> Item:
         writes = [next(iter(item.items())) for item in request["TransactItems"]]
-        _check_number("TransactWriteItems", writes)
         _check_once("TransactWriteItems", _SEVERAL, [self._place_of(write) for _, write in writes])
         outcomes = [self._outcome(kind, write) for kind, write in writes]
         reasons = [reason for reason, _ in outcomes]
@@ -253,14 +251,34 @@ class MemoryTables:
         return page_of(request, [found[key] for key in sorted(found)], keys_of(request["TableName"]))
 
 
-def _parts(request: Item) -> Iterable[Item]:
-    """What of a request has expressions of its own."""
+def _parts(operation: str, request: Item) -> Iterable[tuple[str, Item]]:
+    """What of a request is for one table, and has expressions of its own."""
     if "TransactItems" in request:
-        return (asked for one in request["TransactItems"] for asked in one.values())
-    if "RequestItems" in request:
-        listed: Iterable[Any] = request["RequestItems"].values()
-        return (asked for asked in listed if "Keys" in asked)
-    return (request,)
+        return (part for one in request["TransactItems"] for part in one.items())
+    if operation == "BatchGetItem":
+        return ((operation, {"TableName": name, **asked}) for name, asked in request["RequestItems"].items())
+    if operation == "BatchWriteItem":
+        return (
+            (kind, {"TableName": name, **asked})
+            for name, listed in request["RequestItems"].items()
+            for write in listed
+            for kind, asked in write.items()
+        )
+    return ((operation, request),)
+
+
+def _check(kind: str, request: Item) -> None:
+    """Refuse what no table would take, whatever it holds."""
+    keys = keys_of(request["TableName"])
+    check(kind, request, keys, _INDEXES[request["IndexName"]] if "IndexName" in request else ())
+    for key in request.get("Keys", ()):
+        check_key(key, keys)
+    if "Item" in request:
+        check_item(request["Item"], keys, _indexes_of(request["TableName"]))
+
+
+def _indexes_of(table: str) -> Iterable[tuple[str, ...]]:
+    return _INDEXES.values() if table.endswith("-sagas") else ()
 
 
 def _holds(request: Item, item: Item | None) -> bool:
@@ -282,15 +300,23 @@ def _after(kind: str, write: Item, before: Item | None) -> Item | None:
     else:
         after = copied(write["Key"] if before is None else before)
         update(write.get("UpdateExpression", ""))(after, Names.of(write))
+        check_indexed(after, keys_of(write["TableName"]), _indexes_of(write["TableName"]))
     if len(marshal.dumps(after, 2)) > _LARGEST and item_size(after) > _LARGEST:
         to_update = " to update" if kind == "Update" else ""
         raise Impossible(f"Item size{to_update} has exceeded the maximum allowed size")
     return after
 
 
-def _check_number(operation: str, asked: Sequence[object]) -> None:
-    if len(asked) > _MOST[operation]:
-        raise _invalid(operation, f"Too many items requested for the {operation} call")
+def _check_number(operation: str, request: Item) -> None:
+    if operation not in _MOST:
+        return
+    several: list[Any]
+    if "TransactItems" in request:
+        several = [request["TransactItems"]]
+    else:
+        several = [one["Keys"] if operation == "BatchGetItem" else one for one in request["RequestItems"].values()]
+    if not several or not all(several) or sum(map(len, several)) > _MOST[operation]:
+        raise _invalid(operation, f"{operation} takes 1 to {_MOST[operation]} items")
 
 
 def _check_once(operation: str, message: str, keys: Sequence[tuple[str, Key]]) -> None:
