@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sqs as sqs
-from constructs import Construct
+from constructs import Construct, IDependable
 
 from sagas.cdk.environment import check_size
 from sagas.cdk.functions import SagaFunction, SharedAssets
@@ -20,6 +20,7 @@ from sagas.cdk.options import FunctionOptions
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_commands, allow_sending, allow_working
 from sagas.cdk.queues import SagaQueues, queue_with_letters
+from sagas.errors import DefinitionError
 
 TIMEOUT = 30
 """Seconds the function may run. A queue of one's own hides its messages at least that long: SQS's 30 unless said."""
@@ -29,6 +30,8 @@ _MAX_RECEIVES = 100
 _BATCH = 10
 _MOST_AT_ONCE = 10
 _MEMORY = 512
+_MOST_SENDERS = 50
+"""Rules and topics that the queue's policy has room to name: SQS takes 8,192 bytes, and an ARN has some hundred."""
 
 
 class CommandQueue(Construct):
@@ -40,6 +43,11 @@ class CommandQueue(Construct):
         shared: code, layers, options and tables.
     """
 
+    known: sqs.IQueue
+    """The queue as the CDK has one of others, whose policy it leaves alone: it adds a statement for each that may send,
+    and SQS takes 20."""
+    known_dead_letters: sqs.IQueue
+
     def __init__(self, scope: Construct, id: str, *, shared: SharedAssets) -> None:
         super().__init__(scope, id)
         key = shared.options.encryption_key
@@ -47,6 +55,52 @@ class CommandQueue(Construct):
         self.queue, self.dead_letters = queue_with_letters(self, name, key, hidden=_HIDDEN, max_receives=_MAX_RECEIVES)
         tag_part(self.dead_letters, "command_dead_letter_queue")
         tag_part(self.queue, "command_queue")
+        self.known, self.known_dead_letters = (
+            sqs.Queue.from_queue_arn(self, name, queue.queue_arn)
+            for name, queue in (("Known", self.queue), ("KnownDeadLetters", self.dead_letters))
+        )
+        self._key = key
+        self._senders: dict[str, list[str]] = {}
+        self._statements: dict[str, list[iam.PolicyStatement]] = {}
+        self._policy: IDependable | None = None
+
+    def let_send(self, service: str, arn: str, what: str) -> IDependable | None:
+        """Let a service of AWS send to the queue, and to its dead letters what it cannot deliver.
+
+        Args:
+            service: such as ``events.amazonaws.com``.
+            arn: of what it may send for.
+            what: what it is for, to name in errors.
+
+        Returns:
+            The queue's policy.
+
+        Raises:
+            DefinitionError: the policy has no room for another.
+        """
+        senders = self._senders.setdefault(service, [])
+        if arn in senders:
+            return self._policy
+        if sum(map(len, self._senders.values())) == _MOST_SENDERS:
+            told = f"the command queue's policy has room for some {_MOST_SENDERS} rules and topics, and names as many"
+            raise DefinitionError(f"{what}: {told}; have it send to a queue of yours, and give that as the source")
+        senders.append(arn)
+        if service not in self._statements:
+            principal = cast("iam.IPrincipal", iam.ServicePrincipal(service))
+            self._statements[service] = list[iam.PolicyStatement]()
+            for queue in (self.dead_letters, self.queue):
+                statement = iam.PolicyStatement(
+                    actions=["sqs:SendMessage"], resources=[queue.queue_arn], principals=[principal]
+                )
+                self._statements[service].append(statement)
+                self._policy = queue.add_to_resource_policy(statement).policy_dependable
+            if self._key is not None:
+                uses = ["kms:Decrypt", "kms:GenerateDataKey"]
+                allowed = iam.PolicyStatement(actions=uses, resources=["*"], principals=[principal])
+                self._key.add_to_resource_policy(allowed)
+        for statement in self._statements[service]:
+            statement.add_condition("ArnEquals", {"aws:SourceArn": [*senders]})
+        return self._policy
 
 
 class CommandFunction(SagaFunction):

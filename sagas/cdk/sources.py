@@ -92,9 +92,9 @@ class Connector:
         """
         match source:
             case events.Rule():
-                self._rule(source, command)
+                self._rule(source, command, what)
             case events.Schedule():
-                self._rule(events.Rule(self.service, self._free_id(what), schedule=source), command)
+                self._rule(events.Rule(self.service, self._free_id(what), schedule=source), command, what)
             case scheduler.ScheduleExpression():
                 zone = source.time_zone
                 scheduler.CfnSchedule(
@@ -111,9 +111,12 @@ class Connector:
             case s3.BucketBase():
                 self._bucket(source, command, what)
             case sns.TopicBase():
-                letters = cast("sqs.IQueue", self.commands.dead_letters)
-                to = subscriptions.SqsSubscription(cast("sqs.IQueue", self.commands.queue), dead_letter_queue=letters)
-                source.add_subscription(cast("sns.ITopicSubscription", to))
+                policy = self.commands.let_send("sns.amazonaws.com", source.topic_arn, what)
+                letters = self.commands.known_dead_letters
+                to = subscriptions.SqsSubscription(self.commands.known, dead_letter_queue=letters)
+                subscription = source.add_subscription(cast("sns.ITopicSubscription", to))
+                if policy is not None:
+                    subscription.node.add_dependency(policy)
                 self.function.declare(source.topic_arn, command)
             case sqs.QueueBase():
                 self._queue(source, command, what)
@@ -121,11 +124,12 @@ class Connector:
                 told = "a Rule, a Schedule, a ScheduleExpression, a Bucket, a Topic or a Queue"
                 raise DefinitionError(f"{what}: the source must be {told}, not {source!r}")
 
-    def _rule(self, rule: events.Rule, command: Mapping[str, Any]) -> None:
+    def _rule(self, rule: events.Rule, command: Mapping[str, Any], what: str) -> None:
+        self.commands.let_send("events.amazonaws.com", rule.rule_arn, what)
         target = targets.SqsQueue(
-            cast("sqs.IQueue", self.commands.queue),
+            self.commands.known,
             message=cast("events.RuleTargetInput", _WholeEvent(command)),
-            dead_letter_queue=cast("sqs.IQueue", self.commands.dead_letters),
+            dead_letter_queue=self.commands.known_dead_letters,
         )
         rule.add_target(cast("events.IRuleTarget", target))
 
@@ -163,7 +167,7 @@ class Connector:
             detail_type=["Object Created"],
             detail={"bucket": {"name": [bucket.bucket_name]}},
         )
-        self._rule(events.Rule(self.service, self._free_id(what), event_pattern=pattern), command)
+        self._rule(events.Rule(self.service, self._free_id(what), event_pattern=pattern), command, what)
 
     def _queue(self, queue: sqs.QueueBase, command: Mapping[str, Any], what: str) -> None:
         resource = queue.node.default_child

@@ -213,8 +213,41 @@ class TestSources:
         (policy,) = [one for one in shop.of_type("AWS::SQS::QueuePolicy") if one["Queues"] == [{"Ref": queue}]]
         (allowed,) = [one for one in policy["PolicyDocument"]["Statement"] if one["Effect"] == "Allow"]
         assert allowed["Principal"] == {"Service": "events.amazonaws.com"}
-        ((_, (source,)),) = [(kind, list(one.values())) for kind, one in allowed["Condition"].items()]
+        ((source,),) = [one["aws:SourceArn"] for one in allowed["Condition"].values()]
         assert shown(source).startswith("<Ordered")
+
+    @pytest.mark.parametrize("encrypted", [False, True])
+    def test_many_sources_fit_into_the_policies_of_the_queue(self, encrypted: bool) -> None:
+        """SQS takes 20 statements, and 8,192 bytes, in which most ARNs have a hundred."""
+        shop = Shop()
+        if encrypted:
+            shop.stack = Stack(App(), "Shop")
+            key: Any = kms.Key(shop.stack, "Key")
+            shop.service = SagaService(shop.stack, "Sagas", sagas=[Trip, Loan], encryption_key=key)
+        rules, topics = [shop.rule() for _ in range(30)], [sns.Topic(shop.stack, f"Topic{n}") for n in range(20)]
+        for source in (*rules, *topics):
+            shop.service.start_on(source, Trip)
+        shop.service.signal_on(rules[0], Loan.approval)
+        template = shop.template
+        for part in ("command_queue", "command_dead_letter_queue"):
+            queue, _ = of_part(template, part)
+            (policy,) = [one for one in shop.of_type("AWS::SQS::QueuePolicy") if one["Queues"] == [{"Ref": queue}]]
+            statements = policy["PolicyDocument"]["Statement"]
+            assert len(statements) <= 20
+            assert len(json.dumps(statements)) < 4096
+            allowed = [one for one in statements if one["Effect"] == "Allow"]
+            senders = [source for one in allowed for source in as_list(one["Condition"]["ArnEquals"]["aws:SourceArn"])]
+            assert len({shown(one) for one in senders}) == len(senders) == 50
+        uses = [
+            as_list(one["Principal"]["Service"])
+            for found in shop.of_type("AWS::KMS::Key")
+            for one in found["KeyPolicy"]["Statement"]
+            if set(as_list(one["Action"])) >= {"kms:Decrypt", "kms:GenerateDataKey"} and "Service" in one["Principal"]
+        ]
+        services = {one for listed in uses for one in listed if isinstance(one, str)}
+        assert services == ({"events.amazonaws.com", "sns.amazonaws.com"} if encrypted else set())
+        with pytest.raises(DefinitionError, match=r"Sagas: start_on trip: .* some 50 rules and topics"):
+            shop.service.start_on(shop.rule(), Trip)
 
     def test_a_signal(self) -> None:
         shop = Shop()
