@@ -31,6 +31,8 @@ _LATE_EVENTS = 15 * 60 * 1000
 """Milliseconds."""
 _SPARE_AGE = 900
 """Seconds a message may wait beyond what its step's own policies explain."""
+_LONGEST = 1_024
+"""Characters that CloudWatch takes in a description."""
 _ARCHIVED_BY = 3600
 """Seconds within which an audit entry is archived, a day before the stream drops it."""
 _TOO_MUCH = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
@@ -110,6 +112,9 @@ class Alarms(Construct):
             silence: whether it goes on when there is nothing to measure, or no more than the threshold, instead of when
                 there is more.
         """
+        told, link = what, f"What to do: {self._waking.runbook}#{section}"
+        if len(told) + len(link) >= _LONGEST:  # it names many steps
+            told = f"{told[: _LONGEST - len(link) - 4]}..."
         alarm = cloudwatch.Alarm(
             self,
             id,
@@ -119,7 +124,7 @@ class Alarms(Construct):
             evaluation_periods=periods,
             datapoints_to_alarm=breaching,
             treat_missing_data=cloudwatch.TreatMissingData.BREACHING if silence else _QUIET,
-            alarm_description=f"{what} What to do: {self._waking.runbook}#{section}",
+            alarm_description=f"{told} {link}",
         )
         if self._waking.topic is not None:
             action = actions.SnsAction(cast("sns.ITopic", self._waking.topic))

@@ -27,7 +27,7 @@ _IN_THE_RUNTIME = frozenset({"boto3", "botocore", "s3transfer", "urllib3", "pyth
 
 _RUNTIME_MODULES = ("boto3", "botocore", "s3transfer", "urllib3", "dateutil", "jmespath", "six.py")
 
-_OWN_SERVICES = frozenset({"dynamodb", "s3", "secretsmanager", "sqs", "sts"})
+_OWN_SERVICES = frozenset({"dynamodb", "events", "kms", "s3", "secretsmanager", "sqs", "sts"})
 """What the library's functions call, and what botocore may ask for credentials."""
 
 _DEPLOYMENT_ONLY = frozenset({"cdk", "local", "cli", "testing", "node.py"})

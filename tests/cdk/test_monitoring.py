@@ -122,6 +122,15 @@ class TestAlarms:
         assert upload["Threshold"] > 900 + 840
         assert all(alarm["Threshold"] > 900 for alarm in ages)
 
+    def test_of_many_steps_together_fit_into_what_cloudwatch_takes(self) -> None:
+        """1,024 characters; where to look it up is not what is left out."""
+        stack = Stack(App(), "Test")
+        SagaService(stack, "Shop", sagas=[saga_of(1, 120)], isolation="saga")
+        alarms = assertions.Template.from_stack(stack).find_resources(ALARM).values()
+        told = [one["Properties"]["AlarmDescription"] for one in alarms]
+        assert max(map(len, told)) == 1_024
+        assert all(re.search(r"What to do: docs/operations/runbook.md#[a-z-]+$", one) for one in told)
+
     def test_of_a_type_that_may_be_disabled(self) -> None:
         counted = saga_of(7, 1, auto_disable=AutoDisable())
         stack = Stack(App(), "Test")

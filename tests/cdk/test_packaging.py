@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -91,6 +92,25 @@ class TestLayer:
 
         monkeypatch.setattr(layer, "_pip", fetch)
         assert build_layer("arm64", "3.13") / "python" == content
+
+    def test_a_bundled_sdk_has_what_the_library_itself_calls(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """Beside what the steps call, which is named."""
+        root = Path(layer.__file__).parents[1]
+        sources = [path for part in ("store", "messaging", "handlers", "engine") for path in (root / part).glob("*.py")]
+        called = {name for path in sources for name in re.findall(r'\bconnect\("(\w+)"', path.read_text())}
+        assert {"dynamodb", "sqs", "s3", "kms", "events", "secretsmanager"} <= called
+
+        def fetch(arguments: list[str], platform: str) -> None:
+            data = Path(arguments[arguments.index("--target") + 1], "botocore", "data")
+            for service in {*called, "sts", "sns", "ec2"}:
+                (data / service).mkdir(parents=True, exist_ok=True)
+
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(layer, "_pip", fetch)
+        data = build_layer("arm64", "3.13", bundle_sdk=["sns"]) / "python" / "botocore" / "data"
+        assert names_in(data) == {*called, "sts", "sns"}
 
     def test_versions_are_those_installed_here(self) -> None:
         pins = dict(pin.split("==") for pin in pinned_requirements())
