@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,11 @@ _LARGEST_COPY = 5 * 2**30
 
 GONE = frozenset({"NoSuchKey", "404"})
 """What :meth:`Objects.archive` answers when another sweep removed the object meanwhile."""
+_DENIED = ("AccessDenied", "403")
+"""What S3 answers also for an object that is not there, to who may not list the whole bucket."""
+
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that a key may have, and a list of keys to delete may not: it is XML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,8 @@ class Objects:
             return self._client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=most, **more)
 
     def delete(self, keys: Sequence[str]) -> dict[str, str]:
-        """Delete up to a thousand objects in one request. One that is gone already counts as deleted.
+        """Delete up to a thousand objects, in one request but for keys that XML cannot say. One that is gone already
+        counts as deleted.
 
         Returns:
             S3's error code for each key it did not delete: it answers 200 all the same.
@@ -97,10 +104,16 @@ class Objects:
             Unavailable: S3 is out of reach.
             SagaError: the whole request was refused.
         """
-        request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
-        with translated("S3"):
-            answer = self._client.delete_objects(Bucket=self.bucket, Delete=request)
-        return {error["Key"]: str(error.get("Code", "unknown")) for error in answer.get("Errors", ())}
+        refused = dict[str, str]()
+        for key in filter(_NO_XML.search, keys):
+            if code := self._verdict(self._client.delete_object, Bucket=self.bucket, Key=key):
+                refused[key] = code
+        together = [{"Key": key} for key in keys if not _NO_XML.search(key)]
+        if together:
+            with translated("S3"):
+                answer = self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": together, "Quiet": True})
+            refused |= {error["Key"]: str(error.get("Code", "unknown")) for error in answer.get("Errors", ())}
+        return refused
 
     def archive(self, listed: Listed, prefix: str, bucket: str = "") -> str:
         """Copy an object to ``{prefix}{key}``.
@@ -118,15 +131,29 @@ class Objects:
         """
         source = {"Bucket": self.bucket, "Key": listed.key}
         bucket, key = bucket or self.bucket, f"{prefix}{listed.key}"
+        if listed.size <= _LARGEST_COPY:
+            code = self._verdict(self._client.copy_object, CopySource=source, Bucket=bucket, Key=key)
+        else:
+            code = self._verdict(self._client.copy, source, bucket, key)
+        return "NoSuchKey" if code in _DENIED and self._is_gone(listed.key) else code
+
+    def _is_gone(self, key: str) -> bool:
+        """Whether an object is not listed; it counts as there if that may not be asked."""
+        answer = dict[str, Any]()
+        denied = self._verdict(
+            lambda: answer.update(self._client.list_objects_v2(Bucket=self.bucket, Prefix=key, MaxKeys=1))
+        )
+        return not denied and all(one["Key"] != key for one in answer.get("Contents", ()))
+
+    @staticmethod
+    def _verdict(call: Callable[..., Any], *args: Any, **named: Any) -> str:
+        """S3's own verdict on an object, which would be the same a moment later; empty if the call succeeds."""
         try:
             with translated("S3"):
-                if listed.size <= _LARGEST_COPY:
-                    self._client.copy_object(CopySource=source, Bucket=bucket, Key=key)
-                else:
-                    self._client.copy(source, bucket, key)
+                call(*args, **named)
         except SagaError as error:
             cause = error.__cause__
             if type(error) is not SagaError or not isinstance(cause, ClientError):
                 raise
-            return code_of(cause)  # S3's own verdict on the object, which would be the same a moment later
+            return code_of(cause)
         return ""

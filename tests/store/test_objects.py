@@ -77,6 +77,29 @@ def test_deletes_many_and_what_is_gone(store: Store, objects: Objects) -> None:
     assert keys(store) == ["a/2"]
 
 
+def test_deletes_what_no_list_of_keys_can_say(store: Store, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S3 refuses the whole list as malformed XML."""
+    odd = ["a/\x01", "a/1\x1f2", "a/\ufffe", "a/\uffff"]
+    put(store, *odd, "a/1", "a/\r\n\t&<>", "a/\x7f", "a/\U0001f600")
+    assert objects.delete([*(one.key for one in objects.page("a/").objects), "a/none\x01"]) == {}
+    assert keys(store) == []
+    put(store, *odd, "a/1")
+    real: Any = cast("Any", BaseClient)._make_api_call
+
+    def refuse(self: BaseClient, operation: str, parameters: dict[str, Any]) -> Any:
+        if parameters.get("Key") == odd[0]:
+            raise client_error(code)
+        return real(self, operation, parameters)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", refuse)
+    code = "AccessDenied"
+    assert objects.delete([*odd, "a/1"]) == {odd[0]: "AccessDenied"}
+    assert keys(store) == [odd[0]]
+    code = "SlowDown"
+    with pytest.raises(Unavailable):
+        objects.delete(odd)
+
+
 def test_reads_the_errors_of_single_keys(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {"Errors": [{"Key": "a/2", "Code": "AccessDenied", "Message": "no"}]}
 
@@ -138,6 +161,25 @@ def test_tells_why_there_is_no_copy(objects: Objects, monkeypatch: pytest.Monkey
     code = "SlowDown"
     with pytest.raises(Unavailable):
         objects.archive(Listed("a/1", 1, "", 0.0), "archive/")
+
+
+@pytest.mark.parametrize(("there", "told"), [(True, "AccessDenied"), (False, "NoSuchKey")])
+def test_what_is_gone_and_denied_is_told_apart(
+    store: Store, objects: Objects, monkeypatch: pytest.MonkeyPatch, there: bool, told: str
+) -> None:
+    """S3 denies also what is not there, to who may list a part of the bucket only."""
+    put(store, "a/10", *(["a/1"] if there else []))
+    real: Any = cast("Any", BaseClient)._make_api_call
+
+    def refuse(self: BaseClient, operation: str, parameters: dict[str, Any]) -> Any:
+        if operation in ("CopyObject", "HeadObject"):
+            raise client_error("AccessDenied" if operation == "CopyObject" else "403")
+        return real(self, operation, parameters)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", refuse)
+    assert objects.archive(Listed("a/1", 7, "", 0.0), "archive/") == told
+    monkeypatch.setattr("sagas.store.objects._LARGEST_COPY", 5)
+    assert objects.archive(Listed("a/1", 7, "", 0.0), "archive/") in (told, "403")
 
 
 def test_tells_how_sagas_stand(store: Store) -> None:
