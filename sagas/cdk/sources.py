@@ -198,7 +198,9 @@ class _WholeEvent(events.RuleTargetInput):
 
     def __init__(self, command: Mapping[str, Any]) -> None:
         super().__init__()
-        self._template = f'{json.dumps(dict(command))[:-1]}, "event": <aws.events.event.json>}}'
+        # What is in angle brackets EventBridge takes for a variable, and refuses what it does not know.
+        text = json.dumps(dict(command)).replace("<", "\\u003c").replace(">", "\\u003e")
+        self._template = f'{text[:-1]}, "event": <aws.events.event.json>}}'
 
     @jsii.member(jsii_name="bind")
     def bind(self, rule: Any) -> events.RuleTargetInputProperties:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -205,6 +206,15 @@ class TestSources:
             "event": {},
         }  # fmt: skip
         assert "DeadLetterConfig" in target
+
+    def test_what_is_in_angle_brackets_is_no_variable_of_eventbridges(self) -> None:
+        shop = Shop()
+        shop.service.start_on(shop.rule(), Trip, request={"item": "<b>1 < 2</b> <aws.events.event>"})
+        (rule,) = [one for one in shop.of_type("AWS::Events::Rule") if "EventPattern" in one]
+        (target,) = rule["Targets"]
+        text = target["InputTransformer"]["InputTemplate"]
+        assert re.findall("<[^>]*>", text) == ["<aws.events.event.json>"]
+        assert command_of(target)["request"] == {"item": "<b>1 < 2</b> <aws.events.event>"}
 
     def test_only_that_rule_may_send(self) -> None:
         shop = Shop()
