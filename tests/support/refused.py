@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Context, Decimal, InvalidOperation
 from functools import lru_cache
+from typing import NamedTuple
 
 from moto.dynamodb.parsing.reserved_keywords import ReservedKeywords
 
@@ -39,7 +40,7 @@ _DEEPEST = 32
 _LONGEST_KEYS = (2048, 1024)
 """Bytes of a partition key and of a sort key."""
 _TYPES = frozenset({"S", "N", "B", "BOOL", "NULL", "M", "L", "SS", "NS", "BS"})
-_ORDERABLE = ("S", "N", "B")
+_ORDERABLE, _WITH_BEGINNINGS = frozenset({"S", "N", "B"}), frozenset({"S", "B"})
 _NUMBERED = frozenset({"seq"})
 """The keys that are numbers; all others are strings."""
 
@@ -58,16 +59,14 @@ def check(operation: str, request: Item, keys: Sequence[str], index: Sequence[st
     """
     check_placeholders(request)
     texts = tuple((name, request[name]) for name in EXPRESSIONS if name in request)
-    _check_texts(texts)
-    values: Mapping[str, Item] = request.get("ExpressionAttributeValues", {})
-    for value in values.values():
-        _check_value(value)
-    _check_operands(texts, values)
+    told = _told(texts)
+    if "ExpressionAttributeValues" in request:
+        _check_values(told, request["ExpressionAttributeValues"])
     if "Key" in request:
         check_key(request["Key"], keys)
-    if "UpdateExpression" in request:
+    if told.changed:
         names = request.get("ExpressionAttributeNames", {})
-        if any(names.get(path, path) in keys for path in _changed(request["UpdateExpression"])):
+        if any(names.get(path, path) in keys for path in told.changed):
             raise Impossible("Cannot update attribute. This attribute is part of the key")
     if operation == "ConditionCheck" and not request.get("ConditionExpression"):
         raise Impossible("ConditionCheck needs a ConditionExpression")
@@ -175,46 +174,56 @@ def _check_number(text: str) -> None:
         raise Impossible("Number overflow")
 
 
-def _check_operands(texts: tuple[tuple[str, str], ...], values: Mapping[str, Item]) -> None:
-    if not values:
-        return
-    between, ordered, beginnings = _operands(texts)
-    for first, last in between:
+def _check_values(told: _Told, values: Mapping[str, Item]) -> None:
+    for value in values.values():
+        _check_value(value)
+    for first, last in told.between:
         low, high = plain(values[first]), plain(values[last])
         if low[0] != high[0] or low[1] > high[1]:
             raise Impossible("The BETWEEN operator requires upper bound to be greater than or equal to lower bound")
-    for name in ordered:
-        if not values[name].keys() <= set(_ORDERABLE):
+    for name in told.ordered:
+        if not values[name].keys() <= _ORDERABLE:
             raise Impossible(f"Incorrect operand type for operator: {name}")
-    for name in beginnings:
-        if not values[name].keys() <= {"S", "B"}:
+    for name in told.beginnings:
+        if not values[name].keys() <= _WITH_BEGINNINGS:
             raise Impossible(f"Incorrect operand type for function begins_with: {name}")
 
 
-@lru_cache(maxsize=4096)
-def _operands(
-    texts: tuple[tuple[str, str], ...],
-) -> tuple[list[tuple[str, str]], list[str], list[str]]:
-    tests = " ; ".join(text for name, text in texts if name != "UpdateExpression")
-    return _BETWEEN.findall(tests), _ORDERED.findall(tests), _BEGINNING.findall(tests)
+class _Told(NamedTuple):
+    """What the expressions of a request tell: of the values which ones are bounds of a span, which are compared by
+    order or are a beginning; and the attributes that are changed."""
+
+    between: list[tuple[str, str]]
+    ordered: list[str]
+    beginnings: list[str]
+    changed: list[str]
 
 
 @lru_cache(maxsize=4096)
-def _check_texts(texts: tuple[tuple[str, str], ...]) -> None:
+def _told(texts: tuple[tuple[str, str], ...]) -> _Told:
+    """Read expressions, given with the names of their parameters.
+
+    Raises:
+        Impossible: AWS takes none that is like this.
+    """
+    changed = list[str]()
     for what, text in texts:
         words = {word.upper() for word in _WORD.findall(text) if word not in _SYNTAX}
-        overlapping = _overlapping(_changed(text, whole=True)) if what == "UpdateExpression" else []
+        paths = _changed(text) if what == "UpdateExpression" else []
+        changed += [re.split(r"[.\[]", path)[0] for path in paths]
         wrong = {
             "The expression can not be empty": not text.strip(),
             "Expression size has exceeded the maximum allowed size": len(text.encode()) > _LONGEST,
             f"Attribute name is a reserved keyword: {words & _RESERVED}": words & _RESERVED,
-            f"Two document paths overlap with each other: {overlapping}": overlapping,
+            f"Two document paths overlap with each other: {_overlapping(paths)}": _overlapping(paths),
             "The expression has redundant parentheses": what != "UpdateExpression" and _redundant(text),
             "The expression contains too many operators": len(_OPERATOR.findall(text)) > _MOST_OPERATORS,
             "Membership test has too many operands": any(one.count(",") >= _MOST_OPTIONS for one in _IN.findall(text)),
         }
         for told in (told for told, found in wrong.items() if found):
             raise Impossible(f"Invalid {what}: {told}")
+    tests = " ; ".join(text for what, text in texts if what != "UpdateExpression")
+    return _Told(_BETWEEN.findall(tests), _ORDERED.findall(tests), _BEGINNING.findall(tests), changed)
 
 
 def _overlapping(paths: Sequence[str]) -> list[str]:
@@ -241,12 +250,11 @@ def _redundant(text: str) -> bool:
     )
 
 
-def _changed(text: str, *, whole: bool = False) -> list[str]:
-    """The paths that an update changes; their first part, or all of it."""
+def _changed(text: str) -> list[str]:
+    """The paths that an update changes."""
     pieces, found = _CLAUSE.split(text)[1:], list[str]()
     for clause, listed in zip(pieces[::2], pieces[1::2], strict=True):
         # The commas within a function's parentheses separate nothing.
         for one in re.split(r",(?![^()]*\))", listed):
-            path = re.split(r"=" if clause == "SET" else r"\s+", one.strip())[0].strip()
-            found.append(path if whole else re.split(r"[.\[]", path)[0])
+            found.append(re.split(r"=" if clause == "SET" else r"\s+", one.strip())[0].strip())
     return found
