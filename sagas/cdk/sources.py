@@ -20,7 +20,7 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
-from constructs import Construct
+from constructs import Construct, IDependable
 
 from sagas.cdk.commands import TIMEOUT, CommandFunction, CommandQueue
 from sagas.cdk.encryption import allow_key
@@ -112,11 +112,7 @@ class Connector:
                 self._bucket(source, command, what)
             case sns.TopicBase():
                 policy = self.commands.let_send("sns.amazonaws.com", source.topic_arn, what)
-                letters = self.commands.known_dead_letters
-                to = subscriptions.SqsSubscription(self.commands.known, dead_letter_queue=letters)
-                subscription = source.add_subscription(cast("sns.ITopicSubscription", to))
-                if policy is not None:
-                    subscription.node.add_dependency(policy)
+                source.add_subscription(cast("sns.ITopicSubscription", _Subscription(self.commands, policy)))
                 self.function.declare(source.topic_arn, command)
             case sqs.QueueBase():
                 self._queue(source, command, what)
@@ -188,6 +184,28 @@ class Connector:
             number += 1
             id = f"{base}{number}"
         return id
+
+
+@jsii.implements(sns.ITopicSubscription)
+class _Subscription:
+    """The command queue as the CDK subscribes it to a topic, but for the statement in its policy."""
+
+    def __init__(self, commands: CommandQueue, policy: IDependable | None) -> None:
+        self._commands, self._policy = commands, policy
+
+    def bind(self, topic: sns.ITopic) -> sns.TopicSubscriptionConfig:
+        """Return the subscription."""
+        queue, letters = self._commands.known, self._commands.known_dead_letters
+        usual = subscriptions.SqsSubscription(queue, dead_letter_queue=letters).bind(topic)
+        return sns.TopicSubscriptionConfig(
+            endpoint=usual.endpoint,
+            protocol=usual.protocol,
+            subscriber_id=usual.subscriber_id,
+            subscriber_scope=self._commands.queue,
+            region=usual.region,
+            dead_letter_queue=usual.dead_letter_queue,
+            subscription_dependency=self._policy,
+        )
 
 
 class _WholeEvent(events.RuleTargetInput):

@@ -324,7 +324,13 @@ class TestSources:
         declared = shown(properties["Environment"]["Variables"]["SAGAS_SOURCES"])
         assert '"command":"start_on","saga":"trip","request":"$.detail","key":"$.id"' in declared
         assert '"command":"signal_on","saga":"loan","step":"approval"' in declared
-        (subscription,) = shop.of_type("AWS::SNS::Subscription")
+        found = assertions.Template.from_stack(shop.stack).find_resources("AWS::SNS::Subscription")
+        ((id, subscription),) = found.items()
+        # Under another id it would be made anew, and go with the old one: SNS has one of a topic and a queue.
+        assert id == "SagasCommandsQueueShopOrdersA8B1F5096FD68714"
+        (policy,) = subscription["DependsOn"]
+        assert template["Resources"][policy]["Properties"]["Queues"] == [{"Ref": of_part(template, "command_queue")[0]}]
+        subscription = subscription["Properties"]
         assert subscription["Protocol"] == "sqs"
         assert "RedrivePolicy" in subscription
         mine = {action for action, resource in rights_of(template, function) if resource.startswith("<Answers")}
