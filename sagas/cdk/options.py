@@ -19,7 +19,7 @@ from aws_cdk import aws_sns as sns
 
 from sagas.authoring.policies import AutoDisable
 from sagas.cdk.archive import Archive
-from sagas.cdk.checks import fits, of_kind, one_of, within
+from sagas.cdk.checks import fits, of_kind, one_of, variables, within
 from sagas.cdk.existing import AnyResource, AnyTable
 from sagas.cdk.releases import Deployment
 from sagas.cdk.told import AnyBus, SagaEvents
@@ -149,6 +149,7 @@ class FunctionOptions:
             one_of("FunctionOptions", "log_level", self.log_level, LOG_LEVELS)
         most = self.reserved_concurrency or 1_000_000
         within("FunctionOptions", "provisioned_concurrency", self.provisioned_concurrency, 1, most)
+        variables("FunctionOptions", self.environment)
         fits("FunctionOptions", self.architecture, self.runtime)
         if self.snap_start and self.provisioned_concurrency is not None:
             raise DefinitionError("FunctionOptions: snap_start goes without provisioned_concurrency")
@@ -408,8 +409,7 @@ class ServiceOptions:
                 of_kind(self.service, option.rstrip("?"), getattr(self, option.rstrip("?")), kind, none="?" in option)
         if isinstance(cast("object", self.sagas), type):
             raise DefinitionError(f"{self.service}: sagas must be a list of saga classes, not {self.sagas!r}")
-        for name, value in (self.environment or {}).items():
-            of_kind(self.service, f"environment: {name}", value, str)
+        variables(self.service, self.environment or {})
 
     def _check_functions(self) -> None:
         """Options of functions that the service has besides those of steps are those that make sense there."""

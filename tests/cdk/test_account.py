@@ -220,7 +220,7 @@ class TestBundledSdk:
         content = build_layer("arm64", "3.13", (), ["sns"]) / "python"
         assert {"boto3", "botocore", "urllib3", "six.py"} <= {path.name for path in content.iterdir()}
         described = {path.name for path in (content / "botocore" / "data").iterdir() if path.is_dir()}
-        assert described == {"dynamodb", "s3", "secretsmanager", "sns", "sqs", "sts"}
+        assert described == {"dynamodb", "events", "kms", "s3", "secretsmanager", "sns", "sqs", "sts"}
 
     def test_a_service_that_there_is_not(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(PackagingError, match="botocore knows no service 'sens'"):

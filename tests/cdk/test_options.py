@@ -131,10 +131,14 @@ class TestFunctionOptions:
             ("maximum_concurrency", 1),
             ("reserved_concurrency", 0),
             ("log_level", "LOUD"),
+            ("environment", ["BUCKET"]),
+            ("environment", {"LIMIT": 7}),
+            ("environment", {"_HANDLER": "mine"}),
+            ("environment", {"2ND": "from a digit"}),
         ],
     )
     def test_refused(self, option: str, value: Any) -> None:
-        with pytest.raises(DefinitionError, match=f"FunctionOptions: {option} must be"):
+        with pytest.raises(DefinitionError, match=f"FunctionOptions: {option}.* must be"):
             FunctionOptions(**{option: value})
 
     def test_a_tmp_that_lambda_cannot_give(self) -> None:
@@ -270,6 +274,9 @@ class TestService:
             ("command_options", {"memory_size": 512}),
             ("environment", ["BUCKET"]),
             ("environment", {"LIMIT": 7}),
+            ("environment", {"AWS_REGION": "eu-central-1"}),
+            ("environment", {"A": "too short"}),
+            ("environment", {"MY-TABLE": "orders"}),
             ("throttling", {"rate": 7}),
             ("network", "vpc-1"),
             ("deployment", "canary"),
