@@ -29,7 +29,7 @@ from sagas.engine.contention import patiently
 from sagas.engine.course import UNCHAINED, Chain, Course
 from sagas.engine.late_commits import pending_fact
 from sagas.engine.ports import MessageSender, WorkSender
-from sagas.engine.registry import Registry, SagaType, plan_for
+from sagas.engine.registry import Registry, SagaType
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
 from sagas.messaging.carried import CarriedInput
 from sagas.messaging.message import Message
@@ -250,7 +250,7 @@ class Advancer:
         Raises:
             NotFound: its type is not deployed here.
         """
-        return plan_for(self.registry.get(state.saga).definition, (step.name for step in state.steps))
+        return self.registry.get(state.saga).plan(state.steps)
 
     def lease(self) -> Lease:
         """Return a fresh lease for work without the saga's code."""

@@ -29,7 +29,7 @@ from sagas.engine.heartbeat import Heartbeat
 from sagas.engine.ports import ControlStore, JournalStore, NeverPaused, PauseKeeper
 from sagas.engine.progress import ProgressReport
 from sagas.engine.redacting import secrets_in
-from sagas.engine.registry import SagaType, plan_for
+from sagas.engine.registry import SagaType
 from sagas.engine.runner import Runner, inputs_needed, moment
 from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message
@@ -422,7 +422,7 @@ class Attempt:
         context = EntryContext(
             payload, details, trace_id=trace_id, message=None if chained else dying, onward=onward, chained=chained
         )
-        plan = plan_for(self._type.definition, (step.name for step in held.steps))
+        plan = self._type.plan(held.steps)
         try:
             return self._patiently(
                 self._invocation.deadline - COMMIT_RESERVE,

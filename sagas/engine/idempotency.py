@@ -30,8 +30,6 @@ from sagas.engine.registry import SagaType
 from sagas.errors import SagaError
 from sagas.messaging.message import Message
 
-_KEY = "[saga_id, index, undo]"
-
 
 class IdempotentAttempt(Attempt, BasePersistenceLayer):
     """An attempt that is its own persistence layer: Powertools drives claim, code and outcome."""
@@ -58,14 +56,15 @@ class IdempotentAttempt(Attempt, BasePersistenceLayer):
         """
         guarded = idempotent_function(
             self._execute,
-            data_keyword_argument="record",
+            data_keyword_argument="key",
             persistence_store=self,
-            config=IdempotencyConfig(event_key_jmespath=_KEY, lambda_context=self._invocation.lambda_context),
+            config=IdempotencyConfig(lambda_context=self._invocation.lambda_context),
             key_prefix="sagas",
         )
         message = self._message
         try:
-            guarded(record={"saga_id": message.saga_id, "index": message.index, "undo": message.undo})
+            # A text: Powertools copies what it is given, and looks into it twice, if it has parts.
+            guarded(key=f"{message.saga_id}/{message.index}/{message.undo}")
         except IdempotencyAlreadyInProgressError:
             return None
         except IdempotencyPersistenceLayerError as error:
@@ -76,7 +75,7 @@ class IdempotentAttempt(Attempt, BasePersistenceLayer):
             # The code's own error, which is in the journal.
         return self._committed
 
-    def _execute(self, record: dict[str, object]) -> None:
+    def _execute(self, key: str) -> None:
         if self._held is None:
             raise SagaError("no step runs without its claim: unset POWERTOOLS_IDEMPOTENCY_DISABLED")
         self._payload = self.execute(self._held)  # not returned: Powertools would encode it once more

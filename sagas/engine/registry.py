@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sagas.authoring.definition import SagaDefinition, StepDefinition
@@ -47,9 +47,18 @@ def plan_for(definition: SagaDefinition, names: Iterable[str]) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class SagaType:
-    """A saga type: its definition, and its steps by name."""
+    """A saga type: its definition, its steps by name, and the plans of its sagas."""
 
     definition: SagaDefinition
+    _plans: dict[tuple[str, ...], Plan] = field(default_factory=dict[tuple[str, ...], Plan], init=False, repr=False)
+    """By the steps that a saga was started with; of a new saga they are others only after a deployment."""
+
+    def plan(self, steps: Iterable[StepState]) -> Plan:
+        """Return the plan of a saga that has these steps: see :func:`plan_for`."""
+        names = tuple(step.name for step in steps)
+        if names not in self._plans:
+            self._plans[names] = plan_for(self.definition, names)
+        return self._plans[names]
 
     @property
     def new_steps(self) -> tuple[StepState, ...]:

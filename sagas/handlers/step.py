@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, cast
 
 from sagas.authoring.policies import Exhausted
@@ -36,10 +36,14 @@ class _Records:
 
     def __init__(self, engine: Engine, context: Any) -> None:
         self._engine = engine
-        self._postponing = Postponing(engine.queues, os.environ, telemetry().plain_logger, engine.clock.chance)
         deadline = engine.clock.now() + context.get_remaining_time_in_millis() / 1000
         self._invocation = Invocation(round(deadline, 3), telemetry().trace_id(), context)
         self._begun = False
+
+    @cached_property
+    def _postponing(self) -> Postponing:
+        """Few invocations have anything to postpone."""
+        return Postponing(self._engine.queues, os.environ, telemetry().plain_logger, self._engine.clock.chance)
 
     def done(self, record: dict[str, Any]) -> bool:
         """Handle one record; return whether it may be deleted."""

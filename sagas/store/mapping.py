@@ -266,13 +266,15 @@ def attributes_of(values: Mapping[str, str | int | bool | bytes | None]) -> Item
     """Return plain values as DynamoDB has them, by name, without those that are ``None``."""
     item: Item = {}
     for name, value in values.items():
+        if value is None:  # most are, in a state and in its steps
+            continue
         if isinstance(value, str):
             item[name] = {"S": value}
         elif isinstance(value, bool):
             item[name] = {"BOOL": value}
         elif isinstance(value, bytes):
             item[name] = {"B": value}
-        elif value is not None:
+        else:
             item[name] = {"N": str(value)}
     return item
 

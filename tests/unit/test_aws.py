@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 from typing import Any, cast
 
 import pytest
 from botocore import exceptions as botocore
+from botocore.config import Config
 
 from sagas.aws import HOT, STEPS, connect, translated
 from sagas.errors import Ambiguous, SagaError, Unavailable
@@ -63,6 +67,48 @@ def test_a_hot_client_sends_its_user_agent_as_it_is() -> None:
         client.list_queues()
     assert sent[0].startswith(b"lambda-sagas ")
     assert b"lang/python" not in sent[0]
+
+
+@pytest.mark.parametrize("config", [HOT, STEPS], ids=["hot", "steps"])
+def test_a_request_names_its_host_once_and_signs_it(config: Config) -> None:
+    sent: list[Message] = []
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            sent.append(self.headers)
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+    with HTTPServer(("127.0.0.1", 0), Answering) as server:
+        answering = Thread(target=server.handle_request)
+        answering.start()
+        connect("sqs", config, endpoint_url=f"http://127.0.0.1:{server.server_port}").list_queues()
+        answering.join()
+    assert sent[0].get_all("Host") == [f"127.0.0.1:{server.server_port}"]
+    assert "host" in sent[0]["Authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["https://sqs.us-east-1.amazonaws.com", "http://me@127.0.0.1:4566", "http://[::1]:4566"]
+)
+def test_a_hot_client_signs_what_botocore_would_sign_by_itself(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    signed: list[str] = []
+    now = datetime(2026, 11, 23, tzinfo=UTC)
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda remove_tzinfo=True: now)
+
+    def stop(request: Any, **_: Any) -> None:
+        signed.append(request.headers["Authorization"])
+        raise LookupError
+
+    for config in (HOT, STEPS):
+        client = connect("sqs", config, endpoint_url=endpoint)
+        client.meta.events.register("before-send.sqs.ListQueues", stop)
+        with pytest.raises(LookupError):
+            client.list_queues()
+    assert signed[0] == signed[1]
 
 
 def test_without_a_region_there_is_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
