@@ -50,7 +50,9 @@ class SagaType:
     """A saga type: its definition, its steps by name, and the plans of its sagas."""
 
     definition: SagaDefinition
-    _plans: dict[tuple[str, ...], Plan] = field(default_factory=dict[tuple[str, ...], Plan], init=False, repr=False)
+    _plans: dict[tuple[str, ...], Plan] = field(
+        default_factory=dict[tuple[str, ...], Plan], init=False, repr=False, compare=False
+    )
     """By the steps that a saga was started with; of a new saga they are others only after a deployment."""
 
     def plan(self, steps: Iterable[StepState]) -> Plan:
