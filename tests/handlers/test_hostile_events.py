@@ -89,9 +89,9 @@ RECORDS: st.SearchStrategy[dict[str, Any]] = st.tuples(BODIES, ENVELOPES).map(
 
 
 @pytest.fixture
-def trip(site: Make) -> Site:
-    """Sagas whose messages are handled by hand."""
-    return site(Trip, Fatal, POWERTOOLS_SERVICE_NAME="hostile")
+def trip(site: Make, request: pytest.FixtureRequest) -> Site:
+    """Sagas whose messages are handled by hand. Each test has a logger: one stays with the output it had first."""
+    return site(Trip, Fatal, POWERTOOLS_SERVICE_NAME=request.node.name)
 
 
 def test_bad_records_are_reported_and_good_ones_beside_them_done(
