@@ -66,6 +66,14 @@ def test_reads_that_are_behind_do_no_harm(made: CrashWorld, monkeypatch: pytest.
     assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
 
 
+@pytest.mark.parametrize("name", EVERY)
+def test_short_pages_and_half_batches_do_no_harm(made: CrashWorld, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """As DynamoDB answers where items are large, or asked for faster than the table has capacity."""
+    monkeypatch.setattr(made.tables, "scarce", True)
+    figures = explore(made, [name], sample=1)
+    assert not figures.violations, "\n".join(str(trial) for _, trial in figures.violations)
+
+
 @pytest.mark.parametrize("name", SHORT)
 def test_two_deaths_in_a_row(made: CrashWorld, name: str) -> None:
     figures = explore(made, [name], at_once=2, sample=150)

@@ -78,11 +78,14 @@ class MemoryTables:
         now: tells the time in seconds, for ``lag``.
         lag: by how many seconds an answer is behind what was written, where the request does not ask for a consistent
             read or reads an index, which has none; DynamoDB's are mostly behind by less than one.
+        scarce: whether a page has room for one item only, and a batch for half of what it asks for, as where items are
+            large.
     """
 
     tables: dict[str, dict[Key, Item]] = field(default_factory=dict[str, dict[Key, Item]])
     now: Callable[[], float] = lambda: 0.0
     lag: float = 0.0
+    scarce: bool = False
     _behind: dict[str, dict[Key, Item]] = field(default_factory=dict[str, dict[Key, Item]])
     _coming: deque[tuple[float, str, Key, Item | None]] = field(
         default_factory=deque[tuple[float, str, Key, Item | None]]
@@ -195,18 +198,31 @@ class MemoryTables:
             for kind, asked in write.items()
         ]
         _check_once("BatchWriteItem", _TWICE, [self._place_of(write) for _, write in writes])
-        for kind, write in writes:
+        room = self._room(len(writes))
+        for kind, write in writes[:room]:
             self._leave(write, _after(kind, write, None))
-        return {"UnprocessedItems": {}}
+        undone: dict[str, list[Item]] = {}
+        for kind, write in writes[room:]:
+            asked = {name: value for name, value in write.items() if name != "TableName"}
+            undone.setdefault(write["TableName"], []).append({f"{kind}Request": asked})
+        return {"UnprocessedItems": undone}
+
+    def _room(self, asked: int) -> int:
+        """For how much of a batch there is room."""
+        return max(1, asked // 2) if self.scarce else asked
 
     def _batch_get(self, request: Item) -> Item:
         answers: dict[str, list[Item]] = {}
+        left: Item = {}
         for name, asked in request["RequestItems"].items():
             _check_once("BatchGetItem", _TWICE, [(name, self._key(name, key)) for key in asked["Keys"]])
             table = self._seen(name, asked)
-            found = [table.get(self._key(name, key)) for key in asked["Keys"]]
+            room = self._room(len(asked["Keys"]))
+            found = [table.get(self._key(name, key)) for key in asked["Keys"][:room]]
             answers[name] = [copied(projected(item, asked)) for item in found if item is not None]
-        return {"Responses": answers, "UnprocessedKeys": {}}
+            if asked["Keys"][room:]:
+                left[name] = {**asked, "Keys": copied(asked["Keys"][room:])}
+        return {"Responses": answers, "UnprocessedKeys": left}
 
     def _transact(self, request: Item) -> Item:
         writes = [next(iter(item.items())) for item in request["TransactItems"]]
@@ -244,11 +260,12 @@ class MemoryTables:
             found = [{name: item[name] for name in places} for item in found if all(name in item for name in places)]
         backwards = not request.get("ScanIndexForward", True)
         found.sort(key=lambda item: _place(item, places), reverse=backwards)
-        return page_of(request, found, places, backwards=backwards)
+        return page_of(request, found, places, backwards=backwards, scarce=self.scarce)
 
     def _scan(self, request: Item) -> Item:
         found = self._seen(request["TableName"], request)
-        return page_of(request, [found[key] for key in sorted(found)], keys_of(request["TableName"]))
+        ordered = [found[key] for key in sorted(found)]
+        return page_of(request, ordered, keys_of(request["TableName"]), scarce=self.scarce)
 
 
 def _parts(operation: str, request: Item) -> Iterable[tuple[str, Item]]:
@@ -328,16 +345,19 @@ def _place(item: Item, places: Sequence[str]) -> Key:
     return tuple(plain(item[name])[1] for name in places)
 
 
-def page_of(request: Item, found: list[Item], places: Sequence[str], *, backwards: bool = False) -> Item:
+def page_of(
+    request: Item, found: list[Item], places: Sequence[str], *, backwards: bool = False, scarce: bool = False
+) -> Item:
     """Answer a query or scan that found these items, in the order of these attributes. A page may begin after an item
-    that is not there any more. Unlike AWS's, the last page is known to be it, even if it is full."""
+    that is not there any more. Unlike AWS's, the last page is known to be it, even if it is full. ``scarce``: it has
+    room for one item."""
     if "ExclusiveStartKey" in request:
         after = _place(request["ExclusiveStartKey"], places)
         if backwards:
             found = [item for item in found if _place(item, places) < after]
         else:
             found = [item for item in found if _place(item, places) > after]
-    read = found[: _fitting(found[: request.get("Limit", len(found))])]
+    read = found[: 1 if scarce else _fitting(found[: request.get("Limit", len(found))])]
     more: Item = {}
     if len(read) < len(found):
         more = {"LastEvaluatedKey": copied({name: read[-1][name] for name in places})}
