@@ -53,7 +53,7 @@ class SagaType:
     _plans: dict[tuple[str, ...], Plan] = field(
         default_factory=dict[tuple[str, ...], Plan], init=False, repr=False, compare=False
     )
-    """By the steps that a saga was started with; of a new saga they are others only after a deployment."""
+    """By the steps that a saga was started with, which differ from deployment to deployment only: few."""
 
     def plan(self, steps: Iterable[StepState]) -> Plan:
         """Return the plan of a saga that has these steps: see :func:`plan_for`."""
