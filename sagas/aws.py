@@ -134,6 +134,12 @@ def _session(surroundings: tuple[str | None, ...]) -> Any:
     return cast("Any", boto3).Session(botocore_session=cast("Any", sessions).get_session())
 
 
+S3_NO_SUCH_KEY = frozenset({"NoSuchKey", "404"})
+"""What S3 answers for an object that is not there, to who may list the whole bucket, as no function of ours may."""
+S3_DENIED = frozenset({"AccessDenied", "403"})
+"""What it answers to everyone else."""
+
+
 def code_of(error: ClientError) -> str:
     """Return AWS's code of an error."""
     return _told(error).get("Code", "")

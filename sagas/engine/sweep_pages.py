@@ -16,12 +16,13 @@ from sagas.authoring.context import OrphanedObject
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
 from sagas.authoring.saga import Saga
+from sagas.aws import S3_NO_SUCH_KEY
 from sagas.engine.clock import Clock
 from sagas.engine.context import StepContext
 from sagas.engine.coroutines import awaited
 from sagas.engine.orphans import EntryStore, Judge, Kind, SummaryStore, SweepReport, Verdict, too_many
 from sagas.errors import SagaError
-from sagas.store.objects import GONE, Listed, Objects
+from sagas.store.objects import Listed, Objects
 
 ARCHIVE = "archive/"
 """What an archived object's key begins with, before its own. The CDK construct permits it by the same name."""
@@ -202,7 +203,7 @@ class PageSweep:
             error = self.objects.archive(orphan, ARCHIVE, self._archive_to)
             if not error:
                 copied.append(orphan)
-            elif error in GONE:
+            elif error in S3_NO_SUCH_KEY:
                 done.gone += 1
             else:
                 done.errors[orphan.key] = error

@@ -15,9 +15,9 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
+from sagas.core.characters import sendable
 from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_KEY
 from sagas.errors import InvalidRequest, Problem
-from sagas.messaging.characters import sendable
 from sagas.messaging.json_paths import pick
 
 LARGEST_COMMAND = 1024 * 1024

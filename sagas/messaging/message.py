@@ -10,10 +10,10 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
+from sagas.core.characters import sendable
 from sagas.errors import InvalidRequest, Problem
 from sagas.formats import PLAIN, check_format
 from sagas.messaging.carried import MOST_CARRIED, CarriedInput, problems_in
-from sagas.messaging.characters import sendable
 from sagas.messaging.pending_commit import Count, PendingCommit, problems_of
 from sagas.messaging.redriving import told_in
 from sagas.messaging.trace import Trace

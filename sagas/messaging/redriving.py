@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from sagas.core.characters import NOT_XML
 from sagas.core.keys import LONGEST_NOTE
 from sagas.errors import InvalidRequest, Problem
-from sagas.messaging.characters import NOT_TAKEN
 
 BY = "redriven_by"
 """The attribute with the mover's ARN."""
@@ -34,7 +34,7 @@ def check_note(note: str) -> None:
     """
     if len(note) > LONGEST_NOTE:
         raise InvalidRequest("the note is too long", [Problem("note", f"has more than {LONGEST_NOTE} characters")])
-    if NOT_TAKEN.search(note):
+    if NOT_XML.search(note):
         told = Problem("note", "has a control character, or half of a character")
         raise InvalidRequest("the note cannot be sent", [told])
 
@@ -59,7 +59,7 @@ def told_in(record: Mapping[str, Any]) -> tuple[str, str]:
         record: of an SQS event.
     """
     by, note = _text(record, BY), _text(record, NOTE)
-    usable = len(note) <= LONGEST_NOTE and not NOT_TAKEN.search(note)
+    usable = len(note) <= LONGEST_NOTE and not NOT_XML.search(note)
     return by if _PRINCIPAL.fullmatch(by) else "", note if usable else ""
 
 

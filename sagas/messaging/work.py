@@ -13,9 +13,9 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
+from sagas.core.characters import sendable
 from sagas.errors import InvalidRequest, Problem
 from sagas.formats import PLAIN, check_format
-from sagas.messaging.characters import sendable
 
 BULK = "bulk"
 """The queue of what may take its time: recovery, purges and sweeps."""

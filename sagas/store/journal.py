@@ -9,7 +9,7 @@ from typing import Any, cast
 from botocore.exceptions import ClientError
 from pynamodb.pagination import ResultIterator
 
-from sagas.aws import code_of
+from sagas.aws import S3_DENIED, S3_NO_SUCH_KEY, code_of
 from sagas.core.times import epoch, iso
 from sagas.errors import SagaError
 from sagas.formats import FORMAT, NewerFormat, check_format
@@ -24,9 +24,6 @@ from sagas.store.tombstones import tombstone_in
 
 _LAST = 10**9
 """A ``seq`` beyond that of any entry."""
-_GONE = ("NoSuchKey", "404", "AccessDenied", "403")
-"""What S3 answers for an object that is not there: the first two to who may list the whole bucket, as no function of
-ours may, the others to everyone else."""
 
 
 class Journal:
@@ -184,7 +181,7 @@ class Journal:
         try:
             stored, size = self._payloads.get_within(key, most) if key else (entry.encrypted, len(entry.encrypted))
         except SagaError as error:
-            if isinstance(error.__cause__, ClientError) and code_of(error.__cause__) in _GONE:
+            if isinstance(error.__cause__, ClientError) and code_of(error.__cause__) in S3_NO_SUCH_KEY | S3_DENIED:
                 raise Changed(entry.saga_id) from error
             raise
         if stored is None:

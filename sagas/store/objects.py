@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from sagas.aws import STEPS, code_of, connect, translated
+from sagas.aws import S3_DENIED, STEPS, code_of, connect, translated
+from sagas.core.characters import NOT_XML
 from sagas.errors import SagaError
 from sagas.store.settings import StoreSettings
 
@@ -18,14 +18,6 @@ PAGE = 1_000
 
 _LARGEST_COPY = 5 * 2**30
 """Bytes S3 copies in one request at most; a larger object is copied in parts."""
-
-GONE = frozenset({"NoSuchKey", "404"})
-"""What :meth:`Objects.archive` answers when another sweep removed the object meanwhile."""
-_DENIED = ("AccessDenied", "403")
-"""What S3 answers also for an object that is not there, to who may not list the whole bucket."""
-
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that a key may have, and a list of keys to delete may not: it is XML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +97,10 @@ class Objects:
             SagaError: the whole request was refused.
         """
         refused = dict[str, str]()
-        for key in filter(_NO_XML.search, keys):
+        for key in filter(NOT_XML.search, keys):
             if code := self._verdict(self._client.delete_object, Bucket=self.bucket, Key=key):
                 refused[key] = code
-        together = [{"Key": key} for key in keys if not _NO_XML.search(key)]
+        together = [{"Key": key} for key in keys if not NOT_XML.search(key)]
         if together:
             with translated("S3"):
                 answer = self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": together, "Quiet": True})
@@ -135,7 +127,7 @@ class Objects:
             code = self._verdict(self._client.copy_object, CopySource=source, Bucket=bucket, Key=key)
         else:
             code = self._verdict(self._client.copy, source, bucket, key)
-        return "NoSuchKey" if code in _DENIED and self._is_gone(listed.key) else code
+        return "NoSuchKey" if code in S3_DENIED and self._is_gone(listed.key) else code
 
     def _is_gone(self, key: str) -> bool:
         """Whether an object is not listed; it counts as there if that may not be asked."""

@@ -1,10 +1,11 @@
-"""Which characters SQS takes, in bodies and attributes: those of XML 1.0."""
+"""Which characters AWS takes where it speaks XML: those of XML 1.0."""
 
 from __future__ import annotations
 
 import re
 
-NOT_TAKEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""A character that SQS takes in no body and no attribute, and S3 in no list of keys."""
 
 
 def sendable(text: str) -> str:
