@@ -21,6 +21,11 @@ def render(build: Callable[[Stack], object]) -> Template:
     """Synthesize a stack."""
     stack = Stack(App(), "Test")
     build(stack)
+    return template_of(stack)
+
+
+def template_of(stack: Stack) -> Template:
+    """The template of a stack."""
     return dict(assertions.Template.from_stack(stack).to_json())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Environment, Stack, Stage, assertions
+from aws_cdk import App, Environment, Stack, Stage
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
@@ -17,13 +17,9 @@ from functions.checkout import Checkout
 from sagas.cdk import FunctionOptions, Network, PrivateEndpoint, SagaService
 from sagas.cdk.layer import PackagingError, build_layer
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import Template, of_type, render, service
+from tests.cdk.rendered import Template, of_type, render, service, template_of
 
 ALARM = "AWS::CloudWatch::Alarm"
-
-
-def template_of(stack: Stack) -> Template:
-    return dict(assertions.Template.from_stack(stack).to_json())
 
 
 class TestAccessLog:
