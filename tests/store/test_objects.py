@@ -10,9 +10,10 @@ from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
+from sagas.aws import S3_NO_SUCH_KEY
 from sagas.core.states import SagaStatus
 from sagas.errors import SagaError, Unavailable
-from sagas.store.objects import GONE, Listed, Objects, connect_s3
+from sagas.store.objects import Listed, Objects, connect_s3
 from sagas.store.settings import StoreSettings
 from sagas.store.summaries import SagaSummaries, SagaSummary
 from sagas.store.tables import tables_for
@@ -145,12 +146,12 @@ def test_archives_what_is_larger_than_one_copy_may_be(
     monkeypatch.setattr("sagas.store.objects._LARGEST_COPY", 5)
     put(store, "a/1")
     assert objects.archive(objects.page("a/").objects[0], "archive/") == ""
-    assert objects.archive(Listed("a/none", 6, "", 0.0), "archive/") in GONE
+    assert objects.archive(Listed("a/none", 6, "", 0.0), "archive/") in S3_NO_SUCH_KEY
     assert keys(store) == ["a/1", "archive/a/1"]
 
 
 def test_tells_why_there_is_no_copy(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert objects.archive(Listed("a/none", 1, "", 0.0), "archive/") in GONE
+    assert objects.archive(Listed("a/none", 1, "", 0.0), "archive/") in S3_NO_SUCH_KEY
 
     def refuse(*_: Any) -> None:
         raise client_error(code)
