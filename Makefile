@@ -9,9 +9,10 @@ READY := $(VENV)/.installed
 # order of tests/conftest.py, which begins with the slowest; without the option, in the order of their numbers of tests.
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 # What proves breadth and takes its time; the other tests of tests/unit are what one runs after each change.
-MODEL := tests/unit/core/test_properties.py tests/unit/authoring/test_schema_agrees.py \
+BREADTH := tests/unit/core/test_properties.py tests/unit/authoring/test_schema_agrees.py \
 	tests/unit/authoring/test_codec_properties.py tests/unit/functions/test_balance.py tests/unit/testing/test_parity.py \
 	tests/unit/cli/test_init.py tests/handlers/test_hostile_events.py
+MODEL := $(BREADTH) tests/faults tests/interleavings tests/load
 # The CDK CLI that reads what this aws-cdk-lib writes, on the Node that comes with the packages; ARGS are passed on to it
 # and to the benchmark: make deploy ARGS="--profile test"
 ARGS ?=
@@ -25,7 +26,7 @@ CDK = @PATH="$(NODE)/bin:$$PATH" node $(CDK_HOME)/node_modules/aws-cdk/bin/cdk
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test run check lint types imports unit model aws e2e proof bench synth app format docs deploy diff destroy cdk-cli clean
+.PHONY: help setup demo test run check lint types imports unit model aws cdk e2e proof bench synth app format docs deploy diff destroy cdk-cli clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -53,7 +54,9 @@ demo: $(RUNS)  ## run the reference sagas on real files, here, and check what th
 run: $(RUNS)  ## run the stack here until Ctrl-C, with stock and files for the tour; ARGS="--watch" and others
 	@$(BIN)/sagas local up --seed "python -m demo.seed" $(ARGS)
 
-test: unit model aws e2e  ## the tests, by tier
+# Those of the whole stack wait for half of their time: what only computes runs beside them, and yields to them.
+test: unit aws  ## the tests, by tier
+	@$(MAKE) --no-print-directory -j2 e2e model cdk
 
 check: lint types imports docs test synth  ## the whole gate
 
@@ -69,13 +72,16 @@ imports: $(READY)
 
 # Without a plugin that they do not need and that every process would load.
 unit: $(READY)  ## tests that need nothing, in seconds
-	@$(PYTEST) -p no:schemathesis tests/unit tests/typing docs $(MODEL:%=--ignore=%)
+	@$(PYTEST) -p no:schemathesis tests/unit tests/typing docs $(BREADTH:%=--ignore=%)
 
-model: $(READY)  ## the automaton explored, generated inputs, hostile events, both ways to run
-	@$(PYTEST) $(MODEL)
+model: $(READY)  ## the automaton explored, generated inputs, hostile events, crash points, orders of requests, load
+	@nice $(PYTEST) $(MODEL)
 
-aws: $(READY)  ## tests of handlers, store, engine and template
-	@$(PYTEST) tests/handlers tests/store tests/engine tests/faults tests/interleavings tests/versions tests/load tests/cdk $(MODEL:%=--ignore=%)
+aws: $(READY)  ## tests of handlers, store and engine, and of the last release beside this version
+	@$(PYTEST) tests/handlers tests/store tests/engine tests/versions $(BREADTH:%=--ignore=%)
+
+cdk: $(READY)  ## tests of the template
+	@nice $(PYTEST) tests/cdk
 
 # Elsewhere (docs/contributing/testing-elsewhere.md) the tests share their stacks, so they run in one process.
 e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from aws_cdk import App, Stack, assertions
+from cfnlint.api import lint_file
+from cfnlint.config import ManualArgs
 
 from functions.checkout import Checkout
 from sagas.cdk import FunctionOptions, SagaService
@@ -66,3 +69,9 @@ def actions(template: Template, service_name: str) -> set[str]:
     statements = [s for policy in of_type(template, "AWS::IAM::Policy") for s in policy["PolicyDocument"]["Statement"]]
     named = [a for s in statements for a in (s["Action"] if isinstance(s["Action"], list) else [s["Action"]])]
     return {action for action in named if action.startswith(f"{service_name}:")}
+
+
+def lint(*templates: Path, regions: Sequence[str] = ("us-east-1",), ignored: Sequence[str] = ()) -> list[str]:
+    """What cfn-lint finds in templates; in this process, which keeps the rules and the schemas it has read."""
+    config = ManualArgs(regions=list(regions), ignore_checks=list(ignored))
+    return [str(found) for template in templates for found in lint_file(template, config=config)]

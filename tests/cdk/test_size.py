@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +17,7 @@ from sagas.cdk import SagaService, grants, permissions
 from sagas.cdk.grants import RIGHTS
 from sagas.local.assembly import read_assembly
 from sagas.local.layout import layouts_in
+from tests.cdk.rendered import lint
 from tests.cdk.test_permissions import as_list
 from tests.e2e.nested.many import SAGAS, STEPS
 
@@ -146,8 +145,5 @@ def test_the_local_stack_takes_it_for_one(many: Path) -> None:
 
 def test_cfn_lint_finds_nothing(many: Path) -> None:
     # One saga's template is as the other's.
-    nested = sorted(str(path) for path in many.glob("*nested.template.json"))
-    templates = [str(many / "Many.template.json"), nested[0]]
-    command = [str(Path(sys.executable).parent / "cfn-lint"), "--", *templates]
-    linted = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert linted.returncode == 0, linted.stdout
+    nested = sorted(many.glob("*nested.template.json"))
+    assert lint(many / "Many.template.json", nested[0]) == []

@@ -17,6 +17,11 @@ _ACCOUNT_TIMEOUT = 3600
 """Seconds for one test in an account, the deployment included."""
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Tests of the whole stack wait for half of their time: three processes on two cores."""
+    return (os.cpu_count() or 1) * 3 // 2
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the place that was chosen cannot run, and say why."""
     here = [item for item in items if item.path.is_relative_to(Path(__file__).parent)]

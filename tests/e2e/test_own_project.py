@@ -112,8 +112,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Generato
 def _lend_packages(lent: Path) -> None:
     """Fill a directory with what is installed in our virtual environment, but for this repository."""
     lent.mkdir()
-    for place in site.getsitepackages():
-        for entry in Path(place).iterdir():
+    # Debian names places that a virtual environment does not have.
+    for place in filter(Path.is_dir, map(Path, site.getsitepackages())):
+        for entry in place.iterdir():
             if not entry.name.startswith(_OURS) and not (lent / entry.name).exists():
                 (lent / entry.name).symlink_to(entry)
 
