@@ -33,14 +33,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def poll(what: str, check: Callable[[], T | None], deadline: float = 30.0) -> T:
-    """Return the first true answer of ``check``; fail after ``deadline`` seconds, times the pace."""
+def poll(what: str, check: Callable[[], T | None], deadline: float = 30.0, every: float = 0.05) -> T:
+    """Return the first true answer of ``check``, ``every`` so many seconds; fail after ``deadline``, times the pace."""
     end = time.monotonic() + deadline * PACE
     while time.monotonic() < end:
         answer = check()
         if answer:
             return answer
-        time.sleep(0.05)
+        time.sleep(every)
     raise AssertionError(f"{what}: not within {deadline * PACE:g} s")
 
 

@@ -17,6 +17,8 @@ from tests.e2e.stack import PACE, Stack, poll
 
 pytestmark = pytest.mark.e2e
 FULL = os.environ.get("SAGAS_PROOF") == "full"
+_TICK = 0.5
+"""Seconds from one look of the supervisor to the next, where a test has it look."""
 
 
 class Trials:
@@ -27,6 +29,7 @@ class Trials:
         self.api = Api(stack)
         self.sqs = stack.client("sqs")
         self._dynamodb = stack.client("dynamodb")
+        self._client = stack.saga_client()
 
     def executed(self, saga: dict[str, Any]) -> list[str]:
         """What was executed, by name and attempt."""
@@ -56,8 +59,7 @@ class Trials:
 
     def tick(self, stale_after: float = 20) -> None:
         """Have the supervisor recover once."""
-        ended = self.stack.sagas("recover", "--stale-after", str(stale_after))
-        assert ended.returncode == 0, ended.stderr
+        self._client.recover(stale_after)
 
 
 @pytest.fixture
@@ -182,9 +184,9 @@ def test_a_process_that_dies_or_runs_into_its_timeout_counts_as_an_attempt(on: T
 
         return check
 
-    poll("the one that dies once", ended(recovers), 60)
-    poll("the one that hangs once", ended(hangs), 90)
-    poll("the one that dies for good", ended(never), 90)
+    poll("the one that dies once", ended(recovers), 60, _TICK)
+    poll("the one that hangs once", ended(hangs), 90, _TICK)
+    poll("the one that dies for good", ended(never), 90, _TICK)
     assert on.api.show(hangs)["status"] == "COMPLETED"
     assert on.executed(hangs) == ["act:1", "act:2", "begin:1"]
     assert on.api.show(recovers)["status"] == "COMPLETED"
@@ -259,7 +261,7 @@ def test_a_killed_worker_is_noticed_as_soon_as_its_lease_is_over(on: Trials) -> 
         on.tick(5)
         return on.api.show(saga)["status"] == "COMPLETED"
 
-    assert poll("the saga to be recovered", recovered, 40)
+    assert poll("the saga to be recovered", recovered, 40, _TICK)
     assert on.api.show(saga)["steps"][1]["attempts"] == 2
     assert "StepLost" in on.api.actions(saga)
 
@@ -298,7 +300,7 @@ def test_a_crowd_before_a_narrow_step_waits_in_line(on: Trials) -> None:
         on.tick(5)
         return on.api.show(sagas[-1])["status"] == "COMPLETED"
 
-    poll("the last to be through", through, 600)
+    poll("the last to be through", through, 600, _TICK)
     for saga in sagas:
         ended = on.api.wait(saga)
         assert (ended["status"], [step["attempts"] for step in ended["steps"]]) == ("COMPLETED", [1, 1])
@@ -314,7 +316,7 @@ def test_a_step_of_many_lease_lengths_keeps_its_lease_and_hears_of_a_cancel(on: 
         on.tick(1)
         return time.monotonic() - begun > 6
 
-    assert poll("three lease lengths to pass", held_for_long)
+    assert poll("three lease lengths to pass", held_for_long, every=_TICK)
     assert on.api.actions(saga) == ["SagaStarted", "StepCompleted"]
     status, _, _ = on.api.call("DELETE", f"/sagas/holding/{saga['saga_id']}")
     assert status == 202
