@@ -60,6 +60,7 @@ class Emulator:
             note.write_text(f"{port}\n")
         self._see_log = f"see {files.emulator_log}"
         self._port = port
+        self._lock = files.lock
         self._still_running = still_running(files.lock)
         self.endpoint_url = f"http://127.0.0.1:{port}"
         files.scratch.mkdir(parents=True, exist_ok=True)
@@ -86,19 +87,36 @@ class Emulator:
         """The process id, which is also the id of its process group."""
         return self._process.pid
 
+    def wait_until_locked(self) -> None:
+        """Return when the emulator holds the project's lock: from then on no other one writes into ``.sagas``.
+
+        Raises:
+            LocalStackError: it ended, as it does where another holds the lock, or did not take it in time.
+        """
+        self._wait(self._has_lock)
+
     def wait_until_healthy(self) -> None:
         """Return when the emulator answers.
 
         Raises:
             LocalStackError: it ended, or did not answer in time.
         """
+        self._wait(self._answers)
+
+    def _wait(self, until: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _START_DEADLINE
-        while not self._answers():
+        while not until():
             self.check_alive()
             if time.monotonic() > deadline:
-                raise LocalStackError(f"the emulator did not answer within {_START_DEADLINE:g} s; {self._see_log}")
+                raise LocalStackError(f"the emulator did not start within {_START_DEADLINE:g} s; {self._see_log}")
             time.sleep(_POLL)
         self.check_alive()
+
+    def _has_lock(self) -> bool:
+        # Read, not tried: whoever tries a lock holds it for a moment, in which the emulator would find it taken.
+        with suppress(FileNotFoundError):
+            return self._lock.read_text().strip() == str(self.pid)
+        return False
 
     def wait(self) -> None:
         """Return when the emulator has ended in an orderly way.

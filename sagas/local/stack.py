@@ -90,9 +90,13 @@ def up(
         kept, clients, description = False, Clients(emulator.endpoint_url, REGION), None
         try:
             begins("Starting the emulator")
-            emulator.wait_until_healthy()
+            emulator.wait_until_locked()
             try:
-                description, stacks = _deploy(clients, settings, files, pid=emulator.pid, begins=begins)
+                # Until it is healthy takes it as long as Python and Node take to load the CDK.
+                begins(f"Synthesizing: {settings.app}")
+                directory = synthesize(settings.app, files)
+                emulator.wait_until_healthy()
+                description, stacks = _deploy(clients, settings, directory, pid=emulator.pid, begins=begins)
                 begins("Asking each saga type for its instance")
                 _require_creatable(clients, description, settings, tell)
                 description.write(files.description)
@@ -136,7 +140,9 @@ def deploy_to_endpoint(
     files.root.mkdir(parents=True, exist_ok=True)
     with _signals_as_exception():
         clients = Clients(endpoint_url.rstrip("/"), REGION)
-        description, _ = _deploy(clients, settings, files, pid=None, begins=begins)
+        begins(f"Synthesizing: {settings.app}")
+        directory = synthesize(settings.app, files)
+        description, _ = _deploy(clients, settings, directory, pid=None, begins=begins)
         description.write(files.description)
         return description
 
@@ -167,13 +173,11 @@ def down(project: Path) -> str:
 def _deploy(
     clients: Clients,
     settings: Settings,
-    files: Files,
+    directory: Path,
     *,
     pid: int | None,
     begins: Callable[[str], None] = _nothing,
 ) -> tuple[Description, list[tuple[Stack, Deployed]]]:
-    begins(f"Synthesizing: {settings.app}")
-    directory = synthesize(settings.app, files)
     embedded = pid is not None or runs_functions_itself(clients.endpoint_url)
     deployer = Deployer(clients, embedded=embedded, enforce_iam=settings.enforce_iam)
     account = deployer.account()
@@ -225,7 +229,8 @@ def _renew(
             _require_creatable(clients, description, settings, tell)
         if everything:
             tell(f"{names}: deploying the stack anew")
-            description, stacks = _deploy(clients, settings, files, pid=description.pid)
+            directory = synthesize(settings.app, files)
+            description, stacks = _deploy(clients, settings, directory, pid=description.pid)
             description.write(files.description)
             live = LiveCode(clients, settings.project, files.root, stacks)
             tell(f"Deployed after {time.monotonic() - began:.1f} s.")

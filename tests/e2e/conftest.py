@@ -18,8 +18,8 @@ _ACCOUNT_TIMEOUT = 3600
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Tests of the whole stack wait for half of their time: three processes on two cores."""
-    return (os.cpu_count() or 1) * 3 // 2
+    """One process more than there are cores: tests of the whole stack wait for half of their time."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
