@@ -8,6 +8,8 @@ READY := $(VENV)/.installed
 # A test file stays in one process, so that the stack or engine it starts is started once. Files are handed out in the
 # order of tests/conftest.py, which begins with the slowest; without the option, in the order of their numbers of tests.
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
+# What yields to other tests may be at one of its own for minutes.
+YIELDING := nice $(PYTEST) --timeout 300
 # What proves breadth and takes its time; the other tests of tests/unit are what one runs after each change.
 BREADTH := tests/unit/core/test_properties.py tests/unit/authoring/test_schema_agrees.py \
 	tests/unit/authoring/test_codec_properties.py tests/unit/functions/test_balance.py tests/unit/testing/test_parity.py \
@@ -78,13 +80,13 @@ unit: $(READY)  ## tests that need nothing, in seconds
 	@$(PYTEST) -p no:schemathesis tests/unit tests/typing docs $(BREADTH:%=--ignore=%)
 
 model: $(READY)  ## the automaton explored, generated inputs, hostile events, crash points, orders of requests, load
-	@nice $(PYTEST) $(MODEL)
+	@$(YIELDING) $(MODEL)
 
 aws: $(READY)  ## tests of handlers, store and engine, and of the last release beside this version
 	@$(PYTEST) tests/handlers tests/store tests/engine tests/versions $(BREADTH:%=--ignore=%)
 
 cdk: $(READY)  ## tests of the template
-	@nice $(PYTEST) tests/cdk
+	@$(YIELDING) tests/cdk
 
 # Elsewhere (docs/contributing/testing-elsewhere.md) the tests share their stacks, so they run in one process.
 e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says
