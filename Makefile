@@ -28,7 +28,7 @@ CDK = @PATH="$(NODE)/bin:$$PATH" node $(CDK_HOME)/node_modules/aws-cdk/bin/cdk
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test run check made lint types imports unit model aws cdk e2e proof bench synth app format docs deploy diff destroy cdk-cli clean
+.PHONY: help setup demo test run check static lint types imports unit model aws cdk e2e proof bench synth app format docs deploy diff destroy cdk-cli clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -60,9 +60,9 @@ run: $(RUNS)  ## run the stack here until Ctrl-C, with stock and files for the t
 test: unit aws  ## the tests, by tier
 	@$(MAKE) --no-print-directory -j2 e2e model cdk
 
-check: lint imports made test  ## the whole gate
+check: lint imports static test  ## the whole gate
 
-made: $(READY)  # the types, the site and the templates, side by side
+static: $(READY)  # the types, the site and the templates, side by side
 	@$(MAKE) --no-print-directory -j2 types docs synth
 
 lint: $(READY)

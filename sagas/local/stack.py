@@ -92,7 +92,7 @@ def up(
             begins("Starting the emulator")
             emulator.wait_until_locked()
             try:
-                # Until it is healthy takes it as long as Python and Node take to load the CDK.
+                # Until it answers, it takes as long as Python and Node take to load the CDK.
                 begins(f"Synthesizing: {settings.app}")
                 directory = synthesize(settings.app, files)
                 emulator.wait_until_healthy()
