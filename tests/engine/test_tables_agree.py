@@ -14,6 +14,7 @@ from tests.engine.test_children import Basketful, Shipment
 from tests.support import dynamodb
 from tests.support.aws import client, create_joins_table, create_tables
 from tests.support.bench import Bench
+from tests.support.databases import dynamodb_local
 from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, Fatal, Trip
 from tests.support.tables import MemoryTables
@@ -351,3 +352,15 @@ def _ask_on_new_tables(method: str, **asked: Any) -> None:
     create_tables(made, "t")
     with suppress(ClientError):
         getattr(made, method)(TableName=SAGAS, **asked)
+
+
+def test_an_engine_keeps_the_tables_of_others(credentials: None) -> None:
+    # Those of the store's tests, which are in the same process.
+    others = client("dynamodb", dynamodb_local().endpoint_url)
+    create_tables(others, "others")
+    with aws("dynamodb_local"):
+        create_tables(client("dynamodb"), "mine")
+        assert {"mine-sagas", "others-sagas"} <= set(others.list_tables()["TableNames"])
+    left = set(others.list_tables()["TableNames"])
+    assert "others-sagas" in left
+    assert "mine-sagas" not in left

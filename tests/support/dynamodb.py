@@ -16,7 +16,7 @@ import base64
 import json
 import os
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from threading import RLock
@@ -180,11 +180,12 @@ class Engine:
         request = self._client._convert_to_request_dict({"TableName": table}, model, url, dict[str, Any]())
         return self.ask(model, request)[1]["Items"]
 
-    def forget(self) -> None:
-        """Delete all tables."""
+    def forget(self, tables: Iterable[str]) -> None:
+        """Delete tables, those that are still there. Others of this process stay: the store's tests share some."""
         client = cast("Any", boto3).client("dynamodb", region_name=REGION, endpoint_url=self.url)
-        for name in client.list_tables()["TableNames"]:
-            client.delete_table(TableName=name)
+        for name in tables:
+            with suppress(client.exceptions.ResourceNotFoundException):
+                client.delete_table(TableName=name)
 
 
 _MOTO = Engine()
@@ -210,7 +211,8 @@ class Tables:
     handed_over: bool = False
     deviations: list[str] = field(default_factory=list[str])
     """Requests with two answers, or two outcomes: memory's, and the other engine's."""
-    _created: dict[str, tuple[Any, Item]] = field(default_factory=dict[str, tuple[Any, Item]])
+    created: dict[str, tuple[Any, Item]] = field(default_factory=dict[str, tuple[Any, Item]])
+    """What created the tables, by their names: a model of botocore, and the request."""
     _there: set[str] = field(default_factory=set[str])
     _one_at_a_time: RLock = field(default_factory=RLock)
 
@@ -223,7 +225,7 @@ class Tables:
                 return None
             asked = _decoded(request["body"])
             if model.name == "CreateTable":
-                self._created[asked["TableName"]] = (model, request)
+                self.created[asked["TableName"]] = (model, request)
             if self.always:
                 mine, theirs = self._told(model.name, asked), self.engine.ask(model, request)
                 if model.name not in _OF_TABLES:
@@ -279,7 +281,7 @@ class Tables:
     def _fill(self, name: str, items: list[Item]) -> None:
         """Have moto's table hold these items and no others."""
         if name not in self._there:
-            _MOTO.ask(*self._created[name])
+            _MOTO.ask(*self.created[name])
             self._there.add(name)
         table = _of_moto(name)
         table.items.clear()
@@ -334,11 +336,11 @@ def aws(chosen: str | None = None) -> Generator[Tables]:
             yield _open[-1]
             return
         made = Tables(_engine(answering), answering != "memory")
-        if made.engine.url is not None:
-            made.engine.forget()
         _open.append(made)
         try:
             yield made
         finally:
             _open.clear()
+            if made.engine.url is not None:
+                made.engine.forget(made.created)
         assert not made.deviations, "\n".join(made.deviations)
