@@ -16,6 +16,8 @@ from sagas.cdk import FunctionOptions, SagaService
 
 Template = dict[str, Any]
 CAPTURE = ("function", "checkout", "capture")
+REGIONS = ("us-east-1", "cn-north-1", "us-gov-west-1")
+"""One of each partition."""
 _made: dict[str, tuple[dict[str, Any], str]] = {}
 """What :func:`service` has made, with its options: as long as they are kept, no other has their address."""
 
@@ -73,5 +75,6 @@ def actions(template: Template, service_name: str) -> set[str]:
 
 def lint(*templates: Path, regions: Sequence[str] = ("us-east-1",), ignored: Sequence[str] = ()) -> list[str]:
     """What cfn-lint finds in templates; in this process, which keeps the rules and the schemas it has read."""
+    assert templates, "there is none to look at"
     config = ManualArgs(regions=list(regions), ignore_checks=list(ignored))
     return [str(found) for template in templates for found in lint_file(template, config=config)]

@@ -14,11 +14,10 @@ import pytest
 from sagas import Saga, step, wait_for
 from sagas.engine.registry import Registry
 from sagas.handlers.openapi import describe
-from tests.cdk.rendered import lint
+from tests.cdk.rendered import REGIONS, lint
 
 Template = dict[str, Any]
 Find = Callable[[str], list[Template]]
-REGIONS = ("us-east-1", "cn-north-1", "us-gov-west-1")
 """One of each partition."""
 
 
@@ -47,6 +46,13 @@ def denies_plain_http(policy: Template) -> bool:
 
 def test_cfn_lint_finds_nothing(assembly: Path) -> None:
     assert lint(assembly / "Sagas.template.json", regions=REGIONS) == []
+
+
+def test_cfn_lint_would_find_something(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.template.json"
+    queue = {"Type": "AWS::SQS::Queue", "Properties": {"Nonsense": 1}}
+    wrong.write_text(json.dumps({"Resources": {"Queue": queue}}))
+    assert "Nonsense" in " ".join(lint(wrong))
 
 
 def test_cdk_nag_would_find_something(tmp_path: Path) -> None:

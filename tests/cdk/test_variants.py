@@ -17,7 +17,7 @@ from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas.cdk import Archive, Deployment, FunctionOptions, Network, PrivateEndpoint, SagaService
 from sagas.cdk.acknowledge import acknowledge
-from tests.cdk.rendered import lint
+from tests.cdk.rendered import REGIONS, lint
 
 
 def with_key(stack: Stack) -> dict[str, Any]:
@@ -56,7 +56,6 @@ def with_more_parts(stack: Stack) -> dict[str, Any]:
 
 
 VARIANTS = [with_key, with_network, with_shared_functions, with_less, within_a_network, with_more_parts]
-REGIONS = ("us-east-1", "cn-north-1", "us-gov-west-1")
 
 
 @pytest.mark.parametrize("options", VARIANTS)
