@@ -17,8 +17,7 @@ def acknowledge(validations: Validations, reasons: Mapping[str, str]) -> None:
         validations: of the construct.
         reasons: why each finding, by its id, is right as it is.
     """
-    for finding, reason in reasons.items():
-        validations.acknowledge(Acknowledgment(id=finding, reason=reason))
+    validations.acknowledge(*(Acknowledgment(id=finding, reason=reason) for finding, reason in reasons.items()))
 
 
 def acknowledge_objects(role: iam.IGrantable, object_arn: str, reason: str) -> None:
@@ -29,7 +28,7 @@ def acknowledge_objects(role: iam.IGrantable, object_arn: str, reason: str) -> N
         object_arn: the resource of the permission, ending in ``/*``.
         reason: why the role needs them.
     """
-    principal = role.grant_principal
+    principal = role if isinstance(role, iam.Role) else role.grant_principal
     if not isinstance(principal, iam.Role):
         return
     stack, parameter = Stack.of(principal), None

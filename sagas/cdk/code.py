@@ -83,7 +83,7 @@ class CodeAssets:
 
         together = hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:32]
         self._directory = built_once(f"code-{together}", build).resolve()
-        self._made: dict[tuple[str, str], lambda_.AssetCode] = {}
+        self._made: dict[tuple[Stack, str], lambda_.AssetCode] = {}
 
     def of(self, scope: Construct, saga_class: type | None = None) -> lambda_.AssetCode:
         """Return the asset for functions in the stack of ``scope``: the CDK wants an object for each stack.
@@ -93,7 +93,7 @@ class CodeAssets:
             saga_class: whose steps it runs; all of the service when absent.
         """
         digest = self._digests[saga_class]
-        key = Stack.of(scope).node.addr, digest
+        key = Stack.of(scope), digest
         if key not in self._made:
             self._made[key] = lambda_.Code.from_asset(str(self._directory / digest), asset_hash=digest)
         return self._made[key]

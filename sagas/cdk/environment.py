@@ -13,7 +13,7 @@ from constructs import Construct
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.cdk.options import METRICS_NAMESPACE, ServiceOptions
-from sagas.cdk.queues import SagaQueues, base_url
+from sagas.cdk.queues import SagaQueues
 from sagas.cdk.step_groups import SHARED
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
@@ -46,7 +46,7 @@ def service_environment(
     any_queues, shared = next(iter(queues.values())), options.isolation == "saga"
     filed, (classes, groups) = types_file(sagas, queues, options), _types(sagas, queues, options)
     # What sagas.messaging.routes.Routes reads.
-    routes: dict[str, object] = {"base": base_url(any_queues.any_queue_in(scope))}
+    routes: dict[str, object] = {"base": any_queues.base_url(scope)}
     if any_queues.derived:
         routes |= {"token": any_queues.token(scope), **({"shared": SHARED} if shared else {})}
         if groups and filed is None:
@@ -118,9 +118,8 @@ def check_size(scope: Construct, environment: Mapping[str, str]) -> None:
         DefinitionError: they are too large together; names that only AWS knows are taken at their likely length.
     """
     stack = Stack.of(scope)
-    stack_name = len(stack.stack_name)
-    values = ((name, stack.resolve(value)) for name, value in environment.items())
-    size = sum(len(name.encode()) + _resolved_size(value, stack_name) for name, value in values)
+    stack_name, values = len(stack.stack_name), stack.resolve(environment)
+    size = sum(len(name.encode()) + _resolved_size(value, stack_name) for name, value in values.items())
     if size > _LIMIT:
         raise DefinitionError(
             f"{scope.node.path}: its environment variables take about {size} bytes and Lambda allows {_LIMIT}; "

@@ -147,11 +147,12 @@ class SagaFunction(Construct):
         level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
         variables = self._variables = {**environment, **level, **function.environment}
         check_size(self, variables)
+        layer, content = shared.layers.of(architecture, runtime)
         self.function = lambda_.Function(
             self,
             "Function",
             code=shared.code.of(self, saga_class),
-            layers=[shared.layers.of(architecture, runtime)],
+            layers=[layer],
             handler=handler,
             runtime=runtime,
             architecture=architecture,
@@ -172,7 +173,7 @@ class SagaFunction(Construct):
             security_groups=security_groups,
         )
         # Without it new content of the layer would make no new version.
-        self.function.invalidate_version_based_on(shared.layers.digest_of(architecture, runtime))
+        self.function.invalidate_version_based_on(content)
         self.alias = lambda_.Alias(
             self,
             "Alias",

@@ -71,11 +71,12 @@ class Layers:
         self._bundle_sdk = bundle_sdk
         self._usual = (architecture.name, runtime.name)
         self._requirements = requirements
-        self._made: dict[tuple[str, str], lambda_.LayerVersion] = {}
-        self._digests: dict[tuple[str, str], str] = {}
+        self._made: dict[tuple[str, str], tuple[lambda_.LayerVersion, str]] = {}
 
-    def of(self, architecture: lambda_.Architecture, runtime: lambda_.Runtime) -> lambda_.LayerVersion:
-        """Return the layer for a platform; built, or taken from the cache, when it is first asked for.
+    def of(self, architecture: lambda_.Architecture, runtime: lambda_.Runtime) -> tuple[lambda_.LayerVersion, str]:
+        """Return the layer for a platform, and what tells its content from any other.
+
+        It is built, or taken from the cache, when it is first asked for.
 
         Raises:
             PackagingError: a package cannot be fetched for that platform.
@@ -84,8 +85,8 @@ class Layers:
         if platform not in self._made:
             python = runtime.name.removeprefix("python")
             directory = build_layer(architecture.name, python, self._requirements, self._bundle_sdk, self._extras)
-            digest = self._digests[platform] = directory.name.removeprefix("layer-")
-            self._made[platform] = lambda_.LayerVersion(
+            digest = directory.name.removeprefix("layer-")
+            made = lambda_.LayerVersion(
                 self._scope,
                 "Layer" if platform == self._usual else f"Layer-{runtime.name}-{architecture.name}",
                 code=lambda_.Code.from_asset(str(directory.resolve()), asset_hash=digest),
@@ -93,11 +94,8 @@ class Layers:
                 compatible_runtimes=[runtime],
                 description="lambda-sagas and the packages it needs",
             )
+            self._made[platform] = made, digest
         return self._made[platform]
-
-    def digest_of(self, architecture: lambda_.Architecture, runtime: lambda_.Runtime) -> str:
-        """Return what tells the content of a layer, which was asked for before, from any other."""
-        return self._digests[architecture.name, runtime.name]
 
 
 def build_layer(

@@ -56,11 +56,13 @@ class Layout:
 
     Args:
         saga: the saga.
+        token: what all derived names of the service end in, as known in the service's own stack.
         queues: the scope of its queues, with the id of their construct.
         placements: of its functions and alarms, at least one.
     """
 
     saga: SagaDefinition
+    token: str
     queues: tuple[Construct, str]
     placements: tuple[Placement, ...]
 
@@ -71,14 +73,17 @@ class Layout:
 
     def token_in(self, scope: Construct) -> str | None:
         """Return the token as it is known in the nested stack of ``scope``, if it is one of the saga's."""
+        if self.placements[0].token is None:
+            return None
         here = Stack.of(scope)
-        return next((one.token for one in self.placements if Stack.of(one.scope) is here), None)
+        return next((one.token for one in self.placements if one.scope is here), None)
 
 
 def layout_of(
     scope: Construct,
     saga: SagaDefinition,
     groups: Sequence[StepGroup],
+    token: str,
     *,
     nested: bool,
     nested_queues: bool,
@@ -90,13 +95,14 @@ def layout_of(
         scope: the service.
         saga: the saga.
         groups: all of its step groups.
+        token: the service's.
         nested: whether its functions are in nested stacks, one or more.
         nested_queues: whether its queues are in the first of these.
         gradual: whether CodeDeploy moves the aliases of functions.
     """
     in_service = (scope, f"{saga.name}-queues")
     if not nested:
-        return Layout(saga, in_service, (Placement(scope, saga, tuple(groups), None),))
+        return Layout(saga, token, in_service, (Placement(scope, saga, tuple(groups), None),))
     taken = OF_SAGA + (OF_QUEUE * (len(groups) + 1) if nested_queues else 0)
     first = min(_GROUPS, (MOST_RESOURCES - taken) // of_function(len(groups), gradual=gradual))
     starts = [0, *range(first, len(groups), _GROUPS)]
@@ -105,17 +111,16 @@ def layout_of(
         # No saga has a dot in its name, so none clashes with another's second stack.
         id = saga.name if number == 1 else f"{saga.name}.{number}"
         what = "Queues, functions" if nested_queues and number == 1 else "Functions"
-        parameters = {TOKEN: service_token(scope)}
-        stack = NestedStack(scope, id, parameters=parameters, description=f"{what} and alarms of saga {saga.name}")
+        stack = NestedStack(scope, id, parameters={TOKEN: token}, description=f"{what} and alarms of saga {saga.name}")
         within = cast("Construct", stack)
         if nested_queues and placements:
             # Its functions consume queues that it knows by name only.
             there = Stack.of(placements[0].scope).nested_stack_resource
             cast("CfnResource", stack.nested_stack_resource).add_resource_dependency(cast("CfnResource", there))
-        token = CfnParameter(within, TOKEN, type="String").value_as_string
-        placements.append(Placement(within, saga, tuple(groups[start:end]), token, saga_wide=number == 1))
+        known = CfnParameter(within, TOKEN, type="String").value_as_string
+        placements.append(Placement(within, saga, tuple(groups[start:end]), known, saga_wide=number == 1))
     queues = (placements[0].scope, "queues") if nested_queues else in_service
-    return Layout(saga, queues, tuple(placements))
+    return Layout(saga, token, queues, tuple(placements))
 
 
 def service_token(scope: Construct) -> str:

@@ -11,7 +11,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.cdk.acknowledge import acknowledge
-from sagas.cdk.nested_stacks import TOKEN, Layout, service_token
+from sagas.cdk.nested_stacks import TOKEN, Layout
 from sagas.cdk.options import AnyKey
 from sagas.cdk.parts import tag_part
 from sagas.messaging.routes import derived_name
@@ -40,9 +40,13 @@ class SagaQueues:
         self.saga = layout.saga.name
         self.derived = derived
         self._layout = layout
-        self._service = service
-        self._imported: dict[tuple[str, str], sqs.IQueue] = {}
+        # The CDK runs in another process, which a service of many steps would ask hundreds of times for each of these.
+        self._imported: dict[tuple[Stack, str], sqs.IQueue] = {}
+        self._arns: dict[tuple[str, bool], str] = {}
+        self._bases: dict[sqs.Queue, str] = {}
         self.scope = scope = Construct(*layout.queues)
+        self._stack = Stack.of(scope)
+        self._in_service = self._stack is Stack.of(service)
         self.dead_letters = self._queue(scope, "DeadLetters", self._derived(DEAD_LETTERS))
         tag_part(self.dead_letters, "dead_letter_queue", saga=self.saga)
         acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})
@@ -65,7 +69,7 @@ class SagaQueues:
             self.by_step |= dict.fromkeys((step.name for step in group.steps), queue)
         if derived and len(self.by_group) <= _MOST_SOURCES:
             # By names, for the queues refer to this one. Those of a longer saga SQS cannot list.
-            sources = [self._arn(scope, group) for group in self.by_group]
+            sources = self.arns(scope)
             allowed = {"redrivePermission": "byQueue", "sourceQueueArns": sources}
             cast("sqs.CfnQueue", self.dead_letters.node.default_child).redrive_allow_policy = allowed
 
@@ -74,25 +78,27 @@ class SagaQueues:
 
         A stack passes no more than 200 values on to others.
         """
-        queue, here = self.by_group[group], Stack.of(scope)
-        if Stack.of(queue) is here or Stack.of(queue) is Stack.of(self._service):
-            return cast("sqs.IQueue", queue)
-        key = here.node.addr, group
+        if self._in_service or Stack.of(scope) is self._stack:
+            return cast("sqs.IQueue", self.by_group[group])
+        key = Stack.of(scope), group
         if key not in self._imported:
-            self._imported[key] = sqs.Queue.from_queue_arn(scope, f"{self.saga}-{group}-Queue", self._arn(scope, group))
+            arn = self._arn(group, within=self._layout.token_in(scope) is not None)
+            self._imported[key] = sqs.Queue.from_queue_arn(scope, f"{self.saga}-{group}-Queue", arn)
         return self._imported[key]
 
     def arns(self, scope: Construct) -> list[str]:
         """Return the ARNs of the groups' queues, for a permission in the stack of ``scope``."""
         if not self.derived:
             return [queue.queue_arn for queue in self.by_group.values()]
-        return [self._arn(scope, group) for group in self.by_group]
+        within = self._layout.token_in(scope) is not None
+        return [self._arn(group, within=within) for group in self.by_group]
 
     def arn_of_letters(self, scope: Construct) -> str:
         """Return the ARN of the dead-letter queue, for a permission in the stack of ``scope``."""
         # Of a nested stack it is known by name: a stack passes no more than 200 values on to others.
-        here = Stack.of(self.dead_letters) is Stack.of(self._service) or not self.derived
-        return self.dead_letters.queue_arn if here else self._arn(scope, DEAD_LETTERS)
+        if not self.derived or self._in_service:
+            return self.dead_letters.queue_arn
+        return self._arn(DEAD_LETTERS, within=self._layout.token_in(scope) is not None)
 
     def pattern(self, scope: Construct, names: Iterable[str]) -> str | None:
         """Return a pattern of the ARNs of the saga's own queues and dead letters, for a permission in that stack.
@@ -115,18 +121,26 @@ class SagaQueues:
 
     def token(self, scope: Construct) -> str:
         """Return what all derived names of the service end in, as it is known in the stack of ``scope``."""
-        return self._layout.token_in(scope) or service_token(self._service)
+        return self._layout.token_in(scope) or self._layout.token
 
-    def any_queue_in(self, scope: Construct) -> sqs.Queue:
-        """Return one of the queues, if there is one from the stack of ``scope``."""
-        first = next(iter(self.by_group.values()))
-        return first if Stack.of(first) is Stack.of(scope) else self.dead_letters
+    def base_url(self, scope: Construct) -> str:
+        """Return the part of a queue's URL that all queues of the account and region share, without the last slash.
 
-    def _arn(self, scope: Construct, queue: str) -> str:
-        name, variables = derived_name(self.saga, queue, f"${{{TOKEN}}}"), None
-        if self._layout.token_in(scope) is None:
-            variables = {TOKEN: service_token(self._service)}
-        return Fn.sub(f"{_ARN}{name}", variables)
+        It is taken from one of these queues, if there is one from the stack of ``scope``.
+        """
+        queue = next(iter(self.by_group.values())) if Stack.of(scope) is self._stack else self.dead_letters
+        if queue not in self._bases:
+            parts = Fn.split("/", queue.queue_url)
+            self._bases[queue] = Fn.join("/", [Fn.select(0, parts), "", Fn.select(2, parts), Fn.select(3, parts)])
+        return self._bases[queue]
+
+    def _arn(self, queue: str, *, within: bool) -> str:
+        """The ARN of a queue, as it is known ``within`` the nested stacks of the saga, or outside of them."""
+        key = queue, within
+        if key not in self._arns:
+            text = f"{_ARN}{derived_name(self.saga, queue, f'${{{TOKEN}}}')}"
+            self._arns[key] = Fn.sub(text, None if within else {TOKEN: self._layout.token})
+        return self._arns[key]
 
     def _derived(self, queue: str) -> str | None:
         """A name, where CloudFormation is not to choose it."""
@@ -201,9 +215,3 @@ def queue_with_letters(
     allowed = {"redrivePermission": "byQueue", "sourceQueueArns": [arn]}
     cast("sqs.CfnQueue", letters.node.default_child).redrive_allow_policy = allowed
     return queue, letters
-
-
-def base_url(queue: sqs.IQueue) -> str:
-    """The part of a queue's URL that all queues of the account and region share, without the last slash."""
-    parts = Fn.split("/", queue.queue_url)
-    return Fn.join("/", [Fn.select(0, parts), "", Fn.select(2, parts), Fn.select(3, parts)])

@@ -29,7 +29,7 @@ from sagas.cdk.existing import AnyTable, mounted_api
 from sagas.cdk.functions import SagaFunction, SharedAssets, StepGroupFunction
 from sagas.cdk.inout import InOut
 from sagas.cdk.layer import Layers
-from sagas.cdk.nested_stacks import Layout, Placement, layout_of
+from sagas.cdk.nested_stacks import Layout, Placement, layout_of, service_token
 from sagas.cdk.options import SagaServiceProps, service_options
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
@@ -252,11 +252,13 @@ class SagaService(InOut):
         if together > MOST_AT_ONCE and nested is not False:
             told = f"it takes about {together:,} resources, and CloudFormation makes {MOST_AT_ONCE:,} in one operation"
             Annotations.of(self).add_info(f"{service}: {told}; add some of its sagas in a second deployment")
+        token = service_token(self)
         return [
             layout_of(
                 self,
                 saga,
                 self._catalogue.groups(saga),
+                token,
                 nested=together > MOST_OF_ONE_STACK if nested is None else nested,
                 nested_queues=nested is True,
                 gradual=gradual,

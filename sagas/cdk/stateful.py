@@ -33,16 +33,19 @@ class _Watch:
     def visit(self, node: IConstruct) -> None:
         """Note the places, and compare them."""
         service, held = self._service, self._held()
-        places: dict[str, str] = {}
+        by_stack: dict[Stack, dict[str, dict[str, str]]] = {}
         for what, one in held.items():
             resource = cast("IConstruct", one).node.default_child
-            if not isinstance(resource, CfnResource):
-                continue  # it is imported
-            stack = Stack.of(resource)
-            places[what] = f"{stack.node.path}/{stack.get_logical_id(resource)}"
-            name = stack.resolve(resource.queue_name) if isinstance(resource, sqs.CfnQueue) else None
-            if name is not None:  # a resource that is given another name is another one
-                places[what] += f" {json.dumps(name, sort_keys=True)}"
+            if isinstance(resource, CfnResource):  # if it is not imported
+                name = resource.queue_name if isinstance(resource, sqs.CfnQueue) else None
+                by_stack.setdefault(Stack.of(resource), {})[what] = {"id": resource.logical_id, "name": name or ""}
+        places: dict[str, str] = {}
+        for stack, found in by_stack.items():
+            path = stack.node.path
+            for what, known in stack.resolve(found).items():
+                places[what] = f"{path}/{known['id']}"
+                if name := known.get("name"):  # a resource that is given another name is another one
+                    places[what] += f" {json.dumps(name, sort_keys=True)}"
         service.node.add_metadata(LAYOUT, places)
         recorded = service.node.try_get_context(f"{LAYOUT}:{service.node.path}")
         for what in moved(recorded or {}, places):
