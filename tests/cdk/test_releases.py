@@ -187,11 +187,10 @@ class TestGradualDeployment:
         app = App(outdir=str(tmp_path))
         Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
         warm = FunctionOptions(provisioned_concurrency=2)
-        options = {Checkout: FunctionOptions(snap_start=True), CreateZip.check: warm}
+        options = {Checkout: FunctionOptions(snap_start=True), Checkout.reserve: warm}
         canary = Deployment.canary(percent=10, minutes=5)
-        sagas = [Checkout, CreateZip]
         stack = Stack(app, "Test")
-        SagaService(stack, "Shop", sagas=sagas, functions=options, deployment=canary, nested_stacks=nested)
+        SagaService(stack, "Shop", sagas=[Checkout], functions=options, deployment=canary, nested_stacks=nested)
         app.synth()
         assert lint(*tmp_path.glob("*.template.json")) == []
 

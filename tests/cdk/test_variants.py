@@ -14,7 +14,6 @@ from aws_cdk import aws_kms as kms
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from functions.checkout import Checkout
-from functions.create_zip import CreateZip
 from sagas.cdk import Archive, Deployment, FunctionOptions, Network, PrivateEndpoint, SagaService
 from sagas.cdk.acknowledge import acknowledge
 from tests.cdk.rendered import REGIONS, lint
@@ -31,7 +30,7 @@ def with_network(stack: Stack) -> dict[str, Any]:
 
 def with_shared_functions(stack: Stack) -> dict[str, Any]:
     options = FunctionOptions(batch_size=10, timeout=900, maximum_concurrency=20, reserved_concurrency=20)
-    return {"isolation": "saga", "functions": {CreateZip: options}}
+    return {"isolation": "saga", "functions": {Checkout: options}}
 
 
 def with_less(stack: Stack) -> dict[str, Any]:
@@ -60,10 +59,11 @@ VARIANTS = [with_key, with_network, with_shared_functions, with_less, within_a_n
 
 @pytest.mark.parametrize("options", VARIANTS)
 def test_finds_nothing(options: Any, tmp_path: Path) -> None:
+    """With one short saga: the reference stack, which is looked at too, has more, and each step is as the other."""
     app = App(outdir=str(tmp_path))
     Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
     stack = Stack(app, "Variant")
-    service = SagaService(stack, "Shop", sagas=[Checkout, CreateZip], **options(stack))
+    service = SagaService(stack, "Shop", sagas=[Checkout], **options(stack))
     _ = service.command_queue  # it is made when it is asked for
     app.synth()
     assert lint(tmp_path / "Variant.template.json", regions=REGIONS) == []
