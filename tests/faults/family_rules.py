@@ -20,7 +20,7 @@ from sagas.store.control import ControlItems
 from sagas.store.joined import FORWARD, NEVER, Outcome, Tally
 from sagas.store.mapping import purge_at
 from sagas.store.settings import StoreSettings
-from tests.faults.rules import Rule
+from tests.faults.rules import Rule, within
 
 FAMILY_RULES: dict[str, Rule] = {}
 _children, _purger = cast("Any", Children), cast("Any", Purger)
@@ -51,16 +51,10 @@ def _joins_apart_from_the_end() -> Generator[None]:
 
 @_rule("whatever commit ends a child, it joins")
 def _plain_commits_do_not_join() -> Generator[None]:
-    commit = ControlItems.commit
-
     def no_writes(*given: Any) -> list[Any]:
         return []
 
-    def unjoined(self: Any, *given: Any) -> None:
-        with patch.object(control, "join_writes", no_writes):
-            commit(self, *given)
-
-    with patch.object(ControlItems, "commit", unjoined):
+    with within((ControlItems, "commit"), (control, "join_writes"), no_writes):
         yield
 
 
@@ -174,10 +168,5 @@ def _closing_ends_early() -> Generator[None]:
         found[FORWARD, NEVER] += max(0, children - found.ended)
         return found
 
-    def undone(self: Any, state: SagaState, thorough: bool) -> bool:
-        with patch.object(joins.Joins, "tally", hasty):
-            return original(self, state, thorough)
-
-    original = _children._undone
-    with patch.object(Children, "_undone", undone):
+    with within((Children, "_undone"), (joins.Joins, "tally"), hasty):
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, cast
 from unittest.mock import patch
@@ -50,6 +51,35 @@ def _rule(text: str) -> Callable[[Callable[[], Generator[None]]], Callable[[], G
         return off
 
     return add
+
+
+@contextmanager
+def within(caller: tuple[Any, str], inner: tuple[Any, str], other: Callable[..., Any]) -> Generator[None]:
+    """Have another function stand for one that a certain caller calls, and there alone.
+
+    While that waits for an answer other processes go on, in this same process of Python's: what is at work is known by
+    a variable of its context, which each of them has for itself.
+
+    Args:
+        caller: whose function it is, and its name.
+        inner: likewise of the one to be replaced.
+        other: stands for it.
+    """
+    at_work: ContextVar[bool] = ContextVar("at_work", default=False)
+    calling, original = getattr(*caller), getattr(*inner)
+
+    def called(*given: Any, **more: Any) -> Any:
+        token = at_work.set(True)
+        try:
+            return calling(*given, **more)
+        finally:
+            at_work.reset(token)
+
+    def chosen(*given: Any, **more: Any) -> Any:
+        return (other if at_work.get() else original)(*given, **more)
+
+    with patch.object(*caller, called), patch.object(*inner, chosen):
+        yield
 
 
 _ANY_SLOT = "attribute_exists(seq) OR attribute_not_exists(seq)"
@@ -473,16 +503,10 @@ def _claims_not_checked_by_nonce() -> Generator[None]:
 
 @_rule("16: no chain goes on after a cancel")
 def _chains_ignore_the_cancel() -> Generator[None]:
-    commit_and_claim = _control.commit_and_claim
-
     def unminding(self: Any, before: SagaState, after: SagaState) -> str:
         return "#token = :seen_token AND #seq = :seen_seq"
 
-    def ignoring(self: Any, *arguments: Any) -> bool:
-        with patch.object(ControlItems, "_mine", unminding):
-            return commit_and_claim(self, *arguments)
-
-    with patch.object(ControlItems, "commit_and_claim", ignoring):
+    with within((ControlItems, "commit_and_claim"), (ControlItems, "_mine"), unminding):
         yield
 
 

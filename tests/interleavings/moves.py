@@ -31,6 +31,7 @@ WORKERS = 2
 TICK = 60.0
 """Seconds from one visit of the supervisor to the next."""
 Act = Callable[[], Snapshot]
+_PLACES = {name: place for place, name in enumerate(DISTURBANCES)}
 _HANDS = 5.0
 """Seconds that a person takes at least."""
 PROBE_POLL = 3600.0
@@ -113,8 +114,7 @@ class Moves:
 
     def happened(self, at: Snapshot, name: str) -> int:
         """How often a disturbance has happened."""
-        place = DISTURBANCES.index(name)
-        return self._budget[place] - at.budget[place]
+        return self._budget[_PLACES[name]] - at.budget[_PLACES[name]]
 
     def _budgets(self, at: Snapshot) -> int:
         """How many budgets of executions there can be: the first, and one for each time an operator asked, or asked
@@ -215,11 +215,11 @@ class Moves:
         return request.service in ("sqs", "lambda") and self._timeless(at)
 
     def _timeless(self, at: Snapshot) -> bool:
-        return not at.budget[DISTURBANCES.index("pause")]
+        return not at.budget[_PLACES["pause"]]
 
     def _spent(self, at: Snapshot, name: str) -> Snapshot | None:
         """The same moment with one disturbance less to come; ``None`` if there is none left."""
-        place = DISTURBANCES.index(name)
+        place = _PLACES[name]
         if not at.budget[place]:
             return None
         return at._replace(budget=(*at.budget[:place], at.budget[place] - 1, *at.budget[place + 1 :]))
@@ -244,7 +244,7 @@ class Moves:
     def _of_one(self, at: Snapshot, actor: Actor) -> Iterator[tuple[str, Act]]:
         request = self.request(actor)
         assert request is not None
-        who = f"{self.process(actor)}: {request.name}"
+        who = f"{self._known.name(actor)}: {request.name}"
         yield who, lambda: self._landed(at, actor)
         if spent := self._spent(at, "crash"):
             yield f"{who}: dies before", lambda: self._died(spent, actor)

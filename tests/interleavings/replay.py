@@ -2,7 +2,9 @@
 
 Whatever a process does follows from what it was started for, the answers it got and the time at which each came. So it
 can be put where it was by running it anew on those answers, and it is run once for each such history, not once for
-each order of everybody's requests that leads there.
+each order of everybody's requests that leads there. It waits where its history ends, so that the first answer it gets
+there is one step further; only for another answer it is run anew. Many wait at once, so nothing that all of Python's
+process has may be changed for the time of a request: what a thread or a context has to itself is each one's own.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from unittest.mock import patch
 
 from botocore.client import BaseClient
 from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
+from greenlet import getcurrent, greenlet
 
 from sagas.authoring.context import Context
 from sagas.engine.clock import uuid7
@@ -76,6 +79,10 @@ class Process:
         return f"worker {self.letter.message_id}/{self.letter.receives} ({undo}{body['step']}, {body['dispatch']})"
 
 
+_NOBODY = Process("nobody", 0.0)
+"""Who looks at what is left."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a process asks for next. ``key``: the same for the same request."""
@@ -111,14 +118,9 @@ class _Reached(BaseException):
 
 
 class _Clock:
-    """Stands at the time of the latest answer."""
+    """Stands at the time of the latest answer that a process got."""
 
-    def __init__(self) -> None:
-        self.time = 0.0
-        self.seed = 0
-        self._count = 0
-
-    def begin(self, process: Process) -> None:
+    def __init__(self, process: Process) -> None:
         letter = process.letter
         self.time, self._count = process.at, 0
         self.seed = 100 * process.number if letter is None else int(letter.message_id[8:]) * 100 + letter.receives * 10
@@ -143,6 +145,32 @@ class _Clock:
     def new_salt(self) -> str:
         """The same for all: which entry it is of makes no difference here, and would make states differ."""
         return "0" * 22
+
+
+class Run:
+    """A process that was run to where its history ends.
+
+    Args:
+        begin: what it does.
+        engine: what it does it with.
+        clock: what time it is for it.
+        history: the answers it got.
+    """
+
+    def __init__(self, begin: Callable[[], None], engine: Engine, clock: _Clock, history: list[tuple[Answer, float]]):
+        self.process = greenlet(begin)
+        self.engine, self.clock, self.history = engine, clock, history
+        self.asked: list[Request] = []
+
+    @property
+    def request(self) -> Request | None:
+        """What it asks for next; ``None`` when it has ended."""
+        return self.asked[len(self.history)] if len(self.asked) > len(self.history) else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it takes an answer, or must be run anew for that."""
+        return not self.process.dead
 
 
 class Replay:
@@ -179,13 +207,11 @@ class Replay:
         self.name, self.patience = definition.name, definition.max_recovery_attempts
         self.settings = StoreSettings("one-sagas", "one-audit", shards=1, region=REGION)  # all payloads are small
         self.settings = replace(self.settings, joins_table="one-joins" if kin else "")
-        self._clock = _Clock()
         self._logger = logging.getLogger("tests.interleavings")
         self._logger.addHandler(logging.NullHandler())
         self._logger.propagate = False
-        self.engine = self._deploy(0)
-        self._history: History = ()
-        self._asked: list[Request] = []
+        self.engine = self._deploy(_NOBODY, _Clock(_NOBODY))
+        self._running: Run | None = None
         self._kinds: dict[str, Callable[[Process], Any]] = {
             "worker": self._work,
             "supervisor": self._find if queued else self._purge if purges else self._recover,
@@ -228,9 +254,9 @@ class Replay:
         found = next(one for one in self.registry if any(own.name == step for own in one.definition.steps))
         return found.step(step).code(undo=undo).retry.executions
 
-    def _deploy(self, version: int) -> Engine:
+    def _deploy(self, process: Process, clock: _Clock) -> Engine:
         """An execution environment, which remembers nothing yet."""
-        registry = self._versions[version]
+        registry = self._versions[process.version]
         queue = "steps" if self.chained else ""
         lanes = {
             one.definition.name: {
@@ -240,10 +266,10 @@ class Replay:
         }
         routes = Routes(_BASE, lanes, {name: name for name in WORKING})
         chain = Chain.of("*" if self.chained else "")
-        return build_engine(registry, self.settings, routes, clock=self._clock, logger=self._logger, chain=chain)
+        return build_engine(registry, self.settings, routes, clock=clock, logger=self._logger, chain=chain)
 
-    def next(self, process: Process, history: History, known: tuple[Request, ...]) -> Request | None:
-        """Return the next request of a process; ``None`` when it has ended.
+    def run(self, process: Process, history: History, known: tuple[Request, ...]) -> Run:
+        """Run a process to where its history ends.
 
         Args:
             process: which.
@@ -251,17 +277,21 @@ class Replay:
             known: the requests they answered: the process must make them again, or it depends on something else.
         """
         self.runs += 1
-        self._history, self._asked = history, []
-        self._clock.begin(process)
-        self.engine = self._deploy(process.version)
-        try:
-            with suppress(SagaError):
-                self._kinds.get(process.kind, self._operate)(process)
-        except _Reached:
-            pass
-        if tuple(self._asked[: len(known)]) != known:
-            raise AssertionError(f"{process} is not determined by its answers: {self._asked} instead of {known}")
-        return self._asked[len(history)] if len(self._asked) > len(history) else None
+        clock = _Clock(process)
+        run = Run(lambda: self._begin(process), self._deploy(process, clock), clock, [*history])
+        self.go_on(run)
+        if tuple(run.asked[: len(known)]) != known:
+            raise AssertionError(f"{process} is not determined by its answers: {run.asked} instead of {known}")
+        return run
+
+    def go_on(self, run: Run) -> None:
+        """Run it on, to where its history ends now."""
+        self._running, self.engine = run, run.engine
+        run.process.switch()
+
+    def _begin(self, process: Process) -> None:
+        with suppress(SagaError, _Reached):
+            self._kinds.get(process.kind, self._operate)(process)
 
     def _work(self, process: Process) -> None:
         """Lambda: invoke the handler, and delete the message unless it is reported failed."""
@@ -308,12 +338,18 @@ class Replay:
     def _request(self, service: str, name: str, parameters: dict[str, Any]) -> Any:
         if self._tables is not None:
             return self._tables.answer(name, parameters)
-        position = len(self._asked)
-        if position > len(self._history):
+        run, current = self._running, getcurrent()
+        assert run is not None
+        position = len(run.asked)
+        forgotten = current is not run.process and current.parent is not None  # it waited, and nobody went on with it
+        if forgotten or position > len(run.history):
             raise _Reached  # it is over, and cleans up
         key = text_of([name, parameters])
-        self._asked.append(Request(service, name, key, parameters))
-        if position == len(self._history):
-            raise _Reached
-        answer, self._clock.time = self._history[position]
+        run.asked.append(Request(service, name, key, parameters))
+        if position == len(run.history):
+            # Threads cannot wait so, nor user code, beside which a thread looks at the real time.
+            if service == "code" or current.parent is None:
+                raise _Reached
+            current.parent.switch()
+        answer, run.clock.time = run.history[position]
         return answer.give(name)
