@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -65,7 +66,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Have garbage looked for among what tests make, not in modules and items, which stay: a tenth of the CPU."""
+    """Have garbage looked for among what tests make, not in modules and items, which stay: a tenth of the CPU.
+
+    Moto, where tests have it, finds names for each answer anew, letter by letter: a tenth of what its tests take.
+    """
+    utils = sys.modules.get("moto.core.utils")
+    for name in ("camelcase_to_underscores", "method_names_from_class") if utils else ():
+        original = getattr(utils, name)
+        found = cache(original)
+        for module in [one for key, one in sys.modules.items() if key.startswith("moto.")]:
+            if getattr(module, name, None) is original:
+                setattr(module, name, found)
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
