@@ -56,14 +56,16 @@ demo: $(RUNS)  ## run the reference sagas on real files, here, and check what th
 run: $(RUNS)  ## run the stack here until Ctrl-C, with stock and files for the tour; ARGS="--watch" and others
 	@$(BIN)/sagas local up --seed "python -m demo.seed" $(ARGS)
 
-# Those of the whole stack wait for half of their time: what only computes runs beside them, and yields to them.
-test: unit aws  ## the tests, by tier
+# Those of the whole stack wait for half of their time, those of the engine for a sixth: what only computes runs beside
+# them, and yields to them.
+test: unit  ## the tests, by tier
+	@$(MAKE) --no-print-directory -j2 aws $(if $(filter check,$(MAKECMDGOALS)),static)
 	@$(MAKE) --no-print-directory -j2 e2e model cdk
 
-check: lint imports static test  ## the whole gate
+check: lint imports test  ## the whole gate
 
-static: $(READY)  # the types, the site and the templates, side by side
-	@$(MAKE) --no-print-directory -j2 types docs synth
+static: $(READY)  # the types, the site and the templates
+	@nice $(MAKE) --no-print-directory types docs synth
 
 lint: $(READY)
 	@$(BIN)/ruff check .
