@@ -5,16 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.e2e.elsewhere import Account, Place, chosen
-from tests.e2e.stack import REPOSITORY, Running, Stack, launch
+from tests.e2e.stack import ASSEMBLIES, REPOSITORY, Running, Stack, assembled, launch
 
 _REFERENCE = Place("Sagas", "python -m infra.app")
 _TRIALS = Place("Trials", "python -m tests.e2e.trials.app")
 _ACCOUNT_TIMEOUT = 3600
 """Seconds for one test in an account, the deployment included."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have all processes of this run share what an app wrote."""
+    if ASSEMBLIES not in os.environ:
+        directory = TemporaryDirectory(prefix="sagas-assemblies-")
+        os.environ[ASSEMBLIES] = directory.name
+        config.add_cleanup(directory.cleanup)
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -75,7 +84,7 @@ def _stack(place: Place, project: Path) -> Generator[Stack]:
         with elsewhere.deployed(place, project) as stack:
             yield stack
         return
-    running = launch(project, place.app)
+    running = launch(project, assembled(place.app))
     try:
         yield running
     finally:
@@ -85,7 +94,7 @@ def _stack(place: Place, project: Path) -> Generator[Stack]:
 @pytest.fixture(scope="session")
 def hostile_stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
     """The reference stack once more, for requests that would leave it full of sagas which nobody expects."""
-    running = launch(project_in(tmp_path_factory.mktemp("hostile")), _REFERENCE.app)
+    running = launch(project_in(tmp_path_factory.mktemp("hostile")), assembled(_REFERENCE.app))
     try:
         yield running
     finally:
@@ -95,6 +104,6 @@ def hostile_stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running
 @pytest.fixture
 def probe(project: Path) -> Generator[Running]:
     """A stack of one queue and one function, on an emulator of its own."""
-    running = launch(project, "python -m tests.e2e.probe.app")
+    running = launch(project, assembled("python -m tests.e2e.probe.app"))
     yield running
     running.stop()

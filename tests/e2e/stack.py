@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -23,6 +24,8 @@ SAGAS = str(Path(sys.executable).parent / "sagas")
 PACE = float(os.environ.get("SAGAS_E2E_PACE", "1"))
 """By which every deadline is multiplied: an account, or an emulator in a container, is slower than the embedded one."""
 
+ASSEMBLIES = "SAGAS_E2E_ASSEMBLIES"
+"""The variable that names the directory of what apps wrote in this run of the tests."""
 T = TypeVar("T")
 
 
@@ -55,6 +58,13 @@ def run_sagas(project: Path, *arguments: str, deadline: float = 60.0) -> subproc
         timeout=deadline * PACE,
         check=False,
     )
+
+
+def assembled(app: str) -> str:
+    """Return a command that writes what ``app``, ``python -m`` a module, wrote when it was first asked in this run."""
+    module = app.removeprefix("python -m ")
+    assert module.replace(".", "").isidentifier(), app
+    return shlex.join(["python", "-m", "tests.e2e.assembled", os.environ[ASSEMBLIES], module])
 
 
 def launch(project: Path, app: str, *options: str, port: int | None = None) -> Running:

@@ -14,7 +14,19 @@ from typing import Any
 import pytest
 
 from sagas.messaging.routes import Routes
-from tests.e2e.stack import REPOSITORY, SAGAS, Running, Stack, free_port, launch, poll, processes_of, run_sagas, start
+from tests.e2e.stack import (
+    REPOSITORY,
+    SAGAS,
+    Running,
+    Stack,
+    assembled,
+    free_port,
+    launch,
+    poll,
+    processes_of,
+    run_sagas,
+    start,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -170,7 +182,7 @@ class TestInterrupted:
 @own_emulator
 class TestDetached:
     def test_stays_until_down(self, project: Path) -> None:
-        up = run_sagas(project, "local", "up", "--app", PROBE, "--port", str(free_port()), "--detach")
+        up = run_sagas(project, "local", "up", "--app", assembled(PROBE), "--port", str(free_port()), "--detach")
         assert up.returncode == 0, up.stderr
         group = json.loads((project / ".sagas" / "local.json").read_text())["pid"]
         assert group in processes_of(group)
@@ -181,7 +193,7 @@ class TestDetached:
 
     def test_stays_although_its_seed_is_not_there_and_nobody_reads_on(self, project: Path) -> None:
         """As before ``head -1``."""
-        command = [SAGAS, "local", "up", "--app", PROBE, "--port", str(free_port()), "--detach"]
+        command = [SAGAS, "local", "up", "--app", assembled(PROBE), "--port", str(free_port()), "--detach"]
         command += ["--seed", "no-such-file"]
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
         with subprocess.Popen(
@@ -197,7 +209,7 @@ class TestDetached:
         assert "has ended" in run_sagas(project, "local", "down").stdout
 
     def test_down_when_already_dead(self, project: Path) -> None:
-        up = run_sagas(project, "local", "up", "--app", PROBE, "--port", str(free_port()), "--detach")
+        up = run_sagas(project, "local", "up", "--app", assembled(PROBE), "--port", str(free_port()), "--detach")
         assert up.returncode == 0, up.stderr
         os.kill(json.loads((project / ".sagas" / "local.json").read_text())["pid"], signal.SIGKILL)
         assert run_sagas(project, "local", "down").returncode == 0
@@ -206,7 +218,7 @@ class TestDetached:
 
 def second_up(project: Path) -> str:
     """Start once more where a stack is running; return the line it says."""
-    ended = run_sagas(project, "local", "up", "--app", PROBE, "--port", str(free_port()))
+    ended = run_sagas(project, "local", "up", "--app", assembled(PROBE), "--port", str(free_port()))
     assert ended.returncode == 1
     return ended.stderr
 
@@ -218,7 +230,7 @@ class TestFailure:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
-            assert f"port {port} is not free" in failure_of(project, "--app", PROBE, "--port", str(port))
+            assert f"port {port} is not free" in failure_of(project, "--app", assembled(PROBE), "--port", str(port))
 
     def test_template_refused(self, project: Path) -> None:
         (project / "bad.py").write_text(REFUSED)
@@ -240,7 +252,7 @@ class TestFailure:
         assert reason in failure_of(project, "--app", app, "--port", str(free_port()))
 
     def test_endpoint_out_of_reach(self, project: Path) -> None:
-        line = failure_of(project, "--app", PROBE, "--endpoint", f"http://127.0.0.1:{free_port()}")
+        line = failure_of(project, "--app", assembled(PROBE), "--endpoint", f"http://127.0.0.1:{free_port()}")
         assert "does not answer" in line
 
 
@@ -268,11 +280,11 @@ class TestEndpoint:
 class TestPersistence:
     def test_state_outlives_a_stop(self, project: Path) -> None:
         state, port = str(project / "state"), free_port()
-        first = launch(project, PROBE, "--persist", state, port=port)
+        first = launch(project, assembled(PROBE), "--persist", state, port=port)
         first.client("s3").put_object(Bucket=bucket_of(first), Key="kept", Body=b"still here")
         url = first.description["outputs"]["QueueUrl"]
         assert first.stop() == 0
-        second = launch(project, PROBE, "--persist", state, port=port)
+        second = launch(project, assembled(PROBE), "--persist", state, port=port)
         try:
             assert second.client("s3").get_object(Bucket=bucket_of(second), Key="kept")["Body"].read() == b"still here"
             assert second.description["outputs"]["QueueUrl"] == url
@@ -280,7 +292,7 @@ class TestPersistence:
         finally:
             second.stop()
         assert f"kept under port {port}" in failure_of(
-            project, "--app", PROBE, "--persist", state, "--port", str(free_port())
+            project, "--app", assembled(PROBE), "--persist", state, "--port", str(free_port())
         )
 
 
