@@ -28,7 +28,6 @@ _SLOWEST = (
     "cdk/test_nested.py",
     "cdk/test_variants.py",
     "cdk/test_inout.py",
-    "cdk/test_isolation.py",
     "cdk/test_grants.py",
     "cdk/test_releases.py",
     "cdk/test_options.py",
@@ -51,6 +50,7 @@ _SLOWEST = (
     "e2e/console/test_incidents.py",
     "e2e/test_elsewhere.py",
     "e2e/test_authoring.py",
+    "e2e/test_isolation.py",
     "e2e/test_children.py",
     "e2e/test_cdk_cli.py",
 )

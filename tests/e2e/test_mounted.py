@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.e2e.api import Api
-from tests.e2e.stack import REPOSITORY, Running, launch
+from tests.e2e.conftest import project_in
+from tests.e2e.stack import Running, launch
 
 pytestmark = pytest.mark.e2e
 
@@ -16,11 +17,7 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def mounted(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
     """A local stack of one saga."""
-    project, cache = tmp_path_factory.mktemp("mounted"), REPOSITORY / ".sagas" / "cache"
-    cache.mkdir(parents=True, exist_ok=True)
-    (project / ".sagas").mkdir()
-    (project / ".sagas" / "cache").symlink_to(cache)
-    running = launch(project, "python -m tests.e2e.mounted.app")
+    running = launch(project_in(tmp_path_factory.mktemp("mounted")), "python -m tests.e2e.mounted.app")
     yield running
     running.stop()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sagas.cdk import SagaService
-from tests.cdk.shared_saga import Relay
+from tests.e2e.isolation.sagas import Relay
 
 from aws_cdk import App, Stack  # isort: skip - sagas.cdk names the Node that jsii is to use
 from aws_cdk import aws_apigateway as apigateway  # isort: skip

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.stack import REPOSITORY, Running, launch, poll
+from tests.e2e.conftest import project_in
+from tests.e2e.stack import Running, launch, poll
 
 pytestmark = pytest.mark.e2e
 
@@ -19,11 +20,7 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
     """A local stack of one saga."""
-    project, cache = tmp_path_factory.mktemp("shared"), REPOSITORY / ".sagas" / "cache"
-    cache.mkdir(parents=True, exist_ok=True)
-    (project / ".sagas").mkdir()
-    (project / ".sagas" / "cache").symlink_to(cache)
-    running = launch(project, "python -m tests.cdk.shared_app")
+    running = launch(project_in(tmp_path_factory.mktemp("shared")), "python -m tests.e2e.isolation.app")
     yield running
     running.stop()
 
