@@ -9,7 +9,7 @@ READY := $(VENV)/.installed
 # order of tests/conftest.py, which begins with the slowest; without the option, in the order of their numbers of tests.
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 # What yields to other tests may be at one of its own for minutes.
-YIELDING := nice -n 15 $(PYTEST) --timeout 600
+YIELDING := nice $(PYTEST) --timeout 300
 # What proves breadth and takes its time; the other tests of tests/unit are what one runs after each change.
 BREADTH := tests/unit/core/test_properties.py tests/unit/authoring/test_schema_agrees.py \
 	tests/unit/authoring/test_codec_properties.py tests/unit/functions/test_balance.py tests/unit/testing/test_parity.py \
@@ -60,12 +60,12 @@ run: $(RUNS)  ## run the stack here until Ctrl-C, with stock and files for the t
 # them, and yields to them.
 test: unit  ## the tests, by tier
 	@$(MAKE) --no-print-directory -j2 aws $(if $(filter check,$(MAKECMDGOALS)),static)
-	@$(MAKE) --no-print-directory -j3 e2e model cdk
+	@$(MAKE) --no-print-directory -j2 e2e model cdk
 
 check: lint imports test  ## the whole gate
 
 static: $(READY)  # the types, the site and the templates
-	@nice -n 15 $(MAKE) --no-print-directory types docs synth
+	@nice $(MAKE) --no-print-directory types docs synth
 
 lint: $(READY)
 	@$(BIN)/ruff check .

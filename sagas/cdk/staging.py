@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 CACHE = Path(".sagas/cache")
@@ -13,6 +14,8 @@ CACHE = Path(".sagas/cache")
 
 _KEPT = 8
 """Directories of one kind that stay in the cache."""
+_IN_USE = 3600.0
+"""Seconds for which one stays that was asked for: other services of the app, or another synthesis, may be at it."""
 
 _BYPRODUCTS = frozenset({"__pycache__", "node_modules"})
 
@@ -78,9 +81,14 @@ def built_once(name: str, build: Callable[[Path], None], cache: Path = CACHE) ->
             if not target.is_dir():
                 raise
     # Every change of a source makes a new directory; those used last are kept.
-    kind = cache.glob(f"{name.partition('-')[0]}-*")
-    for path in sorted(kind, key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]:
-        shutil.rmtree(path, ignore_errors=True)
+    used: list[tuple[float, Path]] = []
+    for path in cache.glob(f"{name.partition('-')[0]}-*"):
+        with suppress(FileNotFoundError):  # another synthesis has removed it
+            used.append((path.stat().st_mtime, path))
+    used.sort(reverse=True)
+    for at, path in used[_KEPT:]:
+        if at < used[0][0] - _IN_USE:
+            shutil.rmtree(path, ignore_errors=True)
     return target
 
 

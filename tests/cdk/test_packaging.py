@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -261,10 +263,17 @@ class TestStaging:
 
     def test_the_cache_does_not_grow_for_ever(self, tmp_path: Path) -> None:
         for number in range(20):
-            built_once(f"thing-{number}", lambda target: None, tmp_path)
+            made, hours_ago = built_once(f"thing-{number}", lambda target: None, tmp_path), time.time() - 7200 + number
+            os.utime(made, (hours_ago, hours_ago))
         built_once("other-1", lambda target: None, tmp_path)
+        built_once("thing-20", lambda target: None, tmp_path)
         assert len(names_in(tmp_path)) < 12
-        assert {"thing-19", "other-1"} <= names_in(tmp_path)
+        assert {"thing-19", "thing-20", "other-1"} <= names_in(tmp_path)
+
+    def test_what_was_just_asked_for_stays(self, tmp_path: Path) -> None:
+        """An app may have many services, and another may be synthesized meanwhile."""
+        made = [built_once(f"thing-{number}", lambda target: None, tmp_path) for number in range(20)]
+        assert all(one.is_dir() for one in made)
 
     def test_copies_keep_their_names(self, tmp_path: Path) -> None:
         (tmp_path / "a").write_text("1")
