@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import new_class
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aws_cdk import App, Stack, Validations
@@ -18,6 +18,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
+from jsii._kernel.providers import process
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
@@ -117,6 +118,22 @@ def nested_in(directory: Path, steps: int, **options: Any) -> Path:
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """More than one stack takes."""
     return nested_in(tmp_path_factory.mktemp("large"), 42)
+
+
+def test_another_step_asks_the_cdk_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs in another process: what does not change is asked once, and not by each step of each other."""
+    kernel = cast("Any", process)._NodeProcess
+    send, asked = kernel.send, list[object]()
+
+    def counted(self: Any, request: object, *more: object) -> Any:
+        asked.append(request)
+        return send(self, request, *more)
+
+    monkeypatch.setattr(kernel, "send", counted)
+    synthesize(tmp_path / "ten", saga_of(10, 10), nested_stacks=True)
+    ten = len(asked)
+    synthesize(tmp_path / "twenty", saga_of(20, 20), nested_stacks=True)
+    assert (len(asked) - 2 * ten) / 10 < 100, (ten, len(asked) - ten)
 
 
 def of_sagas(templates: Templates) -> list[Template]:
