@@ -47,10 +47,11 @@ class Story:
 
 @dataclass(slots=True)
 class Exploration:
-    """What came of it."""
+    """What came of it. ``histories``: of processes, each one a place the code came to; ``runs``: from its start."""
 
     moments: int = 0
     moves: int = 0
+    histories: int = 0
     runs: int = 0
     seconds: float = 0.0
     complete: bool = True
@@ -61,7 +62,7 @@ class Exploration:
         ends = ", ".join(f"{status} {count}" for status, count in sorted(self.ends.items()))
         cut = "" if self.complete else " (cut short)"
         return (
-            f"{self.moments:>8} moments{cut}, {self.moves:>8} moves, {self.runs} runs of the code, "
+            f"{self.moments:>8} moments{cut}, {self.moves:>8} moves, {self.histories} histories of processes, "
             f"{len(self.violations)} violations, {self.seconds:.0f} s; ends: {ends}"
         )
 
@@ -89,7 +90,7 @@ def explore(story: Story, *, stop: bool = False, most: int = 10_000_000) -> Expl
         )
         with replay.installed():
             _walk(Moves(replay, story.budget, queued=queued), story, found, stop, most)
-    found.runs, found.seconds = replay.runs, time.monotonic() - began
+    found.histories, found.runs, found.seconds = replay.histories, replay.runs, time.monotonic() - began
     return found
 
 

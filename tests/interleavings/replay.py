@@ -219,7 +219,7 @@ class Replay:
             "supervisor, once more": self._find,
             "start": lambda process: self.engine.starter.start(self.name, {"item": "book"}, key="key"),
         }
-        self.runs = 0
+        self.histories = self.runs = 0
         self._tables: MemoryTables | None = None
 
     @contextmanager
@@ -286,6 +286,7 @@ class Replay:
 
     def go_on(self, run: Run) -> None:
         """Run it on, to where its history ends now."""
+        self.histories += 1
         self._running, self.engine = run, run.engine
         run.process.switch()
 

@@ -26,4 +26,5 @@ def test_a_process_that_waits_does_what_one_does_that_is_run_anew(name: str, mon
     monkeypatch.setattr(processes, "WAITING", 0)
     anew = explore(_GATE[name])
     assert (waited.moments, waited.moves, waited.ends) == (anew.moments, anew.moves, anew.ends)
+    assert waited.histories == anew.histories == anew.runs
     assert waited.runs < anew.runs / 2
