@@ -4,6 +4,7 @@ when first asked for and ended, by its process id, with the test session."""
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shutil
 import socket
@@ -34,6 +35,8 @@ threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).st
 runpy.run_module("ministack", run_name="__main__")
 """
 """It ends with its standard input, and so with whoever started it, however that ended."""
+_BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For a process of some minutes: Java's thorough compiler takes longer than what it compiles."""
 _START_DEADLINE = 30.0
 _DOWNLOAD_DEADLINE = 110.0
 
@@ -107,7 +110,8 @@ def dynamodb_local() -> Database:
     url = f"http://127.0.0.1:{port}"
     classpath, natives = f"{libraries}/*", f"-Djava.library.path={libraries}"
     options = ["-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(port)]
-    _launch(["java", natives, "-cp", classpath, str(_SERVER), *options], {"PATH": os.environ["PATH"]}, url)
+    command = ["java", *_BRIEF, natives, "-cp", classpath, str(_SERVER), *options]
+    _launch(command, {"PATH": os.environ["PATH"]}, url)
     return Database("dynamodb_local", url, emulator().s3_url)
 
 
@@ -115,25 +119,25 @@ def _libraries() -> Path:
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             _missing(f"DynamoDB Local needs {tool}")
-    if not _LIBRARIES.is_dir():
-        _download()
+    _LIBRARIES.parent.mkdir(parents=True, exist_ok=True)
+    with _LIBRARIES.with_suffix(".lock").open("w") as lock:  # processes of one run want it at the same time
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _LIBRARIES.is_dir():
+            _download()
     return _LIBRARIES
 
 
 def _download() -> None:
-    _LIBRARIES.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=_LIBRARIES.parent) as scratch:
         pom, found = Path(scratch, "pom.xml"), Path(scratch, "libraries")
         pom.write_text(_POM)
         command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={found}"]
+        environment = {**os.environ, "MAVEN_OPTS": " ".join([os.environ.get("MAVEN_OPTS", ""), *_BRIEF])}
         try:
-            subprocess.run(command, check=True, capture_output=True, timeout=_DOWNLOAD_DEADLINE)
+            subprocess.run(command, env=environment, check=True, capture_output=True, timeout=_DOWNLOAD_DEADLINE)
         except (subprocess.SubprocessError, OSError) as error:
             _missing(f"DynamoDB Local could not be fetched: {type(error).__name__}")
-        try:
-            found.rename(_LIBRARIES)
-        except OSError:
-            assert _LIBRARIES.is_dir(), "another session was faster, or else"
+        found.rename(_LIBRARIES)
 
 
 def _missing(reason: str) -> None:
