@@ -11,13 +11,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import boto3
 from botocore.config import Config
+from typer.testing import CliRunner
 
 from sagas import SagaClient
+from sagas.cli.main import app as commands
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SAGAS = str(Path(sys.executable).parent / "sagas")
@@ -37,18 +40,19 @@ def free_port() -> int:
 
 
 def poll(what: str, check: Callable[[], T | None], deadline: float = 30.0, every: float = 0.05) -> T:
-    """Return the first true answer of ``check``, ``every`` so many seconds; fail after ``deadline``, times the pace."""
-    end = time.monotonic() + deadline * PACE
-    while time.monotonic() < end:
+    """Return the first true answer of ``check``; fail after ``deadline``, times the pace. It is asked ``every`` so many
+    seconds, and less often the longer it takes: what is waited for needs the processor, too."""
+    began = time.monotonic()
+    while (passed := time.monotonic() - began) < deadline * PACE:
         answer = check()
         if answer:
             return answer
-        time.sleep(every)
+        time.sleep(max(every, min(passed / 5, 0.5)))
     raise AssertionError(f"{what}: not within {deadline * PACE:g} s")
 
 
 def run_sagas(project: Path, *arguments: str, deadline: float = 60.0) -> subprocess.CompletedProcess[str]:
-    """Run the ``sagas`` command to its end."""
+    """Run the ``sagas`` command to its end, in a process of its own."""
     return subprocess.run(
         [SAGAS, *arguments],
         cwd=project,
@@ -123,8 +127,14 @@ class Stack:
         return SagaClient.local(self.project)
 
     def sagas(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of ``sagas`` on this stack to its end."""
-        return run_sagas(self.project, *arguments, *self.options)
+        """Run a command of ``sagas`` on this stack to its end, in this process: to start one takes longer than most
+        commands do."""
+        given = [*arguments, *self.options]
+        with chdir(self.project):
+            ended = CliRunner().invoke(commands, given)
+        if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+            raise ended.exception
+        return subprocess.CompletedProcess(given, ended.exit_code, ended.stdout, ended.stderr)
 
 
 class Running(Stack):

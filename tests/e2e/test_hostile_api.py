@@ -44,7 +44,8 @@ ZIP: dict[str, Any] = {"bucket": "nobodys-bucket", "keys": ["nothing"]}
 def schemathesis_on(
     api: Api, directory: Path, description: str, *options: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run its command line in ``directory``, where it keeps what failed to try it first the next time."""
+    """Run its command line in ``directory``. What hypothesis knows of Unicode it finds where our own tests keep it: it
+    takes a second to find out."""
     chance = [] if FULL else ["--generation-deterministic"]
     command = [
         str(Path(sys.executable).parent / "schemathesis"),
@@ -65,7 +66,11 @@ def schemathesis_on(
         "--warnings",
         "off",
     ]
-    environment |= {"PYTHONPATH": str(REPOSITORY), "SCHEMATHESIS_HOOKS": "tests.e2e.hostile_checks"}
+    environment |= {
+        "PYTHONPATH": str(REPOSITORY),
+        "SCHEMATHESIS_HOOKS": "tests.e2e.hostile_checks",
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(REPOSITORY / ".hypothesis"),
+    }
     return subprocess.run(
         [*command, *fixed],
         cwd=directory,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.pages import play
-from tests.e2e.stack import REPOSITORY, Running, launch
+from tests.e2e.stack import REPOSITORY, Running, assembled, launch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.embedded("it kills what it started itself"), pytest.mark.timeout(600)]
 
@@ -25,7 +25,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
     (REPOSITORY / ".sagas" / "cache").mkdir(parents=True, exist_ok=True)
     (project / ".sagas" / "cache").symlink_to(REPOSITORY / ".sagas" / "cache")
     (project / "events").symlink_to(REPOSITORY / "events")
-    running = launch(project, "python -m infra.app", "--seed", "python -m demo.seed")
+    running = launch(project, assembled("python -m infra.app"), "--seed", "python -m demo.seed")
     try:
         yield running
     finally:
