@@ -60,7 +60,7 @@ run: $(RUNS)  ## run the stack here until Ctrl-C, with stock and files for the t
 # them, and yields to them.
 test: unit  ## the tests, by tier
 	@$(MAKE) --no-print-directory -j2 aws $(if $(filter check,$(MAKECMDGOALS)),static)
-	@$(MAKE) --no-print-directory -j2 e2e model cdk
+	@$(MAKE) --no-print-directory -j3 e2e model cdk
 
 check: lint imports test  ## the whole gate
 

@@ -27,8 +27,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are cores: tests of the whole stack wait for half of their time."""
-    return (os.cpu_count() or 1) + 1
+    """Two processes more than there are cores: tests of the whole stack wait for more than half of their time."""
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
