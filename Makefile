@@ -7,7 +7,8 @@ RUNS := $(VENV)/.runs
 READY := $(VENV)/.installed
 # A test file stays in one process, so that the stack or engine it starts is started once. Files are handed out in the
 # order of tests/conftest.py, which begins with the slowest; without the option, in the order of their numbers of tests.
-PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
+# A plugin that no test needs would be loaded by every process.
+PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -p no:schemathesis
 # What yields to other tests may be at one of its own for minutes.
 YIELDING := nice $(PYTEST) --timeout 300
 # What proves breadth and takes its time; the other tests of tests/unit are what one runs after each change.
@@ -77,9 +78,8 @@ types: $(READY)
 imports: $(READY)
 	@$(BIN)/lint-imports --no-logo
 
-# Without a plugin that they do not need and that every process would load.
 unit: $(READY)  ## tests that need nothing, in seconds
-	@$(PYTEST) -p no:schemathesis tests/unit tests/typing docs $(BREADTH:%=--ignore=%)
+	@$(PYTEST) tests/unit tests/typing docs $(BREADTH:%=--ignore=%)
 
 model: $(READY)  ## the automaton explored, generated inputs, hostile events, crash points, orders of requests, load
 	@$(YIELDING) $(MODEL)

@@ -1,7 +1,8 @@
-"""What `make` shows while it installs: a line for each file, as pip fetches it, and its errors."""
+"""How `make` installs, and what it shows meanwhile: where pip does it, a line for each file, and its errors."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import distributions
@@ -9,6 +10,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
+import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -42,11 +44,31 @@ Successfully installed aws-cdk-lib-2.275.0 rich-15.0.0
     ]
 
 
+def test_what_pip_is_told_is_read() -> None:
+    said = ["global.index-url='https://packages.example.org/simple'", ":env:.find-links='here\\nthere'", "", "nonsense"]
+    assert module().configured(said) == {
+        "index-url": "https://packages.example.org/simple",
+        "find-links": "here\nthere",
+    }
+
+
 def test_what_fails_is_told_and_ends_with_pips_code(tmp_path: Path) -> None:
+    # An index of one's own is pip's affair.
     command = [sys.executable, INSTALL, "--no-index", "--target", tmp_path, "no-such-package-of-ours"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    own = {**os.environ, "PIP_INDEX_URL": "https://packages.example.org/simple"}
+    done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "No matching distribution found for no-such-package-of-ours" in done.stderr
+    assert "uv" not in done.stderr
+
+
+@pytest.mark.parametrize("given", [{"PIP_INDEX_URL": "https://packages.example.org/simple"}, {"PIP_NO_INDEX": "1"}])
+def test_uv_is_not_asked_for_what_it_would_not_know(
+    given: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert not module().by_uv(["--dry-run", "--target", str(tmp_path), "six"])
 
 
 def test_what_is_pinned_installs_with_any_python_3_11() -> None:
