@@ -19,6 +19,9 @@ _session.create_loader = cache(_session.create_loader)
 os.environ["CDK_VALIDATION"] = "false"
 """The CDK's own look at a template takes nearly half of its making; ``make synth`` has it, and cfn-lint looks here."""
 
+gc.set_threshold(50_000, 20, 20)
+"""Little of what is made while tests are collected is garbage."""
+
 _SLOWEST = (
     "typing/test_typing.py",
     "interleavings/test_stories.py",
@@ -79,4 +82,3 @@ def pytest_collection_finish() -> None:
                 setattr(module, name, found)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
