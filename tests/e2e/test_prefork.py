@@ -32,6 +32,18 @@ print(json.dumps({
 }), flush=True)
 sys.stdin.read()
 """
+READ = """
+import json, os
+from importlib import import_module
+from sagas.local import prefork
+
+read, environment = set(), type(os.environ)
+found = environment.__getitem__
+environment.__getitem__ = lambda self, name: read.add(name) or found(self, name)
+for name in prefork._IMPORTED:
+    import_module(name)
+print(json.dumps(sorted(name for name in read if not name.startswith(prefork._READ_WHILE_IMPORTED))))
+"""
 FORK_DEADLINE = 10.0
 
 
@@ -119,6 +131,11 @@ def test_a_function_with_a_package_of_that_name_has_its_own(start: Any, tmp_path
     own.parent.mkdir(exist_ok=True)
     own.touch()
     assert isinstance(start(), subprocess.Popen)
+
+
+def test_no_other_variable_is_read_before_one_is_forked() -> None:
+    command = [sys.executable, "-P", "-c", READ]
+    assert json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout) == []
 
 
 @pytest.mark.parametrize("variable", ["PYTHONOPTIMIZE", "POWERTOOLS_DEBUG", "_LAMBDA_LAYERS_DIRS"])
