@@ -45,12 +45,12 @@ def configured(lines: Iterable[str]) -> dict[str, str]:
 
 def by_uv(arguments: list[str]) -> bool:
     """Have uv install; return whether it did. Where pip has more to go by than uv would know, it is not asked."""
-    listed = subprocess.run([*_PIP, "config", "list"], capture_output=True, text=True, check=False)  # noqa: S603
+    listed = subprocess.run([*_PIP, "config", "list"], capture_output=True, text=True, check=False)  # noqa: S603 - own argv
     told = configured(listed.stdout.splitlines())
     if listed.returncode or not told.keys() <= _TOLD:
         return False
     pins = Path(__file__).with_name("constraints.txt")
-    had = subprocess.run(  # noqa: S603
+    had = subprocess.run(  # noqa: S603 - own argv
         [*_PIP, "install", "-q", "--no-compile", "--constraint", str(pins), "uv"], capture_output=True, check=False
     )
     if had.returncode:
@@ -58,7 +58,7 @@ def by_uv(arguments: list[str]) -> bool:
     found = [part for directory in told.get("find-links", "").split() for part in ("--find-links", directory)]
     trusted = {"SSL_CERT_FILE": told["cert"]} if "cert" in told else {}
     command = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--python", sys.executable]
-    return not subprocess.call([*command, *found, *arguments], env={**trusted, **os.environ})  # noqa: S603
+    return not subprocess.call([*command, *found, *arguments], env={**trusted, **os.environ})  # noqa: S603 - what the Makefile says
 
 
 def main(arguments: list[str]) -> int:

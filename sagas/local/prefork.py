@@ -212,7 +212,7 @@ def _read_models() -> None:
     sessions.create_loader = cache(sessions.create_loader)
     made = sessions.get_session()
     for service in _CLIENTS:
-        made.create_client(service, region_name="us-east-1", aws_access_key_id="none", aws_secret_access_key="none")  # noqa: S106
+        made.create_client(service, region_name="us-east-1", aws_access_key_id="none", aws_secret_access_key="none")  # noqa: S106 - never used
 
 
 def _received(link: socket.socket, length: int) -> bytes:
@@ -232,7 +232,7 @@ def _files() -> dict[str, int]:
         path = getattr(module, "__file__", None)
         if path:
             with suppress(OSError):
-                found[path] = os.stat(path).st_mtime_ns  # noqa: PTH116 - a tenth of the time, for two thousand files
+                found[path] = os.stat(path).st_mtime_ns  # noqa: PTH116 - in a third of the time, for each of 700 files
     return found
 
 
