@@ -120,7 +120,7 @@ def _libraries() -> Path:
         if shutil.which(tool) is None:
             _missing(f"DynamoDB Local needs {tool}")
     _LIBRARIES.parent.mkdir(parents=True, exist_ok=True)
-    with _LIBRARIES.with_suffix(".lock").open("w") as lock:  # processes of one run want it at the same time
+    with _LIBRARIES.with_name(f"{_VERSION}.lock").open("w") as lock:  # processes of one run want it at the same time
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _LIBRARIES.is_dir():
             _download()
