@@ -39,6 +39,10 @@ class SharedConnection(Connection):
             self.add_meta_table(own.get_meta_table())
         own.connection = self
 
+    def get_consumed_capacity_map(self, return_consumed_capacity: str) -> dict[str, str]:
+        """Ask for no units: PynamoDB would in every request, and nobody reads them."""
+        return {}
+
     def dispatch(self, operation_name: str, operation_kwargs: dict[str, Any]) -> dict[str, Any]:
         """Make a request and return the answer.
 

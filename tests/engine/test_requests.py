@@ -101,6 +101,14 @@ def test_a_start_is_two_writes_and_one_message(deployed: Make, wire: Wire) -> No
     assert wire.names() == ["PutItem", "PutItem", "SendMessage"]
 
 
+def test_no_request_asks_dynamodb_for_what_nobody_reads(deployed: Make, wire: Wire) -> None:
+    w = deployed(Trip)
+    w.start("trip", {"item": "train"})
+    w.run()
+    assert _WRITES & set(wire.names())
+    assert not any("ReturnConsumedCapacity" in parameters for _, parameters in wire.requests)
+
+
 @pytest.fixture
 def post() -> Iterator[Callable[[dict[str, Any], str], Answer]]:
     """Start a trip by the API, with a body and an idempotency key."""
