@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from demo.stack import DESCRIPTION
@@ -23,20 +25,36 @@ def _function_of(pid: int) -> str | None:
     return found[1] if found else None
 
 
+def processes(group: int) -> list[tuple[int, str]]:
+    """Return process id and command line of each living process of a process group."""
+    found: list[tuple[int, str]] = []
+    if Path("/proc/self").exists():  # where slim images have no ps
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has ended meanwhile
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if line and os.getpgid(int(entry.name)) == group:  # one that has ended, and is not waited for, has none
+                    found.append((int(entry.name), line))
+        return found
+    listed = subprocess.run(
+        ["ps", "-e", "-ww", "-o", "pid=,pgid=,stat=,args="],  # noqa: S607 - from the PATH, as a shell would
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for row in listed.stdout.splitlines():
+        pid, owner, state, line = row.split(None, 3)
+        if int(owner) == group and not state.startswith("Z"):
+            found.append((int(pid), line))
+    return found
+
+
 def workers(group: int) -> list[tuple[int, str]]:
     """Return process id and function of each worker in an emulator's process group.
 
     On Linux all are forked from one process, and are called as that is; elsewhere each is called as its script.
     """
-    listed = subprocess.run(
-        ["ps", "-e", "-ww", "-o", "pid=,pgid=,args="],  # noqa: S607 - from the PATH, as a shell would
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
-    found = [(int(pid), _function_of(int(pid)), args) for pid, owner, args in rows if int(owner) == group]
-    return [(pid, function) for pid, function, args in found if function or (function == "" and "_worker" in args)]
+    found = [(pid, _function_of(pid), line) for pid, line in processes(group)]
+    return [(pid, function) for pid, function, line in found if function or (function == "" and "_worker" in line)]
 
 
 def main(arguments: list[str]) -> int:

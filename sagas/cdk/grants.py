@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from os.path import commonprefix
+from itertools import takewhile
 from typing import Any, cast
 
 from aws_cdk import CfnElement, NestedStack, Stack
@@ -236,7 +236,8 @@ class Grants(Construct):
             return [named, *(one.stack_id for one in nested)]
         ids = [stack.get_logical_id(cast("CfnElement", one.nested_stack_resource)) for one in nested]
         # CloudFormation calls a nested stack by the outer one, its logical id and what is random.
-        name = f"{stack.stack_name}-{commonprefix(ids)}*/*"  # noqa: RUF071 - ids are no paths
+        same = takewhile(lambda letters: letters[0] == letters[1], zip(min(ids), max(ids), strict=False))
+        name = f"{stack.stack_name}-{''.join(letter for letter, _ in same)}*/*"
         inner = stack.format_arn(service="cloudformation", resource="stack", resource_name=name)
         acknowledge_objects(cast("iam.IGrantable", grantee), inner, _MANY)
         return [named, inner]

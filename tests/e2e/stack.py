@@ -162,13 +162,6 @@ class Running(Stack):
         return self.process.wait(timeout=60)
 
 
-def processes_of(group: int) -> list[int]:
-    """Return the living processes of a process group."""
-    listed = subprocess.run(["ps", "-e", "-o", "pid=,pgid=,stat="], capture_output=True, text=True, check=True)
-    rows = (line.split() for line in listed.stdout.splitlines())
-    return [int(pid) for pid, pgid, state in rows if int(pgid) == group and not state.startswith("Z")]
-
-
 def _environment() -> dict[str, str]:
     """As in the repository: its packages can be imported from any directory."""
     return {**os.environ, "PYTHONPATH": str(REPOSITORY)}

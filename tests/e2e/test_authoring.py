@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.stack import REPOSITORY, Running, launch, poll, processes_of, run_sagas, start
+from demo.workers import processes
+from tests.e2e.stack import REPOSITORY, Running, launch, poll, run_sagas, start
 
 pytestmark = [
     pytest.mark.e2e,
@@ -125,4 +126,4 @@ def test_the_end_says_what_it_waits_for(trips: Path, up: Callable[..., Running])
     poll("the step", began.exists)
     assert running.stop(signal.SIGINT) == 0
     assert said(running, "Waiting up to 30 s for what runs: trip charge")
-    assert processes_of(group) == []
+    assert processes(group) == []

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from demo.workers import processes
 from sagas.messaging.routes import Routes
 from tests.e2e.stack import (
     REPOSITORY,
@@ -23,7 +24,6 @@ from tests.e2e.stack import (
     free_port,
     launch,
     poll,
-    processes_of,
     run_sagas,
     start,
 )
@@ -121,13 +121,13 @@ class TestEnd:
         work = start_work(probe, seconds=2)
         assert probe.stop(number) == 0
         assert (work / "finished").exists()
-        assert processes_of(group) == []
+        assert processes(group) == []
         assert not (probe.project / ".sagas" / "local.json").exists()
 
     def test_the_emulator_ends_when_the_command_is_killed(self, probe: Running) -> None:
         group = probe.description["pid"]
         probe.stop(signal.SIGKILL)
-        poll("end of the emulator", lambda: not processes_of(group))
+        poll("end of the emulator", lambda: not processes(group))
 
     def test_functions_see_nothing_of_the_user(self, probe: Running) -> None:
         seen = json.loads((start_work(probe, seconds=0) / "environment").read_text())
@@ -152,7 +152,7 @@ class TestInterrupted:
         poll("app", (project / "begun").exists)
         pid = int((project / ".sagas" / "local.lock").read_text())
         assert starting.stop() == 0
-        assert processes_of(pid) == []
+        assert processes(pid) == []
         assert (project / "err.txt").read_text() == ""
 
     def test_a_terminal_is_told_meanwhile_what_is_done(self, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,10 +185,10 @@ class TestDetached:
         up = run_sagas(project, "local", "up", "--app", assembled(PROBE), "--port", str(free_port()), "--detach")
         assert up.returncode == 0, up.stderr
         group = json.loads((project / ".sagas" / "local.json").read_text())["pid"]
-        assert group in processes_of(group)
+        assert group in dict(processes(group))
         assert "already running" in second_up(project)
         assert run_sagas(project, "local", "down").returncode == 0
-        assert processes_of(group) == []
+        assert processes(group) == []
         assert "No local stack" in run_sagas(project, "local", "down").stdout
 
     def test_stays_although_its_seed_is_not_there_and_nobody_reads_on(self, project: Path) -> None:
@@ -205,7 +205,7 @@ class TestDetached:
         assert b"no-such-file: No such file or directory" in told[0]
         assert b"the stack is ready all the same" in told[1]
         group = json.loads((project / ".sagas" / "local.json").read_text())["pid"]
-        assert group in processes_of(group)
+        assert group in dict(processes(group))
         assert "has ended" in run_sagas(project, "local", "down").stdout
 
     def test_down_when_already_dead(self, project: Path) -> None:
