@@ -50,15 +50,17 @@ _SURROUNDINGS = (
 """The variables that a session or a client reads once. A process in which they change gets others."""
 
 _NOT_NOW = (
-    "KmsThrottled", "ProvisionedThroughputExceededException", "RequestLimitExceeded", "RequestThrottled",
-    "RequestThrottledException", "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException",
-    "TooManyRequestsException", "TransactionConflictException", "TransactionInProgressException",
+    "DependencyTimeoutException", "KMS.ThrottlingException", "KeyUnavailableException", "KmsThrottled",
+    "ProvisionedThroughputExceededException", "RequestLimitExceeded", "RequestThrottled", "RequestThrottledException",
+    "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequestsException",
+    "TransactionConflictException", "TransactionInProgressException",
 )  # fmt: skip
 """Nothing happened, and later it may."""
 _NOT_KNOWN = (
-    "InternalError", "InternalFailure", "InternalServerError", "ServiceException", "500", "502", "503", "504",
+    "InternalError", "InternalException", "InternalFailure", "InternalServerError", "InternalServiceError",
+    "KMSInternalException", "RequestTimeout", "ServiceException", "500", "502", "503", "504",
 )  # fmt: skip
-"""AWS itself cannot tell what happened."""
+"""AWS itself cannot tell what happened, which each service says by a code of its own."""
 _UNREACHED = (
     botocore.ConnectionError,
     botocore.HTTPClientError,

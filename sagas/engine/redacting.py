@@ -32,6 +32,7 @@ def redacted(view: SagaView, definition: SagaDefinition) -> SagaView:
     view["request"] = shown(REQUEST, view["request"], "$.request")
     for index, step in enumerate(view["steps"]):
         step["result"] = shown(step["name"], step["result"], f"$.steps[{index}].result")
+    view["result"] = shown(definition.result_step.name, view["result"], "$.result")
     errors: list[ErrorView | None] = [view["error"], *(step["error"] for step in view["steps"])]
     for error in errors:
         if error is not None:

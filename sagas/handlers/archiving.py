@@ -26,9 +26,9 @@ _PREFIX = "audit"
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Write the records of one batch into one object, a line of JSON each.
 
-    Its key is ``audit/YYYY/MM/DD/HH/NUMBER.jsonl.gz``, by the time and the sequence number of its first record: a batch
-    that is repeated writes the same object. Batches that are cut otherwise when repeated write some lines again; saga
-    and seq tell.
+    Its key is ``audit/YYYY/MM/DD/HH/NUMBER-ID.jsonl.gz``, by the time, the sequence number and the id of its first
+    record: a batch that is repeated writes the same object. Numbers are of a shard: those of two may be the same.
+    Batches that are cut otherwise when repeated write some lines again; saga and seq tell.
 
     A line has what a purge leaves of an entry too (when, who, what of which saga and step), its ``seal``, which stands
     for payload and details, and ``prev``, the hash of the entry before it: no payload, no text of an error.
@@ -48,14 +48,17 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     try:
         changes = [one for one in event["Records"] if one["eventName"] != "REMOVE"]
         lines = [_line(one["eventName"], one["dynamodb"]["NewImage"]) for one in changes]
-        first = [(one["dynamodb"]["ApproximateCreationDateTime"], one["dynamodb"]["SequenceNumber"]) for one in changes]
+        first = [
+            (one["dynamodb"]["ApproximateCreationDateTime"], one["dynamodb"]["SequenceNumber"], one["eventID"])
+            for one in changes
+        ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         problem = Problem("$.Records", "must be records of a DynamoDB stream with new images")
         raise InvalidRequest("the event does not fit", [problem]) from error
     if not lines:
         return {}
-    at, number = first[0]
-    key = f"{_PREFIX}/{datetime.fromtimestamp(float(at), UTC):%Y/%m/%d/%H}/{number}.jsonl.gz"
+    at, number, event_id = first[0]
+    key = f"{_PREFIX}/{datetime.fromtimestamp(float(at), UTC):%Y/%m/%d/%H}/{number}-{event_id}.jsonl.gz"
     # Without a time in it, the same lines are the same bytes.
     body = gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
     with translated("S3"):

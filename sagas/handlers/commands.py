@@ -160,12 +160,15 @@ def actor_of(record: dict[str, Any]) -> str:
     """Return who sent a command, as the audit trail keeps it: ``queue:`` and the id that SQS has of the sender, which
     is the unique id of a role with the name of its session, or of a user; services of AWS have ids of their own.
 
-    A copy was sent by this function; it says for whom.
+    A copy was sent by this function; it says for whom. A copy of a copy says no more, or the function's own name would
+    take up the room in which the sender is named.
     """
-    given = _attribute(record, "sender")
-    meant = f" for {given.removeprefix(_QUEUE)[:_LONGEST_NAME]}" if given and given.isprintable() else ""
     sender = str(record.get("attributes", {}).get("SenderId", "unknown"))[:_LONGEST_NAME]
-    return f"{_QUEUE}{sender if sender.isprintable() else 'unknown'}{meant}"
+    sender = sender if sender.isprintable() else "unknown"
+    given = _attribute(record, "sender")
+    if not given.isprintable() or not given:
+        return f"{_QUEUE}{sender}"
+    return f"{_QUEUE}{sender} for {given.removeprefix(_QUEUE).removeprefix(f'{sender} for ')[:_LONGEST_NAME]}"
 
 
 def _receives(record: dict[str, Any]) -> int:

@@ -113,17 +113,24 @@ def _full(told: Told) -> dict[str, Any]:
     detail = dict[str, Any](told.detail)
     if not _asked("payloads") or told.name not in ("SagaStarted", "SagaCompleted", "StepCompleted"):
         return detail
+    saga, step = told.detail["saga"], detail.get("step")
     try:
-        view = cast("dict[str, Any]", _engine().reader.show(told.detail["saga"], told.detail["saga_id"]))
+        view = cast("dict[str, Any]", _engine().reader.show(saga, told.detail["saga_id"]))
+        if told.name == "SagaCompleted":  # by its step: the saga may have been undone since
+            step = _engine().registry.get(saga).definition.result_step.name
     except NotFound:
-        return detail  # it was purged since
-    if told.name == "SagaStarted":
-        more = {"request": view["request"]}
-    elif told.name == "SagaCompleted":
-        more = {"result": view.get("result")}
-    else:
-        more = {"result": next((one["result"] for one in view["steps"] if one["name"] == detail.get("step")), None)}
-    with_payload = detail | more
+        return detail  # its type is not deployed any more
+    if "purged_at" in view:
+        return detail
+    # Null is a payload, too: what cannot be shown is not told at all.
+    missing = {one["path"] for one in view.get("left_out", ())}
+    steps = enumerate(view["steps"])
+    results = {one["name"]: one["result"] for at, one in steps if f"$.steps[{at}].result" not in missing}
+    with_payload = dict(detail)
+    if told.name == "SagaStarted" and "$.request" not in missing:
+        with_payload["request"] = view["request"]
+    elif told.name != "SagaStarted" and step in results:  # a saga of an older version may not have the step
+        with_payload["result"] = results[step]
     return with_payload if len(json.dumps(with_payload).encode()) <= LARGEST else detail
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from botocore.exceptions import ClientError
 
 from sagas import S3Object, Saga, children, step, wait_for
+from sagas.aws import translated
 from sagas.engine.engine import from_environment
 from sagas.errors import SagaError
+from sagas.store.encryption import PayloadEncryption
 from tests.support.aws import client
 from tests.support.bench import Bench
 
@@ -162,6 +165,27 @@ class Scan(Saga[dict[str, str]], name="scan"):
     @step
     def large(self) -> list[S3Object]:
         return [S3Object("scans", f"the-key-of-{number}") for number in range(500)]
+
+
+def test_an_outcome_outlasts_a_moment_in_which_kms_fails_by_itself(
+    keyed: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, failing = PayloadEncryption.encrypt, list[str]()
+    saga_id = keyed.start("loan", {"iban": "the-request"})
+
+    def encrypt(self: PayloadEncryption, saga: str, text: str) -> str:
+        if "the-score" in text and len(failing) < 2:
+            failing.append(text)
+            with translated("KMS"):
+                answer: Any = {"Error": {"Code": "KMSInternalException"}}
+                raise cast("Any", ClientError)(answer, "GenerateDataKey")
+        return original(self, saga, text)
+
+    monkeypatch.setattr(PayloadEncryption, "encrypt", encrypt)
+    keyed.run()
+    assert len(failing) == 2
+    assert keyed.state(saga_id).steps[0].attempts == 1
+    assert keyed.state(saga_id).steps[0].status == "COMPLETED"
 
 
 def test_a_purge_names_no_object_in_clear_text(deployed: Make) -> None:

@@ -19,7 +19,7 @@ from tests.support.sagas import Trip
 
 AT = 1_790_000_000
 BUCKET = "kept"
-KEY = "audit/2026/09/21/14/000000000000000000001.jsonl.gz"
+KEY = "audit/2026/09/21/14/000000000000000000001-id1.jsonl.gz"
 
 
 @pytest.fixture
@@ -40,10 +40,10 @@ def image(value: Any) -> Any:
             return value
 
 
-def record(item: dict[str, Any], change: str = "INSERT", number: int = 1) -> dict[str, Any]:
+def record(item: dict[str, Any], change: str = "INSERT", number: int = 1, event_id: str = "id1") -> dict[str, Any]:
     shown = {name: image(value) for name, value in item.items()}
     told = {"NewImage": shown, "SequenceNumber": f"{number:021d}", "ApproximateCreationDateTime": AT}
-    return {"eventName": change, "eventSource": "aws:dynamodb", "dynamodb": told}
+    return {"eventID": event_id, "eventName": change, "eventSource": "aws:dynamodb", "dynamodb": told}
 
 
 def entries(site: Site) -> list[dict[str, Any]]:
@@ -93,6 +93,14 @@ def test_a_batch_that_is_repeated_writes_the_same_object(trips: Site) -> None:
         archive(*batch)
         tags.add(trips.stack.s3.head_object(Bucket=BUCKET, Key=KEY)["ETag"])
     assert len(tags) == trips.stack.s3.list_objects_v2(Bucket=BUCKET)["KeyCount"] == 1
+
+
+def test_batches_of_two_shards_with_the_same_number_are_two_objects(trips: Site) -> None:
+    trips.begin("trip")
+    trips.run()
+    first, second, *_ = entries(trips)
+    keys = [archive(record(first))["key"], archive(record(second, event_id="id2"))["key"]]
+    assert [[line["seq"] for line in archived(trips, key)] for key in keys] == [[1], [2]]
 
 
 def test_a_purge_and_a_change_are_told_apart(trips: Site) -> None:

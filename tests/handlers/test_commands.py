@@ -12,6 +12,7 @@ import pytest
 from sagas import Context, Saga, step, wait_for
 from sagas.errors import Unavailable
 from sagas.handlers import commands
+from sagas.messaging.queues import Queues
 from tests.handlers.conftest import Make, Site
 from tests.support.aws import REGION, LambdaContext
 from tests.support.sagas import Trip
@@ -257,6 +258,29 @@ class TestLater:
         assert work_off(trips) == [True, True]
         (saga,) = listed(trips, "trip")
         assert trips.stack.entries(saga["saga_id"])[0]["actor"].endswith(" for AIDA")
+
+    def test_a_copy_of_copies_still_names_its_sender(self, trips: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        send_text = Queues.send_text
+
+        def at_once(self: Queues, url: str, text: str, attributes: dict[str, str], delay: float) -> None:
+            send_text(self, url, text, attributes)
+
+        monkeypatch.setattr(Queues, "send_text", at_once)
+        trips.call("PUT", "/definitions/trip", {"active": False, "reason": "incident"})
+        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}})
+        person, function = "AIDAEXAMPLE:ann", "AROAEXAMPLEOFAROLE:Shop-ServiceCommandFunction-0123456789ab"
+        for sender in (person, *[function] * 8):
+            (copy,) = records_of(trips, receives=20)
+            copy["attributes"]["SenderId"] = sender
+            assert commands.handler({"Records": [copy]}, LambdaContext())["batchItemFailures"] == []
+            trips.stack.sqs.delete_message(QueueUrl=trips.stack.commands, ReceiptHandle=copy["receiptHandle"])
+        trips.call("PUT", "/definitions/trip", {"active": True})
+        trips.clock.advance(60)
+        (copy,) = records_of(trips)
+        copy["attributes"]["SenderId"] = function
+        commands.handler({"Records": [copy]}, LambdaContext())
+        (saga,) = listed(trips, "trip")
+        assert trips.stack.entries(saga["saga_id"])[0]["actor"] == f"queue:{function} for {person}"
 
     def test_a_disabled_type_starts_them_when_it_is_enabled(self, trips: Site) -> None:
         trips.call("PUT", "/definitions/trip", {"active": False, "reason": "incident"})

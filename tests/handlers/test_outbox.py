@@ -271,6 +271,43 @@ def test_payloads_are_told_where_that_is_asked_for(box: MakeBox) -> None:
     assert first["result"] == {"number": 2}
 
 
+def test_a_payload_that_is_gone_is_not_told_as_null(box: MakeBox) -> None:
+    b = box(SAGAS_EVENTS="steps,payloads")
+    saga_id = b.site.begin("trip")
+    b.site.run()
+    b.site.clock.advance(3600)
+    # The bus was away until after the purge.
+    assert b.site.call("POST", f"/sagas/trip/{saga_id}/purge", {"note": "asked to"}).status == 200
+    b.tell()
+    assert {"SagaStarted", "SagaCompleted"} <= {*b.bus.names(saga_id)}
+    assert [detail for _, detail in b.bus.told if "request" in detail or "result" in detail] == []
+
+
+def test_a_payload_that_cannot_be_read_is_not_told_as_null(box: MakeBox) -> None:
+    b = box(SAGAS_EVENTS="steps,payloads", SAGAS_PAYLOAD_LIMIT="1024")
+    saga_id = b.site.begin("trip", {"item": "train" * 1_000})
+    for one in b.site.stack.s3.list_objects_v2(Bucket=b.site.stack.bucket)["Contents"]:
+        b.site.stack.s3.delete_object(Bucket=b.site.stack.bucket, Key=one["Key"])
+    b.tell()
+    assert b.bus.names(saga_id) == ["SagaStarted"]
+    assert "request" not in b.bus.told[0][1]
+
+
+def test_a_result_is_told_of_a_saga_that_was_undone_since(box: MakeBox) -> None:
+    b = box(SAGAS_EVENTS="payloads")
+    saga_id = b.site.begin("loan")
+    b.site.run()
+    assert b.site.call("POST", f"/sagas/loan/{saga_id}/signals/approval", {"granted": True}).status == 202
+    b.site.run()
+    assert b.site.show(saga_id)["result"] is True
+    assert b.site.call("POST", f"/sagas/loan/{saga_id}/compensate", {"note": "a", "force": True}).status == 202
+    b.site.run()
+    b.tell()
+    told = dict(b.bus.told)
+    assert told["SagaCompleted"]["result"] is True
+    assert "SagaCompensated" in told
+
+
 def test_all_that_is_listed_is_described() -> None:
     assert event_schema()["properties"]["detail-type"]["enum"] == [*SAGA_EVENTS, *STEP_EVENTS]
 

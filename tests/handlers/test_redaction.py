@@ -63,6 +63,35 @@ def test_no_answer_and_no_error_tells(site: Make) -> None:
 
 
 @dataclass(frozen=True)
+class Receipt:
+    number: str
+    pin: Secret[str]
+
+
+class Charge(Saga[Payment], name="charge", redact=["charge.number"], result="charge"):
+    """Its own result is what should not be shown."""
+
+    @step
+    def charge(self, request: Payment) -> Receipt:
+        return Receipt(TOKEN, CARD)
+
+    @step
+    def file(self, charge: Receipt) -> None:
+        assert charge.pin == CARD
+
+
+def test_the_result_of_the_saga_tells_no_more_than_its_step(site: Make) -> None:
+    s = site(Charge)
+    saga_id = s.begin("charge", {"card": CARD, "amount": 5})
+    s.run()
+    shown = s.call("GET", f"/sagas/charge/{saga_id}").body
+    assert shown["status"] == "COMPLETED"
+    assert shown["result"] == shown["steps"][0]["result"] == {"number": "***", "pin": "***"}
+    assert shown["redacted"] == ["$.request", "$.steps[0].result", "$.result"]
+    assert not any(secret in json.dumps(shown) for secret in (CARD, TOKEN))
+
+
+@dataclass(frozen=True)
 class Box:
     number: int
 

@@ -129,14 +129,26 @@ def _raised(error: Exception, **options: Any) -> SagaError:
     return caught.value
 
 
-@pytest.mark.parametrize("code", ["ThrottlingException", "SlowDown", "RequestThrottled", "ServiceUnavailable"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("ThrottlingException", "SlowDown", "RequestThrottled", "ServiceUnavailable"),
+        *("KMS.ThrottlingException", "KeyUnavailableException", "DependencyTimeoutException"),
+    ],
+)
 def test_what_is_refused_for_now_may_be_tried_later(code: str) -> None:
     found = _raised(_refused(code), lost=Ambiguous)
     assert type(found) is Unavailable
     assert str(found) == f"DynamoDB UpdateItem: {code}"
 
 
-@pytest.mark.parametrize("code", ["InternalServerError", "InternalError", "500", "503"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("InternalServerError", "InternalError", "500", "503", "RequestTimeout"),
+        *("KMSInternalException", "InternalServiceError", "InternalException"),
+    ],
+)
 def test_what_aws_cannot_tell_is_lost(code: str) -> None:
     assert type(_raised(_refused(code))) is Unavailable
     assert type(_raised(_refused(code), lost=Ambiguous)) is Ambiguous
