@@ -144,7 +144,7 @@ class Transport:
         try:
             found = self._session.get_credentials()
             credentials = found and found.get_frozen_credentials()
-        except aws.BotoCoreError as error:
+        except (aws.BotoCoreError, aws.ClientError) as error:  # of STS where a role is to be taken on
             raise SagaError(f"the AWS credentials cannot be used: {error}") from error
         if not credentials:
             raise SagaError("no AWS credentials were found to sign the call with")
