@@ -295,7 +295,7 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
         reason = "; ".join([str(error), *(f"{one.path}: {one.message}" for one in problems)])
     try:
         body: Any = json.loads(message["Body"])
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     known = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
     given: Mapping[str, Mapping[str, Any]] = message.get("MessageAttributes", {})

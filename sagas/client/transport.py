@@ -40,7 +40,10 @@ def path_of(*segments: str) -> str:
     for segment in segments:
         if segment in ("", ".", ".."):
             raise NotFound(f"there is nothing named {segment!r}")
-    return "".join("/" + quote(segment, safe="") for segment in segments)
+    try:
+        return "".join("/" + quote(segment, safe="") for segment in segments)
+    except UnicodeEncodeError as error:  # half of a character
+        raise NotFound(f"there is nothing named {error.object!r}") from error
 
 
 class Transport:
