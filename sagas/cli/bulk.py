@@ -188,10 +188,11 @@ def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[st
         )
         return
     ids = [one["saga_id"] for one in chosen]
-    job = Batch(client, action, str(name), ids, told["reason"], rate=told["rate"], **more)
-    job.path = path or Path(f"bulk-{job.job}.jsonl")
-    if not chosen:
-        job.path = path
+    try:
+        job = Batch(client, action, str(name), ids, told["reason"], rate=told["rate"], **more)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    job.path = path or (Path(f"bulk-{job.job}.jsonl") if chosen else None)
     _do(target, client, job, told)
 
 
@@ -211,8 +212,9 @@ def _do(target: Target, client: SagaClient, job: Batch, told: Mapping[str, Any])
     if count and not told["yes"] and not typer.confirm(f"{job.action} {count} sagas of type {job.name}?", err=True):
         fail("nothing was done")
     if told["one_first"] and count:
-        report = job.run(most=1)
-        first = next((one for one in job.saga_ids if one in job.known), job.saga_ids[0])
+        first, report = job.left[0], job.run(most=1)
+        if report.stopped:
+            _tell(target, job, report)
         became = _became(client, job, first)
         if not target.as_json:
             say(f"The first, {first}: {became}")

@@ -22,7 +22,9 @@ def say(line: str) -> None:
 
 def emit(data: Any) -> None:
     """Print one JSON document."""
-    typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    # Half a character, as a sender of messages may write one, has no form in UTF-8, but in JSON it has.
+    typer.echo(text.encode("utf-8", "backslashreplace").decode())
 
 
 def fail(message: str) -> NoReturn:

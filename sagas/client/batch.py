@@ -272,10 +272,17 @@ class Batch:
         Args:
             on_outcome: told of each outcome, in the order in which they come.
             most: how many sagas at most; the others are left for the next run.
+
+        Raises:
+            SagaError: the file of outcomes cannot be written; nothing was done.
         """
         report = Report(self.job, len(self.saga_ids), dict(self.known))
-        begun = self.path is not None and _goes_on(self.path)
-        with self.path.open("a", encoding="utf-8") if self.path is not None else nullcontext() as file:
+        try:
+            begun = self.path is not None and _goes_on(self.path)
+            outcomes = self.path.open("a", encoding="utf-8") if self.path is not None else nullcontext()
+        except OSError as error:
+            raise SagaError(f"{self.path} cannot be written: {error.strerror}; nothing was done") from error
+        with outcomes as file:
 
             def note(line: dict[str, Any]) -> None:
                 if file is not None:

@@ -14,6 +14,7 @@ from sagas.client.queue_walk import OnProgress, QueueWalk
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.answers import AuditEntry, SagaView
+from sagas.engine.clock import SystemClock
 from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.messaging.message import parse_record
 from sagas.messaging.redriving import told_by
@@ -197,7 +198,8 @@ class DeadLetterQueue:
     def move(self, saga_id: str | None, on_progress: OnProgress | None = None, note: str = "") -> Redrive:
         """Move the messages of one saga, or all, back to their queues: as they are, and with who moves them and why.
 
-        Each is moved as soon as it is found.
+        Each is moved as soon as it is found. What dies again meanwhile stays: a walk through a long queue would move it
+        again and again.
 
         Args:
             saga_id: whose messages; everybody's when absent.
@@ -206,11 +208,14 @@ class DeadLetterQueue:
         """
         moved: list[DeadLetter] = []
         left: list[DeadLetter] = []
+        resumed, began = set[str](), iso(SystemClock().now())
         with QueueWalk(self._sqs, self._url, on_progress) as walk:
             for message in walk.messages():
                 letter = _read(message)
                 if saga_id not in (None, letter.saga_id):
                     continue
+                if letter.saga_id in resumed and letter.sent_at > began:
+                    continue  # after an attempt that it was moved for: a retry is a message of its own
                 if letter.step not in self._sources:
                     left.append(letter)
                     continue
@@ -224,6 +229,7 @@ class DeadLetterQueue:
                 walk.pass_over(sent["MessageId"])
                 walk.delete(message)
                 moved.append(letter)
+                resumed.add(letter.saga_id)
         return Redrive(None, tuple(moved), tuple(left))
 
     def prune(
@@ -289,7 +295,7 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
         reason = "; ".join([str(error), *(f"{one.path}: {one.message}" for one in problems)])
     try:
         body: Any = json.loads(message["Body"])
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     known = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
     given: Mapping[str, Mapping[str, Any]] = message.get("MessageAttributes", {})

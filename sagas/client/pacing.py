@@ -76,8 +76,10 @@ def paced(
                     break
                 due = max(due, clock()) + 1 / rate
                 under_way.append(pool.submit(call, item))
+            while under_way:
+                take()
         except KeyboardInterrupt:
             why = "interrupted"
-        while under_way:
-            take()
+            while under_way:  # what was called is settled all the same
+                take()
     return why or (f"{in_a_row} failures in a row" if in_a_row >= STOP_AFTER else "")

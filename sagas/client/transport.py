@@ -40,7 +40,10 @@ def path_of(*segments: str) -> str:
     for segment in segments:
         if segment in ("", ".", ".."):
             raise NotFound(f"there is nothing named {segment!r}")
-    return "".join("/" + quote(segment, safe="") for segment in segments)
+    try:
+        return "".join("/" + quote(segment, safe="") for segment in segments)
+    except UnicodeEncodeError as error:  # half of a character
+        raise NotFound(f"there is nothing named {error.object!r}") from error
 
 
 class Transport:
@@ -144,7 +147,7 @@ class Transport:
         try:
             found = self._session.get_credentials()
             credentials = found and found.get_frozen_credentials()
-        except aws.BotoCoreError as error:
+        except (aws.BotoCoreError, aws.ClientError) as error:  # of STS where a role is to be taken on
             raise SagaError(f"the AWS credentials cannot be used: {error}") from error
         if not credentials:
             raise SagaError("no AWS credentials were found to sign the call with")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import logging
+import threading
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -24,6 +25,8 @@ _LOG = logging.getLogger(__name__)
 _FOR_MANY = (Do.RETRY, Do.REDRIVE, Do.COMPENSATE, Do.RESOLVE, Do.CANCEL, Do.RECOVER)
 _RATES = (1, 5, 20)
 _BY_SQS = "SQS moves them back."
+_ONE_WALK = threading.Lock()
+"""A redrive goes through the whole dead-letter queue, and hides what it has looked at from another meanwhile."""
 Form = Mapping[str, list[str]]
 
 
@@ -46,7 +49,9 @@ def act_on(client: Any, do: str, item: Item, note: str, form: Form | None = None
         case Do.RETRY:
             client.retry(name, saga_id, note)
         case Do.REDRIVE:
-            if not client.redrive(name, saga_id, note=note).moved:
+            with _ONE_WALK:
+                done = client.redrive(name, saga_id, note=note)
+            if not done.moved:
                 raise NotFound("its message is not in the dead-letter queue (any more, or just now): retry it instead")
         case Do.COMPENSATE:
             client.compensate(name, saga_id, note)

@@ -119,6 +119,37 @@ def test_a_job_is_gone_on_with(api: StubApi, run: Run, tmp_path: Path) -> None:
     assert run("cancel", "--all", "--outcomes", "job.jsonl", "--yes").exit_code == 1
 
 
+def test_one_first_of_a_job_that_is_gone_on_with_is_the_first_that_is_left(
+    api: StubApi, run: Run, tmp_path: Path
+) -> None:
+    last = SAGA_ID[:-1] + "2"
+    head = {"job": "j1", "action": "retry", "name": "create-zip", "reason": "", "chosen": [SAGA_ID, OTHER, last]}
+    gone = {"saga_id": SAGA_ID, "outcome": "refused", "message": "it is over", "new": "", "at": ""}
+    (tmp_path / "job.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(gone)}\n")
+    api.will(202, dead(OTHER)).will(200, a_saga("COMPLETED", saga_id=OTHER)).will(202, dead(last))
+    result = run("retry", "--all", "--outcomes", "job.jsonl", "--one-first", "--yes")
+    assert result.exit_code == 0, result.output
+    assert f"The first, {OTHER}: COMPLETED" in result.stdout
+    assert "3 chosen: 2 done, 1 refused, 0 failed." in result.stdout
+
+
+def test_a_reason_that_is_too_long_is_wrong_usage(api: StubApi, run: Run) -> None:
+    api.will(200, page(dead()))
+    chosen = "--all", "--name", "create-zip", "--status", "DEAD_LETTERED"
+    result = run("cancel", *chosen, "--yes", "--reason", "x" * 486)
+    assert result.exit_code == 2
+    assert "reason: has more than 485 characters" in re.sub(r"[\s│]+", " ", result.output)
+
+
+def test_outcomes_that_cannot_be_written_are_told_before_anything_is_done(api: StubApi, run: Run) -> None:
+    api.will(200, page(dead()))
+    chosen = "--all", "--name", "create-zip", "--status", "DEAD_LETTERED"
+    result = run("cancel", *chosen, "--yes", "--outcomes", "nowhere/job.jsonl")
+    assert result.exit_code == 1
+    assert "job.jsonl cannot be written: No such file or directory; nothing was done" in result.output
+    assert {one.method for one in api.asked} == {"GET"}
+
+
 def test_a_dry_run_of_a_job_that_is_gone_on_with_does_nothing(api: StubApi, run: Run, tmp_path: Path) -> None:
     head = {"job": "j1", "action": "cancel", "name": "create-zip", "reason": "", "chosen": [SAGA_ID, OTHER]}
     done = {"saga_id": SAGA_ID, "outcome": "done", "message": "", "new": "", "at": ""}

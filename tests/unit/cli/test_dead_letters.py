@@ -43,6 +43,19 @@ class TestDeadLetters:
         (one,) = json.loads(run("dlq", "list", "create-zip", "--json").stdout)["dead_letters"]
         assert (one["reason"], "body" in one) == ("the message's body is not JSON", False)
 
+    def test_half_a_character_in_one_stops_no_command(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        letter = replace(self.LETTER, saga="create-zip", saga_id="\ud800", number=(1, 0), reason="")
+
+        def letters(*_: object) -> list[DeadLetter]:
+            return [letter]
+
+        monkeypatch.setattr("sagas.client.SagaClient.dead_letters", letters)
+        (one,) = json.loads(run("dlq", "list", "create-zip", "--json").stdout)["dead_letters"]
+        assert one["saga_id"] == "\ud800"
+        assert "m-12" in run("dlq", "list", "create-zip").stdout
+        assert "message m-12" in run("dlq", "show", "create-zip").stdout
+        assert "stays, there is no such saga" in run("dlq", "delete", "create-zip", "m-12", "--yes").output
+
     def test_are_listed_with_whole_ids_in_80_columns(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", "80")):  # as on a terminal
             monkeypatch.setenv(name, value)

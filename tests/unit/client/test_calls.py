@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import boto3
+import botocore.session
 import pytest
+from botocore.credentials import DeferredRefreshableCredentials
+from botocore.exceptions import ClientError
 
 from sagas import InvalidRequest, Saga, SagaClient, SagaError, step
 from sagas.errors import Conflict, NotFound
@@ -284,6 +287,17 @@ class TestSigning:
         monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
         with pytest.raises(SagaError, match="no AWS credentials"):
             SagaClient(api.url, region="eu-central-1").show("create-zip", SAGA_ID)
+
+    def test_with_a_role_that_may_not_be_taken_on_any_more(self, api: StubApi) -> None:
+        def taken_on() -> Any:
+            told = {"Code": "ExpiredToken", "Message": "The security token included in the request is expired"}
+            raise ClientError({"Error": told}, "AssumeRole")
+
+        source = botocore.session.Session()
+        cast("Any", source)._credentials = DeferredRefreshableCredentials(taken_on, "assume-role")
+        client = SagaClient(api.url, region="eu-central-1", session=boto3.Session(botocore_session=source))
+        with pytest.raises(SagaError, match=r"the AWS credentials cannot be used: .*ExpiredToken.* AssumeRole"):
+            client.show("create-zip", SAGA_ID)
 
 
 class TestLocal:

@@ -74,6 +74,17 @@ def test_no_request_and_no_result_is_shown_in_a_body(queues: Queues) -> None:
     assert moved["Body"] == message.body
 
 
+def test_one_that_is_nested_too_deeply_is_like_any_other_that_no_function_could_read(queues: Queues) -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    sent = queues.sqs.send_message(QueueUrl=queues.dead, MessageBody=deep)["MessageId"]
+    (letter,) = [one for one in queues.queue.peek(100) if one.message_id == sent]
+    assert (letter.saga_id, letter.body) == ("", deep)
+    assert letter.reason
+    assert len(queues.queue.move(None).moved) == 2
+    taken = queues.queue.take(sent)
+    assert taken is not None and taken.body == deep
+
+
 def test_peeking_stops_at_the_limit(queues: Queues) -> None:
     for number in range(12):
         queues.send(f"more {number}", "upload")

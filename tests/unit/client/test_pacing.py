@@ -86,6 +86,19 @@ def test_an_interrupt_ends_it() -> None:
     assert len(settled) <= 3
 
 
+def test_calls_that_an_interrupt_meets_at_the_end_are_settled() -> None:
+    settled, interrupts = list[int](), [KeyboardInterrupt()]
+
+    def settle(number: int) -> bool:
+        if number == 2 and interrupts:  # nothing is left but to wait for the calls
+            raise interrupts.pop()
+        settled.append(number)
+        return False
+
+    why = paced(range(3), int, settle, rate=1000.0)
+    assert (settled, why) == ([0, 1, 2], "interrupted")
+
+
 def test_jobs_have_names_of_their_own() -> None:
     assert new_job() != new_job()
     assert note_of("j1", "mended") == "bulk j1: mended"

@@ -13,6 +13,7 @@ import pytest
 
 from sagas.client.dead_letters import DeadLetter, DeadLetterQueue
 from sagas.client.queue_walk import QueueWalk
+from sagas.engine.clock import SystemClock
 from sagas.errors import SagaError, Unavailable
 
 RECEIVE = 0.05
@@ -171,6 +172,36 @@ def test_what_the_walk_itself_moved_is_not_moved_again(pace: Any) -> None:
 
     queue.send_message = dies_at_once
     assert len(dead.move(None).moved) == 5
+
+
+def test_what_dies_again_as_another_message_is_not_moved_again(pace: Any) -> None:
+    """A retry that waits is a new message, with an id of its own, which may die while the walk goes on."""
+    queue = pace(LongQueue(5))
+    owners, sent_at = dict[int, str](), dict[int, float]()
+    message_of, epoch = queue._message, SystemClock().now()
+
+    def message(number: int) -> Message:
+        made = message_of(number)
+        if number in owners:
+            made["Body"] = json.dumps(json.loads(made["Body"]) | {"saga_id": owners[number]})
+        made["Attributes"] = {"SentTimestamp": str(int(sent_at.get(number, epoch - 3_600) * 1000))}
+        return made
+
+    def dies_anew(*, MessageBody: str, **_: Any) -> dict[str, str]:
+        queue.sent.append(json.loads(MessageBody)["saga_id"])
+        number = len(queue.counts)
+        if number < 100:
+            owners[number], sent_at[number] = queue.sent[-1], epoch + 60
+            queue.counts.append(14)
+            queue.waiting.append(number)
+        return {"MessageId": f"new-{number}"}
+
+    queue._message, queue.send_message = message, dies_anew
+    # An older letter of one of them, which was retried before: whichever comes first, both go back.
+    owners[4] = "s-0"
+    done = DeadLetterQueue(queue, "dead", {"upload": "upload"}).move(None)
+    assert sorted(queue.sent) == ["s-0", "s-0", "s-1", "s-2", "s-3"]
+    assert len(done.moved) == queue.visible() == 5
 
 
 def test_those_of_a_page_that_were_not_looked_at_are_given_back_on_an_error(pace: Any) -> None:
