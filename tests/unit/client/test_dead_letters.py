@@ -82,7 +82,8 @@ def test_one_that_is_nested_too_deeply_is_like_any_other_that_no_function_could_
     assert letter.reason
     assert len(queues.queue.move(None).moved) == 2
     taken = queues.queue.take(sent)
-    assert taken is not None and taken.body == deep
+    assert taken is not None
+    assert taken.body == deep
 
 
 def test_peeking_stops_at_the_limit(queues: Queues) -> None:
