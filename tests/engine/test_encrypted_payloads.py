@@ -155,18 +155,6 @@ def test_without_the_key_it_says_so(keyed: Bench) -> None:
         engine.reader.show("loan", saga_id)
 
 
-class Scan(Saga[dict[str, str]], name="scan"):
-    """Its results name objects."""
-
-    @step
-    def small(self) -> S3Object:
-        return S3Object("scans", "the-key-of-ann")
-
-    @step
-    def large(self) -> list[S3Object]:
-        return [S3Object("scans", f"the-key-of-{number}") for number in range(500)]
-
-
 def test_an_outcome_outlasts_a_moment_in_which_kms_fails_by_itself(
     keyed: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +174,18 @@ def test_an_outcome_outlasts_a_moment_in_which_kms_fails_by_itself(
     assert len(failing) == 2
     assert keyed.state(saga_id).steps[0].attempts == 1
     assert keyed.state(saga_id).steps[0].status == "COMPLETED"
+
+
+class Scan(Saga[dict[str, str]], name="scan"):
+    """Its results name objects."""
+
+    @step
+    def small(self) -> S3Object:
+        return S3Object("scans", "the-key-of-ann")
+
+    @step
+    def large(self) -> list[S3Object]:
+        return [S3Object("scans", f"the-key-of-{number}") for number in range(500)]
 
 
 def test_a_purge_names_no_object_in_clear_text(deployed: Make) -> None:
