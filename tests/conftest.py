@@ -12,6 +12,8 @@ from typing import Any, cast
 import botocore.session
 import pytest
 
+from tests.subjects import SUBJECTS, runs
+
 _session = cast("Any", botocore.session)
 _session.create_loader = cache(_session.create_loader)
 """A session reads botocore's models anew, hundreds of kilobytes of JSON, and moto makes a session for each test."""
@@ -60,8 +62,19 @@ _SLOWEST = (
 """Files that take longest, the longest first."""
 
 
+def _left_to_the_proof(item: pytest.Item) -> bool:
+    subjects = [mark.args[0] for mark in item.iter_markers("proof")]
+    if unknown := set(subjects) - SUBJECTS.keys():
+        raise pytest.UsageError(f"{item.nodeid}: no subject of tests/subjects.py: {', '.join(sorted(unknown))}")
+    return bool(subjects) and not any(runs(subject) for subject in subjects)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where processes share the files, have them begin with the slowest, so that none has it left for the end."""
+    """Leave out the tests whose subjects have not changed. Where processes share the files, have them begin with the
+    slowest, so that none has it left for the end."""
+    if left := [item for item in items if _left_to_the_proof(item)]:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]
     if hasattr(config, "workerinput"):
         place = {Path(__file__).parent / name: number for number, name in enumerate(_SLOWEST)}
         items.sort(key=lambda item: place.get(item.path, len(place)))
