@@ -55,7 +55,7 @@ def runs(subject: str) -> bool:
 
 def main() -> int:
     """Run the tests of each subject that has changed; record the hashes of those that pass. Return 1 if one fails."""
-    failed = []
+    failed: list[str] = []
     for subject in SUBJECTS:
         now = digest(subject)
         if recorded().get(subject) == now:
