@@ -19,7 +19,29 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "tests/subjects.json"
 
-SUBJECTS: dict[str, tuple[str, ...]] = {}
+SUBJECTS: dict[str, tuple[str, ...]] = {
+    "the service under load": (
+        "sagas/engine/advance.py",
+        "sagas/engine/contention.py",
+        "sagas/engine/finding.py",
+        "sagas/engine/joining.py",
+        "sagas/engine/lanes.py",
+        "sagas/engine/looking.py",
+        "sagas/engine/recovery.py",
+        "sagas/engine/signals.py",
+        "sagas/engine/worker.py",
+        "sagas/handlers/bulk.py",
+        "sagas/handlers/now.py",
+        "sagas/handlers/recovering.py",
+        "sagas/handlers/supervisor.py",
+        "sagas/handlers/working.py",
+        "sagas/messaging/postponing.py",
+        "sagas/store/hand_outs.py",
+        "sagas/store/lanes.py",
+        "sagas/store/listing.py",
+        "tests/load",
+    ),
+}
 """The files and folders by subject. What is below a folder counts, and so does the test itself."""
 
 
