@@ -27,14 +27,14 @@ def test_without_asking_the_line_healthy_sagas_are_undone(monkeypatch: pytest.Mo
         return Backlog.NONE
 
     monkeypatch.setattr(Lanes, "backlog", no_line)
-    told = stories.burst(sagas=400, concurrency=1)
+    told = stories.burst(sagas=250, concurrency=1)
     assert told.statuses["COMPENSATED"] > 0
     assert told.attention > 0
 
 
 def test_after_an_outage_of_an_hour_every_saga_ends_and_none_is_given_up() -> None:
-    told = stories.outage(sagas=100)
-    assert told.statuses == {"COMPLETED": 100}
+    told = stories.outage(sagas=60)
+    assert told.statuses == {"COMPLETED": 60}
     assert told.sent_anew > 0, "half of the messages are lost"
     assert (told.most_sent_anew, told.attention, told.dead) == (1, 0, 0)
     assert told.more["minutes from the end of the outage to the last end"] < 20
