@@ -19,13 +19,18 @@ STAGES = {
 }
 
 
+def loaded_by(*statements: str) -> list[set[str]]:
+    """Return the heavy packages that are loaded after each statement, one after the other in one process."""
+    show = f"print(*(name for name in {HEAVY!r} if name in sys.modules))"
+    source = "\n".join(["import sys", *(f"{statement}\n{show}" for statement in statements)])
+    run = subprocess.run([sys.executable, "-c", source], check=True, capture_output=True, text=True)
+    return [set(line.split()) for line in run.stdout.splitlines()]
+
+
 @pytest.fixture(scope="module")
 def loaded() -> dict[str, set[str]]:
-    """What of the heavy packages is loaded after each stage, one after the other in one process."""
-    show = f"print(*(name for name in {HEAVY!r} if name in sys.modules))"
-    source = "\n".join(["import sys", *(f"{statement}\n{show}" for statement in STAGES.values())])
-    run = subprocess.run([sys.executable, "-c", source], check=True, capture_output=True, text=True)
-    return {stage: set(line.split()) for stage, line in zip(STAGES, run.stdout.splitlines(), strict=True)}
+    """The heavy packages that are loaded after each stage."""
+    return dict(zip(STAGES, loaded_by(*STAGES.values()), strict=True))
 
 
 def test_importing_the_authoring_api_loads_nothing_heavy(loaded: dict[str, set[str]]) -> None:
