@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 _PYTEST = ("-m", "pytest", "-q", "-n", "0", "--timeout", "1500")
 _ENGINE = (*_PYTEST, "tests/engine", "tests/handlers")
+_KEYS = ("tests/unit/engine/test_key_ranges.py", "tests/unit/engine/test_references.py")
 _HOSTILE = ("tests/unit/authoring/test_schema_agrees.py", "tests/handlers/test_hostile_events.py")
 
 
@@ -63,6 +64,7 @@ PARTS = (
     Part(
         "100,000 sagas, of which 50 stall", (*_PYTEST, "tests/engine/test_recovery_reads.py"), {"SAGAS_MANY": "100000"}
     ),
+    Part("Keys of objects, generated", (*_PYTEST, *_KEYS), {"SAGAS_PROOF": "full"}),
 )
 """Longest first, so that no processor waits for the last."""
 

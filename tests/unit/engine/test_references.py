@@ -99,7 +99,7 @@ _json = st.recursive(
 )
 
 
-@examples(300, 5_000)
+@examples(100, 5_000)
 @given(_json, st.text(min_size=1, max_size=60), st.sampled_from(["{}", "s3://b/{}", "see {} there", '"{}"']))
 def test_a_key_anywhere_names_its_object(around: Any, filename: str, how: str) -> None:
     try:
