@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 _PYTEST = ("-m", "pytest", "-q", "-n", "0", "--timeout", "1500")
 _ENGINE = (*_PYTEST, "tests/engine", "tests/handlers")
 _HOSTILE = ("tests/unit/authoring/test_schema_agrees.py", "tests/handlers/test_hostile_events.py")
+_PROPERTIES = ("-m", "hypothesis", "tests/unit", "tests/store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ PARTS = (
     Part("A newcomer's two commands", (*_PYTEST, "tests/e2e/test_newcomer.py"), {"SAGAS_PROOF": "full"}),
     Part("A storm of events", (*_PYTEST, "tests/e2e/test_events.py"), {"SAGAS_PROOF": "full"}),
     Part("Hostile events", (*_PYTEST, *_HOSTILE), {"SAGAS_PROOF": "full"}),
+    Part("Properties, 500 examples of each", (*_PYTEST, *_PROPERTIES), {"SAGAS_PROOF": "full"}),
     Part("A service of 60 types and 480 steps", (*_PYTEST, "tests/cdk/test_size.py"), {"SAGAS_PROOF": "full"}),
     Part("A saga of 42 steps in nested stacks", (*_PYTEST, "tests/cdk/test_nested.py"), {"SAGAS_PROOF": "full"}),
     Part("Answers that are lost", ("-m", "tests.faults", "answers")),
