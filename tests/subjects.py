@@ -20,6 +20,15 @@ ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "tests/subjects.json"
 
 SUBJECTS: dict[str, tuple[str, ...]] = {
+    "tables in memory": (
+        "sagas/store",
+        "tests/support/dynamodb.py",
+        "tests/support/expressions.py",
+        "tests/support/refused.py",
+        "tests/support/tables.py",
+        "tests/engine/test_tables_agree.py",
+        ".ci/constraints.txt",
+    ),
     "generated projects": (
         "sagas/cli/init.py",
         "sagas/cli/template",

@@ -112,8 +112,7 @@ def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     """Every engine in turn."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
-    # On moto memory answers along, and must agree each time: so it need not be compared by itself.
-    with aws("moto") if request.param == "moto" else aws("memory", compared=False):
+    with aws("moto" if request.param == "moto" else "memory"):
         yield database(request.param)
 
 

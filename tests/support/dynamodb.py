@@ -5,7 +5,8 @@ raise on AWS. ``SAGAS_TESTS_TABLES`` says what answers: ``memory``, the default,
 always answers along, and must agree:
 
 - where another one answers, with each of its answers;
-- by default with moto's answer to the first request of each kind in a process, on the same items.
+- by default with moto's answer to the first request of each kind in a process, on the same items, while the subject
+  "tables in memory" has changed: what asks, and what answers.
 
 DynamoDB's own documents decide where moto does not do as AWS does.
 """
@@ -30,6 +31,7 @@ from botocore.exceptions import ClientError
 from moto import backend_index, mock_aws
 from moto.core import models as moto_core
 
+from tests.subjects import runs
 from tests.support.aws import REGION
 from tests.support.databases import dynamodb_local
 from tests.support.expressions import Item, copied
@@ -218,7 +220,7 @@ class Tables:
 
     engine: Engine
     always: bool
-    compared: bool = True
+    compared: bool
     memory: Declared = field(default_factory=Declared)
     handed_over: bool = False
     deviations: list[str] = field(default_factory=list[str])
@@ -334,12 +336,11 @@ _handlers.BUILTIN_HANDLERS.append(("before-call", _before_call, _handlers.REGIST
 
 
 @contextmanager
-def aws(chosen: str | None = None, *, compared: bool = True) -> Generator[Tables]:
+def aws(chosen: str | None = None) -> Generator[Tables]:
     """AWS for as long as it lasts: DynamoDB as said above, everything else on moto.
 
     Args:
         chosen: what answers for DynamoDB; by default what the environment says.
-        compared: whether moto answers the first request of each kind, too, where memory answers.
     """
     answering = chosen or os.environ.get("SAGAS_TESTS_TABLES") or "memory"
     assert answering in ("memory", "moto", "dynamodb_local"), answering
@@ -348,7 +349,7 @@ def aws(chosen: str | None = None, *, compared: bool = True) -> Generator[Tables
         if _open:
             yield _open[-1]
             return
-        made = Tables(_engine(answering), answering != "memory")
+        made = Tables(_engine(answering), answering != "memory", runs("tables in memory"))
         _open.append(made)
         try:
             yield made
