@@ -13,9 +13,11 @@ from typing import Any, cast
 import botocore.hooks
 import botocore.session
 import pytest
+from hypothesis import HealthCheck, Phase, settings
 
 from tests import durations
 from tests.subjects import ROOT, SUBJECTS, runs, test_files
+from tests.support.hostile import FULL
 
 _session = cast("Any", botocore.session)
 _session.create_loader = cache(_session.create_loader)
@@ -27,6 +29,25 @@ _hooks.EventAliaser._alias_event_name = staticmethod(_hooks.EventAliaser(None)._
 
 os.environ["CDK_VALIDATION"] = "false"
 """The CDK's own look at a template takes nearly half of its making; ``make synth`` has it, and cfn-lint looks here."""
+
+settings.register_profile(
+    "sagas",
+    max_examples=500 if FULL else 40,
+    derandomize=not FULL,
+    database=None,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate, Phase.shrink),
+    suppress_health_check=(
+        HealthCheck.too_slow,
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.data_too_large,
+        HealthCheck.filter_too_much,
+    ),
+    print_blob=True,
+)
+settings.load_profile("sagas")
+"""A property has the same few examples each time in the gate, and others each time, many more, in the proof. No failure
+is explained: that takes minutes in tests that make mistakes on purpose."""
 
 gc.set_threshold(50_000, 20, 20)
 """Little of what is made while tests are collected is garbage."""

@@ -19,7 +19,31 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "tests/subjects.json"
 
-SUBJECTS: dict[str, tuple[str, ...]] = {}
+SUBJECTS: dict[str, tuple[str, ...]] = {
+    "tables in memory": (
+        "sagas/store",
+        "tests/support/dynamodb.py",
+        "tests/support/expressions.py",
+        "tests/support/refused.py",
+        "tests/support/tables.py",
+        "tests/engine/test_tables_agree.py",
+        ".ci/constraints.txt",
+    ),
+    "generated projects": (
+        "sagas/cli/init.py",
+        "sagas/cli/template",
+        "sagas/cli/examples",
+        "tests/unit/cli/test_init.py",
+        ".ci/constraints.txt",
+    ),
+    "store engines": (
+        "sagas/store",
+        "tests/store",
+        "tests/engine/test_races.py",
+        "tests/support",
+        ".ci/constraints.txt",
+    ),
+}
 """The files and folders by subject. What is below a folder counts, and so does the test itself."""
 
 
