@@ -23,7 +23,11 @@ from tests.e2e.convoys.sagas import PRICE, SKUS
 from tests.e2e.stack import Running, launch, poll
 from tests.soak.books import Books
 
-pytestmark = [pytest.mark.timeout(1500), pytest.mark.embedded("it kills its functions' processes")]
+pytestmark = [
+    pytest.mark.proof("crowds"),
+    pytest.mark.timeout(1500),
+    pytest.mark.embedded("it kills its functions' processes"),
+]
 
 _FULL = os.environ.get("SAGAS_PROOF") == "full"
 _CANCELLED, _MANY = (200, 1_000) if _FULL else (30, 40)

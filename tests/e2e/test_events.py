@@ -207,6 +207,7 @@ class TestEventsOut:
         assert {event["detail"]["id"] for event in again.values()} == {one["detail"]["id"] for one in first.values()}
 
 
+@pytest.mark.proof("crowds")
 def test_a_storm_of_repeated_events_makes_one_saga_an_id(running: Running) -> None:
     before = len(sagas_of(running, "trip"))
     details = [{"id": f"storm-{number % IDS}", "item": f"s{number % IDS}"} for number in range(EVENTS)]

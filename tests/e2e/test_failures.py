@@ -291,6 +291,7 @@ def test_a_killed_worker_is_noticed_by_its_queue(on: Trials, name: str) -> None:
         assert any(longest() < 15 * PACE for _ in range(3))
 
 
+@pytest.mark.proof("crowds")
 @pytest.mark.timeout(900)
 def test_a_crowd_before_a_narrow_step_waits_in_line(on: Trials) -> None:
     """Most are silent for longer than what counts as a stall: none may be undone, or be sent anew more than once."""

@@ -29,6 +29,7 @@ from tests.e2e.stack import REPOSITORY, Running, poll
 from tests.support.hostile import FULL
 
 pytestmark = [
+    pytest.mark.proof("hostile API"),
     pytest.mark.timeout(1_200 if FULL else 300),
     pytest.mark.embedded("starts thousands of sagas that lead nowhere, by unsigned calls"),
 ]

@@ -12,7 +12,7 @@ from tests.e2e.api import Api
 from tests.e2e.nested.sagas import LENGTH, TAKEN
 from tests.e2e.stack import REPOSITORY, Running, launch
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.proof("nested stacks")]
 
 
 @pytest.fixture(scope="module")

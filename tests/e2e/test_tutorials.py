@@ -12,7 +12,12 @@ import pytest
 from tests.e2e.pages import play
 from tests.e2e.stack import REPOSITORY, Running, assembled, launch
 
-pytestmark = [pytest.mark.e2e, pytest.mark.embedded("it kills what it started itself"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.proof("tutorials"),
+    pytest.mark.embedded("it kills what it started itself"),
+    pytest.mark.timeout(600),
+]
 
 TUTORIALS = REPOSITORY / "docs" / "tutorial"
 

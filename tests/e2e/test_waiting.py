@@ -152,6 +152,7 @@ def test_what_comes_too_late_is_refused(waiting: Running, api: Api, public: bool
     assert (status, _shape(status, answer)) == (409, "conflict")
 
 
+@pytest.mark.proof("hostile API")
 @pytest.mark.parametrize("path", ["/callbacks/{token}", "/sagas/asked/{saga_id}/signals/reply"])
 @pytest.mark.parametrize("known", [True, False], ids=["that leads somewhere", "made up"])
 def test_every_answer_to_a_signal_is_one_that_is_described(
@@ -216,6 +217,7 @@ def test_time_is_skipped_where_the_emulator_is_ours_only(waiting: Running, tmp_p
     assert "no local stack is running here" in Running(tmp_path, waiting.process).sagas("local", "tick").stderr
 
 
+@pytest.mark.proof("crowds")
 def test_a_crowd_that_waits_is_signalled_once_each(waiting: Running, api: Api) -> None:
     """Doubled at once, and again with another value: each is taken once, and each saga ends with the first."""
 
