@@ -25,7 +25,7 @@ from sagas.errors import SagaError
 from tests.e2e.api import Api
 from tests.e2e.cdk_cli import command, install, run
 from tests.e2e.elsewhere import Account, Elsewhere, Place, chosen
-from tests.e2e.stack import REPOSITORY, Stack, free_port, poll, run_sagas
+from tests.e2e.stack import LEASH, REPOSITORY, Stack, free_port, poll, run_sagas
 
 pytestmark = [
     pytest.mark.e2e,
@@ -89,7 +89,7 @@ class Brought:
         }  # fmt: skip
         with (directory / "emulator.log").open("w") as log:
             self._process = subprocess.Popen(
-                [Path(sys.executable).parent / "ministack"],
+                [*LEASH, Path(sys.executable).parent / "ministack"],
                 cwd=directory, env=fixed, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
