@@ -69,6 +69,21 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/e2e/pages.py",
         "tests/e2e/test_tutorials.py",
     ),
+    "authoring on the local stack": (
+        "sagas/cli/init.py",
+        "sagas/cli/local.py",
+        "sagas/cli/logs.py",
+        "sagas/cli/template",
+        "sagas/client/logs.py",
+        "sagas/local",
+        "tests/e2e/test_authoring.py",
+    ),
+    "site": (
+        "CHANGELOG.md",
+        "docs",
+        "tests/e2e/console/accessible.py",
+        "tests/e2e/console/test_site.py",
+    ),
     "CDK CLI": (
         "Makefile",
         "cdk.json",
