@@ -69,20 +69,30 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/e2e/pages.py",
         "tests/e2e/test_tutorials.py",
     ),
-    "authoring on the local stack": (
+    "local stack": (
+        "pyproject.toml",
         "sagas/cli/init.py",
         "sagas/cli/local.py",
         "sagas/cli/logs.py",
         "sagas/cli/template",
         "sagas/client/logs.py",
         "sagas/local",
+        "tests/e2e/probe",
         "tests/e2e/test_authoring.py",
+        "tests/e2e/test_local_stack.py",
     ),
     "site": (
         "CHANGELOG.md",
         "docs",
         "tests/e2e/console/accessible.py",
         "tests/e2e/console/test_site.py",
+    ),
+    "console in a browser": (
+        "sagas/client/advice.py",
+        "sagas/client/next_action.py",
+        "sagas/console",
+        "tests/e2e/console",
+        "tests/unit/console/service.py",
     ),
     "CDK CLI": (
         "Makefile",
