@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Stack, Validations, assertions
+from aws_cdk import App, Stack, assertions
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_cognito as cognito
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_kms as kms
-from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from sagas import Context, Saga, step, wait_for
 from sagas.cdk import SagaService
@@ -244,13 +241,3 @@ def test_a_web_acl_stands_before_the_stage() -> None:
         stack = Stack(App(), "Test")
         with pytest.raises(DefinitionError, match="is that of the stage of the API you mount on"):
             Deployed(Loan, stack=stack, mount=apigateway.RestApi(stack, "Mine").root, **option)
-
-
-def test_policy_checks_find_nothing(tmp_path: Path) -> None:
-    app = App(outdir=str(tmp_path))
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
-    SagaService(Stack(app, "Own"), "Bank", sagas=[Loan], dashboard=False)
-    encrypted = Stack(app, "Encrypted")
-    key = kms.Key(encrypted, "Key", enable_key_rotation=True)
-    SagaService(encrypted, "Bank", sagas=[Loan], encryption_key=key, dashboard=False)
-    app.synth()

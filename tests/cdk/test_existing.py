@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Stack, Validations, assertions
+from aws_cdk import App, Stack, assertions
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from functions.basket import Basket, Parcel
 from functions.checkout import Checkout
 from sagas.cdk import SagaService, Throttling, shape_gateway_answers
 from sagas.cdk.api import ROUTES
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import lint
 from tests.cdk.test_permissions import as_list, shown
 
 Template = dict[str, Any]
@@ -235,23 +232,3 @@ class TestApi:
 
     def test_throttling_is_its_stages(self, stack: Stack) -> None:
         assert "throttling is that of the stage" in refused(stack, mount=an_api(stack).root, throttling=Throttling())
-
-
-def test_policy_checks_find_nothing_of_ours(tmp_path: Path) -> None:
-    app = App(outdir=str(tmp_path))
-    stack = Stack(app, "Existing")
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
-    entries = dynamodb.Table.from_table_name(stack, "Entries", "my-audit")
-    table = dynamodb.Table.from_table_name(stack, "Table", "my-sagas")
-    api = an_api(stack)
-    SagaService(
-        stack, "Shop", sagas=[Checkout], sagas_table=table, audit_table=entries, mount=api.root.add_resource("orders")
-    )
-    with pytest.raises(RuntimeError):
-        app.synth()
-    report = json.loads((tmp_path / "validation-report.json").read_text())
-    found = json.dumps(report)
-    assert "Existing/Mine" in found
-    assert "Existing/Shop/" not in found
-    assert "/orders/" not in found
-    assert lint(tmp_path / "Existing.template.json") == []

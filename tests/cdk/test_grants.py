@@ -6,15 +6,13 @@ import re
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from functools import cached_property
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from aws_cdk import App, Stack, Validations, assertions
+from aws_cdk import App, Stack, assertions
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from cdk_nag import AwsSolutionsChecks
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
@@ -245,18 +243,6 @@ def test_an_api_without_a_stage_of_its_own_means_any() -> None:
 
 def _id(stack: Stack, user: iam.User) -> str:
     return stack.get_logical_id(user.node.default_child)  # type: ignore[arg-type]
-
-
-def test_policy_checks_find_nothing_in_a_role_with_rights(tmp_path: Path) -> None:
-    app = App(outdir=str(tmp_path))
-    stack = Stack(app, "Granted")
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    service = SagaService(stack, "Shop", sagas=[Checkout, CreateZip], dashboard=False)
-    roles = [iam.Role(stack, name, assumed_by=iam.AccountRootPrincipal()) for name in ("All", "Some")]  # type: ignore[arg-type]
-    for right in EVERY:
-        getattr(service, f"grant_{right}")(roles[0])
-        getattr(service, f"grant_{right}")(roles[1], Checkout)
-    app.synth()
 
 
 def test_a_type_that_callers_may_not_cancel_has_no_cancel_to_grant() -> None:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Size, Stack, Validations, assertions
+from aws_cdk import App, Size, Stack, assertions
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
-from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas.cdk import Deployment, FunctionOptions, SagaService
 from sagas.errors import DefinitionError
 from sagas.local.adapt import without_gradual_deployment
-from tests.cdk.rendered import lint
 
 Template = dict[str, Any]
 Find = Callable[[str], list[Template]]
@@ -181,18 +178,6 @@ class TestGradualDeployment:
         assert "CodeDeploy" not in json.dumps({id: one["Type"] for id, one in changed["Resources"].items()})
         assert "CodeDeployLambdaAliasUpdate" not in json.dumps(changed)
         assert len(of_type(changed, "AWS::Lambda::Alias")) == 9
-
-    @pytest.mark.parametrize("nested", [False, True])
-    def test_policy_checks_find_nothing(self, nested: bool, tmp_path: Path) -> None:
-        app = App(outdir=str(tmp_path))
-        Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
-        warm = FunctionOptions(provisioned_concurrency=2)
-        options = {Checkout: FunctionOptions(snap_start=True), Checkout.reserve: warm}
-        canary = Deployment.canary(percent=10, minutes=5)
-        stack = Stack(app, "Test")
-        SagaService(stack, "Shop", sagas=[Checkout], functions=options, deployment=canary, nested_stacks=nested)
-        app.synth()
-        assert lint(*tmp_path.glob("*.template.json")) == []
 
 
 class TestWarmFunctions:

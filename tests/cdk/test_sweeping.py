@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from aws_cdk import App, Stack, Validations
+from aws_cdk import App, Stack
 from aws_cdk import aws_s3 as s3
-from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
@@ -19,7 +17,7 @@ from sagas.authoring.saga import definition_of
 from sagas.cdk import SagaService, permissions
 from sagas.engine import sweep_pages
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import lint, of_type, render
+from tests.cdk.rendered import of_type, render
 from tests.cdk.test_permissions import as_list, shown
 
 Action = Literal["delete", "archive", "report"]
@@ -99,16 +97,6 @@ ELSEWHERE = {TAGS, *((f"s3:{action}", "attic-of-zips-of-mine/archive/zips/*") fo
 )
 def test_grants(saga: type[Any], expected: set[tuple[str, str]]) -> None:
     assert granted(saga) == expected
-
-
-def test_policy_checks_find_nothing(tmp_path: Path) -> None:
-    """In all that can be declared, at once."""
-    app = App(outdir=str(tmp_path))
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
-    sagas = [sweeping("report"), sweeping("delete"), sweeping("archive"), Tagging]
-    sweeper(Stack(app, "Sweeping"), *sagas, sweeping("archive", "ATTIC_BUCKET"))
-    app.synth()
-    assert lint(tmp_path / "Sweeping.template.json") == []
 
 
 def test_it_is_archived_where_it_may_be() -> None:
