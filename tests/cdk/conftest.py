@@ -58,3 +58,28 @@ def of_type(template: Template) -> Find:
         ]
 
     return find
+
+
+@pytest.fixture
+def plain() -> Template:
+    """The template of a service without options."""
+    return shared("plain")
+
+
+@pytest.fixture
+def everything() -> Template:
+    """The template of a service with all options that go together, and with every part."""
+    return shared("everything")
+
+
+@pytest.fixture
+def guarded() -> Template:
+    """The template of a service with a network, a private API and keys of its own."""
+    return shared("network_and_key")
+
+
+def shared(name: str) -> Template:
+    """A template of one of the six apps."""
+    from tests.cdk.templates import template
+
+    return template(name)

@@ -84,6 +84,8 @@ def everything(app: App) -> None:
             Checkout: FunctionOptions(memory_size=512),
             Checkout.capture: capture,
             Checkout.ship: FunctionOptions(memory_size=1024, snap_start=True),
+            Counted: FunctionOptions(architecture=lambda_.Architecture.X86_64, runtime=lambda_.Runtime.PYTHON_3_12),
+            Loan.score: FunctionOptions(timeout=60, batch_size=10),
         },
         function_options=FunctionOptions(memory_size=320),
         api_options=FunctionOptions(reserved_concurrency=5),
@@ -144,6 +146,8 @@ def network_and_key(app: App) -> None:
             Checkout: FunctionOptions(batch_size=10, timeout=900, maximum_concurrency=20, reserved_concurrency=20)
         },
         environment=BUCKETS,
+        architecture=lambda_.Architecture.X86_64,
+        runtime=lambda_.Runtime.PYTHON_3_12,
         encryption_key=key,
         payload_key=kms.Key(stack, "Payloads", enable_key_rotation=True),
         network=Network(vpc),

@@ -94,12 +94,6 @@ def command_of(target: Template) -> Template:
 
 
 @pytest.fixture(scope="module")
-def everything() -> Template:
-    """The template of a service that takes commands and publishes events."""
-    return template("everything")
-
-
-@pytest.fixture(scope="module")
 def quiet() -> Shop:
     """A service that nobody asked for its command queue, and a role for each right that has to do with it."""
     shop = Shop()
