@@ -36,9 +36,14 @@ def service(*sagas: type[Any], **options: Any) -> Template:
     return render(lambda stack: SagaService(stack, "Shop", sagas=sagas or [Trip], **options))
 
 
+def by_id(template: Template, kind: str) -> dict[str, Template]:
+    """The properties of all resources of a type, by logical id."""
+    return {id: one.get("Properties", {}) for id, one in template["Resources"].items() if one["Type"] == kind}
+
+
 def of_type(template: Template, kind: str) -> list[Template]:
     """The properties of all resources of a type."""
-    return [one.get("Properties", {}) for one in template["Resources"].values() if one["Type"] == kind]
+    return list(by_id(template, kind).values())
 
 
 def marks(template: Template) -> dict[tuple[str, ...], Template]:

@@ -108,6 +108,18 @@ def saga_of(number: int, steps: int, **options: Any) -> type[Any]:
 def _work(self: Any, ctx: Context) -> None: ...
 
 
+def _long_name(number: int) -> type[Any]:
+    def fill(namespace: dict[str, Any]) -> None:
+        namespace.update(__module__=__name__, first=step(_work), second=step(_work))
+
+    return new_class(f"Type{number}{'x' * 180}", (Saga[Order],), {"name": f"many-{number}"}, fill)
+
+
+LONG_NAMES = [_long_name(number) for number in range(6)]
+"""So long that variables have no room for all of them."""
+globals().update({one.__name__: one for one in LONG_NAMES})
+
+
 class Tagging(
     Saga[Order], name="tagging", orphans=OrphanSweep(bucket_env="ZIPS_BUCKET", prefix="zips/", action="report")
 ):

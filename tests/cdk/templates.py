@@ -93,6 +93,7 @@ def everything(app: App) -> None:
         bulk_options=FunctionOptions(memory_size=512, timeout=600, maximum_concurrency=40),
         now_options=FunctionOptions(memory_size=1024, maximum_concurrency=50),
         command_options=FunctionOptions(memory_size=1024, maximum_concurrency=40),
+        nested_stacks=False,
         service_name="orders",
         environment={"STAGE": "test", **BUCKETS},
         removal_policy=RemovalPolicy.DESTROY,
@@ -151,6 +152,7 @@ def network_and_key(app: App) -> None:
         encryption_key=key,
         payload_key=kms.Key(stack, "Payloads", enable_key_rotation=True),
         network=Network(vpc),
+        dashboard=False,
         endpoint=PrivateEndpoint([entrance]),
         access_log="account",
         retention=MONTH,
@@ -166,13 +168,13 @@ def network_and_key(app: App) -> None:
     _ = service.events
 
 
-def nested(app: App, steps: int = 2, **options: Any) -> None:
+def nested(app: App, steps: int = 2, nested_stacks: bool | None = True) -> None:
     """Nested stacks, with all that their resources can refer to outside of them.
 
     Args:
         app: where the stacks are made.
         steps: of the longest saga.
-        options: of the service in place of ``nested_stacks=True``.
+        nested_stacks: whether the service asks for them.
     """
     stack = Stack(app, "Large")
     topic: Any = sns.Topic(stack, "Topic", enforce_ssl=True)
@@ -191,7 +193,7 @@ def nested(app: App, steps: int = 2, **options: Any) -> None:
         alarm_topic=topic,
         environment={"ZIPS_BUCKET": zips.bucket_name},
         functions={CreateZip.upload: FunctionOptions(memory_size=1024), Checkout: FunctionOptions(batch_size=2)},
-        **(options or {"nested_stacks": True}),
+        nested_stacks=nested_stacks,
     )
     service.allow_sweep(CreateZip, zips)
     service.function(Checkout.ship).add_environment("COLOUR", "blue")

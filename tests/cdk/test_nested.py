@@ -102,7 +102,7 @@ def of_steps(steps: int, directory: Path) -> Large:
     return Large(steps, directory)
 
 
-@pytest.fixture(scope="module", params=[30, pytest.param(42, marks=pytest.mark.proof("nested stacks"))])
+@pytest.fixture(scope="module", params=[30, pytest.param(42, marks=pytest.mark.proof("sizes of services"))])
 def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Large:
     """With 42 steps, the functions of one saga need two nested stacks."""
     return of_steps(request.param, tmp_path_factory.mktemp("large"))
@@ -209,7 +209,7 @@ class TestWithoutRoomInOneStack:
         assert kinds.count("AWS::SQS::Queue") == large.all_steps + 5
 
 
-@pytest.mark.proof("nested stacks")
+@pytest.mark.proof("sizes of services")
 def test_the_longest_saga_with_the_longest_names(tmp_path: Path) -> None:
     def fill(namespace: dict[str, Any]) -> None:
         namespace["__module__"] = __name__

@@ -239,7 +239,7 @@ class TestService:
         options = service_options(
             "Test-Shop", {"sagas": [Trip], "removal_policy": RemovalPolicy[policy], "deletion_protection": asked}
         )
-        template = render(lambda stack: Tables(stack, "Tables", options=options, families=False))
+        template = render(lambda stack: Tables(stack, "Tables", options=options, families=frozenset()))
         tables = of_type(template, "AWS::DynamoDB::Table")
         assert [table["DeletionProtectionEnabled"] for table in tables] == [protected, protected]
 
