@@ -155,6 +155,17 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/e2e/nested",
         "tests/e2e/test_nested_stacks.py",
     ),
+    "sizes of services": (
+        "functions/checkout.py",
+        "functions/create_zip.py",
+        "sagas/cdk",
+        "tests/cdk/saga_classes.py",
+        "tests/cdk/templates.py",
+        "tests/cdk/test_many_types.py",
+        "tests/cdk/test_monitoring.py",
+        "tests/cdk/test_nested.py",
+        "tests/e2e/nested/many.py",
+    ),
 }
 """The files and folders by subject. What is below a folder counts, and so does the test itself."""
 
