@@ -34,6 +34,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "store engines": (
         "sagas/store",
         "tests/store",
+        "tests/engine/test_disaster.py",
         "tests/engine/test_races.py",
         "tests/support",
         ".ci/constraints.txt",

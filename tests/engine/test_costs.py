@@ -85,7 +85,7 @@ def test_a_trip_takes_what_the_table_says(
         taken, counts = taken + seen if counts else taken, not counts
     seen = _since(meter, worker)
     taken = taken + seen if counts else taken
-    assert taken == TRIPS[name]
+    assert taken == TRIPS[name], taken
 
 
 # What follows from the table.
