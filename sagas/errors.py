@@ -133,6 +133,14 @@ def listed(problems: Sequence[Problem]) -> str:
     return "; ".join(told[:3]) + more
 
 
+def text_of(error: BaseException) -> str:
+    """Return what an exception says; if its own ``__str__`` raises, that."""
+    try:
+        return str(error)
+    except Exception as own:  # noqa: BLE001 - the code is not ours, and the failure must be recorded all the same
+        return f"no text: its __str__ raised {type(own).__name__}"
+
+
 class InvalidRequest(SagaError):
     """An input does not fit what was declared.
 

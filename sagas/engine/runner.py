@@ -16,7 +16,7 @@ from sagas.authoring.shapes.compiler import type_name
 from sagas.core.states import SagaState
 from sagas.engine.context import StepContext
 from sagas.engine.coroutines import awaited_in_time
-from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed
+from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed, text_of
 
 REQUEST_SEQ = 1
 """The journal entry that holds the request."""
@@ -155,10 +155,10 @@ def _called(
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         if context.late and not isinstance(error, PermanentError):
             cancelled = isinstance(error, asyncio.CancelledError)
-            told = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {error}"
+            told = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {text_of(error)}"
             raise TimedOut(_too_late(context, code.timeout, told)) from error
         if isinstance(error, SystemExit):
-            raise StepExited(f"the step called sys.exit({error.code!r})") from error
+            raise StepExited(f"the step called sys.exit({text_of(error)})") from error
         if isinstance(error, asyncio.CancelledError):
             context.raise_if_cancelled()
             raise StepExited("the step was cancelled by its own code") from error

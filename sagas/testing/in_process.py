@@ -31,7 +31,7 @@ from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.runner import Runner
 from sagas.engine.worker import Worker
-from sagas.errors import DefinitionError
+from sagas.errors import DefinitionError, text_of
 from sagas.messaging.message import Message
 from sagas.messaging.work import START, ChildrenToStart, SagasToLookAfter, Work
 from sagas.store.entries import Entry
@@ -163,7 +163,7 @@ class InProcessRun:
         try:
             runner.instance(definition)
         except Exception as error:
-            told = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {error}"
+            told = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {text_of(error)}"
             raise DefinitionError(told) from error
         breakers = Breakers(MemoryBreakers(), registry, self._clock, logger, quiet)
         joined = JoinObserver(self._control, joins, self, logger)
