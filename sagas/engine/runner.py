@@ -153,7 +153,7 @@ def _called(
     try:
         result = awaited_in_time(code.function(instance, **arguments), context)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
-        if context.late and not isinstance(error, PermanentError):
+        if context.overtime >= 0 and not isinstance(error, PermanentError):
             cancelled = isinstance(error, asyncio.CancelledError)
             told = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {text_of(error)}"
             raise TimedOut(_too_late(context, code.timeout, told)) from error
@@ -163,10 +163,10 @@ def _called(
             context.raise_if_cancelled()
             raise StepExited("the step was cancelled by its own code") from error
         raise
-    if context.late:
+    if context.overtime >= 0:
         raise TimedOut(_too_late(context, code.timeout, "what it returned is refused"))
     return result
 
 
 def _too_late(context: StepContext, timeout: float, told: str) -> str:
-    return f"it ended {context.clock.now() - context.deadline_at:.1f} s after its timeout of {timeout:g} s; {told}"
+    return f"it ended {context.overtime:.1f} s after its timeout of {timeout:g} s; {told}"
