@@ -6,7 +6,7 @@
     │   ├── Rejected              raise it in a step: the business said no; undo at once
     │   ├── BreakerOpen           a step was not tried: its circuit breaker is open, and it is not to wait
     │   ├── ChildrenFailed        the error of a step more of whose children failed than it tolerates
-    │   └── WrongResult           what a step returned is not what it declares, or too large to be kept
+    │   └── WrongResult           what a step or undo returned is not what it declares, has not run, or is too large
     ├── TypeChanged               a stored request or result does not fit the deployed code: it waits for a person
     ├── Cancelled                 raised by ``ctx.raise_if_cancelled()``
     ├── NotYet                    raise it in a step: what it needs is not there yet; it is called again later
@@ -85,6 +85,9 @@ class WrongResult(PermanentError):
     """A step returned what is not of the type it declares, or more than can be kept. Another attempt would do so again.
 
     Its code has run, and what it did stands: the step is undone with ``undo_when="started"``, or listed as in doubt.
+
+    An undo fails with it when it returns a value though it declares ``None``, or anything that has not run, such as a
+    generator or a list of coroutines.
     """
 
 

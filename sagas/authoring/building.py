@@ -130,8 +130,10 @@ class _Builder:
             raise DefinitionError(f"{where}: it returns {type_name(signature.returns)}; an undo returns None")
         # the step is made already: its undo may take its result
         parameters = self._parameters(signature, where, retired=definition.retired, undone=definition)
-        undo_definition = UndoDefinition(undo.name, undo.function, parameters, retry, timeout)
-        self.made[-1] = replace(definition, undo=undo_definition)
+        none = signature.returns in (None, type(None))
+        self.made[-1] = replace(
+            definition, undo=UndoDefinition(undo.name, undo.function, parameters, retry, timeout, declares_none=none)
+        )
 
     def _step(self, definition: StepDefinition, step: AnyStep, where: str) -> StepDefinition:
         """Complete the definition of a step that does something itself."""

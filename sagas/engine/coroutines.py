@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import AsyncGeneratorType, GeneratorType
+from typing import Any, cast
 
 from sagas.engine.context import StepContext
 from sagas.errors import SagaError
@@ -39,6 +40,23 @@ def awaited(result: Any) -> Any:
         return await result
 
     return asyncio.run(outcome()) if inspect.isawaitable(result) else result
+
+
+def not_run(value: Any) -> str:
+    """Return the type of what in a value has not run, or not ended without an error; empty if there is nothing."""
+    seen, remaining = set[int](), [value]
+    while remaining:
+        one = remaining.pop()
+        if isinstance(one, asyncio.Future | Future):
+            future = cast("Future[Any]", one)
+            if not future.done() or future.cancelled() or future.exception() is not None:
+                return type(future).__name__
+        elif isinstance(one, GeneratorType | AsyncGeneratorType | map | filter) or inspect.isawaitable(one):
+            return type(cast("object", one)).__name__
+        elif isinstance(one, dict | list | tuple | set | frozenset) and id(cast("object", one)) not in seen:
+            seen.add(id(cast("object", one)))
+            remaining += cast("dict[Any, Any]", one).values() if isinstance(one, dict) else cast("list[Any]", one)
+    return ""
 
 
 def awaited_in_time(result: Any, context: StepContext) -> Any:

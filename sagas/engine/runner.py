@@ -15,7 +15,7 @@ from sagas.authoring.options import LONGEST_WAIT
 from sagas.authoring.shapes.compiler import type_name
 from sagas.core.states import SagaState
 from sagas.engine.context import StepContext
-from sagas.engine.coroutines import awaited_in_time
+from sagas.engine.coroutines import awaited_in_time, not_run
 from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed, text_of
 
 REQUEST_SEQ = 1
@@ -89,7 +89,7 @@ class Runner:
         Raises:
             TypeChanged: an input does not fit the deployed type; no code was called.
             TimedOut: the code ended after its deadline.
-            WrongResult: what it returned is not of the type it declares, or too large.
+            WrongResult: what it returned is not of the type it declares, or too large; or has not run.
             Exception: whatever else the code raised.
         """
         code = step.code(undo=undo)
@@ -111,7 +111,12 @@ class Runner:
         instance = self.instance(definition)
         began()
         result = _called(code, instance, arguments, context)
-        if undo:
+        if isinstance(code, UndoDefinition):
+            if kind := not_run(result):
+                told = f"returned a {kind} that has not run; it must have done its work when it returns"
+                raise WrongResult(f"compensation {code.name!r} {told}")
+            if code.declares_none and result is not None:
+                raise WrongResult(f"compensation {code.name!r} returned {type(result).__name__}, but declares None")
             return None
         try:
             written = json.dumps(encode(result, step.returned_type), separators=(",", ":"), ensure_ascii=False)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-HELD = ("coroutine_with_a_thread", "exception_without_a_text")
+HELD = ("coroutine_with_a_thread", "exception_without_a_text", "undo_that_is_never_run")
 """The programs, by module. A program that still prints BROKEN is not in the list."""
 
 
