@@ -49,6 +49,18 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
     return needed
 
 
+def new_instance(definition: SagaDefinition) -> Any:
+    """Return what the saga's ``create()`` makes; what that raises is raised.
+
+    Raises:
+        TypeError: it made none.
+    """
+    instance: Any = definition.saga_class.create()
+    if instance is None or inspect.iscoroutine(instance):  # a return forgotten, or a create() that is async
+        raise TypeError(f"it returned {type(instance).__name__}, not an instance")
+    return instance
+
+
 class Runner:
     """Calls steps and undos on one instance a saga class, made on first use."""
 
@@ -58,10 +70,7 @@ class Runner:
     def instance(self, definition: SagaDefinition) -> Any:
         """Return the saga's instance, which its ``create()`` makes on first use; what that raises is raised."""
         if definition.saga_class not in self._instances:
-            made: Any = definition.saga_class.create()
-            if made is None or inspect.iscoroutine(made):  # a return forgotten, or a create() that is async
-                raise TypeError(f"it returned {type(made).__name__}, not an instance")
-            self._instances[definition.saga_class] = made
+            self._instances[definition.saga_class] = new_instance(definition)
         return self._instances[definition.saga_class]
 
     def run(
