@@ -20,6 +20,7 @@ from sagas.authoring.definition import (
     UndoDefinition,
 )
 from sagas.authoring.find_by import find_by_of
+from sagas.authoring.instance_state import check_instance_state
 from sagas.authoring.members import AnyStep, Members
 from sagas.authoring.options import LONGEST_WAIT, SagaOptions
 from sagas.authoring.policies import DEFAULT_RETRY, CircuitBreaker, Exhausted, Retry
@@ -342,6 +343,7 @@ def build(
         raise DefinitionError(f"{where}: it has no steps; decorate methods with @step")
     for name, step in members.steps.items():
         builder.add_step(name, step)
+    check_instance_state(cls, where, builder.made)
     current = [step for step in builder.made if not step.retired]
     if not any(step.asks for step in current):
         raise DefinitionError(f"{where}: it only waits; decorate a method with @step")

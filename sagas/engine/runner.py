@@ -11,6 +11,7 @@ from typing import Any
 
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
+from sagas.authoring.instance_state import note_on_instance_state
 from sagas.authoring.options import LONGEST_WAIT
 from sagas.authoring.shapes.compiler import type_name
 from sagas.core.states import SagaState
@@ -119,7 +120,11 @@ class Runner:
                 raise TypeChanged(told) from None
         instance = self.instance(definition)
         began()
-        result = _called(code, instance, arguments, context)
+        try:
+            result = _called(code, instance, arguments, context)
+        except Exception as error:
+            _note_state(error, definition, code, instance)
+            raise
         if isinstance(code, UndoDefinition):
             if kind := not_run(result):
                 told = f"returned a {kind} that has not run; it must have done its work when it returns"
@@ -158,6 +163,17 @@ def moment(payload: str | None, now: float) -> float:
     if until.timestamp() > now + LONGEST_WAIT.total_seconds():
         raise ValueError(f"until returned {until.isoformat()}, which is more than a year (365 days) ahead")
     return max(round(until.timestamp(), 3), 0.001)
+
+
+def _note_state(
+    error: Exception, definition: SagaDefinition, code: StepDefinition | UndoDefinition, instance: object
+) -> None:
+    """Say in the stack trace who sets the attribute that the code did not find on its instance, if somebody does."""
+    missing = error.__cause__ if isinstance(error, TimedOut) else error
+    if isinstance(missing, AttributeError) and missing.obj is instance:
+        note = note_on_instance_state(definition, code.name, missing.name or "")
+        if note:
+            missing.add_note(note)
 
 
 def _called(
