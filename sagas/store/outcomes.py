@@ -20,7 +20,11 @@ class Refused(SagaError):
 
 
 class Contended(Unavailable):
-    """Another write was at the same item at this moment: try again soon. Nothing was written."""
+    """Another write was at the same item at this moment, or capacity ran out: try again soon. Nothing was written."""
+
+
+class Unwritable(SagaError):
+    """DynamoDB never accepts a write of the transaction, for another reason than a condition. Nothing was written."""
 
 
 class Changed(SagaError):
