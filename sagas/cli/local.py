@@ -21,12 +21,20 @@ from sagas.cli.target import Target
 from sagas.core.times import iso
 from sagas.core.wording import moment, span
 from sagas.errors import InvalidRequest, SagaError
+from sagas.loopback import origin_of
 
 if TYPE_CHECKING:
     from sagas.client import RecoveryView
     from sagas.local.description import Description
 
 app = typer.Typer(help="The stack on this machine, in an embedded emulator of AWS.", no_args_is_help=True)
+
+
+def _origins(urls: list[str] | None) -> list[str]:
+    try:
+        return [origin_of(url) for url in urls or ()]
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 @app.command()
@@ -48,6 +56,14 @@ def up(
         bool,
         typer.Option("--enforce-iam", help="Have IAM decide on every call, so that a missing grant is found here."),
     ] = False,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            callback=_origins,
+            help="Let web pages of this origin call the emulator and the API; repeatable.",
+        ),
+    ] = None,
     seed: Annotated[
         str | None, typer.Option("--seed", help="A command to run once it is ready, which fills tables, say.")
     ] = None,
@@ -61,6 +77,8 @@ def up(
         raise typer.BadParameter("stays in the foreground, with an emulator of its own", param_hint="--watch")
     if enforce_iam and endpoint is not None:
         raise typer.BadParameter("is the embedded emulator's", param_hint="--enforce-iam")
+    if allow_origin and endpoint is not None:
+        raise typer.BadParameter("is the embedded emulator's", param_hint="--allow-origin")
     if seed is not None:
         _words_of(seed)  # before anything is started
     # The CDK and boto3 take their time, and no help text needs them.
@@ -69,7 +87,13 @@ def up(
     from sagas.local.stack import up as start_stack
 
     settings = Settings(
-        Path.cwd(), app_command, port, persist.resolve() if persist else None, watch=watch, enforce_iam=enforce_iam
+        Path.cwd(),
+        app_command,
+        port,
+        persist.resolve() if persist else None,
+        watch=watch,
+        enforce_iam=enforce_iam,
+        origins=tuple(allow_origin or ()),
     )
     try:
         with ExitStack() as ending, at_work() as work:

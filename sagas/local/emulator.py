@@ -1,8 +1,10 @@
-"""The emulator's process: ``python -m sagas.local.emulator PORT LOCK SECONDS [--attached]``.
+"""The emulator's process: ``python -m sagas.local.emulator PORT LOCK SECONDS [--attached] [ORIGIN ...]``.
 
 It serves ministack as ministack's own command does, and adds an orderly end. On SIGTERM, or when the process that
 started it with ``--attached`` goes away, it hands out no more messages or scheduled events, waits until running
 functions are done, and only then stops: they need its tables and queues to finish.
+
+It runs any code that it is given, so it answers no request of a page in a browser, except pages of the origins named.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from sagas.local.clock import CLOCK_READ_EVERY
 from sagas.local.files import hold_lock, still_running
 from sagas.local.move_tasks import add_move_tasks
 from sagas.local.prefork import Prefork
+from sagas.loopback import Loopback
 
 _POLL = 0.05
 _QUIET = 3
@@ -37,7 +40,8 @@ _QUIET = 3
 
 def main() -> int:
     """Serve until told to stop. Returns the exit code: 0 after an orderly end, 3 if another emulator holds the lock."""
-    port, lock, patience, *flags = sys.argv[1:]
+    port, lock, patience, *more = sys.argv[1:]
+    attached, origins = "--attached" in more, [one for one in more if one != "--attached"]
     if not hold_lock(Path(lock)):
         return 3
     config = Config()
@@ -56,9 +60,9 @@ def main() -> int:
     _read_streams_aside()
     if sys.platform == "linux":
         _module("ministack.core.lambda_runtime").subprocess = Prefork()
-    ministack = _module("ministack.app")
-    trigger = partial(_until_stopped, float(patience), "--attached" in flags, still_running(Path(lock)))
-    asyncio.run(_module("hypercorn.asyncio").serve(ministack.app, config, shutdown_trigger=trigger))
+    app = Loopback(_module("ministack.app").app, origins)
+    trigger = partial(_until_stopped, float(patience), attached, still_running(Path(lock)))
+    asyncio.run(_module("hypercorn.asyncio").serve(app, config, shutdown_trigger=trigger))
     _module("ministack.core.lambda_runtime").reset()
     return 0
 
