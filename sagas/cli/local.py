@@ -54,7 +54,10 @@ def up(
     ] = False,
     enforce_iam: Annotated[
         bool,
-        typer.Option("--enforce-iam", help="Have IAM decide on every call, so that a missing grant is found here."),
+        typer.Option(
+            "--enforce-iam",
+            help="Have IAM decide on every call of AWS and of the API, so that a missing grant is found here.",
+        ),
     ] = False,
     allow_origin: Annotated[
         list[str] | None,
@@ -114,7 +117,7 @@ def up(
                 # An app without sagas has nothing to show.
                 wanted = description.api_url and not (detach or no_console)
                 url = ending.enter_context(_console()) if wanted else None
-                _show(description, detach=detach, watch=watch, console=url)
+                _show(description, detach=detach, watch=watch, enforce_iam=enforce_iam, console=url)
 
             start_stack(settings, ready, detach=detach, tell=say, begins=begins)
     except LocalStackError as error:
@@ -210,9 +213,17 @@ def _console() -> Generator[str | None]:
         yield serving.url
 
 
-def _show(description: Description, *, detach: bool = True, watch: bool = False, console: str | None = None) -> None:
+def _show(
+    description: Description,
+    *,
+    detach: bool = True,
+    watch: bool = False,
+    enforce_iam: bool = False,
+    console: str | None = None,
+) -> None:
     say(f"API      {description.api_url}")
-    say(f"Emulator {description.endpoint_url} ({description.region}, any credentials)")
+    credentials = "access key and secret 'test' are the account's root" if enforce_iam else "any credentials"
+    say(f"Emulator {description.endpoint_url} ({description.region}, {credentials})")
     for saga, steps in description.functions.items():
         say(f"Saga     {saga}: {' -> '.join(steps)}")
     if description.pid is not None:

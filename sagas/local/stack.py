@@ -39,7 +39,7 @@ class Settings:
         port: of the emulator, on 127.0.0.1.
         persist: where state is kept between runs.
         watch: deploy the code anew when it changes; state stays.
-        enforce_iam: have every call allowed or denied by the caller's policies, as AWS does.
+        enforce_iam: have every call, the API's included, allowed or denied by the caller's policies, as AWS does.
         origins: whose pages in a browser may call the emulator and the API.
     """
 
