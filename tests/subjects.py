@@ -31,6 +31,13 @@ def _files(paths: tuple[str, ...]) -> Iterator[Path]:
         yield from (file for file in found if file.is_file() and "__pycache__" not in file.parts)
 
 
+@cache
+def test_files(subject: str) -> list[str]:
+    """Return the files of a subject that have its tests."""
+    files = (file.relative_to(ROOT).as_posix() for file in _files(SUBJECTS[subject]))
+    return [file for file in files if file.startswith("tests/") and Path(file).name.startswith("test_")]
+
+
 def digest(subject: str) -> str:
     """The hash of a subject's files, their names and contents."""
     total = hashlib.sha256()
@@ -61,7 +68,19 @@ def main() -> int:
         if recorded().get(subject) == now:
             continue
         print(f"== {subject}", flush=True)
-        tests = (sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-m", "proof", "tests")
+        tests = (
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "2",
+            "--dist",
+            "loadfile",
+            "-m",
+            "proof",
+            *test_files(subject),
+        )
         environment = os.environ | {"SAGAS_SUBJECTS": subject}
         if subprocess.run(tests, cwd=ROOT, env=environment, check=False).returncode:
             failed.append(subject)

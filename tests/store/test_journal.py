@@ -103,7 +103,7 @@ def test_a_successors_entry_fences(store: Store) -> None:
 
 def test_an_empty_slot_has_no_occupant(store: Store) -> None:
     with pytest.raises(Fenced):
-        store.journal.occupant(entry())
+        store.journal.occupant(entry(), None)
 
 
 def test_only_the_entries_asked_for_are_read(store: Store) -> None:

@@ -163,7 +163,7 @@ class _Asked(type(tables_for(_SETTINGS).connection)):
     def dispatch(self, operation_name: str, operation_kwargs: dict[str, Any]) -> dict[str, Any]:
         self.requests.append(operation_kwargs)
         if operation_name in ("UpdateItem", "TransactWriteItems"):
-            raise Refused("not now")
+            raise Refused("not now", {0: None})
         return self._answer or {}
 
 
