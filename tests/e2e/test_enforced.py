@@ -17,7 +17,11 @@ from tests.e2e.conftest import project_in
 from tests.e2e.enforced import app, sagas
 from tests.e2e.stack import REPOSITORY, Running, assembled, launch, poll
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.embedded("it is about our emulator's IAM")]
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.embedded("it is about our emulator's IAM"),
+    pytest.mark.proof("enforced IAM"),
+]
 
 PAGE = REPOSITORY / "docs" / "how-to" / "start-from-a-saga.md"
 ORDER = {"order_id": "o-1"}

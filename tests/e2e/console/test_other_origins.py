@@ -23,7 +23,11 @@ from tests.e2e.console.conftest import REBOUND, Open
 from tests.e2e.stack import free_port
 from tests.unit.console.service import FakeService, dead
 
-pytestmark = [pytest.mark.e2e, pytest.mark.embedded("it attacks the emulator that we start")]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.embedded("it attacks the emulator that we start"),
+    pytest.mark.proof("other origins"),
+]
 
 ROLE = "arn:aws:iam::000000000000:role/any"
 ATTACK = """
