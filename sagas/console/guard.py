@@ -132,7 +132,7 @@ class Guard:
             return PlainTextResponse("Open the URL that the command printed; it is good for one browser.\n", 401)
         own = f"http://{headers['host']}", "same-origin"
         if method not in _READING and (headers.get("origin"), headers.get("sec-fetch-site")) != own:
-            return PlainTextResponse("A form is taken from the console's own page only: send Origin.\n", 403)
+            return PlainTextResponse("The console takes forms from its own pages only.\n", 403)
         return None
 
     def _opened(self, scope: Scope) -> Response | None:

@@ -115,7 +115,6 @@ def with_secret_arns(template: dict[str, Any]) -> dict[str, Any]:
 
 def with_local_apis(template: dict[str, Any], endpoint_url: str) -> dict[str, Any]:
     """Return the template with functions whose variables lead to the APIs at this endpoint, and not to those on AWS."""
-
     suffix = {"Ref": "AWS::URLSuffix"}
 
     def change(node: dict[str, Any]) -> dict[str, Any] | None:

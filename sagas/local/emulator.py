@@ -29,7 +29,7 @@ from hypercorn.config import Config
 from sagas.engine.clock import skipped
 from sagas.local.clock import CLOCK_READ_EVERY
 from sagas.local.files import hold_lock, still_running
-from sagas.local.iam import add_version_stages, check_signatures_of_root
+from sagas.local.iam import add_version_stages, check_scopes_of_signatures, check_signatures_of_root
 from sagas.local.move_tasks import add_move_tasks
 from sagas.local.prefork import Prefork
 from sagas.loopback import Loopback
@@ -59,13 +59,16 @@ def main() -> int:
     add_move_tasks(_module("ministack.services.sqs"), _module("ministack.core.iam_actions"))
     _fill_in_schedules()
     _read_streams_aside()
-    check_signatures_of_root(_module("ministack.app"), _module("ministack.core.iam_evaluator"))
+    app, evaluator = _module("ministack.app"), _module("ministack.core.iam_evaluator")
+    check_signatures_of_root(app, evaluator)
+    api_gateway = _module("ministack.services.apigateway_v1")
+    check_scopes_of_signatures(app, evaluator, _module("ministack.core.sigv4"), api_gateway)
     add_version_stages(_module("ministack.core.iam_actions"))
     if sys.platform == "linux":
         _module("ministack.core.lambda_runtime").subprocess = Prefork()
-    app = Loopback(_module("ministack.app").app, origins)
     trigger = partial(_until_stopped, float(patience), attached, still_running(Path(lock)))
-    asyncio.run(_module("hypercorn.asyncio").serve(app, config, shutdown_trigger=trigger))
+    served = Loopback(app.app, origins)
+    asyncio.run(_module("hypercorn.asyncio").serve(served, config, shutdown_trigger=trigger))
     _module("ministack.core.lambda_runtime").reset()
     return 0
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Generator, Iterator
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, cast
 
 import boto3
 import pytest
 import urllib3
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
 
 from sagas.cdk.api import PUBLIC_ROUTES, ROUTES
 from tests.e2e.api import Api
@@ -88,6 +91,42 @@ def test_each_route_asks_for_a_signature_and_a_right(stack: Running, api: Api) -
         for caller, their in callers.items():
             assert their.call(method, path, {})[0] == 403, (caller, method, path)
     assert api.call("GET", "/sagas")[1]["sagas"] == []
+
+
+def test_what_only_looks_signed_is_refused(stack: Running, api: Api) -> None:
+    url, day = f"{api.url}/sagas", f"{datetime.now(UTC):%Y%m%d}"
+    scope, no_signature = f"test/{day}/us-east-1/execute-api/aws4_request", "SignedHeaders=host, Signature=" + "0" * 64
+    stamp = {"X-Amz-Date": f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"}
+    headers = (
+        {"Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, {no_signature}"},
+        {"Authorization": f"AWS4-HMAC-SHA256 Credential={scope}"},
+        {"Authorization": "AWS4-HMAC-SHA256"},
+        {
+            "Authorization": f"AWS4-ECDSA-P256-SHA256 Credential=test/{day}/execute-api/aws4_request, "
+            f"SignedHeaders=host;x-amz-region-set, Signature={'0' * 64}",
+            "X-Amz-Region-Set": "*",
+        },
+        {"Authorization": "AWS test:c2lnbmF0dXJl"},
+        {"Authorization": "Basic dGVzdDp0ZXN0"},
+        {"Authorization": "Bearer test"},
+    )
+    for odd in headers:
+        assert urllib3.request("GET", url, headers={**stamp, **odd}).status == 403, odd
+    for service in ("execute-api", "s3"):
+        named = {"Algorithm": "AWS4-HMAC-SHA256", "Credential": f"test/{day}/us-east-1/{service}/aws4_request"}
+        named |= {"Date": stamp["X-Amz-Date"], "Expires": "60", "SignedHeaders": "host", "Signature": "0" * 64}
+        for kept in (named.keys(), {"Credential"}, {"Algorithm", "Credential"}):
+            query = {f"X-Amz-{name}": value for name, value in named.items() if name in kept}
+            assert urllib3.request("GET", url, fields=query).status == 403, query
+    assert urllib3.request("GET", url, fields={"AWSAccessKeyId": "test", "Signature": "0"}).status == 403
+
+
+def test_what_is_signed_for_another_service_is_refused(stack: Running, api: Api) -> None:
+    credentials = stack.session.get_credentials()
+    for service, status in (("execute-api", 200), ("dynamodb", 403)):
+        request: Any = cast("Any", AWSRequest)(method="GET", url=f"{api.url}/sagas", headers={})
+        cast("Any", SigV4Auth)(credentials, service, stack.description["region"]).add_auth(request)
+        assert urllib3.request("GET", request.url, headers=dict(request.headers.items())).status == status
 
 
 def test_a_right_opens_its_own_routes_alone(stack: Running, api: Api) -> None:
