@@ -167,6 +167,29 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/cdk/test_nested.py",
         "tests/e2e/nested/many.py",
     ),
+    "enforced IAM": (
+        "docs/how-to/start-from-a-saga.md",
+        "pyproject.toml",
+        "sagas/cdk/api.py",
+        "sagas/cdk/callbacks.py",
+        "sagas/cdk/grants.py",
+        "sagas/client/transport.py",
+        "sagas/local",
+        "sagas/store/callback_keys.py",
+        "tests/e2e/enforced",
+        "tests/e2e/test_enforced.py",
+        "tests/e2e/trials/waits.py",
+    ),
+    "other origins": (
+        "sagas/console/app.py",
+        "sagas/console/guard.py",
+        "sagas/console/serving.py",
+        "sagas/local/emulator.py",
+        "sagas/local/process.py",
+        "sagas/loopback.py",
+        "tests/e2e/console/conftest.py",
+        "tests/e2e/console/test_other_origins.py",
+    ),
 }
 """The files and folders by subject. What is below a folder counts, and so does the test itself."""
 

@@ -21,6 +21,9 @@ PATIENCE = 60.0
 """Seconds for what takes a page two at first, and half a minute once it has long been at rest."""
 CHROMIUM = next((path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), None)
 
+REBOUND = "rebound.example"
+"""A name that resolves to this machine, though it is another's."""
+
 
 _MISSING = "there is no chromium here: apt-get install chromium"
 
@@ -41,7 +44,8 @@ def chromium() -> Generator[Browser]:
         pytest.fail(_MISSING)
     with sync_playwright() as playwright:
         # The sandbox needs what containers do not give; the pages are our own.
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        names = f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1"
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", names])
         yield browser
         browser.close()
 
