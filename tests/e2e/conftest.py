@@ -31,7 +31,8 @@ _STACK_OF = {f"tests/e2e/{file}": stack for stack, files in _SHARED.items() for 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Have all processes of this run share what an app wrote, and end what they started when they are asked to end."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # in the background, a shell has the first ignored
+        signal.signal(number, signal.default_int_handler)
     if ASSEMBLIES not in os.environ:
         directory = TemporaryDirectory(prefix="sagas-assemblies-")
         os.environ[ASSEMBLIES] = directory.name
