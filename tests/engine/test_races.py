@@ -24,20 +24,20 @@ from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
 from sagas.store.entries import Entry
 from sagas.store.outcomes import Fenced
-from tests.store.conftest import STALE_AFTER, Store, connect
+from tests.store.conftest import CONCURRENT, STALE_AFTER, Store, connect
 from tests.store.states import NOW, lease, new_id, saga
 from tests.support.aws import LambdaContext, client
-from tests.support.databases import DATABASES, Database, database, emulator
+from tests.support.databases import Database, database, emulator
 from tests.support.sagas import LOG, Trip
 
 THREADS = 16
 ROUNDS = 5
 
 
-@pytest.fixture(params=DATABASES, scope="module")
+@pytest.fixture(params=CONCURRENT, scope="module")
 def where(request: pytest.FixtureRequest) -> Database:
-    """Each database in turn."""
-    return database(request.param)
+    """Each database in turn, with the emulator's S3."""
+    return replace(database(request.param), s3_url=emulator().s3_url)
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ _DOWNLOAD_DEADLINE = 110.0
 
 @dataclass(frozen=True)
 class Database:
-    """Where a store is. ``s3_url``: where its payloads go. ``None``: moto, which needs no address."""
+    """Where a store is. ``s3_url``: where its payloads go. ``None``: in this process, on moto or in memory."""
 
     name: str
     endpoint_url: str | None = None
@@ -101,7 +101,7 @@ def emulator() -> Database:
 
 @cache
 def dynamodb_local() -> Database:
-    """Start DynamoDB Local, which Maven fetches once. It has no S3: payloads go to the emulator.
+    """Start DynamoDB Local, which Maven fetches once. It has no S3.
 
     Without Java or Maven the test is skipped, but not in CI: there it fails.
     """
@@ -112,7 +112,7 @@ def dynamodb_local() -> Database:
     options = ["-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(port)]
     command = ["java", *_BRIEF, natives, "-cp", classpath, str(_SERVER), *options]
     _launch(command, {"PATH": os.environ["PATH"]}, url)
-    return Database("dynamodb_local", url, emulator().s3_url)
+    return Database("dynamodb_local", url)
 
 
 def _libraries() -> Path:
@@ -146,12 +146,7 @@ def _missing(reason: str) -> None:
     pytest.skip(reason)
 
 
-DATABASES = ("emulator", "dynamodb_local")
-"""The engines whose conditional writes hold under concurrency."""
-
-
 def database(name: str) -> Database:
     """Return the engine of that name, running."""
-    if name == "moto":
-        return Database("moto")
-    return emulator() if name == "emulator" else dynamodb_local()
+    servers = {"emulator": emulator, "dynamodb_local": dynamodb_local}
+    return servers[name]() if name in servers else Database(name)
