@@ -22,29 +22,6 @@ _GENERATED = frozenset({"__pycache__", ".sagas", "cdk.out", "build", "dist", "no
 """Folders that git ignores, too."""
 
 SUBJECTS: dict[str, tuple[str, ...]] = {
-    "enforced IAM": (
-        ".ci/constraints.txt",
-        "docs/how-to/start-from-a-saga.md",
-        "sagas/cdk/api.py",
-        "sagas/cdk/callbacks.py",
-        "sagas/cdk/grants.py",
-        "sagas/client/transport.py",
-        "sagas/local",
-        "sagas/store/callback_keys.py",
-        "tests/e2e/enforced",
-        "tests/e2e/test_enforced.py",
-        "tests/e2e/trials/waits.py",
-    ),
-    "other origins": (
-        "sagas/console/app.py",
-        "sagas/console/guard.py",
-        "sagas/console/serving.py",
-        "sagas/local/emulator.py",
-        "sagas/local/process.py",
-        "sagas/loopback.py",
-        "tests/e2e/console/conftest.py",
-        "tests/e2e/console/test_other_origins.py",
-    ),
     "tables in memory": (
         "sagas/store",
         "tests/support/dynamodb.py",
@@ -158,6 +135,29 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/e2e/elsewhere.py",
         "tests/e2e/test_elsewhere.py",
     ),
+    "enforced IAM": (
+        ".ci/constraints.txt",
+        "docs/how-to/start-from-a-saga.md",
+        "sagas/cdk/api.py",
+        "sagas/cdk/callbacks.py",
+        "sagas/cdk/grants.py",
+        "sagas/client/transport.py",
+        "sagas/local",
+        "sagas/store/callback_keys.py",
+        "tests/e2e/enforced",
+        "tests/e2e/test_enforced.py",
+        "tests/e2e/trials/waits.py",
+    ),
+    "other origins": (
+        "sagas/console/app.py",
+        "sagas/console/guard.py",
+        "sagas/console/serving.py",
+        "sagas/local/emulator.py",
+        "sagas/local/process.py",
+        "sagas/loopback.py",
+        "tests/e2e/console/conftest.py",
+        "tests/e2e/console/test_other_origins.py",
+    ),
     "crowds": (
         "sagas/engine/children.py",
         "sagas/engine/joining.py",
@@ -191,6 +191,32 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/cdk/test_monitoring.py",
         "tests/cdk/test_nested.py",
         "tests/e2e/nested/many.py",
+<<<<<<< HEAD
+=======
+    ),
+    "enforced IAM": (
+        "docs/how-to/start-from-a-saga.md",
+        "pyproject.toml",
+        "sagas/cdk/api.py",
+        "sagas/cdk/callbacks.py",
+        "sagas/cdk/grants.py",
+        "sagas/client/transport.py",
+        "sagas/local",
+        "sagas/store/callback_keys.py",
+        "tests/e2e/enforced",
+        "tests/e2e/test_enforced.py",
+        "tests/e2e/trials/waits.py",
+    ),
+    "other origins": (
+        "sagas/console/app.py",
+        "sagas/console/guard.py",
+        "sagas/console/serving.py",
+        "sagas/local/emulator.py",
+        "sagas/local/process.py",
+        "sagas/loopback.py",
+        "tests/e2e/console/conftest.py",
+        "tests/e2e/console/test_other_origins.py",
+>>>>>>> main
     ),
 }
 """The files and folders by subject. What is below a folder counts, and so does the test itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -45,7 +46,7 @@ def store(where: Database) -> Store:
     """The store on it."""
     with pytest.MonkeyPatch.context() as patch:
         _credentials(patch)
-        return connect(where, f"races-{where.name.replace('_', '-')}")
+        return connect(where, f"races-{os.getpid()}")
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ Each test gets its own ids. DynamoDB Local and the emulator keep one set of tabl
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -93,7 +94,7 @@ def store_for(settings: StoreSettings, where: Database, dynamodb: Any, s3: Any) 
 
 @cache
 def _shared(where: Database) -> Store:
-    return connect(where, f"shared-{where.name.replace('_', '-')}")
+    return connect(where, f"shared-{os.getpid()}")
 
 
 IN_PROOF = pytest.mark.proof("store engines")
