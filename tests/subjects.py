@@ -135,29 +135,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/e2e/elsewhere.py",
         "tests/e2e/test_elsewhere.py",
     ),
-    "enforced IAM": (
-        ".ci/constraints.txt",
-        "docs/how-to/start-from-a-saga.md",
-        "sagas/cdk/api.py",
-        "sagas/cdk/callbacks.py",
-        "sagas/cdk/grants.py",
-        "sagas/client/transport.py",
-        "sagas/local",
-        "sagas/store/callback_keys.py",
-        "tests/e2e/enforced",
-        "tests/e2e/test_enforced.py",
-        "tests/e2e/trials/waits.py",
-    ),
-    "other origins": (
-        "sagas/console/app.py",
-        "sagas/console/guard.py",
-        "sagas/console/serving.py",
-        "sagas/local/emulator.py",
-        "sagas/local/process.py",
-        "sagas/loopback.py",
-        "tests/e2e/console/conftest.py",
-        "tests/e2e/console/test_other_origins.py",
-    ),
     "crowds": (
         "sagas/engine/children.py",
         "sagas/engine/joining.py",
@@ -191,12 +168,10 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/cdk/test_monitoring.py",
         "tests/cdk/test_nested.py",
         "tests/e2e/nested/many.py",
-<<<<<<< HEAD
-=======
     ),
     "enforced IAM": (
+        ".ci/constraints.txt",
         "docs/how-to/start-from-a-saga.md",
-        "pyproject.toml",
         "sagas/cdk/api.py",
         "sagas/cdk/callbacks.py",
         "sagas/cdk/grants.py",
@@ -216,7 +191,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "sagas/loopback.py",
         "tests/e2e/console/conftest.py",
         "tests/e2e/console/test_other_origins.py",
->>>>>>> main
     ),
 }
 """The files and folders by subject. What is below a folder counts, and so does the test itself."""
