@@ -18,7 +18,7 @@ from sagas.cdk.api import PUBLIC_ROUTES, ROUTES
 from tests.e2e.api import Api
 from tests.e2e.conftest import project_in
 from tests.e2e.enforced import app, sagas
-from tests.e2e.stack import REPOSITORY, Running, assembled, launch, poll
+from tests.e2e.stack import REPOSITORY, Running, assembled, launched, poll
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -35,11 +35,8 @@ NOWHERE = "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17"
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
     """The stack, where IAM is enforced."""
     project = project_in(tmp_path_factory.mktemp("enforced"))
-    running = launch(project, assembled("python -m tests.e2e.enforced.app"), "--enforce-iam")
-    try:
+    with launched(project, assembled("python -m tests.e2e.enforced.app"), "--enforce-iam") as running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture(scope="module")
