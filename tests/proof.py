@@ -91,7 +91,6 @@ def parts() -> Iterator[Part]:
         Part("Hostile events", (*_PYTEST, *_HOSTILE), _FULL),
         Part("Properties, 500 examples of each", (*_PYTEST, *_PROPERTIES), _FULL),
         Part("A service of 60 types and 480 steps", (*_PYTEST, "tests/cdk/test_size.py"), _FULL),
-        Part("A saga of 42 steps in nested stacks", (*_PYTEST, "tests/cdk/test_nested.py"), _FULL),
         Part("Answers that are lost", ("-m", "tests.faults", "answers")),
         Part("Deaths", ("-m", "tests.faults", "deaths", "successors", "rules")),
         Part("Parents and children", ("-m", "tests.faults", "families", "kin-answers", "kin-lingers")),

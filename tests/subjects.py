@@ -178,7 +178,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "sagas/store/callback_keys.py",
         "tests/e2e/enforced",
         "tests/e2e/test_enforced.py",
-        "tests/e2e/waiting/sagas.py",
+        "tests/e2e/trials/waits.py",
     ),
     "other origins": (
         "sagas/console/app.py",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -31,19 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The reference app's output. cdk-nag runs with it: a finding fails the synthesis, and every test here."""
-    from infra.app import build_app
-
-    directory = tmp_path_factory.mktemp("cdk.out")
-    build_app(str(directory)).synth()
-    return directory
-
-
-@pytest.fixture(scope="session")
-def template(assembly: Path) -> Template:
+def template() -> Template:
     """The reference stack's template."""
-    return json.loads((assembly / "Sagas.template.json").read_text())
+    return shared("reference", "Sagas")
 
 
 @pytest.fixture(scope="session")
@@ -78,8 +67,8 @@ def guarded() -> Template:
     return shared("network_and_key")
 
 
-def shared(name: str) -> Template:
-    """A template of one of the six apps."""
+def shared(name: str, stack: str = "Test") -> Template:
+    """A template of one of the apps that all tests share."""
     from tests.cdk.templates import template
 
-    return template(name)
+    return template(name, stack)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from aws_cdk import App, Stack, assertions
-from cfnlint.api import lint_file
-from cfnlint.config import ManualArgs
+from cfnlint.config import ConfigMixIn, ManualArgs
+from cfnlint.runner import Runner
 
 from sagas.cdk import SagaService
 from tests.cdk.saga_classes import Trip
@@ -67,7 +67,8 @@ def actions(template: Template, service_name: str) -> set[str]:
 
 
 def lint(*templates: Path, regions: Sequence[str] = ("us-east-1",), ignored: Sequence[str] = ()) -> list[str]:
-    """What cfn-lint finds in templates; in this process, which keeps the rules and the schemas it has read."""
+    """What cfn-lint finds in templates. It reads its rules once for all of them."""
     assert templates, "there is none to look at"
-    config = ManualArgs(regions=list(regions), ignore_checks=list(ignored))
-    return [str(found) for template in templates for found in lint_file(template, config=config)]
+    options = ManualArgs(regions=list(regions), ignore_checks=list(ignored))
+    config = ConfigMixIn(["--template", *map(str, templates)], **options)
+    return [str(finding) for finding in Runner(config).run()]

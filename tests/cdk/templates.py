@@ -1,4 +1,4 @@
-"""Six apps whose templates the tests read. One run synthesizes each once, and cdk-nag checks it.
+"""The apps whose templates the tests read. One run synthesizes each once, and cdk-nag checks it.
 
 A test of one option reads a template of these. A test makes a service of its own only if a refusal or the difference
 between two templates is its subject.
@@ -32,6 +32,7 @@ from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
+from infra.stack import ReferenceStack
 from sagas import AutoDisable
 from sagas.cdk import (
     Archive,
@@ -53,6 +54,11 @@ BUCKETS = {"ZIPS_BUCKET": "zips-of-mine", "ATTIC_BUCKET": "attic-of-zips-of-mine
 RUNBOOK = "https://docs.example.com/sagas/operations/runbook.html"
 WEB_ACL = "arn:aws:wafv2:eu-central-1:123456789012:regional/webacl/mine/1"
 MONTH = timedelta(days=30)
+
+
+def reference(app: App) -> None:
+    """The reference stack."""
+    ReferenceStack(app, "Sagas")
 
 
 def plain(app: App) -> None:
@@ -233,6 +239,7 @@ def mounted(app: App) -> None:
 
 
 APPS: dict[str, Callable[[App], None]] = {
+    "reference": reference,
     "plain": plain,
     "everything": everything,
     "network_and_key": network_and_key,

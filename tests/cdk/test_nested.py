@@ -22,6 +22,7 @@ from sagas import AutoDisable, Context, Saga, step
 from sagas.cdk import SagaService
 from sagas.errors import DefinitionError
 from sagas.local.assembly import read_assembly
+from tests.cdk.rendered import lint
 from tests.cdk.saga_classes import Order, saga_of
 from tests.cdk.templates import nested, synthesized
 from tests.cdk.test_permissions import XRAY, pairs
@@ -153,6 +154,12 @@ class TestWithoutRoomInOneStack:
             assert len(template["Resources"]) < MOST_RESOURCES
             assert len(template.get("Outputs", {})) < MOST_OUTPUTS
             assert path.stat().st_size < MOST_BYTES
+
+    @pytest.mark.proof("sizes of services")
+    def test_cfn_lint_finds_nothing(self, tmp_path: Path) -> None:
+        """Nor in the gate, with few steps: see ``test_policies.py``."""
+        # W3045: how the CDK lets S3 write access logs, to the bucket of this test.
+        assert lint(*of_steps(42, tmp_path).directory.glob("*.template.json"), ignored=["W3045"]) == []
 
     def test_every_step_has_its_queue_and_function(self, large: Large) -> None:
         templates = large.templates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sagas.cdk import SagaService
 from tests.e2e.enforced.sagas import Fulfil, Invoice
-from tests.e2e.waiting.sagas import Asked
+from tests.e2e.trials.waits import Asked
 
 from aws_cdk import App, Stack  # isort: skip - sagas.cdk names the Node that jsii is to use
 from aws_cdk import aws_dynamodb as dynamodb  # isort: skip
