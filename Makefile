@@ -2,20 +2,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+GATE = $(BIN)/python -m tests.gate
 # What runs the stack, and what tests it besides: a demonstration does without the second half.
 RUNS := $(VENV)/.runs
 READY := $(VENV)/.installed
-# A test file stays in one process, so that the stack or engine it starts is started once. Files are handed out in the
-# order of tests/conftest.py, which begins with the slowest; without the option, in the order of their numbers of tests.
-# A plugin that no test needs would be loaded by every process.
-PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -p no:schemathesis
-# What yields to other tests may be at one of its own for minutes.
-YIELDING := nice $(PYTEST) --timeout 300
-# What proves breadth and takes its time; the other tests of tests/unit are what one runs after each change.
-BREADTH := tests/unit/core/test_properties.py tests/unit/authoring/test_schema_agrees.py \
-	tests/unit/authoring/test_codec_properties.py tests/unit/functions/test_balance.py tests/unit/testing/test_parity.py \
-	tests/unit/cli/test_init.py tests/handlers/test_hostile_events.py
-MODEL := $(BREADTH) tests/faults tests/interleavings tests/load
 # The CDK CLI that reads what this aws-cdk-lib writes, on the Node that comes with the packages; ARGS are passed on to it
 # and to the benchmark: make deploy ARGS="--profile test"
 ARGS ?=
@@ -29,7 +19,7 @@ CDK = @PATH="$(NODE)/bin:$$PATH" node $(CDK_HOME)/node_modules/aws-cdk/bin/cdk
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test run check static lint types imports unit model aws cdk e2e proof bench synth app format docs deploy diff destroy cdk-cli clean
+.PHONY: help setup demo test run check static lint style types imports unit model aws cdk e2e subjects proof bench synth app format docs deploy diff destroy cdk-cli clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -57,18 +47,13 @@ demo: $(RUNS)  ## run the reference sagas on real files, here, and check what th
 run: $(RUNS)  ## run the stack here until Ctrl-C, with stock and files for the tour; ARGS="--watch" and others
 	@$(BIN)/sagas local up --seed "python -m demo.seed" $(ARGS)
 
-# Those of the whole stack wait for half of their time, those of the engine for a sixth: what only computes runs beside
-# them, and yields to them.
-test: unit  ## the tests, by tier
-	@$(MAKE) --no-print-directory -j2 aws $(if $(filter check,$(MAKECMDGOALS)),static)
-	@$(MAKE) --no-print-directory -j3 e2e model cdk
+# The tiers are in tests/gate.py. Asked for both, the tests run once.
+test: $(READY)  ## the tests, by tier
+	@$(GATE) $(if $(filter check,$(MAKECMDGOALS)),check,test)
 
-check: lint imports test  ## the whole gate
+check: test  ## the whole gate: the tests, style, imports, types, the site and the templates
 
-static: $(READY)  # the types, the site and the templates
-	@nice $(MAKE) --no-print-directory types docs synth
-
-lint: $(READY)
+style: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
@@ -78,23 +63,32 @@ types: $(READY)
 imports: $(READY)
 	@$(BIN)/lint-imports --no-logo
 
+lint: $(READY)  ## style and imports
+	@$(GATE) lint
+
 unit: $(READY)  ## tests that need nothing, in seconds
-	@$(PYTEST) tests/unit tests/typing docs $(BREADTH:%=--ignore=%)
+	@$(GATE) unit
 
 model: $(READY)  ## the automaton explored, generated inputs, hostile events, crash points, orders of requests, load
-	@$(YIELDING) $(MODEL)
+	@$(GATE) model
 
-aws: $(READY)  ## tests of handlers, store and engine, and of the last release beside this version
-	@$(PYTEST) tests/handlers tests/store tests/engine tests/versions $(BREADTH:%=--ignore=%)
+aws: $(READY)  ## tests of handlers, store and engine
+	@$(GATE) aws
 
 cdk: $(READY)  ## tests of the template
-	@$(YIELDING) tests/cdk
+	@$(GATE) cdk
+
+static: $(READY)  ## types, the site and the templates
+	@$(GATE) static
 
 # Elsewhere (docs/contributing/testing-elsewhere.md) the tests share their stacks, so they run in one process.
 e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says
-	@$(if $(SAGAS_E2E_ENDPOINT)$(SAGAS_E2E_PROFILE),$(patsubst auto,0,$(PYTEST)),$(PYTEST) tests/soak) tests/e2e
+	@$(GATE) e2e
 
-proof: $(READY)  ## the long versions of the tests, and their figures: hours; ARGS="load" takes those with the word in their title
+subjects: $(READY)  ## run the tests of breadth whose subject has changed, and record what passes
+	@$(BIN)/python -m tests.subjects
+
+proof: $(READY)  ## the long versions of the tests, and their figures: hours; goes on where it stopped; ARGS="load" takes those with the word in their title
 	@$(BIN)/python -m tests.proof $(ARGS)
 
 bench: $(READY)  ## measure beside other designs: CPU, latency, throughput, requests, dollars

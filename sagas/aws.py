@@ -53,14 +53,15 @@ _NOT_NOW = (
     "DependencyTimeoutException", "KMS.ThrottlingException", "KeyUnavailableException", "KmsThrottled",
     "ProvisionedThroughputExceededException", "RequestLimitExceeded", "RequestThrottled", "RequestThrottledException",
     "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequestsException",
-    "TransactionConflictException", "TransactionInProgressException",
+    "TransactionConflictException",
 )  # fmt: skip
 """Nothing happened, and later it may."""
 _NOT_KNOWN = (
     "InternalError", "InternalException", "InternalFailure", "InternalServerError", "InternalServiceError",
-    "KMSInternalException", "RequestTimeout", "ServiceException", "500", "502", "503", "504",
+    "KMSInternalException", "RequestTimeout", "ServiceException", "TransactionInProgressException",
+    "500", "502", "503", "504",
 )  # fmt: skip
-"""AWS itself cannot tell what happened, which each service says by a code of its own."""
+"""AWS itself cannot tell what happened, which each service says by a code of its own; or an earlier try still runs."""
 _UNREACHED = (
     botocore.ConnectionError,
     botocore.HTTPClientError,

@@ -6,7 +6,7 @@
     │   ├── Rejected              raise it in a step: the business said no; undo at once
     │   ├── BreakerOpen           a step was not tried: its circuit breaker is open, and it is not to wait
     │   ├── ChildrenFailed        the error of a step more of whose children failed than it tolerates
-    │   └── WrongResult           what a step returned is not what it declares, or too large to be kept
+    │   └── WrongResult           what a step or undo returned is not what it declares, has not run, or is too large
     ├── TypeChanged               a stored request or result does not fit the deployed code: it waits for a person
     ├── Cancelled                 raised by ``ctx.raise_if_cancelled()``
     ├── NotYet                    raise it in a step: what it needs is not there yet; it is called again later
@@ -85,6 +85,9 @@ class WrongResult(PermanentError):
     """A step returned what is not of the type it declares, or more than can be kept. Another attempt would do so again.
 
     Its code has run, and what it did stands: the step is undone with ``undo_when="started"``, or listed as in doubt.
+
+    An undo fails with it when it returns a value though it declares ``None``, or anything that has not run, such as a
+    generator or a list of coroutines.
     """
 
 
@@ -131,6 +134,14 @@ def listed(problems: Sequence[Problem]) -> str:
     ]
     more = f"; and {len(told) - 3} more" if len(told) > 3 else ""
     return "; ".join(told[:3]) + more
+
+
+def text_of(error: BaseException) -> str:
+    """Return what an exception says; if its own ``__str__`` raises, that."""
+    try:
+        return str(error)
+    except Exception as own:  # noqa: BLE001 - the code is not ours, and the failure must be recorded all the same
+        return f"no text: its __str__ raised {type(own).__name__}"
 
 
 class InvalidRequest(SagaError):

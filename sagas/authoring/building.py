@@ -20,6 +20,7 @@ from sagas.authoring.definition import (
     UndoDefinition,
 )
 from sagas.authoring.find_by import find_by_of
+from sagas.authoring.instance_state import check_instance_state
 from sagas.authoring.members import AnyStep, Members
 from sagas.authoring.options import LONGEST_WAIT, SagaOptions
 from sagas.authoring.policies import DEFAULT_RETRY, CircuitBreaker, Exhausted, Retry
@@ -130,8 +131,10 @@ class _Builder:
             raise DefinitionError(f"{where}: it returns {type_name(signature.returns)}; an undo returns None")
         # the step is made already: its undo may take its result
         parameters = self._parameters(signature, where, retired=definition.retired, undone=definition)
-        undo_definition = UndoDefinition(undo.name, undo.function, parameters, retry, timeout)
-        self.made[-1] = replace(definition, undo=undo_definition)
+        none = signature.returns in (None, type(None))
+        self.made[-1] = replace(
+            definition, undo=UndoDefinition(undo.name, undo.function, parameters, retry, timeout, declares_none=none)
+        )
 
     def _step(self, definition: StepDefinition, step: AnyStep, where: str) -> StepDefinition:
         """Complete the definition of a step that does something itself."""
@@ -340,6 +343,7 @@ def build(
         raise DefinitionError(f"{where}: it has no steps; decorate methods with @step")
     for name, step in members.steps.items():
         builder.add_step(name, step)
+    check_instance_state(cls, where, builder.made)
     current = [step for step in builder.made if not step.retired]
     if not any(step.asks for step in current):
         raise DefinitionError(f"{where}: it only waits; decorate a method with @step")

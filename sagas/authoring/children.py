@@ -18,7 +18,7 @@ from typing import (
 )
 
 from sagas.authoring.policies import Exhausted, Retry
-from sagas.authoring.steps import DEFAULT_TIMEOUT, Decorator, Step, StepOptions, WaitOptions
+from sagas.authoring.steps import DEFAULT_TIMEOUT, Decorator, Step, StepOptions, WaitOptions, maker
 from sagas.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def children(
     *more: type[Saga[Any]],
     **options: Unpack[ChildrenOptions],
 ) -> _AnyChildren: ...
+@maker
 def children(*types: Any, **options: Any) -> Any:
     """Declare the decorated method a step that starts other sagas, its children, and waits for all of them.
 

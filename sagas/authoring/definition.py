@@ -46,13 +46,15 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class UndoDefinition:
-    """The compensation of a step. ``retry`` and ``timeout`` (seconds) are already the step's where it named none."""
+    """The compensation of a step. ``retry`` and ``timeout`` (seconds) are already the step's where it named none.
+    ``declares_none``: its annotation says that it returns ``None``."""
 
     name: str
     function: Callable[..., Any]
     parameters: tuple[Parameter, ...]
     retry: Retry
     timeout: float
+    declares_none: bool = False
 
 
 @dataclass(frozen=True, slots=True)

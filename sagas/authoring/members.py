@@ -7,10 +7,9 @@ from functools import cached_property, partialmethod
 from types import MethodType
 from typing import Any, cast
 
-from sagas.authoring.children import children
 from sagas.authoring.scope import Scope
-from sagas.authoring.steps import Compensation, Decorator, Member, Step, Undoable, step
-from sagas.authoring.waits import Sleep, Wait, sleep, wait_for
+from sagas.authoring.steps import MAKERS, Compensation, Decorator, Member, Step
+from sagas.authoring.waits import Sleep, Wait
 from sagas.errors import DefinitionError
 
 AnyStep = Step[..., Any] | Wait[Any] | Sleep
@@ -97,8 +96,7 @@ def _check_made(value: object, where: str) -> None:
     if isinstance(value, Decorator) and not value.used:
         raise DefinitionError(f"{where}: {value.call}(...) decorates a method, and there is none under it")
     itself: object = value.__func__ if isinstance(value, MethodType) else value
-    makers = (step, wait_for, sleep, children, Undoable.compensate)
-    if any(itself is maker for maker in makers):
+    if any(itself is maker for maker in MAKERS):
         name = getattr(itself, "__name__", "")
         raise DefinitionError(f"{where}: it is the function {name} itself, which declares nothing until it is called")
     hidden = _within(value)

@@ -21,6 +21,17 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 Undo = TypeVar("Undo", bound="Coroutine[Any, Any, None] | None")
 Undo_co = TypeVar("Undo_co", bound="Coroutine[Any, Any, None] | None", covariant=True)
+Maker = TypeVar("Maker", bound=Callable[..., Any])
+
+MAKERS: list[Callable[..., Any]] = []
+"""The functions that declare a member when they are called. One that stands in a class body uncalled declares nothing,
+and is refused there."""
+
+
+def maker(function: Maker) -> Maker:
+    """Register a function in ``MAKERS``."""
+    MAKERS.append(function)
+    return function
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +200,7 @@ class Undoable(Member):
     def compensate(
         self, /, *, retry: Retry | None = None, timeout: float | timedelta | None = None
     ) -> _CompensateDecorator: ...
+    @maker
     @told("compensate")
     def compensate(
         self,
@@ -256,6 +268,7 @@ def step(
     retired: bool = False,
     patience: timedelta | None = None,
 ) -> _StepDecorator: ...
+@maker
 @told("step")
 def step(
     fn: Callable[..., Any] | None = None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 from sagas.authoring.calls import told
 from sagas.authoring.options import LONGEST_WAIT
 from sagas.authoring.policies import Exhausted, Retry
-from sagas.authoring.steps import DEFAULT_TIMEOUT, Member, Step, StepOptions, Undoable, WaitOptions
+from sagas.authoring.steps import DEFAULT_TIMEOUT, Member, Step, StepOptions, Undoable, WaitOptions, maker
 from sagas.errors import DefinitionError
 
 P = ParamSpec("P")
@@ -86,6 +86,7 @@ def wait_for(
 ) -> Wait[Any]: ...
 
 
+@maker
 def wait_for(*given: Any, **options: Any) -> Any:
     """Wait for a signal: a value that a person or a system sends.
 
@@ -131,6 +132,7 @@ def wait_for(*given: Any, **options: Any) -> Any:
 def sleep(length: timedelta, /) -> Sleep: ...
 @overload
 def sleep(*, until: Callable[..., datetime]) -> Sleep: ...
+@maker
 def sleep(*given: Any, **options: Any) -> Any:
     """Wait for a time: nothing runs and nothing is held until then.
 

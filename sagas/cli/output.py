@@ -22,9 +22,18 @@ def say(line: str) -> None:
 
 def emit(data: Any) -> None:
     """Print one JSON document."""
-    text = json.dumps(data, indent=2, ensure_ascii=False)
-    # Half a character, as a sender of messages may write one, has no form in UTF-8, but in JSON it has.
-    typer.echo(text.encode("utf-8", "backslashreplace").decode())
+    typer.echo(escaped(json.dumps(data, indent=2, ensure_ascii=False)))
+
+
+def escaped(text: str) -> str:
+    """Return JSON in which every character that is not printable is escaped: a payload must not control a terminal.
+
+    Args:
+        text: JSON. Its own line breaks stay.
+    """
+    return "".join(
+        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1] for character in text
+    )
 
 
 def fail(message: str) -> NoReturn:

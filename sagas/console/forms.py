@@ -120,14 +120,14 @@ def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
         try:
             match field.kind:
                 case "boolean":
-                    value[field.name] = text == "true"
+                    value[field.name] = {"true": True, "false": False}[text]
                 case "integer":
                     value[field.name] = int(text)
                 case "number" | "json":
                     value[field.name] = json.loads(text)
                 case _:
                     value[field.name] = text
-        except (ValueError, RecursionError):
+        except (KeyError, ValueError, RecursionError):
             problems.append(Problem(f"$.{field.name}".rstrip("."), f"is no {field.kind}"))
     if problems:
         raise InvalidRequest("the value does not fit", problems)

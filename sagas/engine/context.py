@@ -57,11 +57,21 @@ class StepContext:
     _checked_at: float = field(default=0.0)
     _began_at: float = field(default=0.0)
     _ends_at: float = field(default=0.0)
+    _ended_at: float = field(default=0.0)
 
     def begin(self, timeout: float) -> None:
         """The code begins now, and may take ``timeout`` seconds: reading its inputs was not its time."""
         self._began_at, self._ends_at = self.clock.now(), self.deadline_at
         self.deadline_at = min(self._began_at + timeout, self._ends_at)
+
+    def end(self) -> None:
+        """The code has ended: what it left behind takes none of its time."""
+        self._ended_at = self.clock.now()
+
+    @property
+    def overtime(self) -> float:
+        """Seconds from the deadline to the end of the code, or to now if it has not ended; negative before it."""
+        return (self._ended_at or self.clock.now()) - self.deadline_at
 
     @property
     def late(self) -> bool:

@@ -5,16 +5,28 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import AsyncGeneratorType, GeneratorType
+from typing import Any, cast
 
 from sagas.engine.context import StepContext
 from sagas.errors import SagaError
 
 _LOOK = 0.2
 """Seconds between two looks at what may have happened: the clock is the engine's, not the event loop's."""
+_LEFT = 1.0
+"""Seconds that the tasks which a coroutine left behind have to clean up in."""
 _STUCK: list[asyncio.Runner] = []
 """The event loops of coroutines that did not end. No loop here runs again, so neither do they; kept, since a coroutine
 that is collected runs its ``finally`` blocks."""
+
+
+class _Threads(ThreadPoolExecutor):
+    """The threads that a coroutine starts (``asyncio.to_thread``). Closing its event loop waits for none of them."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Begin nothing more; what runs ends by itself."""
+        super().shutdown(wait=False, cancel_futures=True)
 
 
 class NotEnded(SagaError):
@@ -30,12 +42,32 @@ def awaited(result: Any) -> Any:
     return asyncio.run(outcome()) if inspect.isawaitable(result) else result
 
 
+def not_run(value: Any) -> str:
+    """Return the type of what in a value has not run, or not ended without an error; empty if there is nothing."""
+    seen, remaining = set[int](), [value]
+    while remaining:
+        one = remaining.pop()
+        if isinstance(one, asyncio.Future | Future):
+            future = cast("Future[Any]", one)
+            if not future.done() or future.cancelled() or future.exception() is not None:
+                return type(future).__name__
+        elif isinstance(one, GeneratorType | AsyncGeneratorType | map | filter) or inspect.isawaitable(one):
+            return type(cast("object", one)).__name__
+        elif isinstance(one, dict | list | tuple | set | frozenset) and id(cast("object", one)) not in seen:
+            seen.add(id(cast("object", one)))
+            remaining += cast("dict[Any, Any]", one).values() if isinstance(one, dict) else cast("list[Any]", one)
+    return ""
+
+
 def awaited_in_time(result: Any, context: StepContext) -> Any:
     """Return what a step or undo returned, awaited if it is to be awaited.
 
     A coroutine is cancelled (``CancelledError`` is raised in it) at its deadline, and before that once: when its lease
     was lost, or its saga cancelled, unless it has found that out by itself. Of a cancel it hears within five seconds,
     by a read for each four seconds that it runs. What it makes of it is its own: what it returns is returned.
+
+    Its end is noted in ``context`` when its task ends. Tasks and threads that it left behind take none of its time:
+    tasks are cancelled, threads run on.
 
     Args:
         result: what the function returned.
@@ -48,18 +80,19 @@ def awaited_in_time(result: Any, context: StepContext) -> Any:
     """
     if not inspect.isawaitable(result):
         return result
-    runner = asyncio.Runner()
+    runner, stuck = asyncio.Runner(), False
+    runner.get_loop().set_default_executor(_Threads(thread_name_prefix="asyncio"))
     try:
-        outcome = runner.run(_in_time(result, context))
+        return runner.run(_in_time(result, context))
     except NotEnded:
-        _STUCK.append(runner)
-        asyncio.set_event_loop(None)
+        stuck = True
         raise
-    except BaseException:
-        runner.close()
-        raise
-    runner.close()
-    return outcome
+    finally:
+        if stuck or runner.run(_left_behind(context)):
+            _STUCK.append(runner)
+            asyncio.set_event_loop(None)
+        else:
+            runner.close()
 
 
 async def _in_time(code: Awaitable[Any], context: StepContext) -> Any:
@@ -79,4 +112,16 @@ async def _in_time(code: Awaitable[Any], context: StepContext) -> Any:
         elif not told and (look is None or look.done()) and context.cancel_check_due:
             # In a thread: it is a request, and the code goes on meanwhile.
             look = loop.run_in_executor(None, lambda: context.cancelled)
+    context.end()
     return task.result()
+
+
+async def _left_behind(context: StepContext) -> bool:
+    """Cancel the tasks that the code left behind; return whether one did not end in the time that it had."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if not tasks:
+        return False
+    _, running = await asyncio.wait(tasks, timeout=max(0.0, min(_LEFT, context.cleanup_until - context.clock.now())))
+    return bool(running)

@@ -12,7 +12,7 @@ from sagas.authoring.policies import Retry
 from sagas.core import events as ev
 from sagas.core.states import Polling, StepState
 from sagas.engine.clock import Clock
-from sagas.errors import NotYet, Rejected, TimedOut, TypeChanged, WrongResult
+from sagas.errors import NotYet, Rejected, TimedOut, TypeChanged, WrongResult, text_of
 
 _LONGEST_MESSAGE = 1_000
 _LONGEST_TRACE = 4_000
@@ -122,7 +122,7 @@ def undo_failure(
 
 def _failure(error: Exception, began: bool, redact: Callable[[str], str]) -> ev.Failure:
     """The error by its class. What the library says of code that did not run, the author's own class cannot say."""
-    failure = ev.Failure(type(error).__name__, redact(str(error))[:_LONGEST_MESSAGE])
+    failure = ev.Failure(type(error).__name__, redact(text_of(error))[:_LONGEST_MESSAGE])
     if failure.code_missing or (failure.type_changed and (began or not isinstance(error, TypeChanged))):
         failure = replace(failure, type=f"{type(error).__module__}.{failure.type}")
     return failure

@@ -17,8 +17,8 @@ from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
 from sagas.store.entries import Entry, fact_of
 
-LARGEST_BODY = 200_000
-"""Bytes of a message's body; SQS takes a MiB, and every postponement is a receive."""
+LARGEST_BODY = 1_000_000
+"""Bytes of a message's body. SQS accepts 1 MiB with the attributes."""
 _LONGEST_PAUSE = 30.0
 """Seconds between two tries: less than the supervisor takes to find the lease expired."""
 
@@ -26,7 +26,7 @@ _LONGEST_PAUSE = 30.0
 def with_pending(message: Message, pending: PendingCommit) -> Message | None:
     """Return the message that takes the place of ``message``; ``None`` if it is too large to be sent."""
     copy = replace(message, pending_commit=pending, hops=message.hops + 1)
-    return copy if len(copy.body) <= LARGEST_BODY else None
+    return copy if len(copy.body.encode()) <= LARGEST_BODY else None
 
 
 def comes_back(message: Message, clock: Clock) -> Later:

@@ -11,12 +11,13 @@ from typing import Any
 
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
+from sagas.authoring.instance_state import note_on_instance_state
 from sagas.authoring.options import LONGEST_WAIT
 from sagas.authoring.shapes.compiler import type_name
 from sagas.core.states import SagaState
 from sagas.engine.context import StepContext
-from sagas.engine.coroutines import awaited_in_time
-from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed
+from sagas.engine.coroutines import awaited_in_time, not_run
+from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed, text_of
 
 REQUEST_SEQ = 1
 """The journal entry that holds the request."""
@@ -49,6 +50,18 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
     return needed
 
 
+def new_instance(definition: SagaDefinition) -> Any:
+    """Return what the saga's ``create()`` makes; what that raises is raised.
+
+    Raises:
+        TypeError: it made none.
+    """
+    instance: Any = definition.saga_class.create()
+    if instance is None or inspect.iscoroutine(instance):  # a return forgotten, or a create() that is async
+        raise TypeError(f"it returned {type(instance).__name__}, not an instance")
+    return instance
+
+
 class Runner:
     """Calls steps and undos on one instance a saga class, made on first use."""
 
@@ -58,10 +71,7 @@ class Runner:
     def instance(self, definition: SagaDefinition) -> Any:
         """Return the saga's instance, which its ``create()`` makes on first use; what that raises is raised."""
         if definition.saga_class not in self._instances:
-            made: Any = definition.saga_class.create()
-            if made is None or inspect.iscoroutine(made):  # a return forgotten, or a create() that is async
-                raise TypeError(f"it returned {type(made).__name__}, not an instance")
-            self._instances[definition.saga_class] = made
+            self._instances[definition.saga_class] = new_instance(definition)
         return self._instances[definition.saga_class]
 
     def run(
@@ -89,7 +99,7 @@ class Runner:
         Raises:
             TypeChanged: an input does not fit the deployed type; no code was called.
             TimedOut: the code ended after its deadline.
-            WrongResult: what it returned is not of the type it declares, or too large.
+            WrongResult: what it returned is not of the type it declares, or too large; or has not run.
             Exception: whatever else the code raised.
         """
         code = step.code(undo=undo)
@@ -110,8 +120,17 @@ class Runner:
                 raise TypeChanged(told) from None
         instance = self.instance(definition)
         began()
-        result = _called(code, instance, arguments, context)
-        if undo:
+        try:
+            result = _called(code, instance, arguments, context)
+        except Exception as error:
+            _note_state(error, definition, code, instance)
+            raise
+        if isinstance(code, UndoDefinition):
+            if kind := not_run(result):
+                told = f"returned a {kind} that has not run; it must have done its work when it returns"
+                raise WrongResult(f"compensation {code.name!r} {told}")
+            if code.declares_none and result is not None:
+                raise WrongResult(f"compensation {code.name!r} returned {type(result).__name__}, but declares None")
             return None
         try:
             written = json.dumps(encode(result, step.returned_type), separators=(",", ":"), ensure_ascii=False)
@@ -146,6 +165,17 @@ def moment(payload: str | None, now: float) -> float:
     return max(round(until.timestamp(), 3), 0.001)
 
 
+def _note_state(
+    error: Exception, definition: SagaDefinition, code: StepDefinition | UndoDefinition, instance: object
+) -> None:
+    """Say in the stack trace who sets the attribute that the code did not find on its instance, if somebody does."""
+    missing = error.__cause__ if isinstance(error, TimedOut) else error
+    if isinstance(missing, AttributeError) and missing.obj is instance:
+        note = note_on_instance_state(definition, code.name, missing.name or "")
+        if note:
+            missing.add_note(note)
+
+
 def _called(
     code: StepDefinition | UndoDefinition, instance: Any, arguments: dict[str, Any], context: StepContext
 ) -> Any:
@@ -153,20 +183,20 @@ def _called(
     try:
         result = awaited_in_time(code.function(instance, **arguments), context)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
-        if context.late and not isinstance(error, PermanentError):
+        if context.overtime >= 0 and not isinstance(error, PermanentError):
             cancelled = isinstance(error, asyncio.CancelledError)
-            told = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {error}"
+            told = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {text_of(error)}"
             raise TimedOut(_too_late(context, code.timeout, told)) from error
         if isinstance(error, SystemExit):
-            raise StepExited(f"the step called sys.exit({error.code!r})") from error
+            raise StepExited(f"the step called sys.exit({text_of(error)})") from error
         if isinstance(error, asyncio.CancelledError):
             context.raise_if_cancelled()
             raise StepExited("the step was cancelled by its own code") from error
         raise
-    if context.late:
+    if context.overtime >= 0:
         raise TimedOut(_too_late(context, code.timeout, "what it returned is refused"))
     return result
 
 
 def _too_late(context: StepContext, timeout: float, told: str) -> str:
-    return f"it ended {context.clock.now() - context.deadline_at:.1f} s after its timeout of {timeout:g} s; {told}"
+    return f"it ended {context.overtime:.1f} s after its timeout of {timeout:g} s; {told}"

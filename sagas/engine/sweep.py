@@ -16,7 +16,7 @@ from sagas.engine.engine import Engine, settings_from
 from sagas.engine.orphans import COUNTS, SweepReport
 from sagas.engine.sweep_pages import PageSweep, SweepServices
 from sagas.engine.sweep_rounds import EndedRound, PartName, RoundStore, RoundSweep
-from sagas.errors import NotFound, SagaError
+from sagas.errors import NotFound, SagaError, text_of
 from sagas.store.objects import connect_s3
 from sagas.store.payloads import Payloads
 from sagas.store.summaries import SagaSummaries
@@ -84,7 +84,7 @@ class Sweeper:
                 else:
                     due = self._rounds_of(definition, policy).tick(until, report)
             except Exception as error:  # noqa: BLE001 - whatever happens here must not keep the other types from their turn
-                report.error = str(error) if isinstance(error, SagaError) else type(error).__name__
+                report.error = text_of(error) if isinstance(error, SagaError) else type(error).__name__
             reports += [report] if due else []
         return reports
 

@@ -19,7 +19,7 @@ from sagas.authoring.policies import OrphanSweep
 from sagas.engine.key_ranges import middle
 from sagas.engine.orphans import COUNTS, SweepReport
 from sagas.engine.sweep_pages import PageSweep, SweepServices
-from sagas.errors import SagaError, Unavailable
+from sagas.errors import SagaError, Unavailable, text_of
 from sagas.store.sweep_rounds import Part, Round
 
 MOST_OPEN = 16
@@ -157,7 +157,7 @@ class RoundSweep:
         try:
             again = work.pages(deadline)
         except Exception as error:  # noqa: BLE001 - whatever happens to a page, its part is let go for the next visit
-            report.error = str(error) if isinstance(error, SagaError) else type(error).__name__
+            report.error = text_of(error) if isinstance(error, SagaError) else type(error).__name__
             again = isinstance(error, Unavailable)  # anything else will be the same, and waits for the next tick
         if report.finished:
             self._end(name.round)

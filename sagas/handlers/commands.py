@@ -30,6 +30,8 @@ from sagas.messaging.limits import backoff
 
 PATIENCE = 15 * 60
 """Seconds for which a command is tried again that is for a saga, or a type, which is not known: it may come yet."""
+LONGEST_AGE = 14 * 24 * 3600
+"""Seconds after which a command is rejected: SQS keeps a message that long, and a copy must not live longer."""
 _RESERVE = 10_000
 """Milliseconds that must be left of the invocation to begin with a command."""
 _RECEIVES_PER_COPY = 20
@@ -102,6 +104,7 @@ class _Works:
         command: AnyCommand | None = None
         try:
             command = parse_command(record, self.sources)
+            self._check_age(record)
             plain = command.resolved() if isinstance(command, StartOn | SignalOn) else command
             engine, actor, correlation_id = self.engine, actor_of(record), _correlation_of(command)
             match plain:
@@ -125,6 +128,10 @@ class _Works:
             pause = max(self._pause(record), min(error.retry_after, 60.0))
             return self._later(record, cast("AnyCommand", command), pause)
         return True
+
+    def _check_age(self, record: dict[str, Any]) -> None:
+        if self.engine.clock.now() - _since(record) > LONGEST_AGE:
+            raise Conflict("the command is older than 14 days, and is not carried out any more")
 
     def _later(self, record: dict[str, Any], command: AnyCommand, seconds: float) -> bool:
         """Have the command come back, itself or as a copy; return whether the record may be deleted."""
@@ -176,11 +183,12 @@ def _receives(record: dict[str, Any]) -> int:
 
 
 def _since(record: dict[str, Any]) -> float:
-    """When the command was first sent, in epoch seconds. A copy says so itself."""
+    """When the command was first sent, in epoch seconds. A copy says so itself, and was sent later than that."""
+    sent = int(record.get("attributes", {}).get("SentTimestamp", 0)) / 1000
     with suppress(ValueError):
-        if kept := _attribute(record, "since"):
-            return float(kept)
-    return int(record.get("attributes", {}).get("SentTimestamp", 0)) / 1000
+        first = float(_attribute(record, "since"))
+        return first if first < sent else sent
+    return sent
 
 
 def _attribute(record: dict[str, Any], name: str) -> str:

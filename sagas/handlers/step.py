@@ -12,7 +12,7 @@ from sagas.authoring.policies import Exhausted
 from sagas.engine.attempt import RECORDING, Invocation
 from sagas.engine.engine import Engine, from_environment
 from sagas.engine.outcome import Done, Failed, Later
-from sagas.errors import InvalidRequest, NotFound, SagaError
+from sagas.errors import InvalidRequest, NotFound, SagaError, text_of
 from sagas.formats import NewerFormat
 from sagas.handlers.records import records_of
 from sagas.handlers.telemetry import frames, telemetry
@@ -132,7 +132,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
                 _engine().services.runner.instance(saga.definition)
             except Exception as error:  # noqa: BLE001 - that is what is asked for
                 made = f"{saga.definition.name}: {saga.definition.saga_class.__name__}.create()"
-                problems.append(f"{made} raised {type(error).__name__}: {error} (at {', '.join(frames(error))})")
+                where = ", ".join(frames(error))
+                problems.append(f"{made} raised {type(error).__name__}: {text_of(error)} (at {where})")
         return {"problems": problems}
     given = records_of(event)
     records = _Records(_engine(), context)

@@ -18,8 +18,8 @@ from sagas.messaging.work import NOW, OneSaga, Work
 _COUNTS = [f"ApproximateNumberOfMessages{which}" for which in ("", "NotVisible", "Delayed")]
 _BATCH = 10
 """Messages that one request may send."""
-_REQUEST = 250_000
-"""Bytes that they may have together."""
+_REQUEST = 1_000_000
+"""Bytes that they may have together: SQS accepts 1 MiB."""
 _ATTRIBUTES = 300
 """Bytes of a message's attributes, at most."""
 
@@ -156,7 +156,7 @@ class Queues:
 
         Args:
             queue: its name.
-            work: the messages; ten of them have room in one request of SQS's, which takes 256 KB.
+            work: the messages; ten of them have room in one request of SQS.
             delay: seconds before they may be delivered, at most SQS's 15 minutes.
 
         Raises:
@@ -231,7 +231,7 @@ def _attributes_of(message: Message) -> dict[str, Any]:
 
 
 def _together(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """As many as one request takes: ten, and 256 KB, of which attributes take some."""
+    """Split messages into requests: at most ten each, and no more bytes than SQS accepts."""
     ten, size = list[Message](), 0
     for message in messages:
         own = len(message.body.encode()) + _ATTRIBUTES

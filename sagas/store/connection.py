@@ -10,13 +10,27 @@ from botocore.exceptions import ClientError
 from pynamodb.connection import Connection
 
 from sagas.aws import HOT, code_of, connect, translated
-from sagas.errors import Ambiguous, Unavailable
-from sagas.store.outcomes import Contended, Refused
+from sagas.errors import Ambiguous, SagaError, Unavailable
+from sagas.store.outcomes import Contended, Refused, Unwritable
 
 _PAGE = 100
 """Items that one BatchGetItem asks for at most."""
 _BATCH = 25
 """Items that one BatchWriteItem deletes at most."""
+
+
+_AGAIN = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded", "RequestLimitExceeded"})
+"""Reasons of a canceled transaction that pass."""
+
+
+def _canceled(reasons: Sequence[Any]) -> SagaError:
+    """Return the error for a canceled transaction, by the reasons at the places of its writes."""
+    codes = {place: reason.code for place, reason in enumerate(reasons) if reason is not None}
+    failed = {place: reasons[place].raw_item for place, code in codes.items() if code == "ConditionalCheckFailed"}
+    if failed:
+        return Refused("the transaction's condition failed", failed)
+    text = "DynamoDB TransactWriteItems: " + ", ".join(f"{code} at write {place}" for place, code in codes.items())
+    return Contended(text) if _AGAIN.issuperset(codes.values()) else Unwritable(text)
 
 
 class SharedConnection(Connection):
@@ -52,7 +66,8 @@ class SharedConnection(Connection):
 
         Raises:
             Refused: a condition failed.
-            Contended: another write was at an item of it at this moment.
+            Contended: another write was at an item of it at this moment, or the table has no capacity for it now.
+            Unwritable: DynamoDB never accepts one of the transaction's writes.
             Ambiguous: no answer came, so a write may have happened.
             Unavailable: try again later.
             SagaError: anything else, by AWS's error code.
@@ -63,16 +78,12 @@ class SharedConnection(Connection):
             except ClientError as error:
                 code = code_of(error)
                 if code == "ConditionalCheckFailedException":
-                    raise Refused("the condition failed") from error
+                    answer = cast("Any", error.__cause__).response  # PynamoDB's own error leaves the item out
+                    raise Refused("the condition failed", {0: answer.get("Item")}) from error
                 if code == "TransactionConflictException":
                     raise Contended(f"DynamoDB {operation_name}: conflict") from error
                 if code == "TransactionCanceledException":
-                    reasons = cast("Any", error).cancellation_reasons
-                    codes = [None if reason is None else reason.code for reason in reasons]
-                    failed = tuple(place for place, code in enumerate(codes) if code == "ConditionalCheckFailed")
-                    if failed:
-                        raise Refused("the transaction's condition failed", failed) from error
-                    raise Contended("DynamoDB TransactWriteItems: conflict") from error
+                    raise _canceled(cast("Any", error).cancellation_reasons) from error
                 raise
 
     def get_many(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -29,9 +30,9 @@ from sagas.engine.joining import JoinObserver
 from sagas.engine.outcome import Done, Later
 from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
-from sagas.engine.runner import Runner
+from sagas.engine.runner import Runner, new_instance
 from sagas.engine.worker import Worker
-from sagas.errors import DefinitionError
+from sagas.errors import DefinitionError, text_of
 from sagas.messaging.message import Message
 from sagas.messaging.work import START, ChildrenToStart, SagasToLookAfter, Work
 from sagas.store.entries import Entry
@@ -47,15 +48,27 @@ _LIFETIME = 900.0
 
 
 class SkippingClock:
-    """Time passes only where something waits for it, and then at once; chance repeats."""
+    """Time passes while code runs, as it does. What waits for a time has it come at once; chance repeats."""
 
     def __init__(self, saga_id: str) -> None:
-        self._now = SystemClock().now()
+        self._machine = SystemClock()
+        self._now = self._machine.now()
+        self._running_since: float | None = None
         self._saga_id = saga_id
 
     def now(self) -> float:
         """Epoch seconds, to the millisecond."""
-        return round(self._now, 3)
+        since = self._running_since
+        return round(self._now if since is None else self._now + self._machine.now() - since, 3)
+
+    @contextmanager
+    def running(self) -> Generator[None]:
+        """Have time pass as long as this lasts."""
+        self._running_since = self._machine.now()
+        try:
+            yield
+        finally:
+            self._now, self._running_since = self.now(), None
 
     def sleep(self, seconds: float) -> None:
         """Skip that long."""
@@ -79,18 +92,24 @@ class SkippingClock:
 
 
 class FailingRunner(Runner):
-    """Runs steps and undos, but raises what it is told to in their stead.
+    """Runs steps and undos, each on an instance of its own, but raises what it is told to in their stead.
 
     Args:
         fail: what every attempt of a step or undo raises, by its name; of a child's, by its path
             (``payouts[3].pay``).
         path_of: the path of a saga, which its steps' names follow; empty for the topmost.
+        clock: its time passes while code runs.
     """
 
-    def __init__(self, fail: Mapping[str, Failing], path_of: Callable[[str], str]) -> None:
+    def __init__(self, fail: Mapping[str, Failing], path_of: Callable[[str], str], clock: SkippingClock) -> None:
         super().__init__()
+        self._clock = clock
         self._left = {name: list(each) if isinstance(each, Sequence) else each for name, each in fail.items()}
         self._path_of = path_of
+
+    def instance(self, definition: SagaDefinition) -> Any:
+        """Return a new instance: in Lambda, too, the next step may run in another process."""
+        return new_instance(definition)
 
     def run(
         self,
@@ -113,7 +132,8 @@ class FailingRunner(Runner):
                 step = replace(step, undo=replace(own, function=raising))
             else:
                 step = replace(step, function=raising)
-        return super().run(definition, step, undo, payloads, context, began)
+        with self._clock.running():
+            return super().run(definition, step, undo, payloads, context, began)
 
 
 def _raise(raised: Raised, *_: object, **__: object) -> None:
@@ -159,11 +179,11 @@ class InProcessRun:
             alone.append(replace(one, steps=steps, lock_expiry=timedelta(days=1)))
         registry = Registry.of(*alone)
         logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
-        runner = FailingRunner(fail, self.path)
+        runner = FailingRunner(fail, self.path, self._clock)
         try:
             runner.instance(definition)
         except Exception as error:
-            told = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {error}"
+            told = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {text_of(error)}"
             raise DefinitionError(told) from error
         breakers = Breakers(MemoryBreakers(), registry, self._clock, logger, quiet)
         joined = JoinObserver(self._control, joins, self, logger)

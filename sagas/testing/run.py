@@ -115,9 +115,10 @@ def run(
 ) -> Outcome:
     """Run a saga to its end, or until it waits for an operator; its children too.
 
-    Request and results travel as JSON, as they do in production. Delays between retries are skipped, and no time passes
-    while code runs: nothing is late, however long it takes (``fail={"pay": TimedOut("...")}`` plays it). The saga's
-    instance comes from ``create()``.
+    Request and results travel as JSON, as they do in production. Each execution of a step or undo has a new instance
+    from ``create()``, since in production it may run in another process. Waits and delays between retries are skipped.
+    Time passes while code runs, and what ends after its ``timeout`` has failed with ``TimedOut``. To play that without
+    waiting: ``fail={"pay": TimedOut("...")}``.
 
     Args:
         saga_class: the saga.

@@ -13,7 +13,7 @@ from pynamodb.connection import Connection
 from pynamodb.exceptions import CancellationReason, VerboseClientError
 
 from sagas import Context, Saga, step, wait_for
-from sagas.store.outcomes import Contended
+from sagas.store.outcomes import Contended, Unwritable
 from tests.support.bench import Bench
 from tests.support.sagas import LOG, Order, act
 
@@ -39,6 +39,7 @@ class Contention:
     """Has the first writes of each kind meet another."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reason = "TransactionConflict"
         self.left = Counter[str]()
         self.met = Counter[str]()
         real = cast("Callable[..., Any]", Connection.__dict__["dispatch"])
@@ -47,16 +48,16 @@ class Contention:
             if self.left[operation_name]:
                 self.left[operation_name] -= 1
                 self.met[operation_name] += 1
-                raise _conflict(operation_name)
+                raise _conflict(operation_name, self.reason)
             return real(connection, operation_name, operation_kwargs)
 
         monkeypatch.setattr(Connection, "dispatch", dispatch)
 
 
-def _conflict(operation: str) -> ClientError:
+def _conflict(operation: str, reason: str) -> ClientError:
     code = "TransactionCanceledException" if operation == "TransactWriteItems" else "TransactionConflictException"
     answer: Any = {"Error": {"Code": code, "Message": "conflict"}}
-    reasons = [CancellationReason("TransactionConflict"), None]
+    reasons = [CancellationReason(reason), None]
     return VerboseClientError(answer, operation, {"table_name": "sagas"}, cancellation_reasons=reasons)
 
 
@@ -74,7 +75,9 @@ def test_a_conflict_is_told_as_one(bench: Make, contention: Contention) -> None:
         b.engine.control.set_recovery_attempts(state, 3)
 
 
-def test_a_signaller_tries_again(bench: Make, contention: Contention) -> None:
+@pytest.mark.parametrize("reason", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
+def test_a_signaller_tries_again(bench: Make, contention: Contention, reason: str) -> None:
+    contention.reason = reason
     b = bench(Asking)
     saga_id = b.start("asking")
     b.deliver("asking", "answer")
@@ -83,6 +86,18 @@ def test_a_signaller_tries_again(bench: Make, contention: Contention) -> None:
     assert contention.met == {"TransactWriteItems": 3}
     b.run()
     assert b.status(saga_id) == "COMPLETED"
+
+
+@pytest.mark.parametrize("reason", ["ValidationError", "ItemCollectionSizeLimitExceeded", "SomethingNew"])
+def test_what_never_succeeds_is_not_tried_again(bench: Make, contention: Contention, reason: str) -> None:
+    contention.reason = reason
+    b = bench(Asking)
+    saga_id = b.start("asking")
+    b.deliver("asking", "answer")
+    contention.left.update({"TransactWriteItems": 3})
+    with pytest.raises(Unwritable, match=f"{reason} at write 0"):
+        b.engine.signals.send("asking", saga_id, "answer", "yes", "ada")
+    assert contention.met == {"TransactWriteItems": 1}
 
 
 def test_code_that_answers_itself_tries_again(bench: Make, contention: Contention) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -226,4 +228,51 @@ def test_no_thread_is_left(bench: Make) -> None:
     ACT.append(lambda ctx: _cancelled_meanwhile(b, ctx, _cleaning_up))
     b.start("lasting")
     b.run()
-    assert threading.active_count() <= before
+    until(lambda: threading.active_count() <= before)
+
+
+@pytest.fixture
+def late() -> Iterator[threading.Event]:
+    """What a thread waits for; it is let go when the test has ended."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_what_it_returns_counts_while_a_thread_runs_on(bench: Make, late: threading.Event) -> None:
+    async def leaving() -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.to_thread(late.wait, 5), 0.01)
+
+    b = bench(Async, clock=RunningClock())
+    ACT.append(lambda ctx: leaving())
+    saga_id = b.start("async")
+    b.run()
+    assert (b.status(saga_id), LOG) == ("COMPLETED", ["pay:1"])
+
+
+def test_one_that_is_cancelled_in_a_thread_is_recorded_at_once(bench: Make, late: threading.Event) -> None:
+    ended: list[bool] = []
+    b = bench(Async, clock=RunningClock())
+    ACT.append(lambda ctx: asyncio.to_thread(lambda: ended.append(late.wait(5))))
+    saga_id = b.start("async")
+    b.run()
+    assert failures(b, saga_id) == ["TimedOut"]
+    assert (b.status(saga_id), ended) == ("COMPLETED", [])
+
+
+@pytest.mark.parametrize("left", [_cleaning_up, _stubborn])
+def test_tasks_that_it_leaves_are_cancelled(bench: Make, monkeypatch: pytest.MonkeyPatch, left: Any) -> None:
+    monkeypatch.setattr("sagas.engine.coroutines._LEFT", 0.1)
+    tasks: list[asyncio.Task[None]] = []
+
+    async def leaving() -> None:
+        tasks.append(asyncio.create_task(left()))
+        await asyncio.sleep(0)
+
+    b = bench(Lasting)
+    ACT.append(lambda ctx: leaving())
+    saga_id = b.start("lasting")
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+    assert LOG[1:] == (["cleans up", "clean"] if left is _cleaning_up else ["swallowed"])

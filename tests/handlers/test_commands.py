@@ -252,7 +252,7 @@ class TestLater:
         assert letters(trips) == []
         trips.stack.sqs.purge_queue(QueueUrl=trips.stack.commands)
         # The copy, which waits for a minute, starts the very saga that the message would have.
-        kept = {"key": first["messageId"], "since": "1.0", "sender": "queue:AIDA"}
+        kept = {"key": first["messageId"], "since": str(trips.clock.now() - 60), "sender": "queue:AIDA"}
         for _ in range(2):
             send(trips, first["body"], **kept)
         assert work_off(trips) == [True, True]
@@ -287,6 +287,25 @@ class TestLater:
         send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}})
         assert work_off(trips) == [False]
         assert letters(trips) == []
+
+    @pytest.mark.parametrize("active", [True, False])
+    def test_a_command_lives_14_days_whatever_copies_say(self, trips: Site, active: bool) -> None:
+        """A copy begins SQS's own retention again, so a start of last year ran when its type was enabled."""
+        trips.call("PUT", "/definitions/trip", {"active": active, "reason": "incident"})
+        since = str(trips.clock.now() - commands.LONGEST_AGE - 1)
+        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}}, since=since)
+        assert work_off(trips) == [True]
+        (letter,) = letters(trips)
+        assert "older than 14 days" in letter["reason"]
+        assert listed(trips, "trip") == []
+
+    @pytest.mark.parametrize("since", ["inf", "1e300", "nan", "-inf", "soon"])
+    def test_no_attribute_makes_a_command_immortal(self, trips: Site, since: str) -> None:
+        send(trips, {"command": "cancel", "saga": "trip", "saga_id": NOBODY}, since=since)
+        records = records_of(trips)
+        records[0]["attributes"]["SentTimestamp"] = str(int((trips.clock.now() - commands.PATIENCE - 1) * 1000))
+        assert commands.handler({"Records": records}, LambdaContext())["batchItemFailures"] == []
+        assert len(letters(trips)) == 1
 
     def test_what_this_code_cannot_handle_is_given_up_with_its_reason(
         self, trips: Site, monkeypatch: pytest.MonkeyPatch

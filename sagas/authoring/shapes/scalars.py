@@ -253,7 +253,7 @@ _TIME = _CLOCK + r"([Zz]|[+-]([01][0-9]|2[0-3]):?[0-5][0-9])?"
 _COUNT = r"[0-9]{1,9}(\.[0-9]+)?"
 _HOURS = rf"({_COUNT}H({_COUNT}M)?({_COUNT}S)?|{_COUNT}M({_COUNT}S)?|{_COUNT}S)"
 _DURATION = rf"[+-]?P({_COUNT}D(T{_HOURS})?|T{_HOURS})"
-_DECIMAL = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,17})?"
+_DECIMAL = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?"  # int() of 1e999999999 would take all memory
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _BASE64 = r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 

@@ -136,6 +136,8 @@ STRICT: list[tuple[Any, Any]] = [
     ({"1.0": 1, "1": 2}, dict[float, int]),
     ({"1E+99999999999999999999": 1}, dict[Decimal, int]),
     ("1E+99999999999999999999", Decimal),
+    ("1e999999999", Decimal),
+    ("1e-999999999", Decimal),
     ("20260101T000000Z", datetime),
     ({"x": 1}, Options),
     ("a", Literal["b"]),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast
 
 import pytest
 
-from sagas.cli.output import plain
+from sagas.cli.output import escaped, plain
 from sagas.client import SagaView
 from sagas.client.advice import advice
 from sagas.core.times import epoch
@@ -45,6 +46,17 @@ def test_times() -> None:
 
 def test_plain_text_does_nothing_to_a_terminal() -> None:
     assert plain("a\x1b[31m\r\n b\x07") == "a [31m b"
+
+
+@pytest.mark.parametrize(
+    "control", ["\x07", "\x7f", "\x9b31m", "\x9d0;title", "\u202e", "\u2028", "\ud800", "\U000e0001"]
+)
+def test_json_does_nothing_to_a_terminal(control: str) -> None:
+    data = {f"a{control}": [f"caf\xe9 {control}"]}
+    text = escaped(json.dumps(data, indent=2, ensure_ascii=False))
+    assert all(character.isprintable() or character == "\n" for character in text)
+    assert json.loads(text) == data
+    assert "caf\xe9" in text
 
 
 def test_a_step_that_is_retried_says_when() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from decimal import Decimal
 from itertools import pairwise
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from sagas.core.times import epoch
 from sagas.testing import run
 from tests.support.sagas import Fatal, Order, Seat, Stubborn, Trip
 
+ONCE = Retry.constant(max_retries=0, delay=0)
 SLOW = Retry.linear(max_retries=2, base_delay=3600)
 
 
@@ -35,15 +37,23 @@ class Pricing(Saga[Order]):
 
     @step(retry=Retry.constant(max_retries=1, delay=0.2))
     def confirm(self, price: Decimal, ctx: Context) -> str:
-        return f"{price} {ctx.saga} {ctx.s3_key('offer.pdf')} {ctx.remaining_time():g}"
+        return f"{price} {ctx.saga} {ctx.s3_key('offer.pdf')} {ctx.remaining_time():.0f}"
 
 
 class Slow(Saga[Order]):
     """Takes longer than it may, by the machine's clock."""
 
-    @step(timeout=0.05)
+    @step(timeout=0.05, retry=ONCE)
     async def wait(self) -> None:
         await asyncio.sleep(0.3)
+
+
+class Blocking(Saga[Order]):
+    """The same, and it cannot be cancelled."""
+
+    @step(timeout=0.05, retry=ONCE)
+    def wait(self) -> None:
+        time.sleep(0.06)  # the subject: code that takes longer than it may
 
 
 class Mistaken(Saga[Order]):
@@ -256,8 +266,58 @@ def test_a_late_attempt_can_be_played() -> None:
     assert actions(outcome.audit).count("StepFailed") == 3
 
 
-def test_no_time_passes_while_code_runs() -> None:
-    assert run(Slow, Order("x")).status == "COMPLETED"
+@pytest.mark.parametrize("saga_class", [Slow, Blocking])
+def test_what_ends_after_its_timeout_has_timed_out(saga_class: Any) -> None:
+    outcome = run(saga_class, Order("x"))
+    assert (outcome.status, outcome.in_doubt) == ("COMPENSATED", ("wait",))
+    assert outcome.error is not None
+    assert outcome.error.type == "TimedOut"
+    assert outcome.error.message.startswith("it ended 0.")
+    assert "after its timeout of 0.05 s" in outcome.error.message
+
+
+def test_time_that_code_takes_is_in_the_trail() -> None:
+    audit = run(Blocking, Order("x")).audit
+    assert epoch(audit[1].at) - epoch(audit[0].at) >= 0.05
+
+
+def test_each_execution_has_an_instance_of_its_own() -> None:
+    made: list[Any] = []
+
+    class Counted(Trip, name="counted"):
+        @classmethod
+        def create(cls) -> Counted:
+            made.append(cls())
+            return made[-1]
+
+        @Trip.book.compensate
+        def unbook(self, book: Seat, ctx: Context) -> None:
+            seen.append(self)
+
+        @step
+        def check(self) -> None:
+            seen.append(self)
+            raise Rejected("no")
+
+    seen: list[Any] = []
+    assert run(Counted, Order("x")).status == "COMPENSATED"
+    assert len({id(one) for one in seen}) == 2
+    assert len(made) == 1 + 6  # the first one shows whether create() works
+
+
+def test_state_on_the_instance_is_gone_in_the_next_step() -> None:
+    class Selfy(Saga[Order], name="selfy"):
+        @step
+        def first(self) -> None:
+            setattr(self, "token", "t")  # noqa: B010 - one that no analysis sees
+
+        @step(retry=Retry.constant(max_retries=0, delay=0))
+        def second(self) -> str:
+            token: str = vars(self)["token"]
+            return token
+
+    outcome = run(Selfy, Order("x"))
+    assert outcome.error == {"step": "second", "type": "KeyError", "message": "'token'"}
 
 
 def test_code_that_exits_has_failed_and_nothing_more() -> None:

@@ -1,0 +1,31 @@
+"""Programs that once broke what the library promises. Each prints what it saw, and HELD at its end.
+
+The docstring of a program says what broke. To run one by itself: ``python -W ignore -m tests.attacks.NAME``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+HELD = ("coroutine_with_a_thread", "exception_without_a_text", "undo_that_is_never_run")
+"""The programs, by module. A program that still prints BROKEN is not in the list."""
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Programs disable the log and set credentials when they are imported."""
+    for name, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("DEFAULT_REGION", "eu-central-1")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("program", HELD)
+def test_it_holds(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    importlib.import_module(f"tests.attacks.{program}")
+    said = capsys.readouterr().out
+    assert said.splitlines()[-1:] == ["HELD"], said
