@@ -93,7 +93,8 @@ class Computation:
             if rule not in STANDING_IN:
                 rules[rule] = self._caught(rule, scenarios, stories)
                 scenarios |= rules[rule].scenarios.keys()
-                stories |= set(rules[rule].stories)
+                if len(rules[rule].scenarios) < TWICE:
+                    stories |= set(rules[rule].stories)
                 self._tell(f"{rule:<40}{[*rules[rule].scenarios, *rules[rule].stories]}")
         self._tell("\n".join(missing_features(self._lives, scenarios)))
         in_order = [name for name in EVERY if name in scenarios], [name for name in STORIES if name in stories]

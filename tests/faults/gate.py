@@ -33,7 +33,7 @@ KINDS: dict[str, tuple[Sequence[Fault], tuple[int, ...]]] = {
     "delays in families": (DELAYS, (1, 2, 3, 4, 5, 6, 7, 8)),
 }
 """By kind: the faults, and how much others do meanwhile."""
-_SAMPLE = 8
+_SAMPLE = 6
 _SAMPLE_OF_FAMILIES = 4
 
 
@@ -43,7 +43,7 @@ class Caught:
 
     Args:
         scenarios: with the disturbance of each; an empty one if nothing has to be disturbed.
-        stories: of the orders of requests.
+        stories: of the orders of requests; those of the gate if no two scenarios do, and else any.
     """
 
     scenarios: dict[str, Plan]
