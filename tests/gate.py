@@ -73,11 +73,13 @@ class Tier:
 TIERS = {
     "lint": Tier(commands=("style", "imports")),
     "unit": Tier(("tests/unit", "tests/typing", "docs"), BREADTH),
-    "aws": Tier(("tests/handlers", "tests/store", "tests/engine", "tests/versions"), BREADTH, yields=True),
+    "aws": Tier(
+        ("tests/handlers", "tests/store", "tests/engine", "tests/attacks", "tests/versions"), BREADTH, yields=True
+    ),
     "model": Tier((*BREADTH, "tests/model", "tests/faults", "tests/interleavings", "tests/load"), yields=True),
     "cdk": Tier(("tests/cdk",), yields=True),
     "e2e": Tier(("tests/e2e",) if _ELSEWHERE else ("tests/soak", "tests/e2e"), processes=0 if _ELSEWHERE else 3),
-    "static": Tier(commands=("types", "docs", "synth"), yields=True),
+    "static": Tier(commands=("types", "docs", "app"), yields=True),
 }
 """A folder of ``tests`` that has tests is in one of them."""
 

@@ -30,6 +30,7 @@ RECORD = ROOT / "build/proof.json"
 _PYTEST = ("-m", "pytest", "-q", "-n", "0", "--timeout", "1500")
 _ENGINE = (*_PYTEST, "tests/engine", "tests/handlers")
 _HOSTILE = ("tests/unit/authoring/test_schema_agrees.py", "tests/handlers/test_hostile_events.py")
+_PROPERTIES = ("-m", "hypothesis", "tests/unit", "tests/store")
 _FULL = {"SAGAS_PROOF": "full"}
 
 
@@ -88,8 +89,8 @@ def parts() -> Iterator[Part]:
         Part("A newcomer's two commands", (*_PYTEST, "tests/e2e/test_newcomer.py"), _FULL),
         Part("A storm of events", (*_PYTEST, "tests/e2e/test_events.py"), _FULL),
         Part("Hostile events", (*_PYTEST, *_HOSTILE), _FULL),
+        Part("Properties, 500 examples of each", (*_PYTEST, *_PROPERTIES), _FULL),
         Part("A service of 60 types and 480 steps", (*_PYTEST, "tests/cdk/test_size.py"), _FULL),
-        Part("A saga of 42 steps in nested stacks", (*_PYTEST, "tests/cdk/test_nested.py"), _FULL),
         Part("Answers that are lost", ("-m", "tests.faults", "answers")),
         Part("Deaths", ("-m", "tests.faults", "deaths", "successors", "rules")),
         Part("Parents and children", ("-m", "tests.faults", "families", "kin-answers", "kin-lingers")),

@@ -18,8 +18,181 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "tests/subjects.json"
+_GENERATED = frozenset({"__pycache__", ".sagas", "cdk.out", "build", "dist", "node_modules"})
+"""Folders that git ignores, too."""
 
-SUBJECTS: dict[str, tuple[str, ...]] = {}
+SUBJECTS: dict[str, tuple[str, ...]] = {
+    "tables in memory": (
+        "sagas/store",
+        "tests/support/dynamodb.py",
+        "tests/support/expressions.py",
+        "tests/support/refused.py",
+        "tests/support/tables.py",
+        "tests/engine/test_tables_agree.py",
+        ".ci/constraints.txt",
+    ),
+    "store engines": (
+        "sagas/store",
+        "tests/store",
+        "tests/engine/test_disaster.py",
+        "tests/engine/test_races.py",
+        "tests/support",
+        ".ci/constraints.txt",
+    ),
+    "soak": (
+        "sagas/core",
+        "sagas/engine/advance.py",
+        "sagas/engine/attempt.py",
+        "sagas/engine/committer.py",
+        "sagas/engine/late_commits.py",
+        "sagas/engine/recovery.py",
+        "sagas/engine/worker.py",
+        "sagas/store/control.py",
+        "sagas/store/journal.py",
+        "tests/soak",
+    ),
+    "hostile API": (
+        "functions",
+        "sagas/handlers/answers.py",
+        "sagas/handlers/api.py",
+        "sagas/handlers/bodies.py",
+        "sagas/handlers/breakers.py",
+        "sagas/handlers/bulk.py",
+        "sagas/handlers/callbacks.py",
+        "sagas/handlers/definitions.py",
+        "sagas/handlers/inputs.py",
+        "sagas/handlers/openapi.py",
+        "sagas/handlers/sagas.py",
+        "sagas/handlers/schemas.py",
+        "sagas/handlers/signals.py",
+        "tests/e2e/hostile_checks.py",
+        "tests/e2e/test_hostile_api.py",
+        "tests/e2e/test_waiting.py",
+    ),
+    "generated projects": (
+        ".ci/constraints.txt",
+        "docs/tutorial/first-saga.md",
+        "pyproject.toml",
+        "sagas/cli/examples",
+        "sagas/cli/init.py",
+        "sagas/cli/template",
+        "tests/e2e/pages.py",
+        "tests/e2e/test_own_project.py",
+        "tests/unit/cli/test_init.py",
+    ),
+    "tutorials": (
+        "demo",
+        "docs/tutorial",
+        "events",
+        "functions",
+        "infra",
+        "sagas/cli",
+        "tests/e2e/pages.py",
+        "tests/e2e/test_tutorials.py",
+    ),
+    "local stack": (
+        "pyproject.toml",
+        "sagas/cli/init.py",
+        "sagas/cli/local.py",
+        "sagas/cli/logs.py",
+        "sagas/cli/template",
+        "sagas/client/logs.py",
+        "sagas/local",
+        "sagas/loopback.py",
+        "tests/e2e/probe",
+        "tests/e2e/test_authoring.py",
+        "tests/e2e/test_local_stack.py",
+    ),
+    "site": (
+        "CHANGELOG.md",
+        "docs",
+        "tests/e2e/console/accessible.py",
+        "tests/e2e/console/test_site.py",
+    ),
+    "console in a browser": (
+        "sagas/client/advice.py",
+        "sagas/client/next_action.py",
+        "sagas/console",
+        "sagas/loopback.py",
+        "tests/e2e/console",
+        "tests/unit/console/service.py",
+    ),
+    "CDK CLI": (
+        "Makefile",
+        "cdk.json",
+        "infra",
+        "pyproject.toml",
+        "tests/e2e/cdk_cli.py",
+        "tests/e2e/test_cdk_cli.py",
+    ),
+    "elsewhere": (
+        "sagas/cdk/grants.py",
+        "sagas/client/endpoints.py",
+        "sagas/client/transport.py",
+        "tests/e2e/account",
+        "tests/e2e/cdk_cli.py",
+        "tests/e2e/conftest.py",
+        "tests/e2e/elsewhere.py",
+        "tests/e2e/test_elsewhere.py",
+    ),
+    "crowds": (
+        "sagas/engine/children.py",
+        "sagas/engine/joining.py",
+        "sagas/engine/lanes.py",
+        "sagas/engine/signals.py",
+        "sagas/handlers/commands.py",
+        "sagas/store/inbox.py",
+        "sagas/store/joins.py",
+        "sagas/store/lanes.py",
+        "tests/e2e/convoys",
+        "tests/e2e/test_children.py",
+        "tests/e2e/test_events.py",
+        "tests/e2e/test_failures.py",
+        "tests/e2e/test_waiting.py",
+    ),
+    "nested stacks": (
+        "sagas/cdk/nested_stacks.py",
+        "sagas/cdk/step_groups.py",
+        "sagas/local/nested.py",
+        "sagas/messaging/routes.py",
+        "tests/e2e/nested",
+        "tests/e2e/test_nested_stacks.py",
+    ),
+    "sizes of services": (
+        "functions/checkout.py",
+        "functions/create_zip.py",
+        "sagas/cdk",
+        "tests/cdk/saga_classes.py",
+        "tests/cdk/templates.py",
+        "tests/cdk/test_many_types.py",
+        "tests/cdk/test_monitoring.py",
+        "tests/cdk/test_nested.py",
+        "tests/e2e/nested/many.py",
+    ),
+    "enforced IAM": (
+        ".ci/constraints.txt",
+        "docs/how-to/start-from-a-saga.md",
+        "sagas/cdk/api.py",
+        "sagas/cdk/callbacks.py",
+        "sagas/cdk/grants.py",
+        "sagas/client/transport.py",
+        "sagas/local",
+        "sagas/store/callback_keys.py",
+        "tests/e2e/enforced",
+        "tests/e2e/test_enforced.py",
+        "tests/e2e/trials/waits.py",
+    ),
+    "other origins": (
+        "sagas/console/app.py",
+        "sagas/console/guard.py",
+        "sagas/console/serving.py",
+        "sagas/local/emulator.py",
+        "sagas/local/process.py",
+        "sagas/loopback.py",
+        "tests/e2e/console/conftest.py",
+        "tests/e2e/console/test_other_origins.py",
+    ),
+}
 """The files and folders by subject. What is below a folder counts, and so does the test itself."""
 
 
@@ -28,7 +201,7 @@ def _files(paths: tuple[str, ...]) -> Iterator[Path]:
         if not path.exists():
             raise LookupError(f"a subject has {path.relative_to(ROOT)}, which does not exist")
         found = [path] if path.is_file() else sorted(path.rglob("*"))
-        yield from (file for file in found if file.is_file() and "__pycache__" not in file.parts)
+        yield from (file for file in found if file.is_file() and _GENERATED.isdisjoint(file.parts))
 
 
 @cache

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from costs import FIVE
+
 READ = "22 November 2026"
 
 ROWS = (
@@ -49,7 +51,7 @@ OURS = (
     "yes: `sagas.testing.run`, time is skipped",
     "[a console](../operations/console.md) on your machine, with your credentials, and a command line; no hosted one",
     "by type, status, time, idempotency key, and up to four values of the request ([`find_by`](../how-to/finding.md)); no query language, no full text",
-    "21.90, chained 14.20 ([measured](../concepts/cost-model.md), by price list)",
+    f"{FIVE:.2f}, chained 14.20 ([measured](../concepts/cost-model.md), by price list)",
     "pollers, alarms, dashboard: 12.70 a month for [fifteen steps of five types](../operations/deploying.md#what-it-costs-while-nothing-happens); no, not nothing",
     "AWS (Lambda, SQS, DynamoDB); steps are plain methods",
 )

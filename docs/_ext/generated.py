@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast, get_overloads
 
 import comparison
+import costs
 import typer.main
 from http_reference import StandIn, http_page
 
@@ -265,6 +266,7 @@ def metrics_page() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "concepts/cost-model.md": costs.page,
     "concepts/states.md": states_page,
     "images/states.svg": states_drawing,
     "reference/audit-actions.md": actions_page,

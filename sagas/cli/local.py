@@ -21,12 +21,20 @@ from sagas.cli.target import Target
 from sagas.core.times import iso
 from sagas.core.wording import moment, span
 from sagas.errors import InvalidRequest, SagaError
+from sagas.loopback import origin_of
 
 if TYPE_CHECKING:
     from sagas.client import RecoveryView
     from sagas.local.description import Description
 
 app = typer.Typer(help="The stack on this machine, in an embedded emulator of AWS.", no_args_is_help=True)
+
+
+def _origins(urls: list[str] | None) -> list[str]:
+    try:
+        return [origin_of(url) for url in urls or ()]
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 @app.command()
@@ -46,8 +54,19 @@ def up(
     ] = False,
     enforce_iam: Annotated[
         bool,
-        typer.Option("--enforce-iam", help="Have IAM decide on every call, so that a missing grant is found here."),
+        typer.Option(
+            "--enforce-iam",
+            help="Have IAM decide on every call of AWS and of the API, so that a missing grant is found here.",
+        ),
     ] = False,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            callback=_origins,
+            help="Let web pages of this origin call the emulator and the API; repeatable.",
+        ),
+    ] = None,
     seed: Annotated[
         str | None, typer.Option("--seed", help="A command to run once it is ready, which fills tables, say.")
     ] = None,
@@ -61,6 +80,8 @@ def up(
         raise typer.BadParameter("stays in the foreground, with an emulator of its own", param_hint="--watch")
     if enforce_iam and endpoint is not None:
         raise typer.BadParameter("is the embedded emulator's", param_hint="--enforce-iam")
+    if allow_origin and endpoint is not None:
+        raise typer.BadParameter("is the embedded emulator's", param_hint="--allow-origin")
     if seed is not None:
         _words_of(seed)  # before anything is started
     # The CDK and boto3 take their time, and no help text needs them.
@@ -69,7 +90,13 @@ def up(
     from sagas.local.stack import up as start_stack
 
     settings = Settings(
-        Path.cwd(), app_command, port, persist.resolve() if persist else None, watch=watch, enforce_iam=enforce_iam
+        Path.cwd(),
+        app_command,
+        port,
+        persist.resolve() if persist else None,
+        watch=watch,
+        enforce_iam=enforce_iam,
+        origins=tuple(allow_origin or ()),
     )
     try:
         with ExitStack() as ending, at_work() as work:
@@ -90,7 +117,7 @@ def up(
                 # An app without sagas has nothing to show.
                 wanted = description.api_url and not (detach or no_console)
                 url = ending.enter_context(_console()) if wanted else None
-                _show(description, detach=detach, watch=watch, console=url)
+                _show(description, detach=detach, watch=watch, enforce_iam=enforce_iam, console=url)
 
             start_stack(settings, ready, detach=detach, tell=say, begins=begins)
     except LocalStackError as error:
@@ -186,9 +213,17 @@ def _console() -> Generator[str | None]:
         yield serving.url
 
 
-def _show(description: Description, *, detach: bool = True, watch: bool = False, console: str | None = None) -> None:
+def _show(
+    description: Description,
+    *,
+    detach: bool = True,
+    watch: bool = False,
+    enforce_iam: bool = False,
+    console: str | None = None,
+) -> None:
     say(f"API      {description.api_url}")
-    say(f"Emulator {description.endpoint_url} ({description.region}, any credentials)")
+    credentials = "access key and secret 'test' are the account's root" if enforce_iam else "any credentials"
+    say(f"Emulator {description.endpoint_url} ({description.region}, {credentials})")
     for saga, steps in description.functions.items():
         say(f"Saga     {saga}: {' -> '.join(steps)}")
     if description.pid is not None:

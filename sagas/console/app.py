@@ -28,6 +28,7 @@ from sagas.console.redaction import Redaction
 from sagas.console.source import Source
 from sagas.console.telling import told_of
 from sagas.errors import SagaError
+from sagas.loopback import Loopback
 
 _LARGEST = 1024 * 1024
 """Bytes of a form."""
@@ -46,7 +47,7 @@ def console(
     ahead: Callable[[], float] = float,
     rate: float = 5.0,
     links: Links | None = None,
-) -> Guard:
+) -> Loopback:
     """Return the console as an ASGI application.
 
     Args:
@@ -103,7 +104,8 @@ def console(
         status = error.status_code if isinstance(error, HTTPException) else 500
         return _failed(desk, request, "There is no such page." if status == 404 else str(error), status)
 
-    return Guard(Starlette(routes=routes, exception_handlers={HTTPException: missing}), session, read_only=read_only)
+    pages = Starlette(routes=routes, exception_handlers={HTTPException: missing})
+    return Loopback(Guard(pages, session, read_only=read_only), session.origins, links=True)
 
 
 def _get(desk: Desk, page: Page) -> Callable[[Request], Any]:

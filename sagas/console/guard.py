@@ -1,4 +1,7 @@
-"""Who may talk to the console: this machine's browser, from its own pages, with the session of the printed URL."""
+"""Who may talk to the console: this machine's browser, from its own pages, with the session of the printed URL.
+
+``sagas.loopback`` comes first: it refuses what other pages send.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +58,9 @@ class Session:
         return f"sagas-{self.port}"
 
     @property
-    def hosts(self) -> tuple[str, ...]:
-        """What may stand in ``Host``: else a name of another's, which resolves to this machine, would do."""
-        return tuple(f"{name}:{self.port}" for name in ("sagas.localhost", "127.0.0.1", "localhost"))
+    def origins(self) -> frozenset[str]:
+        """The origins of the console's own pages."""
+        return frozenset(f"http://{name}:{self.port}" for name in ("sagas.localhost", "127.0.0.1", "localhost"))
 
     @property
     def csrf(self) -> str:
@@ -119,9 +122,6 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         """Why a request is not answered; ``None`` if it is."""
         headers, method, session = Headers(scope=scope), scope["method"], self._session
-        host = headers.get("host", "")
-        if host not in session.hosts:
-            return PlainTextResponse("This is not the console's name.\n", 421)
         if method not in (*_READING, *(() if self._read_only else ("POST",))):
             why = "This console only reads.\n" if self._read_only else "This is not answered here.\n"
             return PlainTextResponse(why, 405, {"Allow": "GET, HEAD" if self._read_only else "GET, HEAD, POST"})
@@ -130,12 +130,10 @@ class Guard:
             return opened
         if not session.knows(headers):
             return PlainTextResponse("Open the URL that the command printed; it is good for one browser.\n", 401)
-        site = headers.get("sec-fetch-site", "none" if method in _READING else "")
-        if method in _READING:
-            alien = site not in ("same-origin", "none") and headers.get("sec-fetch-mode") != "navigate"
-        else:
-            alien = site != "same-origin" or headers.get("origin") != f"http://{host}"
-        return PlainTextResponse("This came from a page that is not the console's.\n", 403) if alien else None
+        own = f"http://{headers['host']}", "same-origin"
+        if method not in _READING and (headers.get("origin"), headers.get("sec-fetch-site")) != own:
+            return PlainTextResponse("The console takes forms from its own pages only.\n", 403)
+        return None
 
     def _opened(self, scope: Scope) -> Response | None:
         """The first request: its token becomes the cookie, and leaves the URL."""

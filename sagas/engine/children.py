@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
@@ -26,7 +26,8 @@ from sagas.engine.advance import Advancer
 from sagas.engine.births import PARENT
 from sagas.engine.committer import EntryContext
 from sagas.engine.ports import BatchSender, ChildControl, ChildStarter, JoinStore, WorkSender
-from sagas.errors import ChildrenFailed
+from sagas.engine.runner import LARGEST_RESULT
+from sagas.errors import ChildrenFailed, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.work import NOW, ChildrenToStart, SagasToLookAfter
 from sagas.store.entries import NEVER_STARTED, Entry
@@ -44,6 +45,8 @@ from sagas.store.joined import (
 )
 from sagas.store.outcomes import Fenced
 
+_AT_ONCE = 16
+"""Results that are read at a time."""
 BLOCK = 25
 """Children that one message has started."""
 _NAMED = 10
@@ -194,20 +197,41 @@ class Children:
         ids = {
             child_id(state.saga_id, step.name, position, outcome.round): position for position, outcome in done.items()
         }
-        places = dict[str, int]()
+        places = dict[tuple[str, int], int]()
         for saga_id, child in self.control.get_many(list(ids), consistent=True).items():
             wanted = self.advancer.registry.get(child.saga).definition.result_step.name
             seqs = {one.name: one.result_seq for one in child.steps}
             if seq := seqs.get(wanted, 0):
-                places[saga_id] = seq
-        results: list[Any] = [None] * step.children
-        journal = self.advancer.services.journal
-        for saga_id, entries in journal.entries_of(places.items()).items():
-            for entry in entries.values():
-                results[ids[saga_id]] = json.loads(journal.load(entry).payload or "null")
-        payload = json.dumps(results, separators=(",", ":"), ensure_ascii=False)
-        fact = ev.ChildrenEnded(state.cursor, len(done), len(failed), failure)
-        return self._seen(state, fact, payload if going_on else None)
+                places[saga_id, seq] = ids[saga_id]
+        payload = self._joined_results(places, step.children) if failure is None else None
+        if failure is None and payload is None:
+            large = f"the results of its children have over {LARGEST_RESULT:,} bytes of JSON together"
+            failure = ev.Failure(WrongResult.__name__, f"step {step.name!r}: {large}; let them return S3Objects")
+        return self._seen(state, ev.ChildrenEnded(state.cursor, len(done), len(failed), failure), payload)
+
+    def _joined_results(self, places: Mapping[tuple[str, int], int], children: int) -> str | None:
+        """Return the results of children as a JSON list, with null for a child without one.
+
+        Args:
+            places: the position of each child that has a result, by its id and the number of the result's entry.
+            children: how many there are.
+
+        Returns:
+            The list; ``None`` if it is larger than the result of a step may be.
+        """
+        journal, texts = self.advancer.services.journal, ["null"] * children
+        entries = [entry for found in journal.entries_of(places).values() for entry in found.values()]
+        size = 0
+        # A result that is not in its entry is read by a request of its own. No more of them are held than are allowed.
+        with ThreadPoolExecutor(_AT_ONCE, "joining") as pool:
+            for first in range(0, len(entries), _AT_ONCE):
+                for entry in pool.map(journal.load, entries[first : first + _AT_ONCE]):
+                    text = texts[places[entry.saga_id, entry.seq]] = entry.payload or "null"
+                    size += len(text.encode())
+                if size > LARGEST_RESULT:
+                    return None
+        payload = f"[{','.join(texts)}]"
+        return payload if len(payload.encode()) <= LARGEST_RESULT else None
 
     def _seen(
         self,

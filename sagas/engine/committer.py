@@ -146,8 +146,8 @@ class Committer:
                 )
             except FlagWon as won:
                 return self._write(plan, _as_known(won.state, state), fact, replace(context, onward=None))
-            except Refused:
-                found = self._journal.occupant(entry)
+            except Refused as refused:
+                found = self._journal.occupant(entry, refused.items.get(0))
             else:
                 self._tell(state, decision.state, fact)
                 return decision, entry, False

@@ -58,10 +58,9 @@ class Operations:
                 told = f"sagas of type {name} cannot be cancelled: it is declared with cancellable=False"
                 raise Conflict(f"{told}; this one is {state.status}")
             # A child is left to its parent, as long as that is not over.
-            whose = None if force or state.over or state.cancel_requested_at else state.parent
-            parent = self.control.get(whose.saga_id) if whose is not None else None
-            if whose is not None and parent is not None and not parent.over:
-                told = f"the saga is a child of {whose.saga}/{whose.saga_id}, which is {parent.status}"
+            parent = None if force or state.cancel_requested_at else self._waiting_parent(state)
+            if parent is not None:
+                told = f"the saga is a child of {parent.saga}/{parent.saga_id}, which is {parent.status}"
                 raise Conflict(f"{told}: cancel that, or with force this one alone")
             asked = ev.CancelAsked(actor, note)
             clock = self.advancer.services.clock
@@ -74,6 +73,13 @@ class Operations:
             if decision.state is state or patiently(clock, flag):
                 return self._begin_undoing(self.reader.state(name, saga_id), actor)
         raise Unavailable("the saga changes too fast; try again", retry_after=1)
+
+    def _waiting_parent(self, state: SagaState) -> SagaState | None:
+        """Return the parent that still waits for the end of a saga, by a consistent read; ``None`` if none does."""
+        if state.over or state.parent is None:
+            return None
+        parent = self.control.get(state.parent.saga_id)
+        return None if parent is None or parent.over else parent
 
     def _begin_undoing(self, state: SagaState, actor: str) -> SagaState:
         """Act on an accepted cancel if no worker holds the saga; else its holder will."""
@@ -116,10 +122,16 @@ class Operations:
 
         Raises:
             NotFound: there is no such saga.
-            Conflict: it needs no attention.
+            Conflict: it needs no attention, or it is a child that has not ended and whose parent waits for that.
             InvalidRequest: a step is unknown.
         """
         before = self.reader.state(name, saga_id)
+        if before.status is SagaStatus.DEAD_LETTERED and (parent := self._waiting_parent(before)):
+            told = f"its parent {parent.saga}/{parent.saga_id} waits for its end, and a saga that is settled never ends"
+            raise Conflict(f"{told}: retry it, compensate it, or cancel it with force")
+        return self._resolve(before, note, action, steps, actor)
+
+    def _resolve(self, before: SagaState, note: str, action: str, steps: tuple[str, ...], actor: str) -> SagaState:
         names = [step.name for step in before.steps]
         unknown = [Problem(f"$.steps[{i}]", "no such step") for i, step in enumerate(steps) if step not in names]
         if unknown:
@@ -130,8 +142,10 @@ class Operations:
             if child.attention and (child.over or child.status is SagaStatus.DEAD_LETTERED):
                 failed = (one for one in child.steps if one.status is StepStatus.COMPENSATION_FAILED)
                 by_hand = tuple(one.name for one in failed) if child.over else ()
-                self.resolve(child.saga, child.saga_id, note, action, by_hand, actor)
-        return self._operate(name, saga_id, actor, lambda lease: ev.ResolveAsked(lease, note, action, steps))
+                self._resolve(child, note, action, by_hand, actor)
+        return self._operate(
+            before.saga, before.saga_id, actor, lambda lease: ev.ResolveAsked(lease, note, action, steps)
+        )
 
     def _operate(
         self,

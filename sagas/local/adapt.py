@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from sagas.local.assembly import Asset, Stack
@@ -56,8 +56,8 @@ def without_gradual_deployment(template: dict[str, Any]) -> dict[str, Any]:
 def without_signatures(template: dict[str, Any]) -> dict[str, Any]:
     """Return the template with an API that takes unsigned requests.
 
-    The emulator checks no signature; it only insists that there is one. On the loopback interface that would keep
-    nobody out but ``curl``.
+    Unless IAM is enforced, the emulator checks no signature. It only insists on one, which keeps out nobody but
+    ``curl``.
     """
     changed = copy.deepcopy(template)
     for resource in changed["Resources"].values():
@@ -101,6 +101,38 @@ def with_local_paths(template: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
+def with_secret_arns(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template with secrets that are named by ARN: a ``Ref`` is that on AWS, the emulator takes the name."""
+    secrets = {
+        name for name, resource in template["Resources"].items() if resource["Type"] == "AWS::SecretsManager::Secret"
+    }
+
+    def change(node: dict[str, Any]) -> dict[str, Any] | None:
+        return {"Fn::GetAtt": [node["Ref"], "Id"]} if node.get("Ref") in secrets else None
+
+    return _changed(template, change)
+
+
+def with_local_apis(template: dict[str, Any], endpoint_url: str) -> dict[str, Any]:
+    """Return the template with functions whose variables lead to the APIs at this endpoint, and not to those on AWS."""
+    suffix = {"Ref": "AWS::URLSuffix"}
+
+    def change(node: dict[str, Any]) -> dict[str, Any] | None:
+        match node:
+            case {"Fn::Join": ["", ["https://", api, str(host), *rest]]} if ".execute-api." in host and suffix in rest:
+                path = rest[rest.index(suffix) + 1 :]
+                return {"Fn::Join": ["", [f"{endpoint_url}/_aws/execute-api/", api, *path]]}
+            case _:
+                return None
+
+    changed = copy.deepcopy(template)
+    for resource in changed["Resources"].values():
+        environment = resource.get("Properties", {}).get("Environment", {})
+        if resource["Type"] == "AWS::Lambda::Function" and "Variables" in environment:
+            environment["Variables"] = _changed(environment["Variables"], change)
+    return changed
+
+
 def with_local_callbacks(template: dict[str, Any], endpoint_url: str) -> dict[str, Any]:
     """Return the template with callback URLs that lead to this endpoint, and not to where the API will be on AWS."""
     changed = copy.deepcopy(template)
@@ -130,3 +162,14 @@ def ttl_attributes(template: dict[str, Any]) -> dict[str, str]:
         for name, resource in template["Resources"].items()
         if resource["Type"] == "AWS::DynamoDB::Table" and "TimeToLiveSpecification" in resource["Properties"]
     }
+
+
+def _changed(node: Any, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:
+    """Return a copy in which each object is what ``change`` makes of it; where that is None, its parts are."""
+    if isinstance(node, list):
+        return [_changed(one, change) for one in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    here = cast("dict[str, Any]", node)
+    made = change(here)
+    return {key: _changed(value, change) for key, value in here.items()} if made is None else made

@@ -14,8 +14,10 @@ from sagas.local.adapt import (
     needed_assets,
     ttl_attributes,
     with_batch_actions,
+    with_local_apis,
     with_local_callbacks,
     with_local_paths,
+    with_secret_arns,
     without_gradual_deployment,
     without_layers,
     without_signatures,
@@ -63,10 +65,13 @@ class Deployer:
             LocalStackError: the endpoint refuses it, or does not finish in time.
         """
         template = with_local_callbacks(as_deployable(stack.template), self._endpoint_url)
+        template = with_local_apis(template, self._endpoint_url)
         if self._embedded:
-            template = with_local_paths(without_signatures(without_gradual_deployment(without_layers(template))))
+            template = with_secret_arns(with_local_paths(without_gradual_deployment(without_layers(template))))
         if self._enforce_iam:
             template = with_batch_actions(without_transport_rule(template))
+        elif self._embedded:
+            template = without_signatures(template)
         try:
             for asset in needed_assets(stack, template):
                 self._upload(asset.bucket, asset.key, asset.content())

@@ -1,8 +1,10 @@
-"""The emulator's process: ``python -m sagas.local.emulator PORT LOCK SECONDS [--attached]``.
+"""The emulator's process: ``python -m sagas.local.emulator PORT LOCK SECONDS [--attached] [ORIGIN ...]``.
 
 It serves ministack as ministack's own command does, and adds an orderly end. On SIGTERM, or when the process that
 started it with ``--attached`` goes away, it hands out no more messages or scheduled events, waits until running
 functions are done, and only then stops: they need its tables and queues to finish.
+
+It runs any code that it is given, so it answers no request of a page in a browser, except pages of the origins named.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ from hypercorn.config import Config
 from sagas.engine.clock import skipped
 from sagas.local.clock import CLOCK_READ_EVERY
 from sagas.local.files import hold_lock, still_running
+from sagas.local.iam import add_version_stages, check_scopes_of_signatures, check_signatures_of_root
 from sagas.local.move_tasks import add_move_tasks
 from sagas.local.prefork import Prefork
+from sagas.loopback import Loopback
 
 _POLL = 0.05
 _QUIET = 3
@@ -37,7 +41,8 @@ _QUIET = 3
 
 def main() -> int:
     """Serve until told to stop. Returns the exit code: 0 after an orderly end, 3 if another emulator holds the lock."""
-    port, lock, patience, *flags = sys.argv[1:]
+    port, lock, patience, *more = sys.argv[1:]
+    attached, origins = "--attached" in more, [one for one in more if one != "--attached"]
     if not hold_lock(Path(lock)):
         return 3
     config = Config()
@@ -54,11 +59,16 @@ def main() -> int:
     add_move_tasks(_module("ministack.services.sqs"), _module("ministack.core.iam_actions"))
     _fill_in_schedules()
     _read_streams_aside()
+    app, evaluator = _module("ministack.app"), _module("ministack.core.iam_evaluator")
+    check_signatures_of_root(app, evaluator)
+    api_gateway = _module("ministack.services.apigateway_v1")
+    check_scopes_of_signatures(app, evaluator, _module("ministack.core.sigv4"), api_gateway)
+    add_version_stages(_module("ministack.core.iam_actions"))
     if sys.platform == "linux":
         _module("ministack.core.lambda_runtime").subprocess = Prefork()
-    ministack = _module("ministack.app")
-    trigger = partial(_until_stopped, float(patience), "--attached" in flags, still_running(Path(lock)))
-    asyncio.run(_module("hypercorn.asyncio").serve(ministack.app, config, shutdown_trigger=trigger))
+    trigger = partial(_until_stopped, float(patience), attached, still_running(Path(lock)))
+    served = Loopback(app.app, origins)
+    asyncio.run(_module("hypercorn.asyncio").serve(served, config, shutdown_trigger=trigger))
     _module("ministack.core.lambda_runtime").reset()
     return 0
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,6 +35,7 @@ class Emulator:
         persist: where state is kept from one run to the next; nowhere by default.
         attached: end when this process ends.
         enforce_iam: have every call allowed or denied by the caller's policies.
+        origins: whose pages in a browser may call it.
 
     Raises:
         LocalStackError: the port is taken, or the kept state belongs to another.
@@ -48,6 +49,7 @@ class Emulator:
         persist: Path | None = None,
         attached: bool = True,
         enforce_iam: bool = False,
+        origins: Sequence[str] = (),
     ) -> None:
         require_free_port(port)
         if persist is not None:
@@ -71,7 +73,7 @@ class Emulator:
         command = [sys.executable, "-m", "sagas.local.emulator", str(port), str(files.lock), str(PATIENCE)]
         with files.emulator_log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - own argv
-                [*command, "--attached"] if attached else command,
+                [*command, *(["--attached"] if attached else []), *origins],
                 stdin=subprocess.PIPE if attached else subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

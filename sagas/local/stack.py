@@ -39,7 +39,8 @@ class Settings:
         port: of the emulator, on 127.0.0.1.
         persist: where state is kept between runs.
         watch: deploy the code anew when it changes; state stays.
-        enforce_iam: have every call allowed or denied by the caller's policies, as AWS does.
+        enforce_iam: have every call, the API's included, allowed or denied by the caller's policies, as AWS does.
+        origins: whose pages in a browser may call the emulator and the API.
     """
 
     project: Path
@@ -48,6 +49,7 @@ class Settings:
     persist: Path | None = None
     watch: bool = False
     enforce_iam: bool = False
+    origins: tuple[str, ...] = ()
 
 
 def _nothing(_line: str) -> None:
@@ -85,6 +87,7 @@ def up(
             persist=settings.persist,
             attached=not detach,
             enforce_iam=settings.enforce_iam,
+            origins=settings.origins,
         )
         before = seen(settings.project) if settings.watch else {}
         kept, clients, description = False, Clients(emulator.endpoint_url, REGION), None

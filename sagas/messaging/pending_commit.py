@@ -11,9 +11,17 @@ from sagas.errors import Problem
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 """Far beyond any count, and well within what DynamoDB's numbers hold."""
-_SUCCESSES = {False: ("StepCompleted", "WaitStarted", "StepPostponed"), True: ("StepCompensated",)}
-_TOLD = {"WaitStarted": {"until": str}, "StepPostponed": {"message": str, "since": str, "looks": int}}
-"""What the details of these must have, by name."""
+_SUCCESSES = {
+    False: ("StepCompleted", "WaitStarted", "StepPostponed", "ChildrenStarted"),
+    True: ("StepCompensated",),
+}
+_WITH_PAYLOAD = ("StepCompleted", "ChildrenStarted")
+_REQUIRED: dict[str, dict[str, type[Any]]] = {
+    "WaitStarted": {"until": str},
+    "StepPostponed": {"message": str, "since": str, "looks": int},
+    "ChildrenStarted": {"children": int, "types": list},
+}
+"""The details that an action needs, with their types."""
 _FAILURES = {False: ("StepFailed", "StepDeadLettered"), True: ("CompensationAttemptFailed", "CompensationFailed")}
 
 
@@ -28,7 +36,7 @@ class PendingCommit(msgspec.Struct, frozen=True):
         owner: the claim's nonce.
         details: what the entry is to keep, as JSON builtins.
         trace_id: of the invocation it ran in.
-        payload: a step's result, as JSON text.
+        payload: a step's result, or the requests of its children, as JSON text.
     """
 
     action: str
@@ -63,7 +71,7 @@ def problems_of(pending: PendingCommit, undo: bool) -> list[Problem]:
     action, failed = pending.action, pending.action in _FAILURES[undo]
     fits = {
         "action": failed or action in _SUCCESSES[undo],
-        "payload": is_json(pending.payload) if action == "StepCompleted" else pending.payload is None,
+        "payload": is_json(pending.payload) if action in _WITH_PAYLOAD else pending.payload is None,
         "details": _tells_why(pending.details) if failed else _tells_how(action, pending.details),
     }
     return [Problem(f"$.commit.{name}", f"does not fit {action}") for name, fit in fits.items() if not fit]
@@ -80,15 +88,15 @@ def is_json(text: str | None) -> bool:
 
 def _tells_how(action: str, details: dict[str, Any]) -> bool:
     """Whether details that are no failure's tell what the fact needs, times included."""
-    told = _TOLD.get(action, {})
+    required = _REQUIRED.get(action, {})
     try:
         for name in ("until", "since", "next_attempt_at"):
-            if name in details or name in told:
+            if name in details or name in required:
                 epoch(details[name])
         float(details.get("after", 0.0))
     except (KeyError, TypeError, ValueError, OverflowError):
         return False
-    return "error" not in details and all(isinstance(details.get(name), kind) for name, kind in told.items())
+    return "error" not in details and all(isinstance(details.get(name), kind) for name, kind in required.items())
 
 
 def _tells_why(details: dict[str, Any]) -> bool:

@@ -136,14 +136,15 @@ class BreakerItems:
             "TableName": self._settings.sagas_table,
             "Item": _key(saga, step) | stored,
             "ConditionExpression": "#revision = :before" if before.revision else unseen,
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
         if before.revision:
             request["ExpressionAttributeNames"] = {"#revision": "revision"}
             request["ExpressionAttributeValues"] = attributes_of({":before": before.revision})
         try:
             self._tables.impatient.dispatch("PutItem", request)
-        except Refused:
-            return self.get(saga, step)
+        except Refused as refused:
+            return _state_of(refused.items.get(0) or {})
         return after
 
     def close(self, saga: str, step: str, now: float, revision: str) -> None:

@@ -26,7 +26,7 @@ _AGAIN = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroug
 def _canceled(reasons: Sequence[Any]) -> SagaError:
     """Return the error for a canceled transaction, by the reasons at the places of its writes."""
     codes = {place: reason.code for place, reason in enumerate(reasons) if reason is not None}
-    failed = tuple(place for place, code in codes.items() if code == "ConditionalCheckFailed")
+    failed = {place: reasons[place].raw_item for place, code in codes.items() if code == "ConditionalCheckFailed"}
     if failed:
         return Refused("the transaction's condition failed", failed)
     text = "DynamoDB TransactWriteItems: " + ", ".join(f"{code} at write {place}" for place, code in codes.items())
@@ -78,7 +78,8 @@ class SharedConnection(Connection):
             except ClientError as error:
                 code = code_of(error)
                 if code == "ConditionalCheckFailedException":
-                    raise Refused("the condition failed") from error
+                    answer = cast("Any", error.__cause__).response  # PynamoDB's own error leaves the item out
+                    raise Refused("the condition failed", {0: answer.get("Item")}) from error
                 if code == "TransactionConflictException":
                     raise Contended(f"DynamoDB {operation_name}: conflict") from error
                 if code == "TransactionCanceledException":

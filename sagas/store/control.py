@@ -27,6 +27,8 @@ from sagas.store.outcomes import CancelWon, Fenced, Refused, SignalWon
 _FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value, SagaStatus.WAITING.value)
 _IN_TIME = "(attribute_not_exists({0}) OR {0} <= :now)"
 """What waits until a time may go on: there is none, or it has passed."""
+_SHOWN = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+"""Has a refused write answer with the item that it met, which saves a read."""
 _LISTED = ("attention_shard", "attention_at")
 """What puts a saga on the list of those that need a person."""
 
@@ -173,18 +175,12 @@ class ControlItems(ControlMarks):
             }
         )
         change = f"SET {', '.join((*changes, *hold))} REMOVE #not_before"  # it has passed, and makes room
-        update = self._update(saga_id, " AND ".join(condition), change, values)
+        update = self._update(saga_id, " AND ".join(condition), change, values) | _SHOWN
         try:
             answer = self._tables.connection.dispatch("UpdateItem", update | {"ReturnValues": "ALL_NEW"})
-        except Refused:
-            return self._own_claim(saga_id, lease)
+        except Refused as refused:
+            return self._own_claim(refused, lease)
         return state_of(answer["Attributes"])
-
-    def _own_claim(self, saga_id: str, lease: Lease) -> SagaState | None:
-        """Rule 10: a refused claim may have met its own first success, whose answer was lost; the nonce tells."""
-        state = self.get(saga_id)
-        own = state is not None and state.lease is not None and state.lease.owner == lease.owner
-        return state if own else None
 
     def claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool:
         """Take the lease as ``after`` has it, if nothing changed since ``before`` was read.
@@ -201,8 +197,8 @@ class ControlItems(ControlMarks):
         )
         try:
             self._tables.connection.dispatch("UpdateItem", self._move(before, after, condition, stale_after))
-        except Refused:
-            return after.lease is not None and self._own_claim(before.saga_id, after.lease) is not None
+        except Refused as refused:
+            return after.lease is not None and self._own_claim(refused, after.lease) is not None
         return True
 
     def commit(self, before: SagaState, after: SagaState, stale_after: float) -> None:
@@ -222,8 +218,8 @@ class ControlItems(ControlMarks):
                 self._joined([{"Update": update}], joins)
             else:
                 self._tables.connection.dispatch("UpdateItem", update)
-        except Refused:
-            if not self._mine_already(before, after.seq - before.seq):
+        except Refused as refused:
+            if not self._mine_already(refused.items.get(0), before, after.seq - before.seq):
                 raise Fenced("the commit was refused") from None
 
     def _joined(self, writes: list[Item], joins: list[Item]) -> None:
@@ -235,7 +231,7 @@ class ControlItems(ControlMarks):
         try:
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": [*writes, *joins]})
         except Refused as refused:
-            if not refused.places or min(refused.places) < len(writes):
+            if min(refused.items) < len(writes):
                 raise
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})
 
@@ -252,12 +248,12 @@ class ControlItems(ControlMarks):
         update = self._move(before, after, self._mine(before, after), stale_after, claims=True)
         try:
             self._tables.connection.dispatch("UpdateItem", update)
-        except Refused:
+        except Refused as refused:
             # Rule 16: that my entry is committed does not tell that my claim was made. An earlier try may have met a
             # cancel, and committed without. Only the nonce tells.
-            if after.lease is not None and self._own_claim(before.saga_id, after.lease) is not None:
+            if after.lease is not None and self._own_claim(refused, after.lease) is not None:
                 return True
-            if not self._mine_already(before):
+            if not self._mine_already(refused.items.get(0), before):
                 raise Fenced("the commit was refused") from None
             return False
         return True
@@ -274,8 +270,9 @@ class ControlItems(ControlMarks):
         writes = [{"Put": journal.put_request(entry)}, {"Update": update}]
         try:
             self._joined(writes, join_writes(self._settings.joins_table, before, after))
-        except Refused:
-            if not self._mine_already(before):
+        except Refused as refused:
+            # Where only the entry's condition failed, no try of mine succeeded.
+            if 1 not in refused.items or not self._mine_already(refused.items[1], before):
                 raise
 
     def _mine(self, before: SagaState, after: SagaState) -> str:
@@ -287,7 +284,15 @@ class ControlItems(ControlMarks):
         parts = [mine, *(f"attribute_not_exists(#steps[{index}].#sig)" for index in _unsignalled(before, after))]
         return " AND ".join([*parts, "attribute_not_exists(#cancel_requested_at)"] if forward else parts)
 
-    def _mine_already(self, before: SagaState, moved: int = 1) -> bool:
+    @staticmethod
+    def _own_claim(refused: Refused, lease: Lease) -> SagaState | None:
+        """Rule 10: a refused claim may have met its own first success, whose answer was lost; the nonce tells."""
+        item = refused.items.get(0)
+        state = None if item is None else state_of(item)
+        return state if state is not None and state.lease is not None and state.lease.owner == lease.owner else None
+
+    @staticmethod
+    def _mine_already(item: Item | None, before: SagaState, moved: int = 1) -> bool:
         """After a refused commit: whether an earlier try of mine succeeded (rule 10). It moved the pointer by
         ``moved``; if not at all, that the lease is free under my token tells.
 
@@ -296,7 +301,6 @@ class ControlItems(ControlMarks):
             SignalWon: a signal was.
             Fenced: another worker took the lease.
         """
-        item = self._item(before.saga_id)
         if item is None or number_in(item, "token") != before.token:
             raise Fenced("the lease was taken over")
         found = state_of(item)
@@ -361,7 +365,7 @@ class ControlItems(ControlMarks):
         update = f"SET {', '.join(sets)} " if sets else ""
         values = {f":step{index}": step for index, step in changed.items()}
         values |= {f":{name}": value for name, value in written.items()} | seen(before)
-        return self._update(before.saga_id, condition, f"{update}REMOVE #{', #'.join(removed)}", values)
+        return self._update(before.saga_id, condition, f"{update}REMOVE #{', #'.join(removed)}", values) | _SHOWN
 
 
 def _unsignalled(before: SagaState, after: SagaState) -> Iterator[int]:

@@ -57,12 +57,16 @@ class ControlMarks:
             model.cancel_requested_by.set(after.cancel_requested_by or "unknown"),
             *([model.cancel_note.set(after.cancel_note)] if after.cancel_note else []),
         ]
+        shard = shard_of(before.saga_id, self._settings.shards)
+        back = [model.open_shard.set(str(shard)), model.due.set(iso(after.cancel_requested_at))]
+        back += [model.attention_shard.remove(), model.attention_at.remove()]
+        allowed = model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
         if waiting or before.parked:
-            shard = shard_of(before.saga_id, self._settings.shards)
-            flag += [model.open_shard.set(str(shard)), model.due.set(iso(after.cancel_requested_at))]
-            flag += [model.attention_shard.remove(), model.attention_at.remove()]
-        return self._changed(
-            before.saga_id, flag, model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
+            return self._changed(before.saga_id, [*flag, *back], allowed)
+        # A worker may have parked it since it was read. Then nobody would look at it before its type is resumed.
+        parked = model.open_shard.startswith(PARKED)
+        return self._changed(before.saga_id, flag, allowed & ~parked) or self._changed(
+            before.saga_id, [*flag, *back], allowed & parked
         )
 
     def hand_out(self, state: SagaState, index: int, count: int, token: int) -> bool:

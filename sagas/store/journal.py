@@ -74,7 +74,12 @@ class Journal:
 
     def put_request(self, entry: Entry) -> dict[str, Any]:
         """Return the request that writes ``entry`` into its slot, if that is empty."""
-        return {"TableName": self._table, "Item": self.item(entry), "ConditionExpression": self.vacant}
+        return {
+            "TableName": self._table,
+            "Item": self.item(entry),
+            "ConditionExpression": self.vacant,
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
 
     def started_request(self, saga_id: str) -> dict[str, Any]:
         """Return the request that checks, in a transaction, that a saga was started and not purged since."""
@@ -99,20 +104,24 @@ class Journal:
         """
         try:
             self._tables.connection.dispatch("PutItem", self.put_request(entry))
-        except Refused:
-            return self.occupant(entry)
+        except Refused as refused:
+            return self.occupant(entry, refused.items.get(0))
         return entry
 
-    def occupant(self, entry: Entry) -> Entry:
+    def occupant(self, entry: Entry, item: Item | None) -> Entry:
         """Return what the slot of ``entry`` holds, if its holder may adopt it (rule 2).
+
+        Args:
+            entry: what was to be written.
+            item: what the refused write met.
 
         Raises:
             Fenced: a successor wrote there.
         """
-        found = self.entries(entry.saga_id, [entry.seq]).get(entry.seq)
-        if found is None or found.token > entry.token:
+        occupant = None if item is None else self.load(_entry_of(item))
+        if occupant is None or occupant.token > entry.token:
             raise Fenced(f"entry {entry.seq} belongs to a successor")
-        return found
+        return occupant
 
     def entries(self, saga_id: str, seqs: Iterable[int]) -> dict[int, Entry]:
         """Return the entries at ``seqs``, by one consistent read of just these; none is read for an empty ``seqs``."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from sagas.core.states import SagaState
 from sagas.errors import SagaError, Unavailable
 
@@ -11,12 +14,13 @@ class Refused(SagaError):
 
     Args:
         message: one line for people.
-        places: of a transaction, the numbers of the writes whose conditions failed.
+        items: by the number of the write whose condition failed, which is 0 outside a transaction: the item that it
+            met. ``None`` where there is no item, or the write did not ask for it.
     """
 
-    def __init__(self, message: str, places: tuple[int, ...] = ()) -> None:
+    def __init__(self, message: str, items: Mapping[int, dict[str, Any] | None]) -> None:
         super().__init__(message)
-        self.places = places
+        self.items = items
 
 
 class Contended(Unavailable):

@@ -24,10 +24,10 @@ class MemoryJournal:
     def put(self, entry: Entry) -> Entry:
         """Write ``entry`` into its slot, once; return what the slot holds."""
         stored = self.stored.setdefault((entry.saga_id, entry.seq), entry)
-        return entry if stored is entry else self.occupant(entry)
+        return entry if stored is entry else self.occupant(entry, None)
 
-    def occupant(self, entry: Entry) -> Entry:
-        """Return what the slot of ``entry`` holds, if its holder may adopt it."""
+    def occupant(self, entry: Entry, item: object) -> Entry:
+        """Return what the slot of ``entry`` holds, if its holder may adopt it. ``item`` is not looked at."""
         found = self.stored[entry.saga_id, entry.seq]
         if found.token > entry.token:
             raise Fenced(f"entry {entry.seq} belongs to a successor")
@@ -201,7 +201,7 @@ class MemoryControl:
             Refused: the slot holds a predecessor's entry, to be adopted first.
         """
         if journal.entries(entry.saga_id, [entry.seq]):
-            raise Refused("the slot is taken")
+            raise Refused("the slot is taken", {0: None})
         self.commit(before, after, stale_after)
         journal.put(entry)
 

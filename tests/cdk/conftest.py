@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -18,22 +18,21 @@ os.environ["CDK_CONTEXT_JSON"] = json.dumps({"aws:cdk:disable-asset-staging": Tr
 
 Template = dict[str, Any]
 Find = Callable[[str], list[Template]]
+SHARED = "SAGAS_TESTS_TEMPLATES"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have all processes of this run share the templates of ``tests/cdk/templates.py``."""
+    if SHARED not in os.environ:
+        directory = TemporaryDirectory(prefix="sagas-templates-")
+        os.environ[SHARED] = directory.name
+        config.add_cleanup(directory.cleanup)
 
 
 @pytest.fixture(scope="session")
-def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The reference app's output. cdk-nag runs with it: a finding fails the synthesis, and every test here."""
-    from infra.app import build_app
-
-    directory = tmp_path_factory.mktemp("cdk.out")
-    build_app(str(directory)).synth()
-    return directory
-
-
-@pytest.fixture(scope="session")
-def template(assembly: Path) -> Template:
+def template() -> Template:
     """The reference stack's template."""
-    return json.loads((assembly / "Sagas.template.json").read_text())
+    return shared("reference", "Sagas")
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +47,28 @@ def of_type(template: Template) -> Find:
         ]
 
     return find
+
+
+@pytest.fixture
+def plain() -> Template:
+    """The template of a service without options."""
+    return shared("plain")
+
+
+@pytest.fixture
+def everything() -> Template:
+    """The template of a service with all options that go together, and with every part."""
+    return shared("everything")
+
+
+@pytest.fixture
+def guarded() -> Template:
+    """The template of a service with a network, a private API and keys of its own."""
+    return shared("network_and_key")
+
+
+def shared(name: str, stack: str = "Test") -> Template:
+    """A template of one of the apps that all tests share."""
+    from tests.cdk.templates import template
+
+    return template(name, stack)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from aws_cdk import App, Stack, assertions
-from cfnlint.api import lint_file
-from cfnlint.config import ManualArgs
+from cfnlint.config import ConfigMixIn, ManualArgs
+from cfnlint.runner import Runner
 
-from functions.checkout import Checkout
-from sagas.cdk import FunctionOptions, SagaService
+from sagas.cdk import SagaService
+from tests.cdk.saga_classes import Trip
 
 Template = dict[str, Any]
 CAPTURE = ("function", "checkout", "capture")
 REGIONS = ("us-east-1", "cn-north-1", "us-gov-west-1")
 """One of each partition."""
-_made: dict[str, tuple[dict[str, Any], str]] = {}
-"""What :func:`service` has made, with its options: as long as they are kept, no other has their address."""
 
 
 def render(build: Callable[[Stack], object]) -> Template:
@@ -34,23 +31,19 @@ def template_of(stack: Stack) -> Template:
     return dict(assertions.Template.from_stack(stack).to_json())
 
 
-def service(**options: Any) -> Template:
-    """The template of a service of one saga; many tests ask for the same."""
-    key = repr(sorted(options.items()))
-    if key not in _made:
-        made = render(lambda stack: SagaService(stack, "Shop", sagas=[Checkout], **options))
-        _made[key] = options, json.dumps(made)
-    return json.loads(_made[key][1])
+def service(*sagas: type[Any], **options: Any) -> Template:
+    """The template of a service: of one short saga, unless others are named."""
+    return render(lambda stack: SagaService(stack, "Shop", sagas=sagas or [Trip], **options))
 
 
-def with_capture(**options: Any) -> Template:
-    """The same, with options of one function."""
-    return service(functions={Checkout.capture: FunctionOptions(**options)})
+def by_id(template: Template, kind: str) -> dict[str, Template]:
+    """The properties of all resources of a type, by logical id."""
+    return {id: one.get("Properties", {}) for id, one in template["Resources"].items() if one["Type"] == kind}
 
 
 def of_type(template: Template, kind: str) -> list[Template]:
     """The properties of all resources of a type."""
-    return [one.get("Properties", {}) for one in template["Resources"].values() if one["Type"] == kind]
+    return list(by_id(template, kind).values())
 
 
 def marks(template: Template) -> dict[tuple[str, ...], Template]:
@@ -74,7 +67,8 @@ def actions(template: Template, service_name: str) -> set[str]:
 
 
 def lint(*templates: Path, regions: Sequence[str] = ("us-east-1",), ignored: Sequence[str] = ()) -> list[str]:
-    """What cfn-lint finds in templates; in this process, which keeps the rules and the schemas it has read."""
+    """What cfn-lint finds in templates. It reads its rules once for all of them."""
     assert templates, "there is none to look at"
-    config = ManualArgs(regions=list(regions), ignore_checks=list(ignored))
-    return [str(found) for template in templates for found in lint_file(template, config=config)]
+    options = ManualArgs(regions=list(regions), ignore_checks=list(ignored))
+    config = ConfigMixIn(["--template", *map(str, templates)], **options)
+    return [str(finding) for finding in Runner(config).run()]

@@ -12,42 +12,45 @@ from aws_cdk import App, Environment, Stack, Stage
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
 
-from functions.checkout import Checkout
 from sagas.cdk import FunctionOptions, Network, PrivateEndpoint, SagaService
 from sagas.cdk.layer import PackagingError, build_layer
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import Template, of_type, render, service, template_of
+from tests.cdk.rendered import Template, by_id, of_type, render, service, template_of
+from tests.cdk.saga_classes import SWEEPING, Trip
 
 ALARM = "AWS::CloudWatch::Alarm"
 
 
+def of_service(template: Template, kind: str) -> list[Template]:
+    """The properties of the resources of a type that the service has made."""
+    return [one for id, one in by_id(template, kind).items() if id.startswith("Shop")]
+
+
 class TestAccessLog:
-    def test_none_unless_asked_for(self) -> None:
-        template = service()
-        assert not of_type(template, "AWS::ApiGateway::Account")
-        (stage,) = of_type(template, "AWS::ApiGateway::Stage")
+    def test_none_unless_asked_for(self, plain: Template) -> None:
+        assert not of_type(plain, "AWS::ApiGateway::Account")
+        (stage,) = of_type(plain, "AWS::ApiGateway::Stage")
         assert "AccessLogSetting" not in stage
 
-    def test_by_the_role_that_is_there(self) -> None:
-        template = service(access_log="account")
-        assert not of_type(template, "AWS::ApiGateway::Account")
-        (stage,) = of_type(template, "AWS::ApiGateway::Stage")
+    def test_by_the_role_that_is_there(self, guarded: Template) -> None:
+        assert not of_type(guarded, "AWS::ApiGateway::Account")
+        (stage,) = of_type(guarded, "AWS::ApiGateway::Stage")
         form = stage["AccessLogSetting"]["Format"]
         assert "$context.status" in form
         assert "body" not in form.lower()
 
-    def test_by_a_role_for_the_whole_account(self) -> None:
-        template = service(access_log="role")
-        assert len(of_type(template, "AWS::ApiGateway::Account")) == 1
-        accounts = [one for one in template["Resources"].values() if one["Type"] == "AWS::ApiGateway::Account"]
-        assert accounts[0]["DeletionPolicy"] == "Retain"
+    def test_by_a_role_for_the_whole_account(self, everything: Template) -> None:
+        resources = everything["Resources"].values()
+        (account,) = [one for one in resources if one["Type"] == "AWS::ApiGateway::Account"]
+        assert account["DeletionPolicy"] == "Retain"
 
     @pytest.mark.parametrize("options", [{"access_log": "account"}, {"endpoint": "edge"}])
     def test_of_an_api_that_is_there(self, options: dict[str, Any]) -> None:
         def build(stack: Stack) -> None:
             root = apigateway.RestApi(stack, "Api").root
-            SagaService(stack, "Shop", sagas=[Checkout], mount=root.add_resource("shop"), **options)
+            SagaService(stack, "Shop", sagas=[Trip], mount=root.add_resource("shop"), **options)
 
         (option,) = options
         with pytest.raises(DefinitionError, match=f"{option} is that of the stage of the API you mount on"):
@@ -55,32 +58,38 @@ class TestAccessLog:
 
 
 class TestEndpoint:
-    @pytest.mark.parametrize(("given", "made"), [({}, "REGIONAL"), ({"endpoint": "edge"}, "EDGE")])
-    def test_public(self, given: dict[str, Any], made: str) -> None:
-        (api,) = of_type(service(**given), "AWS::ApiGateway::RestApi")
-        assert api["EndpointConfiguration"] == {"Types": [made]}
-        assert "Policy" not in api
+    def test_public(self, plain: Template, everything: Template) -> None:
+        for template, kind in ((plain, "REGIONAL"), (everything, "EDGE")):
+            (api,) = of_type(template, "AWS::ApiGateway::RestApi")
+            assert api["EndpointConfiguration"] == {"Types": [kind]}
+            assert "Policy" not in api
 
     @pytest.mark.parametrize("authorized", [False, True])
     def test_private(self, authorized: bool) -> None:
         def build(stack: Stack) -> None:
-            vpc = ec2.Vpc(stack, "Vpc")
-            entrance = vpc.add_interface_endpoint("Entrance", service=ec2.InterfaceVpcEndpointAwsService.APIGATEWAY)
+            entrance: Any = ec2.InterfaceVpcEndpoint.from_interface_vpc_endpoint_attributes(
+                stack, "Entrance", vpc_endpoint_id="vpce-1", port=443
+            )
             identity: Any = None
             if authorized:
+                code, runtime = lambda_.Code.from_inline("def handler(*_): ..."), lambda_.Runtime.PYTHON_3_13
+                handler: Any = lambda_.Function(stack, "Function", code=code, handler="index.handler", runtime=runtime)
                 sources = [apigateway.IdentitySource.header("Who")]
-                handler: Any = SagaService(stack, "Other", sagas=[Checkout]).supervisor
                 identity = apigateway.RequestAuthorizer(stack, "Who", handler=handler, identity_sources=sources)
-            SagaService(stack, "Shop", sagas=[Checkout], endpoint=PrivateEndpoint([entrance]), authorizer=identity)
+            SagaService(stack, "Shop", sagas=[Trip], endpoint=PrivateEndpoint([entrance]), authorizer=identity)
 
-        (api,) = (one for one in of_type(render(build), "AWS::ApiGateway::RestApi") if "Policy" in one)
-        assert api["EndpointConfiguration"]["Types"] == ["PRIVATE"]
-        assert len(api["EndpointConfiguration"]["VpcEndpointIds"]) == 1
+        (api,) = of_type(render(build), "AWS::ApiGateway::RestApi")
+        assert api["EndpointConfiguration"] == {"Types": ["PRIVATE"], "VpcEndpointIds": ["vpce-1"]}
         allowed, denied = api["Policy"]["Statement"]
         # The account's own IAM decides; what an authorizer decides is for anybody to ask.
         assert (allowed["Principal"] == {"AWS": "*"}) is authorized
         assert (denied["Effect"], denied["Principal"]) == ("Deny", {"AWS": "*"})
         assert denied["Condition"]["StringNotEquals"]["aws:SourceVpce"]
+
+    def test_private_through_an_endpoint_of_the_stack(self, guarded: Template) -> None:
+        (api,) = of_type(guarded, "AWS::ApiGateway::RestApi")
+        assert api["EndpointConfiguration"]["Types"] == ["PRIVATE"]
+        assert len(api["EndpointConfiguration"]["VpcEndpointIds"]) == 1
 
     def test_refused(self) -> None:
         with pytest.raises(DefinitionError, match="endpoint must be one of regional, edge, not 'private'"):
@@ -100,7 +109,7 @@ class TestNames:
     def test_two_stacks_of_one_app_share_no_metric(self) -> None:
         def named(name: str) -> Template:
             stack = Stack(App(), "Same", stack_name=name)
-            SagaService(stack, "Shop", sagas=[Checkout])
+            SagaService(stack, "Shop", sagas=[Trip])
             return template_of(stack)
 
         blue, green = named("blue"), named("green")
@@ -115,38 +124,36 @@ class TestNames:
 
     def test_in_a_stage(self) -> None:
         stack = Stack(Stage(App(), "Prod"), "Orders")  # pyright: ignore[reportArgumentType] - a Construct, at run time
-        SagaService(stack, "Shop", sagas=[Checkout])
+        SagaService(stack, "Shop", sagas=[Trip])
         assert ("name", "Prod-Orders-Shop") in dimensions(template_of(stack))
 
-    def test_one_of_ones_own(self) -> None:
-        assert ("name", "orders") in dimensions(service(service_name="orders"))
+    def test_one_of_ones_own(self, everything: Template) -> None:
+        assert ("name", "orders") in dimensions(everything)
         with pytest.raises(DefinitionError, match="service_name must match"):
             service(service_name="our orders")
 
 
 class TestAFirstDeploymentThatFails:
-    def test_takes_along_what_it_made(self) -> None:
-        resources = service()["Resources"].values()
+    def test_takes_along_what_it_made(self, plain: Template) -> None:
+        resources = plain["Resources"].values()
         kept = {one["Type"]: one["DeletionPolicy"] for one in resources if "DeletionPolicy" in one}
         assert {"AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::Logs::LogGroup"} <= kept.keys()
         assert set(kept.values()) <= {"RetainExceptOnCreate", "Delete"}
-        assert not [one for one in of_type(service(), "AWS::DynamoDB::Table") if one["DeletionProtectionEnabled"]]
+        assert not [one for one in of_type(plain, "AWS::DynamoDB::Table") if one["DeletionProtectionEnabled"]]
 
 
 class TestPartitions:
-    def test_the_key_is_that_of_variables_too(self) -> None:
-        stack = Stack(App(), "Test")
-        SagaService(stack, "Shop", sagas=[Checkout], encryption_key=kms.Key(stack, "Key"))
-        functions = [one for one in of_type(template_of(stack), "AWS::Lambda::Function") if "Environment" in one]
-        assert len(functions) == 3 + 3
-        assert all("Fn::GetAtt" in one.get("KmsKeyArn", {}) for one in functions)
+    def test_the_key_is_that_of_variables_too(self, guarded: Template) -> None:
+        functions = [one for one in of_service(guarded, "AWS::Lambda::Function") if "Environment" in one]
+        assert len(functions) == len(SWEEPING) + 3 + 7
+        assert all(one["KmsKeyArn"]["Fn::GetAtt"][0].startswith("Key") for one in functions)
 
     @pytest.mark.parametrize(
         ("region", "suffix"), [("cn-north-1", "amazonaws.com.cn"), ("us-gov-west-1", "amazonaws.com")]
     )
     def test_nothing_names_another(self, region: str, suffix: str) -> None:
         stack = Stack(App(), "Test", env=Environment(account="111122223333", region=region))
-        SagaService(stack, "Shop", sagas=[Checkout], encryption_key=kms.Key(stack, "Key"), access_log="role")
+        SagaService(stack, "Shop", sagas=[Trip], encryption_key=kms.Key(stack, "Key"), access_log="role")
         template = template_of(stack)
         assert "arn:aws:" not in json.dumps(template)
         (key,) = of_type(template, "AWS::KMS::Key")
@@ -160,22 +167,18 @@ def _joined(region: str) -> Template:
 
 
 class TestNetwork:
-    def test_all_functions_share_a_security_group(self) -> None:
-        def build(stack: Stack) -> None:
-            SagaService(stack, "Shop", sagas=[Checkout], network=Network(ec2.Vpc(stack, "Vpc")))
-
-        template = render(build)
-        (group,) = (id for id, one in template["Resources"].items() if one["Type"] == "AWS::EC2::SecurityGroup")
-        functions = [one for one in of_type(template, "AWS::Lambda::Function") if "Handler" in one]
-        named = {json.dumps(one["VpcConfig"]["SecurityGroupIds"]) for one in functions if "VpcConfig" in one}
+    def test_all_functions_share_a_security_group(self, guarded: Template) -> None:
+        groups = [id for id, one in guarded["Resources"].items() if one["Type"] == "AWS::EC2::SecurityGroup"]
+        (group,) = [id for id in groups if id.startswith("Shop")]
+        functions = of_service(guarded, "AWS::Lambda::Function")
+        named = {json.dumps(one["VpcConfig"]["SecurityGroupIds"]) for one in functions}
         assert named == {json.dumps([{"Fn::GetAtt": [group, "GroupId"]}])}
-        assert len([one for one in functions if "VpcConfig" in one]) == 6
 
     def test_one_for_each_vpc(self) -> None:
         def build(stack: Stack) -> None:
             one, two = (Network(ec2.Vpc(stack, name)) for name in ("One", "Two"))
-            functions = {Checkout.ship: FunctionOptions(network=two)}
-            SagaService(stack, "Shop", sagas=[Checkout], network=one, functions=functions)
+            functions = {Trip.book: FunctionOptions(network=two)}
+            SagaService(stack, "Shop", sagas=[Trip], network=one, functions=functions)
 
         assert len(of_type(render(build), "AWS::EC2::SecurityGroup")) == 2
 
@@ -183,29 +186,28 @@ class TestNetwork:
         def build(stack: Stack) -> None:
             vpc = ec2.Vpc(stack, "Vpc")
             own = ec2.SecurityGroup(stack, "Own", vpc=vpc)
-            SagaService(stack, "Shop", sagas=[Checkout], network=Network(vpc, security_groups=[own]))
+            SagaService(stack, "Shop", sagas=[Trip], network=Network(vpc, security_groups=[own]))
 
         assert len(of_type(render(build), "AWS::EC2::SecurityGroup")) == 1
 
 
 class TestTracing:
-    def test_can_be_switched_off(self) -> None:
-        template = service(tracing=False)
-        assert not [one for one in of_type(template, "AWS::Lambda::Function") if "TracingConfig" in one]
-        assert "xray" not in json.dumps(template)
-        (stage,) = of_type(template, "AWS::ApiGateway::Stage")
+    def test_can_be_switched_off(self, everything: Template) -> None:
+        assert not [one for one in of_type(everything, "AWS::Lambda::Function") if "TracingConfig" in one]
+        assert "xray" not in json.dumps(everything)
+        (stage,) = of_type(everything, "AWS::ApiGateway::Stage")
         assert stage["TracingEnabled"] is False
 
 
 class TestPayloads:
-    def test_versions_are_kept_for_a_time(self) -> None:
-        (bucket,) = of_type(service(payload_versions=timedelta(days=7)), "AWS::S3::Bucket")
+    def test_versions_are_kept_for_a_time(self, everything: Template) -> None:
+        (bucket,) = [one for id, one in by_id(everything, "AWS::S3::Bucket").items() if "Payloads" in id]
         assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
         (rule,) = bucket["LifecycleConfiguration"]["Rules"]
         assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": 7}
 
-    def test_none_unless_asked_for(self) -> None:
-        (bucket,) = of_type(service(), "AWS::S3::Bucket")
+    def test_none_unless_asked_for(self, plain: Template) -> None:
+        (bucket,) = of_type(plain, "AWS::S3::Bucket")
         assert "VersioningConfiguration" not in bucket
         with pytest.raises(DefinitionError, match="payload_versions"):
             service(payload_versions=timedelta(hours=2))

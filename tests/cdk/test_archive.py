@@ -7,26 +7,24 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from aws_cdk import App, Stack
+from aws_cdk import App, Stack, assertions
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_s3 as s3
-from aws_cdk.assertions import Match, Template
+from aws_cdk.assertions import Match
 
-from functions.checkout import Checkout
 from sagas.cdk import Archive, SagaService
 from sagas.errors import DefinitionError
+from tests.cdk.rendered import Template, by_id, of_type
+from tests.cdk.saga_classes import Trip
 
 DAYS = timedelta(days=30)
 
 
-def test_a_locked_bucket_is_made_and_the_stream_is_read() -> None:
-    stack = Stack(App(), "Stack")
-    archive = Archive(lock=DAYS, compliance=True)
-    service = SagaService(stack, "Shop", sagas=[Checkout], archive=archive, environment={"STAGE": "test"})
-    template = Template.from_stack(stack)
-    for function in template.find_resources("AWS::Lambda::Function").values():
-        if "POWERTOOLS_SERVICE_NAME" in (variables := function["Properties"]["Environment"]["Variables"]):
+def test_a_locked_bucket_is_made_and_the_stream_is_read(everything: Template) -> None:
+    for function in of_type(everything, "AWS::Lambda::Function"):
+        if "POWERTOOLS_SERVICE_NAME" in (variables := function["Environment"]["Variables"]):
             assert variables["STAGE"] == "test"
+    template = assertions.Template.from_json(everything)
     rule = {"DefaultRetention": {"Days": 30, "Mode": "COMPLIANCE"}}
     template.has_resource_properties(
         "AWS::S3::Bucket",
@@ -36,19 +34,18 @@ def test_a_locked_bucket_is_made_and_the_stream_is_read() -> None:
         },
     )
     template.has_resource_properties("AWS::DynamoDB::Table", {"StreamSpecification": {"StreamViewType": "NEW_IMAGE"}})
+    (audit,) = [id for id in by_id(everything, "AWS::DynamoDB::Table") if "Audit" in id]
     template.has_resource_properties(
         "AWS::Lambda::EventSourceMapping",
         {
-            "EventSourceArn": {"Fn::GetAtt": [Match.any_value(), "StreamArn"]},
+            "EventSourceArn": {"Fn::GetAtt": [audit, "StreamArn"]},
             "StartingPosition": "TRIM_HORIZON",
             "BisectBatchOnFunctionError": True,
             "DestinationConfig": {"OnFailure": Match.any_value()},
         },
     )
-    assert service.archive_bucket is not None
-    policies = template.find_resources("AWS::IAM::Policy")
-    (own,) = (policy for name, policy in policies.items() if name.startswith("ShopArchiveCopy"))
-    statements = own["Properties"]["PolicyDocument"]["Statement"]
+    (own,) = (one for id, one in by_id(everything, "AWS::IAM::Policy").items() if id.startswith("ShopArchiveCopy"))
+    statements = own["PolicyDocument"]["Statement"]
     actions = {
         action
         for one in statements
@@ -63,12 +60,16 @@ def test_a_locked_bucket_is_made_and_the_stream_is_read() -> None:
     }
 
 
-def test_without_one_there_is_no_stream() -> None:
+def test_its_bucket_can_be_had() -> None:
     stack = Stack(App(), "Stack")
-    service = SagaService(stack, "Shop", sagas=[Checkout])
-    tables = Template.from_stack(stack).find_resources("AWS::DynamoDB::Table").values()
-    assert not [table for table in tables if "StreamSpecification" in table["Properties"]]
-    assert service.archive_bucket is None
+    assert SagaService(stack, "With", sagas=[Trip], archive=Archive()).archive_bucket is not None
+    assert SagaService(stack, "Without", sagas=[Trip]).archive_bucket is None
+
+
+def test_without_one_there_is_no_stream(plain: Template) -> None:
+    tables = of_type(plain, "AWS::DynamoDB::Table")
+    assert tables
+    assert not [table for table in tables if "StreamSpecification" in table]
 
 
 def own_table(stack: Stack, **more: Any) -> dynamodb.Table:
@@ -83,23 +84,23 @@ def own_table(stack: Stack, **more: Any) -> dynamodb.Table:
 def test_a_table_of_ones_own_gets_a_stream(given: str | None, found: str) -> None:
     stack = Stack(App(), "Stack")
     table = own_table(stack, stream=None if given is None else dynamodb.StreamViewType[given])
-    SagaService(stack, "Shop", sagas=[Checkout], audit_table=table, archive=Archive())
+    SagaService(stack, "Shop", sagas=[Trip], audit_table=table, archive=Archive())
     streamed = {"StreamSpecification": {"StreamViewType": found}}
-    Template.from_stack(stack).has_resource_properties("AWS::DynamoDB::Table", streamed)
+    assertions.Template.from_stack(stack).has_resource_properties("AWS::DynamoDB::Table", streamed)
 
 
 def test_a_stream_of_keys_does_not_do() -> None:
     stack = Stack(App(), "Stack")
     table = own_table(stack, stream=dynamodb.StreamViewType.KEYS_ONLY)
     with pytest.raises(DefinitionError, match="archive: audit_table: its stream must be NEW_IMAGE"):
-        SagaService(stack, "Shop", sagas=[Checkout], audit_table=table, archive=Archive())
+        SagaService(stack, "Shop", sagas=[Trip], audit_table=table, archive=Archive())
 
 
 def test_an_imported_table_needs_a_stream() -> None:
     stack = Stack(App(), "Stack")
     table = dynamodb.Table.from_table_name(stack, "Own", "audit")
     with pytest.raises(DefinitionError, match="archive: audit_table: it has no stream; import it with"):
-        SagaService(stack, "Shop", sagas=[Checkout], audit_table=table, archive=Archive())
+        SagaService(stack, "Shop", sagas=[Trip], audit_table=table, archive=Archive())
 
 
 @pytest.mark.parametrize(
@@ -121,4 +122,4 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], told: str) -> None:
 
 def test_anything_else_is_no_archive() -> None:
     with pytest.raises(DefinitionError, match=re.escape("archive must be an Archive or None, not 'kept'")):
-        SagaService(Stack(App(), "Stack"), "Shop", sagas=[Checkout], archive="kept")  # pyright: ignore[reportArgumentType]
+        SagaService(Stack(App(), "Stack"), "Shop", sagas=[Trip], archive="kept")  # pyright: ignore[reportArgumentType]

@@ -5,47 +5,31 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Stack, Validations, assertions
+from aws_cdk import App, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_cognito as cognito
-from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_kms as kms
-from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
-from sagas import Context, Saga, step, wait_for
+from sagas import Saga, step, wait_for
 from sagas.cdk import SagaService
 from sagas.cdk.api import PUBLIC_ROUTES, ROUTES
 from sagas.cdk.grants import RIGHTS
-from sagas.cdk.options import PrivateEndpoint, Throttling
+from sagas.cdk.options import Throttling
 from sagas.errors import DefinitionError
+from tests.cdk.rendered import Template, by_id, of_type, template_of
+from tests.cdk.saga_classes import Loan
+from tests.cdk.templates import WEB_ACL
 from tests.cdk.test_permissions import as_list, shown
 from tests.cdk.test_template import path_of
 
 READ = "secretsmanager:GetSecretValue"
 
 
-class Loan(Saga[str], name="loan"):
-    """One step, one wait that asks by a URL, one that takes signals of IAM's only."""
-
-    @step
-    def score(self, request: str) -> int:
-        return len(request)
-
-    @wait_for(str, timeout=timedelta(days=3), public=True)
-    def approval(self, ctx: Context) -> None: ...
-
-    papers = wait_for(str, timeout=timedelta(days=3))
-
-    @step
-    def pay(self, approval: str) -> str:
-        return approval
-
-
 class Private(Saga[str], name="private"):
+    """Its wait takes signals that need IAM."""
+
     papers = wait_for(str, timeout=timedelta(days=3))
 
     @step
@@ -56,15 +40,11 @@ class Private(Saga[str], name="private"):
 class Deployed:
     """A service's template."""
 
-    def __init__(self, *sagas: type[Any], stack: Stack | None = None, **options: Any) -> None:
-        self.stack = stack or Stack(App(), "Test")
-        given: Any = {"sagas": sagas or (Loan, Private), "dashboard": False, **options}
-        self.service = SagaService(self.stack, "Bank", **given)
-        self.template: dict[str, Any] = dict(assertions.Template.from_stack(self.stack).to_json())
+    def __init__(self, template: dict[str, Any]) -> None:
+        self.template = template
 
     def of_type(self, kind: str) -> dict[str, dict[str, Any]]:
-        found = {name: one for name, one in self.template["Resources"].items() if one["Type"] == kind}
-        return {name: one.get("Properties", {}) for name, one in found.items()}
+        return by_id(self.template, kind)
 
     @property
     def methods(self) -> dict[tuple[str, str], dict[str, Any]]:
@@ -92,13 +72,21 @@ class Deployed:
         return found
 
 
+def deploy(*sagas: type[Any], stack: Stack | None = None, **options: Any) -> Deployed:
+    """The template of a service, in a stack of its own if none is given."""
+    stack = stack or Stack(App(), "Test")
+    given: Any = {"sagas": sagas, "dashboard": False, **options}
+    SagaService(stack, "Bank", **given)
+    return Deployed(template_of(stack))
+
+
 @pytest.fixture(scope="module")
 def deployed() -> Deployed:
-    return Deployed()
+    return deploy(Loan, Private)
 
 
 def test_without_a_public_wait_there_is_neither_route_nor_secret() -> None:
-    private = Deployed(Private)
+    private = deploy(Private)
     assert set(private.methods) == {(path, method) for path, methods in ROUTES.items() for method in methods}
     assert not private.of_type("AWS::SecretsManager::Secret")
     assert not private.knowing
@@ -122,14 +110,14 @@ def test_no_right_is_needed_for_it_and_none_includes_it() -> None:
     assert all(one.partition("/")[2].split("/")[0] != "*" for one in patterns)
 
 
-def test_it_is_throttled_by_itself(deployed: Deployed) -> None:
+def test_it_is_throttled_by_itself(deployed: Deployed, everything: Template) -> None:
     (stage,) = deployed.of_type("AWS::ApiGateway::Stage").values()
     settings = {one["ResourcePath"]: one for one in stage["MethodSettings"]}
     assert set(settings) == {"/*", "/~1callbacks~1{token}"}
     own = settings["/~1callbacks~1{token}"]
     assert (own["HttpMethod"], own["ThrottlingRateLimit"], own["ThrottlingBurstLimit"]) == ("POST", 50, 100)
     assert own["MetricsEnabled"] is True
-    other = Deployed(callback_throttling=Throttling(rate=5, burst=7)).of_type("AWS::ApiGateway::Stage").values()
+    other = of_type(everything, "AWS::ApiGateway::Stage")
     (changed,) = (one for stage in other for one in stage["MethodSettings"] if one["ResourcePath"] != "/*")
     assert (changed["ThrottlingRateLimit"], changed["ThrottlingBurstLimit"]) == (5, 7)
 
@@ -159,8 +147,8 @@ def test_only_they_may_read_it_and_those_who_sign_the_current_version_only(deplo
         assert statement.get("Condition") == (None if "ApiFunction" in role else current)
 
 
-def test_all_steps_of_a_saga_that_share_a_function(deployed: Deployed) -> None:
-    assert len(Deployed(isolation="saga").readers) == len(deployed.readers)
+def test_all_steps_of_a_saga_that_share_a_function(deployed: Deployed, guarded: Template) -> None:
+    assert len(Deployed(guarded).readers) == len(deployed.readers)
 
 
 def test_a_wait_that_runs_no_code_makes_no_url() -> None:
@@ -171,22 +159,21 @@ def test_a_wait_that_runs_no_code_makes_no_url() -> None:
         def pay(self, papers: str) -> str:
             return papers
 
-    bare = Deployed(Bare)
+    bare = deploy(Bare)
     assert ("callbacks/{token}", "POST") in bare.methods
     assert [role for role in bare.readers if "ApiFunction" not in role] == []
 
 
-@pytest.mark.parametrize("nested", [True, False])
-def test_in_nested_stacks(nested: bool) -> None:
-    """No circle of stacks: the URL names the API, and not its stage."""
-    deployed = Deployed(nested_stacks=nested)
-    assert len(deployed.of_type("AWS::SecretsManager::Secret")) == 1
+def test_in_nested_stacks(everything: Template) -> None:
+    """No circle of stacks: the URL names the API, and not its stage. One service has none by its option."""
+    for template in (deploy(Loan, nested_stacks=True).template, everything):
+        assert len(of_type(template, "AWS::SecretsManager::Secret")) == 1
 
 
 def test_below_a_mount() -> None:
     stack = Stack(App(), "Test")
     api = apigateway.RestApi(stack, "Mine")
-    deployed = Deployed(Loan, stack=stack, mount=api.root.add_resource("bank"))
+    deployed = deploy(Loan, stack=stack, mount=api.root.add_resource("bank"))
     assert deployed.methods["bank/callbacks/{token}", "POST"]["AuthorizationType"] == "NONE"
     assert {shown(one["SAGAS_CALLBACK_URL"])[-10:] for one in deployed.knowing.values()} == {"/prod/bank"}
 
@@ -200,7 +187,7 @@ def test_behind_an_authorizer_of_ones_own_the_route_has_none() -> None:
         if mounted:
             defaults = apigateway.MethodOptions(authorizer=users)
             options = {"mount": apigateway.RestApi(stack, "Mine", default_method_options=defaults).root}
-        methods = Deployed(Loan, stack=stack, **options).methods
+        methods = deploy(Loan, stack=stack, **options).methods
         assert methods["callbacks/{token}", "POST"]["AuthorizationType"] == "NONE"
         assert "AuthorizerId" not in methods["callbacks/{token}", "POST"]
         assert methods["sagas/{name}", "POST"]["AuthorizationType"] == "COGNITO_USER_POOLS"
@@ -213,44 +200,28 @@ def test_an_api_without_a_stage_needs_to_be_told_where_it_is() -> None:
         SagaService(stack, "Bank", sagas=[Loan], mount=api.root)
     stack = Stack(App(), "Test")
     api = apigateway.RestApi(stack, "Mine", deploy=False)
-    told = Deployed(Loan, stack=stack, mount=api.root, callback_base_url="https://hooks.example.com/bank")
+    told = deploy(Loan, stack=stack, mount=api.root, callback_base_url="https://hooks.example.com/bank")
     assert {one["SAGAS_CALLBACK_URL"] for one in told.knowing.values()} == {"https://hooks.example.com/bank"}
 
 
 @pytest.mark.parametrize("url", ["http://example.com", "https://example.com/", "example.com", "https://a b", ""])
 def test_a_base_that_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(DefinitionError, match="callback_base_url must be a URL by https"):
-        Deployed(Loan, callback_base_url=url)
+        deploy(Loan, callback_base_url=url)
 
 
-def test_a_private_api_lets_callbacks_through_its_endpoints() -> None:
-    stack = Stack(App(), "Test")
-    endpoint: Any = ec2.InterfaceVpcEndpoint.from_interface_vpc_endpoint_attributes(
-        stack, "Endpoint", vpc_endpoint_id="vpce-1", port=443
-    )
-    deployed = Deployed(Loan, stack=stack, endpoint=PrivateEndpoint([endpoint]))
-    (api,) = deployed.of_type("AWS::ApiGateway::RestApi").values()
+def test_a_private_api_lets_callbacks_through_its_endpoints(guarded: Template) -> None:
+    (api,) = of_type(guarded, "AWS::ApiGateway::RestApi")
     statements: list[Mapping[str, Any]] = api["Policy"]["Statement"]
     anyone = [one for one in statements if one["Effect"] == "Allow" and one["Principal"] == {"AWS": "*"}]
     assert [one["Resource"] for one in anyone] == ["execute-api:/*/POST/callbacks/*"]
 
 
-def test_a_web_acl_stands_before_the_stage() -> None:
-    arn = "arn:aws:wafv2:eu-central-1:123456789012:regional/webacl/mine/1"
-    ((_, found),) = Deployed(web_acl_arn=arn).of_type("AWS::WAFv2::WebACLAssociation").items()
-    assert found["WebACLArn"] == arn
+def test_a_web_acl_stands_before_the_stage(everything: Template) -> None:
+    (found,) = of_type(everything, "AWS::WAFv2::WebACLAssociation")
+    assert found["WebACLArn"] == WEB_ACL
     assert "/stages/" in json.dumps(found["ResourceArn"])
-    for option in ({"web_acl_arn": arn}, {"callback_throttling": Throttling()}):
+    for option in ({"web_acl_arn": WEB_ACL}, {"callback_throttling": Throttling()}):
         stack = Stack(App(), "Test")
         with pytest.raises(DefinitionError, match="is that of the stage of the API you mount on"):
-            Deployed(Loan, stack=stack, mount=apigateway.RestApi(stack, "Mine").root, **option)
-
-
-def test_policy_checks_find_nothing(tmp_path: Path) -> None:
-    app = App(outdir=str(tmp_path))
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
-    SagaService(Stack(app, "Own"), "Bank", sagas=[Loan], dashboard=False)
-    encrypted = Stack(app, "Encrypted")
-    key = kms.Key(encrypted, "Key", enable_key_rotation=True)
-    SagaService(encrypted, "Bank", sagas=[Loan], encryption_key=key, dashboard=False)
-    app.synth()
+            deploy(Loan, stack=stack, mount=apigateway.RestApi(stack, "Mine").root, **option)

@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
-from aws_cdk import App, Stack, assertions
+from aws_cdk import App, Stack
 
-from functions.checkout import Checkout
-from sagas import Saga, children, step
 from sagas.cdk import SagaEvents, SagaService
 from sagas.errors import DefinitionError
+from tests.cdk.rendered import Template, template_of
+from tests.cdk.saga_classes import Delivery, Shipment, Trip
 from tests.cdk.test_waiting import granted, part, synthesized
-
-Template = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Basket:
-    parcels: int
-
-
-class Shipment(Saga[Basket], name="shipment"):
-    @step
-    def book(self, request: Basket) -> str:
-        return "label"
-
-
-class Delivery(Saga[Basket], name="delivery"):
-    @children(Shipment)
-    def shipments(self, request: Basket) -> list[Basket]:
-        return [request]
 
 
 @pytest.fixture(scope="module")
 def family() -> Template:
     stack = Stack(App(), "Family")
-    _ = SagaService(stack, "Sagas", sagas=[Delivery, Shipment, Checkout]).command_queue
-    return dict(assertions.Template.from_stack(stack).to_json())
+    _ = SagaService(stack, "Sagas", sagas=[Delivery, Shipment, Trip]).command_queue
+    return template_of(stack)
 
 
 def joins(template: Template) -> list[str]:
@@ -51,25 +30,19 @@ def joins(template: Template) -> list[str]:
     ]
 
 
-def test_there_is_a_table_of_joins_only_where_some_saga_has_children(family: Template) -> None:
+def test_there_is_a_table_of_joins_only_where_some_saga_has_children(family: Template, plain: Template) -> None:
     assert len(joins(family)) == 1
-    assert joins(synthesized(Checkout)[1]) == []
+    assert joins(plain) == []
 
 
 def test_functions_of_a_family_and_of_the_service_find_it(family: Template) -> None:
     for saga, step_name, there in (
         ("delivery", "shipments", True),
         ("shipment", "book", True),
-        ("checkout", "", False),
+        ("trip", "book", False),
     ):
-        tag = {"part": "function", "saga": saga} | ({"step": step_name} if step_name else {})
-        functions = [
-            one["Properties"]
-            for one in family["Resources"].values()
-            if tag.items() <= one.get("Metadata", {}).get("sagas", {}).items()
-        ]
-        for function in functions:
-            assert ("SAGAS_JOINS_TABLE" in function["Environment"]["Variables"]) is there
+        function = part(family, part="function", saga=saga, step=step_name)
+        assert ("SAGAS_JOINS_TABLE" in function["Environment"]["Variables"]) is there
     for tag in ({"part": "work_function", "name": "now"}, {"part": "work_function", "name": "bulk"}):
         assert "SAGAS_JOINS_TABLE" in part(family, **tag)["Environment"]["Variables"]
 
@@ -91,9 +64,9 @@ def test_a_command_may_end_a_child(family: Template) -> None:
     assert mine == {"dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}
 
 
-def test_what_tells_payloads_reads_parents_with_their_children() -> None:
-    for payloads, there in ((True, {"dynamodb:BatchGetItem", "dynamodb:Query"}), (False, set[str]())):
-        template = synthesized(Delivery, Shipment, events=SagaEvents(payloads=payloads))[1]
+def test_what_tells_payloads_reads_parents_with_their_children(everything: Template) -> None:
+    bare = synthesized(Delivery, Shipment, events=SagaEvents())[1]
+    for template, there in ((everything, {"dynamodb:BatchGetItem", "dynamodb:Query"}), (bare, set[str]())):
         (table,) = joins(template)
         alias = part(template, part="events_function")
         function = template["Resources"][alias["FunctionName"]["Ref"]]["Properties"]

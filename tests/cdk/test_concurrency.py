@@ -12,6 +12,7 @@ from functions.create_zip import CreateZip
 from sagas.cdk import FunctionOptions, SagaService
 from sagas.cdk.concurrency import divided
 from sagas.errors import DefinitionError
+from tests.cdk.rendered import Template, by_id, marks, of_type
 
 MAPPING = "AWS::Lambda::EventSourceMapping"
 
@@ -111,22 +112,13 @@ def test_other_functions_have_no_weight(option: str) -> None:
         service(**{option: FunctionOptions(weight=2)})
 
 
-def test_of_the_function_behind_the_work_queue() -> None:
-    _, template = service(bulk_options=FunctionOptions(memory_size=512, timeout=600, maximum_concurrency=40))
-    resources = template["Resources"]
-    (function,) = [
-        one["Properties"]
-        for one in resources.values()
-        if one.get("Properties", {}).get("Handler") == "sagas.handlers.bulk.handler"
-    ]
+def test_of_the_function_behind_the_work_queue(everything: Template) -> None:
+    functions = of_type(everything, "AWS::Lambda::Function")
+    (function,) = [one for one in functions if one["Handler"] == "sagas.handlers.bulk.handler"]
     assert (function["MemorySize"], function["Timeout"]) == (512, 600)
-    (source,) = [one["Properties"] for name, one in resources.items() if one["Type"] == MAPPING and "Bulk" in name]
+    (source,) = [one for id, one in by_id(everything, MAPPING).items() if "Bulk" in id]
     assert source["ScalingConfig"] == {"MaximumConcurrency": 40}
-    (queue,) = [
-        one["Properties"]
-        for one in resources.values()
-        if one.get("Metadata", {}).get("sagas", {}).get("part") == "work_queue"
-    ]
+    queue = marks(everything)["work_queue", "bulk"]
     assert queue["VisibilityTimeout"] == 602
     with pytest.raises(DefinitionError, match="bulk_options takes no batch_size"):
         service(bulk_options=FunctionOptions(batch_size=2))

@@ -6,15 +6,13 @@ import re
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from functools import cached_property
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from aws_cdk import App, Stack, Validations, assertions
+from aws_cdk import App, Stack, assertions
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from cdk_nag import AwsSolutionsChecks
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
@@ -24,6 +22,8 @@ from sagas.cdk import SagaService, grants
 from sagas.cdk.api import ROUTES
 from sagas.cdk.grants import RIGHTS
 from sagas.errors import DefinitionError
+from tests.cdk.rendered import of_type, template_of
+from tests.cdk.saga_classes import Trip
 from tests.cdk.test_permissions import pairs
 
 Template = dict[str, Any]
@@ -51,30 +51,49 @@ def calls(name: str) -> Iterator[str]:
         yield from (f"{method}/{path}" for method in methods if path and (method, route) != ("GET", "sagas/{name}"))
 
 
-class Desk:
-    """A service, and a role that is granted rights to it."""
+class Stranger(Payout, name="stranger"):
+    """No service here has it."""
 
-    def __init__(self, **options: Any) -> None:
-        self.stack = Stack(App(), "Test")
-        given: Any = {"sagas": [Checkout, CreateZip], "dashboard": False, **options}
+
+class Desk:
+    """A service of three types, and the roles that are granted rights to it."""
+
+    def __init__(self, stack: Stack | None = None, **options: Any) -> None:
+        self.stack = stack or Stack(App(), "Test")
+        given: Any = {"sagas": [Checkout, CreateZip, Payout], "dashboard": False, **options}
         self.service = SagaService(self.stack, "Shop", **given)
+
+    def clerk(self, id: str = "Clerk") -> Clerk:
+        """A role without rights."""
         anybody = cast("iam.IPrincipal", iam.AccountRootPrincipal())
-        self.role = iam.Role(self.stack, "Clerk", assumed_by=anybody)
+        return Clerk(self, iam.Role(self.stack, id, assumed_by=anybody))
+
+    @cached_property
+    def policies(self) -> list[Template]:
+        """All policies, once all is granted."""
+        return of_type(template_of(self.stack), "AWS::IAM::Policy")
+
+    def id_of(self, arn: str) -> str:
+        """The logical id of the resource of an ARN."""
+        return self.stack.resolve(arn)["Fn::GetAtt"][0]
+
+
+class Clerk:
+    """A role at a desk."""
+
+    def __init__(self, desk: Desk, role: iam.Role) -> None:
+        self.desk = desk
+        self.role = role
 
     def grant(self, right: str, *saga_classes: type[Any]) -> iam.Grant:
-        return getattr(self.service, f"grant_{right}")(self.role, *saga_classes)
+        return getattr(self.desk.service, f"grant_{right}")(self.role, *saga_classes)
 
     @cached_property
     def granted(self) -> set[tuple[str, str]]:
         """(action, resource) pairs of the role, once all is granted."""
-        resources = assertions.Template.from_stack(self.stack).to_json()["Resources"].values()
-        role = self.stack.get_logical_id(self.role.node.default_child)  # type: ignore[arg-type]
-        policies = [
-            one["Properties"]
-            for one in resources
-            if one["Type"] == "AWS::IAM::Policy" and {"Ref": role} in one["Properties"]["Roles"]
-        ]
-        return {pair for policy in policies for pair in pairs(policy["PolicyDocument"])}
+        role = self.desk.stack.get_logical_id(self.role.node.default_child)  # type: ignore[arg-type]
+        own = [policy for policy in self.desk.policies if {"Ref": role} in policy["Roles"]]
+        return {pair for policy in own for pair in pairs(policy["PolicyDocument"])}
 
     @cached_property
     def patterns(self) -> set[str]:
@@ -88,6 +107,25 @@ class Desk:
         return any(fnmatchcase(call, pattern) for pattern in self.patterns)
 
 
+class Clerks:
+    """A desk with a clerk for each right of one type, and of all types."""
+
+    def __init__(self) -> None:
+        self.desk = Desk()
+        self.of_one, self.of_all = ({right: self.desk.clerk(right + of) for right in EVERY} for of in ("One", "All"))
+        for right in EVERY:
+            self.of_one[right].grant(right, Checkout)
+            self.of_all[right].grant(right)
+        self.of_several = self.desk.clerk("Several")
+        assert self.of_several.grant("start", Checkout, CreateZip).success
+        self.of_several.grant("read", Checkout)
+
+
+@pytest.fixture(scope="module")
+def clerks() -> Clerks:
+    return Clerks()
+
+
 def test_each_call_of_the_api_belongs_to_exactly_one_right() -> None:
     patterns = {right: [one.format(name=OURS) for one in RIGHTS[right].of_type] for right in RIGHTS}
     for call in calls(OURS):
@@ -98,27 +136,25 @@ def test_each_call_of_the_api_belongs_to_exactly_one_right() -> None:
 
 
 @pytest.mark.parametrize("right", EVERY)
-def test_a_right_of_one_type_holds_for_it_alone(right: str) -> None:
-    desk = Desk()
-    desk.grant(right, Checkout)
+def test_a_right_of_one_type_holds_for_it_alone(right: str, clerks: Clerks) -> None:
+    clerk = clerks.of_one[right]
     expected = {call for call in calls(OURS) if _belongs(call, right)}
     assert expected
-    assert {call for call in calls(OURS) if desk.may(call)} == expected
-    assert not [call for call in calls(OTHER) if desk.may(call)]
-    assert not [call for call in calls(f"{OURS}-2") if desk.may(call)]
-    assert not [call for call in (*LISTS, BY_ID_ALONE) if desk.may(call)]
+    assert {call for call in calls(OURS) if clerk.may(call)} == expected
+    assert not [call for call in calls(OTHER) if clerk.may(call)]
+    assert not [call for call in calls(f"{OURS}-2") if clerk.may(call)]
+    assert not [call for call in (*LISTS, BY_ID_ALONE) if clerk.may(call)]
 
 
 @pytest.mark.parametrize("right", EVERY)
-def test_without_a_type_it_holds_for_all_and_is_still_no_other_right(right: str) -> None:
-    desk = Desk()
-    desk.grant(right)
+def test_without_a_type_it_holds_for_all_and_is_still_no_other_right(right: str, clerks: Clerks) -> None:
+    clerk = clerks.of_all[right]
     for name in (OURS, OTHER):
-        assert {call for call in calls(name) if desk.may(call)} == {
+        assert {call for call in calls(name) if clerk.may(call)} == {
             call for call in calls(name) if _belongs(call, right)
         }
-    assert {call for call in LISTS if desk.may(call)} == (LISTS if right == "read" else set())
-    assert desk.may(BY_ID_ALONE) == (right == "read")
+    assert {call for call in LISTS if clerk.may(call)} == (LISTS if right == "read" else set())
+    assert clerk.may(BY_ID_ALONE) == (right == "read")
 
 
 def _belongs(call: str, right: str) -> bool:
@@ -126,11 +162,8 @@ def _belongs(call: str, right: str) -> bool:
     return any(fnmatchcase(call, one.format(name=name)) for name in names for one in RIGHTS[right].of_type)
 
 
-def test_several_types_and_rights_add_up() -> None:
-    desk = Desk(sagas=[Checkout, CreateZip, Payout])
-    assert desk.grant("start", Checkout, CreateZip).success
-    desk.grant("read", Checkout)
-    assert desk.patterns == {
+def test_several_types_and_rights_add_up(clerks: Clerks) -> None:
+    assert clerks.of_several.patterns == {
         "POST/sagas/checkout",
         "POST/sagas/create-zip",
         "GET/sagas/checkout/*",
@@ -139,10 +172,8 @@ def test_several_types_and_rights_add_up() -> None:
 
 
 @pytest.mark.parametrize("right", ["start", "read", "cancel", "purge"])
-def test_a_caller_may_do_nothing_but_call_the_api(right: str) -> None:
-    desk = Desk()
-    desk.grant(right)
-    assert {action for action, _ in desk.granted} == {"execute-api:Invoke"}
+def test_a_caller_may_do_nothing_but_call_the_api(right: str, clerks: Clerks) -> None:
+    assert {action for action, _ in clerks.of_all[right].granted} == {"execute-api:Invoke"}
 
 
 def test_an_operator_of_many_queues_gets_a_pattern_for_each_type(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,9 +183,9 @@ def test_an_operator_of_many_queues_gets_a_pattern_for_each_type(monkeypatch: py
     class CheckoutAgain(Payout, name="checkout-again"):
         """Its queues would fit the pattern of the saga that is called checkout."""
 
-    desk = Desk(sagas=[Checkout, CreateZip, CheckoutAgain])
-    desk.grant("operate")
-    sent = [text for action, text in desk.granted if action == "sqs:SendMessage"]
+    clerk = Desk(sagas=[Checkout, CreateZip, CheckoutAgain]).clerk()
+    clerk.grant("operate")
+    sent = [text for action, text in clerk.granted if action == "sqs:SendMessage"]
     names = [name for text in sent for name in re.findall(r":([a-z_*-]+)-(?:\$\{Token\}|[0-9a-f]{6}-)", text)]
     assert sorted(names) == sorted(
         [
@@ -165,11 +196,9 @@ def test_an_operator_of_many_queues_gets_a_pattern_for_each_type(monkeypatch: py
     )
 
 
-def test_an_operator_of_one_type_gets_its_dead_letters_and_its_queues() -> None:
-    desk = Desk()
-    desk.grant("operate", Checkout)
-    letters = desk.stack.resolve(desk.service.dead_letter_queue(Checkout).queue_arn)["Fn::GetAtt"][0]
-    found = desk.granted
+def test_an_operator_of_one_type_gets_its_dead_letters_and_its_queues(clerks: Clerks) -> None:
+    letters = clerks.desk.id_of(clerks.desk.service.dead_letter_queue(Checkout).queue_arn)
+    found = clerks.of_one["operate"].granted
     on_letters = {action for action, resource in found if resource == f"<{letters}.Arn>"}
     assert on_letters == {
         f"sqs:{name}"
@@ -188,28 +217,27 @@ def test_an_operator_of_one_type_gets_its_dead_letters_and_its_queues() -> None:
     assert not [action for action, _ in found if action.startswith("lambda:")]
 
 
-def test_an_operator_of_all_types_may_call_the_supervisor() -> None:
-    desk = Desk()
-    desk.grant("operate")
-    supervisor = desk.stack.resolve(desk.service.supervisor.function_arn)["Fn::GetAtt"][0]
-    invoked = {resource for action, resource in desk.granted if action == "lambda:InvokeFunction"}
+def test_an_operator_of_all_types_may_call_the_supervisor(clerks: Clerks) -> None:
+    supervisor = clerks.desk.id_of(clerks.desk.service.supervisor.function_arn)
+    granted = clerks.of_all["operate"].granted
+    invoked = {resource for action, resource in granted if action == "lambda:InvokeFunction"}
     assert invoked == {f"<{supervisor}.Arn>", f"<{supervisor}.Arn>:live"}
 
 
 def test_an_operator_may_read_encrypted_letters() -> None:
-    desk = Desk()
-    made = kms.Key(desk.stack, "Key")
-    desk.service = SagaService(desk.stack, "Vault", sagas=[Payout], encryption_key=made, dashboard=False)
-    desk.grant("operate", Payout)
-    key = desk.stack.resolve(made.key_arn)["Fn::GetAtt"][0]
-    uses = {action for action, resource in desk.granted if resource == f"<{key}.Arn>"}
+    stack = Stack(App(), "Test")
+    made = kms.Key(stack, "Key")
+    desk = Desk(stack, sagas=[Payout], encryption_key=made)
+    clerk = desk.clerk()
+    clerk.grant("operate", Payout)
+    uses = {action for action, resource in clerk.granted if resource == f"<{desk.id_of(made.key_arn)}.Arn>"}
     assert uses == {"kms:Decrypt", "kms:GenerateDataKey"}
 
 
 def test_with_nested_stacks_an_operator_finds_the_parts_in_them() -> None:
-    desk = Desk(nested_stacks=True)
-    desk.grant("operate")
-    templates = {resource for action, resource in desk.granted if action == "cloudformation:GetTemplate"}
+    clerk = Desk(sagas=[Payout, Trip], nested_stacks=True).clerk()
+    clerk.grant("operate")
+    templates = {resource for action, resource in clerk.granted if action == "cloudformation:GetTemplate"}
     assert len(templates) == 3
     assert sum(one.endswith(":stack/Test/*") for one in templates) == 1
 
@@ -218,64 +246,52 @@ def test_below_a_mount_the_paths_are_those_there() -> None:
     stack = Stack(App(), "Test")
     api = apigateway.RestApi(stack, "Api")
     service = SagaService(
-        stack, "Shop", sagas=[Checkout], mount=api.root.add_resource("shop").add_resource("v2"), dashboard=False
+        stack, "Shop", sagas=[Payout], mount=api.root.add_resource("shop").add_resource("v2"), dashboard=False
     )
     user = iam.User(stack, "Ann")
-    service.grant_start(user, Checkout)
+    service.grant_start(user, Payout)
     (policy,) = (
         assertions.Template.from_stack(stack)
         .find_resources("AWS::IAM::Policy", {"Properties": {"Users": [stack.resolve({"Ref": _id(stack, user)})]}})
         .values()
     )
     ((_, arn),) = pairs(policy["Properties"]["PolicyDocument"])
-    assert arn.endswith("/POST/shop/v2/sagas/checkout")
+    assert arn.endswith("/POST/shop/v2/sagas/payout")
     assert "/<ApiDeploymentStageprod" in arn
 
 
 def test_an_api_without_a_stage_of_its_own_means_any() -> None:
     stack = Stack(App(), "Test")
     api = apigateway.RestApi(stack, "Api", deploy=False)
-    service = SagaService(stack, "Shop", sagas=[Checkout], mount=api.root, dashboard=False)
+    service = SagaService(stack, "Shop", sagas=[Payout], mount=api.root, dashboard=False)
     policy = iam.ManagedPolicy(stack, "Starters")
-    service.grant_start(policy, Checkout)
+    service.grant_start(policy, Payout)
     document = stack.resolve(policy.document)
     ((_, arn),) = pairs(document)
-    assert arn.endswith("/*/POST/sagas/checkout")
+    assert arn.endswith("/*/POST/sagas/payout")
 
 
 def _id(stack: Stack, user: iam.User) -> str:
     return stack.get_logical_id(user.node.default_child)  # type: ignore[arg-type]
 
 
-def test_policy_checks_find_nothing_in_a_role_with_rights(tmp_path: Path) -> None:
-    app = App(outdir=str(tmp_path))
-    stack = Stack(app, "Granted")
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    service = SagaService(stack, "Shop", sagas=[Checkout, CreateZip], dashboard=False)
-    roles = [iam.Role(stack, name, assumed_by=iam.AccountRootPrincipal()) for name in ("All", "Some")]  # type: ignore[arg-type]
-    for right in EVERY:
-        getattr(service, f"grant_{right}")(roles[0])
-        getattr(service, f"grant_{right}")(roles[1], Checkout)
-    app.synth()
-
-
-def test_a_type_that_callers_may_not_cancel_has_no_cancel_to_grant() -> None:
-    desk = Desk(sagas=[Checkout, Payout])
+def test_a_type_that_callers_may_not_cancel_has_no_cancel_to_grant(clerks: Clerks) -> None:
+    """For all types together there is."""
     with pytest.raises(DefinitionError, match="saga payout is declared with cancellable=False: there is no cancel"):
-        desk.grant("cancel", Payout)
-    desk.grant("cancel")
+        clerks.of_several.grant("cancel", Payout)
+    assert clerks.of_all["cancel"].may(f"DELETE/sagas/{OURS}/{ID}")
 
 
 @pytest.mark.parametrize("right", EVERY)
-def test_a_class_that_is_not_the_services_is_refused(right: str) -> None:
-    with pytest.raises(DefinitionError, match="Payout is not among its sagas"):
-        Desk().grant(right, Payout)
+def test_a_class_that_is_not_the_services_is_refused(right: str, clerks: Clerks) -> None:
+    with pytest.raises(DefinitionError, match="Stranger is not among its sagas"):
+        clerks.of_several.grant(right, Stranger)
 
 
 def test_behind_an_authorizer_of_ones_own_there_is_nothing_to_grant() -> None:
     stack = Stack(App(), "Test")
     pool = apigateway.CognitoUserPoolsAuthorizer(stack, "Pool", cognito_user_pools=[_pool(stack)])
-    service = SagaService(stack, "Shop", sagas=[Checkout], authorizer=pool, dashboard=False)
+    service = SagaService(stack, "Shop", sagas=[Payout], authorizer=pool, dashboard=False)
     with pytest.raises(DefinitionError, match="permissions of IAM have no effect"):
         service.grant_read(iam.User(stack, "Ann"))
 

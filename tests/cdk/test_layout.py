@@ -10,16 +10,13 @@ import pytest
 from aws_cdk import App, Stack, assertions
 from typer.testing import CliRunner
 
-from functions.checkout import Checkout
-from functions.create_zip import CreateZip
 from sagas.cdk import Archive, SagaService
 from sagas.cli.main import app as command
 from sagas.local import synthesis
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
 from sagas.local.layout import compare, layouts_in, record
-from tests.cdk.test_callbacks import Loan
-from tests.cdk.test_children import Delivery, Shipment
+from tests.cdk.saga_classes import Counted, Delivery, Loan, Shipment, Trip
 
 KEY = "sagas:layout:Test/Shop"
 
@@ -51,28 +48,40 @@ def stack_of_all(app: App, *, later: bool = True) -> Stack:
     return stack
 
 
-def assembly_of_all(directory: Path, *, later: bool = True) -> Path:
-    """Its output."""
+@pytest.fixture(scope="module")
+def everything_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output of an app of such a service."""
+    directory = tmp_path_factory.mktemp("all")
     app = App(outdir=str(directory))
-    stack_of_all(app, later=later)
+    stack_of_all(app)
     app.synth()
     return directory
+
+
+@pytest.fixture(scope="module")
+def less(everything_in: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Stack, Path]:
+    """The stack and the output of the same app, where nobody asks any more for what is made when it is asked for."""
+    directory = tmp_path_factory.mktemp("less")
+    app = App(context=dict(layouts_in(everything_in)), outdir=str(directory))
+    stack = stack_of_all(app, later=False)
+    app.synth()
+    return stack, directory
 
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The assembly of a service of two sagas."""
     directory = tmp_path_factory.mktemp("deployed")
-    synthesize(directory, Checkout, CreateZip)
+    synthesize(directory, Trip, Counted)
     return directory
 
 
 class TestRecord:
     def test_has_what_holds_something(self, deployed: Path) -> None:
         (places,) = layouts_in(deployed).values()
-        assert {"sagas table", "audit table", "payloads", "dead-letter queue of checkout"} <= places.keys()
+        assert {"sagas table", "audit table", "payloads", "dead-letter queue of trip"} <= places.keys()
         assert {"work queue bulk", "dead-letter queue of work bulk"} <= places.keys()
-        assert len(places) == 3 + 2 + 6 + 2
+        assert len(places) == 3 + 2 + 2 + 2
         template = json.loads((deployed / "Test.template.json").read_text())
         ids = {place.split(" ")[0].rpartition("/")[2] for place in places.values()}
         assert {template["Resources"][id]["Type"] for id in ids} == {
@@ -84,7 +93,7 @@ class TestRecord:
     def test_stands_beside_what_else_is_there(self, deployed: Path, tmp_path: Path) -> None:
         context = tmp_path / "cdk.context.json"
         context.write_text(json.dumps({"vpc": "known", "sagas:layout:Old/Gone": {}}))
-        assert record(deployed, tmp_path) == 13
+        assert record(deployed, tmp_path) == 9
         assert json.loads(context.read_text()).keys() == {"vpc", KEY}
 
     def test_that_cannot_be_read(self, deployed: Path, tmp_path: Path) -> None:
@@ -105,25 +114,26 @@ class TestSynthesis:
         return dict(layouts_in(deployed))
 
     def test_is_silent_while_all_stays(self, deployed: Path, tmp_path: Path) -> None:
-        class Third(CreateZip, name="third"):
+        class Third(Counted, name="third"):
             """One more saga."""
 
-        assert warned(synthesize(tmp_path, Checkout, CreateZip, Third, context=self.recorded(deployed))) == []
+        assert warned(synthesize(tmp_path, Trip, Counted, Third, context=self.recorded(deployed))) == []
 
     def test_is_silent_without_a_record(self, tmp_path: Path) -> None:
-        assert warned(synthesize(tmp_path, Checkout)) == []
+        assert warned(synthesize(tmp_path, Trip)) == []
 
     @pytest.mark.parametrize("options", [{"queue_names": "generated"}, {"nested_stacks": True}])
     def test_warns_of_queues_that_would_be_replaced(
         self, options: dict[str, Any], deployed: Path, tmp_path: Path
     ) -> None:
-        told = warned(synthesize(tmp_path, Checkout, CreateZip, context=self.recorded(deployed), **options))
-        assert len(told) == 8
-        assert "queue of checkout.capture of what is deployed would be replaced or dropped" in "".join(told)
+        told = warned(synthesize(tmp_path, Trip, Counted, context=self.recorded(deployed), **options))
+        assert len(told) == 4
+        assert "queue of trip.book of what is deployed would be replaced or dropped" in "".join(told)
 
-    def test_knows_what_options_and_later_calls_make(self, tmp_path: Path) -> None:
-        (places,) = layouts_in(assembly_of_all(tmp_path / "all")).values()
-        assert places.keys() - layouts_in(assembly_of_all(tmp_path / "less", later=False)).popitem()[1].keys() == {
+    def test_knows_what_options_and_later_calls_make(self, everything_in: Path, less: tuple[Stack, Path]) -> None:
+        (places,) = layouts_in(everything_in).values()
+        (fewer,) = layouts_in(less[1]).values()
+        assert places.keys() - fewer.keys() == {
             "command queue",
             "dead-letter queue of commands",
             "events not told",
@@ -132,18 +142,19 @@ class TestSynthesis:
             places.keys()
         )
 
-    def test_compares_what_is_made_after_the_service_when_all_is_made(self, tmp_path: Path) -> None:
-        recorded = dict(layouts_in(assembly_of_all(tmp_path / "all")))
-        app = App(context=recorded, outdir=str(tmp_path / "again"))
-        assert warned(stack_of_all(app)) == []
-        without = warned(stack_of_all(App(context=recorded, outdir=str(tmp_path / "without")), later=False))
+    def test_compares_what_is_made_after_the_service_when_all_is_made(
+        self, everything_in: Path, less: tuple[Stack, Path], tmp_path: Path
+    ) -> None:
+        recorded = dict(layouts_in(everything_in))
+        assert warned(stack_of_all(App(context=recorded, outdir=str(tmp_path / "again")))) == []
+        without = warned(less[0])
         assert len(without) == 3
         assert without[0].startswith("command queue of what is deployed would be replaced or dropped")
 
     def test_warns_of_queues_that_would_be_dropped(self, deployed: Path, tmp_path: Path) -> None:
-        told = warned(synthesize(tmp_path, Checkout, context=self.recorded(deployed)))
-        assert len(told) == 4
-        assert all("create-zip" in one for one in told)
+        told = warned(synthesize(tmp_path, Trip, context=self.recorded(deployed)))
+        assert len(told) == 2
+        assert all("counted" in one for one in told)
 
 
 class TestCommand:
@@ -168,7 +179,7 @@ class TestCommand:
         assert "cdk.context.json has no record yet" in said
 
     def test_finds_nothing_right_after_it(self, project: Path) -> None:
-        assert self.run("--write") == (0, "Recorded 13 queues, tables and buckets in cdk.context.json.\n")
+        assert self.run("--write") == (0, "Recorded 9 queues, tables and buckets in cdk.context.json.\n")
         assert self.run() == (0, "Nothing that was recorded would be replaced.\n")
 
     def test_tells_what_moved(self, project: Path, deployed: Path) -> None:

@@ -1,8 +1,10 @@
-"""A service of 60 types and 480 steps: what its functions are told has room in their variables."""
+"""A service of many types: what its functions must know has room in their variables."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from sagas.cdk import FunctionOptions, SagaService
 from sagas.engine.engine import from_environment
 from sagas.errors import SagaError
 from sagas.messaging.routes import Routes
+from tests.cdk.saga_classes import LONG_NAMES
 from tests.e2e.nested.many import SAGAS, STEPS
 
 Template = dict[str, Any]
@@ -66,38 +69,56 @@ def synthesized(directory: Path, sagas: list[type[Any]], **options: Any) -> Path
     return directory
 
 
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All types; each has one function, whose queue's name is long besides."""
-    return synthesized(tmp_path_factory.mktemp("many"), SAGAS, isolation="saga")
+@dataclass(frozen=True)
+class Many:
+    """A service of these types; each has one function, whose queue's name is long besides."""
+
+    sagas: list[type[Any]]
+    assembly: Path
+
+    @cached_property
+    def functions(self) -> list[Template]:
+        return functions_in(self.assembly)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(LONG_NAMES, id="6"),
+        pytest.param(SAGAS, id="60", marks=pytest.mark.proof("sizes of services")),
+    ],
+)
+def many(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Many:
+    """Few types with long names, or all 60."""
+    return Many(request.param, synthesized(tmp_path_factory.mktemp("many"), request.param, isolation="saga"))
 
 
 class TestManyTypes:
-    def test_have_room_in_every_functions_variables(self, many: Path) -> None:
-        functions = functions_in(many)
-        assert len(functions) == 60 + 5
-        sizes = [sum(len(name) + len(value) for name, value in variables(one).items()) for one in functions]
+    def test_have_room_in_every_functions_variables(self, many: Many) -> None:
+        assert len(many.functions) == len(many.sagas) + 5
+        sizes = [sum(len(name) + len(value) for name, value in variables(one).items()) for one in many.functions]
         assert max(sizes) < LIMIT
 
-    def test_are_in_a_file_beside_the_code_of_functions_that_deal_with_all(self, many: Path) -> None:
-        for one in functions_in(many):
-            classes, code = variables(one)["SAGAS_CLASSES"], code_of(many, one)
+    def test_are_in_a_file_beside_the_code_of_functions_that_deal_with_all(self, many: Many) -> None:
+        for one in many.functions:
+            classes, code = variables(one)["SAGAS_CLASSES"], code_of(many.assembly, one)
             if one["Properties"]["Handler"] == "sagas.handlers.step.handler":
                 assert len(json.loads(classes)) == 1
                 assert not (code / FILE).exists()
             else:
                 assert classes == f"@{FILE}"
-                assert len(json.loads((code / FILE).read_text())["classes"]) == 60
+                assert len(json.loads((code / FILE).read_text())["classes"]) == len(many.sagas)
 
-    def test_are_all_known_to_a_function_that_reads_it(self, many: Path) -> None:
-        (api,) = [one for one in functions_in(many) if one["Properties"]["Handler"] == "sagas.handlers.api.handler"]
-        engine = from_environment(variables(api) | {"LAMBDA_TASK_ROOT": str(code_of(many, api))})
+    def test_are_all_known_to_a_function_that_reads_it(self, many: Many) -> None:
+        (api,) = [one for one in many.functions if one["Properties"]["Handler"] == "sagas.handlers.api.handler"]
+        engine = from_environment(variables(api) | {"LAMBDA_TASK_ROOT": str(code_of(many.assembly, api))})
         found: list[SagaDefinition] = [one.definition for one in engine.registry]
-        assert [one.name for one in found] == [definition_of(one).name for one in SAGAS]
-        assert sum(len(one.steps) for one in found) == 60 * STEPS
+        expected = [definition_of(one) for one in many.sagas]
+        assert [one.name for one in found] == [one.name for one in expected]
+        assert [len(one.steps) for one in found] == [len(one.steps) for one in expected]
 
-    def test_without_the_file_it_says_so(self, many: Path, tmp_path: Path) -> None:
-        (first, *_) = [one for one in functions_in(many) if variables(one)["SAGAS_CLASSES"].startswith("@")]
+    def test_without_the_file_it_says_so(self, many: Many, tmp_path: Path) -> None:
+        (first, *_) = [one for one in many.functions if variables(one)["SAGAS_CLASSES"].startswith("@")]
         with pytest.raises(SagaError, match=f"SAGAS_CLASSES names {tmp_path}/{FILE}, which is not there"):
             from_environment(variables(first) | {"LAMBDA_TASK_ROOT": str(tmp_path)})
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from types import new_class
 from typing import Any
 
 import pytest
@@ -16,12 +14,12 @@ from aws_cdk import App, Stack, assertions
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_sns as sns
 
-from functions.checkout import Checkout
-from sagas import AutoDisable, Context, Saga, step
+from sagas import AutoDisable
 from sagas.cdk import Archive, Deployment, FunctionOptions, Network, SagaEvents, SagaService
 from sagas.cdk.counting import MOST_OF_ONE_STACK, Part, counted
-from tests.cdk.test_callbacks import Loan
-from tests.cdk.test_children import Delivery, Shipment
+from tests.cdk.rendered import of_type as of_kind
+from tests.cdk.rendered import service
+from tests.cdk.saga_classes import Delivery, Loan, Shipment, Trip, saga_of
 
 Template = dict[str, Any]
 Find = Callable[[str], list[Template]]
@@ -29,23 +27,14 @@ ALARM = "AWS::CloudWatch::Alarm"
 RUNBOOK = Path(__file__).resolve().parents[2] / "docs" / "operations" / "runbook.md"
 
 
-@dataclass(frozen=True)
-class Request:
-    amount: int
-
-
-def saga_of(number: int, steps: int, **options: Any) -> type[Any]:
-    """A saga class with so many steps."""
-
-    def fill(namespace: dict[str, Any]) -> None:
-        namespace["__module__"] = __name__
-        for position in range(steps):
-            namespace[f"step_{position}"] = step(_work)
-
-    return new_class(f"Long{number}", (Saga[Request],), options, fill)
-
-
-def _work(self: Any, ctx: Context) -> None: ...
+@pytest.fixture(scope="module")
+def two() -> Stack:
+    """A stack with a service that tells nobody and that nothing limits, and one with a topic and a limit."""
+    stack = Stack(App(), "Test")
+    limited = FunctionOptions(maximum_concurrency=5)
+    SagaService(stack, "Silent", sagas=[Trip])
+    SagaService(stack, "Held", sagas=[Trip], alarm_topic=sns.Topic(stack, "Told"), function_options=limited)
+    return stack
 
 
 class TestAlarms:
@@ -87,34 +76,27 @@ class TestAlarms:
         assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (0, "LessThanOrEqualToThreshold")
         assert alarm["Period"] * alarm["EvaluationPeriods"] == 300
 
-    @pytest.mark.parametrize(("minutes", "periods"), [(1, 1), (2, 1), (3, 2), (5, 2)])
+    @pytest.mark.parametrize(("minutes", "periods"), [(2, 1), (5, 2)])
     def test_a_supervisor_that_is_called_seldom_is_not_taken_for_silent(self, minutes: int, periods: int) -> None:
-        stack = Stack(App(), "Test")
-        SagaService(stack, "Seldom", sagas=[saga_of(1, 1)], recover_every=timedelta(minutes=minutes))
-        found = assertions.Template.from_stack(stack).find_resources(ALARM).values()
-        (alarm,) = (one["Properties"] for one in found if one["Properties"]["TreatMissingData"] == "breaching")
-        assert (alarm["Period"], alarm["EvaluationPeriods"]) == (300, periods)
+        template = service(recover_every=timedelta(minutes=minutes))
+        assert silence_in(template) == (300, periods)
+
+    def test_nor_is_one_that_is_called_each_minute_or_three(self, plain: Template, everything: Template) -> None:
+        assert silence_in(plain) == (300, 1)
+        assert silence_in(everything) == (300, 2)
 
     def test_of_throttles_see_all_functions(self, of_type: Find) -> None:
         """However many there are: a step's own is none of the two that are watched by name."""
         throttles = [alarm for alarm in of_type(ALARM) if alarm["MetricName"] == "Throttles"]
         assert sorted(len(alarm.get("Dimensions", [])) for alarm in throttles) == [0, 1, 1]
 
-    def test_that_tell_nobody_are_warned_of(self) -> None:
-        stack = Stack(App(), "Test")
-        told = sns.Topic(stack, "Told")
-        SagaService(stack, "Silent", sagas=[saga_of(1, 1)])
-        SagaService(stack, "Loud", sagas=[saga_of(2, 1)], alarm_topic=told)
-        warnings = assertions.Annotations.from_stack(stack).find_warning("*", assertions.Match.any_value())
+    def test_that_tell_nobody_are_warned_of(self, two: Stack) -> None:
+        warnings = assertions.Annotations.from_stack(two).find_warning("*", assertions.Match.any_value())
         assert [warning.id for warning in warnings if "alarm_topic" in str(warning.entry.data)] == ["/Test/Silent"]
 
-    def test_a_service_that_nothing_limits_is_told_so(self) -> None:
-        stack = Stack(App(), "Test")
-        few = FunctionOptions(maximum_concurrency=5)
-        SagaService(stack, "Free", sagas=[saga_of(1, 1)])
-        SagaService(stack, "Held", sagas=[saga_of(2, 1)], function_options=few)
-        told = assertions.Annotations.from_stack(stack).find_info("*", assertions.Match.any_value())
-        assert [one.id for one in told if "nothing limits" in str(one.entry.data)] == ["/Test/Free"]
+    def test_a_service_that_nothing_limits_is_told_so(self, two: Stack) -> None:
+        told = assertions.Annotations.from_stack(two).find_info("*", assertions.Match.any_value())
+        assert [one.id for one in told if "nothing limits" in str(one.entry.data)] == ["/Test/Silent"]
 
     def test_messages_may_be_as_old_as_their_step_allows(self, of_type: Find) -> None:
         ages = [alarm for alarm in of_type(ALARM) if alarm["MetricName"] == "ApproximateAgeOfOldestMessage"]
@@ -124,20 +106,14 @@ class TestAlarms:
 
     def test_of_many_steps_together_fit_into_what_cloudwatch_takes(self) -> None:
         """1,024 characters; where to look it up is not what is left out."""
-        stack = Stack(App(), "Test")
-        SagaService(stack, "Shop", sagas=[saga_of(1, 120)], isolation="saga")
-        alarms = assertions.Template.from_stack(stack).find_resources(ALARM).values()
-        told = [one["Properties"]["AlarmDescription"] for one in alarms]
+        alarms = of_kind(service(saga_of(1, 120), isolation="saga"), ALARM)
+        told = [one["AlarmDescription"] for one in alarms]
         assert max(map(len, told)) == 1_024
         assert all(re.search(r"What to do: docs/operations/runbook.md#[a-z-]+$", one) for one in told)
 
-    def test_of_a_type_that_may_be_disabled(self) -> None:
-        counted = saga_of(7, 1, auto_disable=AutoDisable())
-        stack = Stack(App(), "Test")
-        SagaService(stack, "Shop", sagas=[counted, Checkout])
-        alarms = assertions.Template.from_stack(stack).find_resources(ALARM).values()
-        (disabled,) = [one["Properties"] for one in alarms if one["Properties"]["MetricName"] == "SagaTypeDisabled"]
-        assert {"Name": "saga", "Value": "long7"} in disabled["Dimensions"]
+    def test_of_a_type_that_may_be_disabled(self, everything: Template) -> None:
+        alarms = [one for one in of_kind(everything, ALARM) if one["MetricName"] == "SagaTypeDisabled"]
+        (disabled,) = [one for one in alarms if {"Name": "saga", "Value": "counted"} in one["Dimensions"]]
         assert disabled["AlarmDescription"].endswith("#type-disabled")
 
     def test_watch_one_metric_each(self, of_type: Find) -> None:
@@ -159,10 +135,8 @@ class TestDashboard:
         ):
             assert metric in body
 
-    def test_can_be_left_out(self) -> None:
-        stack = Stack(App(), "Test")
-        SagaService(stack, "Shop", sagas=[Checkout], dashboard=False)
-        assertions.Template.from_stack(stack).resource_count_is("AWS::CloudWatch::Dashboard", 0)
+    def test_can_be_left_out(self, guarded: Template) -> None:
+        assert not of_kind(guarded, "AWS::CloudWatch::Dashboard")
 
 
 class TestIdleCosts:
@@ -186,7 +160,17 @@ class TestIdleCosts:
 
 
 class TestSize:
-    @pytest.mark.parametrize(("sagas", "steps", "gradual"), [(1, 25, False), (4, 5, True), (12, 1, False)])
+    @pytest.mark.parametrize(
+        ("sagas", "steps", "gradual"),
+        [
+            (1, 8, False),
+            (2, 3, True),
+            (4, 1, False),
+            pytest.param(1, 25, False, marks=pytest.mark.proof("sizes of services")),
+            pytest.param(4, 5, True, marks=pytest.mark.proof("sizes of services")),
+            pytest.param(12, 1, False, marks=pytest.mark.proof("sizes of services")),
+        ],
+    )
     def test_what_is_counted_is_what_there_is(self, sagas: int, steps: int, gradual: bool) -> None:
         """At most, for not every saga has every alarm; and such a service is all in one stack."""
         stack = Stack(App(), "Test")
@@ -231,6 +215,11 @@ class TestSize:
         )
 
     def test_more_do_with_one_function_a_saga(self) -> None:
-        stack = Stack(App(), "Test")
-        SagaService(stack, "Shop", sagas=[saga_of(number, 25) for number in range(2)], isolation="saga")
-        assertions.Template.from_stack(stack).resource_count_is("AWS::SQS::Queue", 6)
+        template = service(*(saga_of(number, 25) for number in range(2)), isolation="saga")
+        assert len(of_kind(template, "AWS::SQS::Queue")) == 6
+
+
+def silence_in(template: Template) -> tuple[int, int]:
+    """Period and number of periods of the alarm on the supervisor's silence."""
+    (alarm,) = (one for one in of_kind(template, ALARM) if one["TreatMissingData"] == "breaching")
+    return alarm["Period"], alarm["EvaluationPeriods"]

@@ -9,17 +9,20 @@ import pytest
 from aws_cdk import Duration, RemovalPolicy, Size, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 
 from functions.checkout import Checkout
 from sagas.cdk import FunctionOptions, Network, SagaService, Throttling
+from sagas.cdk.options import service_options
+from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import CAPTURE, Template, actions, marks, of_type, render, service, variables, with_capture
+from tests.cdk.rendered import CAPTURE, Template, actions, marks, of_type, render, service, variables
+from tests.cdk.saga_classes import SWEEPING, Trip
+from tests.cdk.templates import RUNBOOK
 
-SHIP = ("function", "checkout", "ship")
+RESERVE, SHIP = ("function", "checkout", "reserve"), ("function", "checkout", "ship")
+BOOK = ("function", "trip", "book")
 
 
 class TestNames:
@@ -36,36 +39,33 @@ class TestNames:
 
 
 class TestFunctionOptions:
-    def test_concern_one_function(self) -> None:
-        template = with_capture(memory_size=2048, reserved_concurrency=7, log_level="DEBUG")
-        capture, ship = marks(template)[CAPTURE], marks(template)[SHIP]
-        assert (capture["MemorySize"], ship["MemorySize"]) == (2048, 256)
+    def test_concern_one_function(self, everything: Template) -> None:
+        capture, book = marks(everything)[CAPTURE], marks(everything)[BOOK]
+        assert (capture["MemorySize"], book["MemorySize"]) == (2048, 320)
         assert capture["ReservedConcurrentExecutions"] == 7
-        assert "ReservedConcurrentExecutions" not in ship
-        assert variables(template)["POWERTOOLS_LOG_LEVEL"] == "DEBUG"
-        assert variables(template, SHIP)["POWERTOOLS_LOG_LEVEL"] == "INFO"
+        assert "ReservedConcurrentExecutions" not in book
+        assert variables(everything)["POWERTOOLS_LOG_LEVEL"] == "DEBUG"
+        assert variables(everything, BOOK)["POWERTOOLS_LOG_LEVEL"] == "WARNING"
 
-    def test_of_a_saga_class_are_those_of_its_steps(self) -> None:
-        functions = {Checkout: FunctionOptions(memory_size=512), Checkout.ship: FunctionOptions(memory_size=1024)}
-        found = marks(service(functions=functions))
-        assert (found[CAPTURE]["MemorySize"], found[SHIP]["MemorySize"]) == (512, 1024)
+    def test_of_a_saga_class_are_those_of_its_steps(self, everything: Template) -> None:
+        found = marks(everything)
+        assert (found[RESERVE]["MemorySize"], found[SHIP]["MemorySize"]) == (512, 1024)
 
-    def test_architecture_and_runtime(self) -> None:
-        found = with_capture(architecture=lambda_.Architecture.X86_64, runtime=lambda_.Runtime.PYTHON_3_12)
-        capture, ship = marks(found)[CAPTURE], marks(found)[SHIP]
+    def test_architecture_and_runtime(self, everything: Template) -> None:
+        capture, ship = marks(everything)[CAPTURE], marks(everything)[SHIP]
         assert (capture["Architectures"], capture["Runtime"]) == (["x86_64"], "python3.12")
         assert (ship["Architectures"], ship["Runtime"]) == (["arm64"], "python3.13")
-        layers = {id: one for id, one in found["Resources"].items() if one["Type"] == "AWS::Lambda::LayerVersion"}
-        assert len(layers) == 2
+        resources = everything["Resources"].items()
+        layers = {id: one for id, one in resources if one["Type"] == "AWS::Lambda::LayerVersion"}
         for function in (capture, ship):
             (layer,) = (layers[one["Ref"]]["Properties"] for one in function["Layers"])
             assert layer["CompatibleArchitectures"] == function["Architectures"]
             assert layer["CompatibleRuntimes"] == [function["Runtime"]]
 
-    def test_one_layer_for_each_platform_in_use(self) -> None:
-        options = FunctionOptions(architecture=lambda_.Architecture.X86_64)
-        found = service(functions={Checkout.capture: options, Checkout.ship: options})
-        assert len(of_type(found, "AWS::Lambda::LayerVersion")) == 2
+    def test_one_layer_for_each_platform_in_use(self, everything: Template) -> None:
+        found = marks(everything)
+        assert found["function", "counted", "work"]["Architectures"] == found[CAPTURE]["Architectures"] == ["x86_64"]
+        assert len(of_type(everything, "AWS::Lambda::LayerVersion")) == 2
 
     @pytest.mark.parametrize(
         "runtime", [lambda_.Runtime.PYTHON_3_10, lambda_.Runtime.NODEJS_22_X, lambda_.Runtime.PROVIDED_AL2023]
@@ -80,15 +80,13 @@ class TestFunctionOptions:
         with pytest.raises(DefinitionError, match="architecture must be one of arm64, x86_64, not 'riscv'"):
             FunctionOptions(architecture=lambda_.Architecture.custom("riscv"))
 
-    def test_of_the_service_are_those_of_all_others(self) -> None:
-        functions = {Checkout.ship: FunctionOptions(memory_size=1024)}
-        found = marks(service(functions=functions, function_options=FunctionOptions(memory_size=512)))
-        assert (found[CAPTURE]["MemorySize"], found[SHIP]["MemorySize"]) == (512, 1024)
+    def test_of_the_service_are_those_of_all_others(self, everything: Template) -> None:
+        found = marks(everything)
+        assert (found[BOOK]["MemorySize"], found[SHIP]["MemorySize"]) == (320, 1024)
 
-    def test_of_api_and_supervisor(self) -> None:
-        api, supervisor = FunctionOptions(reserved_concurrency=5), FunctionOptions(memory_size=1024, timeout=600)
-        made = of_type(service(api_options=api, supervisor_options=supervisor), "AWS::Lambda::Function")
-        found = {function["Handler"].split(".")[2]: function for function in made}
+    def test_of_api_and_supervisor(self, everything: Template) -> None:
+        functions = [one for one in of_type(everything, "AWS::Lambda::Function") if "sagas.handlers" in one["Handler"]]
+        found = {function["Handler"].split(".")[2]: function for function in functions}
         assert found["api"]["ReservedConcurrentExecutions"] == 5
         assert (found["supervisor"]["MemorySize"], found["supervisor"]["Timeout"]) == (1024, 600)
 
@@ -106,18 +104,20 @@ class TestFunctionOptions:
         with pytest.raises(DefinitionError, match=f"{option} takes no {refused}"):
             service(**{option: given})
 
-    def test_a_longer_timeout_lengthens_the_visibility(self) -> None:
-        found = marks(with_capture(timeout=300))
+    def test_a_longer_timeout_lengthens_the_visibility(self, everything: Template) -> None:
+        found = marks(everything)
         assert found[CAPTURE]["Timeout"] == 300
         assert found["queue", "checkout", "capture"]["VisibilityTimeout"] == 302
 
-    def test_a_timeout_of_ones_own_need_not_cover_a_batch(self) -> None:
-        found = marks(with_capture(timeout=60, batch_size=10))
-        assert found[CAPTURE]["Timeout"] == 60
+    def test_a_timeout_of_ones_own_need_not_cover_a_batch(self, everything: Template) -> None:
+        assert marks(everything)["function", "loan", "score"]["Timeout"] == 60
+        mappings = of_type(everything, "AWS::Lambda::EventSourceMapping")
+        (mapping,) = [one for one in mappings if "loanscore" in str(one["FunctionName"])]
+        assert mapping["BatchSize"] == 10
 
     def test_a_timeout_that_is_too_short(self) -> None:
-        with pytest.raises(DefinitionError, match=r"step capture: the option timeout must be at least \d+ s"):
-            with_capture(timeout=12)
+        with pytest.raises(DefinitionError, match=r"step book: the option timeout must be at least \d+ s"):
+            service(functions={Trip.book: FunctionOptions(timeout=12)})
 
     @pytest.mark.parametrize(
         ("option", "value"),
@@ -147,16 +147,12 @@ class TestFunctionOptions:
 
 
 class TestNetwork:
-    def test_of_the_service_is_that_of_all_functions(self) -> None:
-        def build(stack: Stack) -> None:
-            SagaService(stack, "Shop", sagas=[Checkout], network=Network(ec2.Vpc(stack, "Vpc")))
-
-        template = render(build)
-        functions = [f for f in of_type(template, "AWS::Lambda::Function") if "sagas.handlers" in f["Handler"]]
-        assert len(functions) == 6
+    def test_of_the_service_is_that_of_all_functions(self, guarded: Template) -> None:
+        functions = [f for f in of_type(guarded, "AWS::Lambda::Function") if "sagas.handlers" in f["Handler"]]
+        assert len(functions) == len(SWEEPING) + 3 + 7
         assert all(len(function["VpcConfig"]["SubnetIds"]) == 2 for function in functions)
-        assert "ec2:CreateNetworkInterface" in actions(template, "ec2")
-        assert "ec2:*" not in actions(template, "ec2")
+        assert "ec2:CreateNetworkInterface" in actions(guarded, "ec2")
+        assert "ec2:*" not in actions(guarded, "ec2")
 
     def test_of_one_function(self) -> None:
         def build(stack: Stack) -> None:
@@ -174,40 +170,37 @@ class TestNetwork:
         assert found[CAPTURE]["VpcConfig"]["SecurityGroupIds"]
         assert "VpcConfig" not in found[SHIP]
 
-    def test_is_none_unless_asked_for(self) -> None:
-        assert actions(service(), "ec2") == set()
+    def test_is_none_unless_asked_for(self, plain: Template) -> None:
+        assert actions(plain, "ec2") == set()
 
 
 class TestService:
-    def test_retention_of_finished_sagas(self) -> None:
-        template = service(retention=timedelta(days=30), key_retention=timedelta(days=7))
-        assert variables(template)["SAGAS_RETENTION"] == "2592000"
-        assert variables(template)["SAGAS_KEY_RETENTION"] == "604800"
-        for table in of_type(template, "AWS::DynamoDB::Table"):
-            assert table["TimeToLiveSpecification"]["Enabled"] is True
-        assert not {"SAGAS_RETENTION", "SAGAS_KEY_RETENTION"} & variables(service()).keys()
+    def test_retention_of_finished_sagas(self, everything: Template, plain: Template) -> None:
+        assert variables(everything)["SAGAS_RETENTION"] == "2592000"
+        assert variables(everything)["SAGAS_KEY_RETENTION"] == "604800"
+        for part in ("sagas_table", "audit_table"):
+            assert marks(everything)[part,]["TimeToLiveSpecification"]["Enabled"] is True
+        assert not {"SAGAS_RETENTION", "SAGAS_KEY_RETENTION"} & variables(plain).keys()
 
-    def test_payload_limit_and_shards(self) -> None:
-        found = variables(service(payload_limit=100_000, shards=32))
+    def test_payload_limit_and_shards(self, everything: Template) -> None:
+        found = variables(everything)
         assert (found["SAGAS_PAYLOAD_LIMIT"], found["SAGAS_SHARDS"]) == ("100000", "32")
 
-    def test_the_supervisors_period(self) -> None:
-        template = service(recover_every=timedelta(minutes=3))
-        rates = {
-            rule["Targets"][0]["Input"]: rule["ScheduleExpression"] for rule in of_type(template, "AWS::Events::Rule")
-        }
+    def test_the_supervisors_period(self, everything: Template) -> None:
+        rules = [one for one in of_type(everything, "AWS::Events::Rule") if "ScheduleExpression" in one]
+        rates = {rule["Targets"][0]["Input"]: rule["ScheduleExpression"] for rule in rules}
         assert rates['{"task":"recover","queue":true}'] == "rate(3 minutes)"
-        (invocation,) = of_type(template, "AWS::Lambda::EventInvokeConfig")
+        (invocation,) = of_type(everything, "AWS::Lambda::EventInvokeConfig")
         assert invocation["MaximumEventAgeInSeconds"] == 180
 
-    def test_the_sample_that_is_verified(self) -> None:
-        def daily(**options: Any) -> list[str]:
-            rules = of_type(service(**options), "AWS::Events::Rule")
-            return [one["Targets"][0]["Input"] for one in rules if one["ScheduleExpression"] == "rate(1 day)"]
+    def test_the_sample_that_is_verified(self, everything: Template, plain: Template) -> None:
+        def daily(template: Template) -> list[str]:
+            rules = of_type(template, "AWS::Events::Rule")
+            return [one["Targets"][0]["Input"] for one in rules if one.get("ScheduleExpression") == "rate(1 day)"]
 
-        assert daily() == ['{"task":"verify","sample":100}']
-        assert daily(verify_sample=5) == ['{"task":"verify","sample":5}']
-        assert daily(verify_sample=0) == []
+        assert daily(plain) == ['{"task":"verify","sample":100}']
+        assert daily(everything) == ['{"task":"verify","sample":5}']
+        assert daily(service(verify_sample=0)) == []
         with pytest.raises(DefinitionError, match="verify_sample must be"):
             service(verify_sample=-1)
 
@@ -216,18 +209,19 @@ class TestService:
         with pytest.raises(DefinitionError, match="Test-Shop: recover_every must be 1 to 5 whole minutes"):
             service(recover_every=every)
 
-    def test_throttling(self) -> None:
-        (stage,) = of_type(service(throttling=Throttling(rate=50, burst=80)), "AWS::ApiGateway::Stage")
-        (settings,) = stage["MethodSettings"]
+    def test_throttling(self, everything: Template) -> None:
+        (stage,) = of_type(everything, "AWS::ApiGateway::Stage")
+        (settings,) = [one for one in stage["MethodSettings"] if one["ResourcePath"] == "/*"]
         assert (settings["ThrottlingRateLimit"], settings["ThrottlingBurstLimit"]) == (50, 80)
 
-    def test_log_retention(self) -> None:
-        groups = of_type(service(log_retention=logs.RetentionDays.ONE_WEEK), "AWS::Logs::LogGroup")
+    def test_log_retention(self, everything: Template) -> None:
+        groups = of_type(everything, "AWS::Logs::LogGroup")
+        assert groups
         assert all(group["RetentionInDays"] == 7 for group in groups)
 
-    def test_runtime(self) -> None:
-        found = of_type(service(runtime=lambda_.Runtime.PYTHON_3_12), "AWS::Lambda::Function")
-        assert {function["Runtime"] for function in found} == {"python3.12"}
+    def test_runtime(self, guarded: Template) -> None:
+        functions = [one for one in of_type(guarded, "AWS::Lambda::Function") if "sagas.handlers" in one["Handler"]]
+        assert {function["Runtime"] for function in functions} == {"python3.12"}
 
     @pytest.mark.parametrize(
         ("policy", "asked", "protected"),
@@ -242,16 +236,24 @@ class TestService:
         ],
     )
     def test_deletion_protection(self, policy: str, asked: bool | None, protected: bool) -> None:
-        template = service(removal_policy=RemovalPolicy[policy], deletion_protection=asked)
+        options = service_options(
+            "Test-Shop", {"sagas": [Trip], "removal_policy": RemovalPolicy[policy], "deletion_protection": asked}
+        )
+        template = render(lambda stack: Tables(stack, "Tables", options=options, families=frozenset()))
         tables = of_type(template, "AWS::DynamoDB::Table")
         assert [table["DeletionProtectionEnabled"] for table in tables] == [protected, protected]
+
+    def test_tables_of_a_service_are_made_by_its_options(self, everything: Template, plain: Template) -> None:
+        for template, protected in ((everything, True), (plain, False)):
+            tables = of_type(template, "AWS::DynamoDB::Table")
+            assert {table["DeletionProtectionEnabled"] for table in tables} == {protected}
 
     def test_an_authorizer_of_ones_own(self) -> None:
         def build(stack: Stack) -> None:
             code, runtime = lambda_.Code.from_inline("def handler(*_): ..."), lambda_.Runtime.PYTHON_3_13
             handler: Any = lambda_.Function(stack, "Who", code=code, handler="index.handler", runtime=runtime)
             authorizer = apigateway.TokenAuthorizer(stack, "Authorizer", handler=handler)
-            SagaService(stack, "Shop", sagas=[Checkout], authorizer=authorizer)
+            SagaService(stack, "Shop", sagas=[Trip], authorizer=authorizer)
 
         methods = of_type(render(build), "AWS::ApiGateway::Method")
         assert {method["AuthorizationType"] for method in methods} == {"CUSTOM"}
@@ -298,7 +300,7 @@ class TestService:
 
     def test_options_of_a_function_that_are_none(self) -> None:
         with pytest.raises(DefinitionError, match=r"Shop: each of functions must be a FunctionOptions, not \{'mem"):
-            service(functions={Checkout.reserve: {"memory_size": 512}})
+            service(functions={Trip.book: {"memory_size": 512}})
 
     def test_one_that_there_is_not(self) -> None:
         with pytest.raises(DefinitionError, match="Test-Shop: SagaService has no option retenton; is it retention\\?"):
@@ -306,13 +308,11 @@ class TestService:
         with pytest.raises(DefinitionError, match="has no option colour; is it sagas or functions or "):
             service(colour="blue")
 
-    def test_where_the_runbook_is(self) -> None:
-        page = "https://docs.example.com/sagas/operations/runbook.html"
-        template = service(runbook_url=page)
-        described = [alarm["AlarmDescription"] for alarm in of_type(template, "AWS::CloudWatch::Alarm")]
-        assert {one.partition(" What to do: ")[2].partition("#")[0] for one in described} == {page}
-        (dashboard,) = of_type(template, "AWS::CloudWatch::Dashboard")
-        assert page in str(dashboard["DashboardBody"])
+    def test_where_the_runbook_is(self, everything: Template) -> None:
+        described = [alarm["AlarmDescription"] for alarm in of_type(everything, "AWS::CloudWatch::Alarm")]
+        assert {one.partition(" What to do: ")[2].partition("#")[0] for one in described} == {RUNBOOK}
+        (dashboard,) = of_type(everything, "AWS::CloudWatch::Dashboard")
+        assert RUNBOOK in str(dashboard["DashboardBody"])
 
     @pytest.mark.parametrize("page", ["", "https://docs.example.com/runbook.html#events-late", "the wiki"])
     def test_a_runbook_that_is_no_page(self, page: str) -> None:
@@ -325,34 +325,31 @@ class TestService:
             Throttling(**{option: value})
 
 
-@pytest.fixture(scope="module")
-def encrypted() -> Template:
-    """A service with a customer's key."""
-
-    def build(stack: Stack) -> None:
-        SagaService(stack, "Shop", sagas=[Checkout], encryption_key=kms.Key(stack, "Key"))
-
-    return render(build)
-
-
 class TestEncryptionKey:
-    def test_encrypts_all_that_is_kept(self, encrypted: Template) -> None:
-        for table in of_type(encrypted, "AWS::DynamoDB::Table"):
+    def test_encrypts_all_that_is_kept(self, guarded: Template) -> None:
+        def own(kind: str) -> list[Template]:
+            resources = guarded["Resources"].items()
+            found = [one["Properties"] for id, one in resources if one["Type"] == kind and id.startswith("Shop")]
+            assert found
+            return found
+
+        for table in own("AWS::DynamoDB::Table"):
             assert table["SSESpecification"]["SSEType"] == "KMS"
             assert table["SSESpecification"]["KMSMasterKeyId"]["Fn::GetAtt"][0].startswith("Key")
-        for queue in of_type(encrypted, "AWS::SQS::Queue"):
+        for queue in own("AWS::SQS::Queue"):
             assert queue["KmsMasterKeyId"]
-        for group in of_type(encrypted, "AWS::Logs::LogGroup"):
+        for group in own("AWS::Logs::LogGroup"):
             assert group["KmsKeyId"]
-        (bucket,) = of_type(encrypted, "AWS::S3::Bucket")
-        (rule,) = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
-        assert rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "aws:kms"
-        assert rule["BucketKeyEnabled"] is True
+        for bucket in own("AWS::S3::Bucket"):
+            (rule,) = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+            assert rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "aws:kms"
+            assert rule["BucketKeyEnabled"] is True
 
-    def test_is_open_to_functions_and_logs_only(self, encrypted: Template) -> None:
-        named = actions(encrypted, "kms")
+    def test_is_open_to_functions_and_logs_only(self, guarded: Template) -> None:
+        named = actions(guarded, "kms")
         assert {"kms:Decrypt", "kms:GenerateDataKey"} <= named
         assert not [action for action in named if "*" in action]
-        (key,) = of_type(encrypted, "AWS::KMS::Key")
-        services = [s["Principal"].get("Service") for s in key["KeyPolicy"]["Statement"]]
+        resources = guarded["Resources"].items()
+        (key,) = [one for id, one in resources if one["Type"] == "AWS::KMS::Key" and id.startswith("Key")]
+        services = [s["Principal"].get("Service") for s in key["Properties"]["KeyPolicy"]["Statement"]]
         assert len([one for one in services if one and "logs." in str(one)]) == 1

@@ -48,7 +48,7 @@ def content() -> Path:
 
 
 def test_the_constructs_load_nothing_that_functions_need() -> None:
-    assert loaded_by("import sagas.cdk") == {"aws_cdk"}
+    assert loaded_by("import sagas.cdk") == [{"aws_cdk"}]
 
 
 class TestLayer:

@@ -11,16 +11,16 @@ import pytest
 from aws_cdk import App, Stack, assertions
 from aws_cdk import aws_kms as kms
 
-from functions.checkout import Checkout
 from sagas.cdk import Archive, SagaService, service
 from sagas.cdk.layer import Layers, pinned_requirements
+from tests.cdk.saga_classes import Trip
 from tests.cdk.test_permissions import as_list
 
 Template = dict[str, Any]
 
 
-@pytest.fixture
-def template(monkeypatch: pytest.MonkeyPatch) -> Template:
+@pytest.fixture(scope="module")
+def template() -> Template:
     """With an archive. The layer is one without the package, which need not be fetched for this."""
     asked: list[Any] = []
 
@@ -28,10 +28,11 @@ def template(monkeypatch: pytest.MonkeyPatch) -> Template:
         asked.append(extras)
         return Layers(*arguments, **options)
 
-    monkeypatch.setattr(service, "Layers", layers)
     stack = Stack(App(), "Test")
     key = kms.Key(stack, "Payloads")
-    SagaService(stack, "Shop", sagas=[Checkout], payload_key=key, archive=Archive(), dashboard=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service, "Layers", layers)
+        SagaService(stack, "Shop", sagas=[Trip], payload_key=key, archive=Archive(), dashboard=False)
     assert asked == [("encryption",)]
     return dict(assertions.Template.from_stack(stack).to_json())
 
@@ -40,7 +41,7 @@ def test_functions_know_it_and_nothing_travels_in_messages(template: Template) -
     found = [one["Properties"] for one in template["Resources"].values() if one["Type"] == "AWS::Lambda::Function"]
     variables = [one["Environment"]["Variables"] for one in found if "Environment" in one]
     engines = [one for one in variables if "SAGAS_TABLE" in one]
-    assert len(engines) == 3 + 3
+    assert len(engines) == 1 + 3
     for one in engines:
         assert "Payloads" in json.dumps(one["SAGAS_PAYLOAD_KEY"])
         assert one["SAGAS_CARRY_INPUTS"] == "0"
@@ -54,7 +55,7 @@ def test_they_may_use_it_for_this_service_and_the_archive_may_not(template: Temp
                 allowed[name] = as_list(statement["Action"])
                 (own,) = statement["Condition"]["StringEquals"].items()
                 assert own == ("kms:EncryptionContext:sagas:service", "Test-Shop")
-    assert len(allowed) == 3 + 3
+    assert len(allowed) == 1 + 3
     assert all(actions == ["kms:Decrypt", "kms:GenerateDataKey"] for actions in allowed.values())
     assert not [name for name in allowed if "Archive" in name]
 

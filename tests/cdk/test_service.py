@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from aws_cdk import App, RemovalPolicy, Size, Stack, assertions
+from aws_cdk import App, RemovalPolicy, Size, Stack
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
@@ -16,7 +16,7 @@ from functions.create_zip import CreateZip
 from sagas import Context, Retry, Saga, step
 from sagas.cdk import FunctionOptions, SagaService
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import Template, render
+from tests.cdk.rendered import Template, render, template_of
 
 
 @dataclass(frozen=True)
@@ -58,69 +58,80 @@ def marks(template: Template) -> dict[tuple[str, ...], Template]:
     }
 
 
+@pytest.fixture(scope="module")
+def slow() -> Template:
+    """The template of a service without options."""
+    return render(lambda stack: SagaService(stack, "S", sagas=[Slow]))
+
+
+@pytest.fixture(scope="module")
+def tuned() -> Template:
+    """The template of a service with options, its own and those of one function."""
+    options = FunctionOptions(
+        memory_size=1024,
+        ephemeral_storage=Size.gibibytes(2),
+        batch_size=5,
+        maximum_concurrency=5,
+        environment={"SHAPE": "round"},
+    )
+
+    def build(stack: Stack) -> None:
+        service = SagaService(
+            stack,
+            "S",
+            sagas=[Slow],
+            functions={Slow.work: options},
+            environment={"COLOUR": "red"},
+            removal_policy=RemovalPolicy.DESTROY,
+            architecture=lambda_.Architecture.X86_64,
+            log_level="DEBUG",
+            shards=2,
+            alarm_topic=sns.Topic(stack, "Alarms"),
+        )
+        s3.Bucket(stack, "B").grant_read(service.function(Slow.work))
+
+    return render(build)
+
+
 class TestPolicies:
-    def test_an_undo_counts_too(self) -> None:
-        found = marks(render(lambda stack: SagaService(stack, "S", sagas=[Slow])))
+    def test_an_undo_counts_too(self, slow: Template) -> None:
+        found = marks(slow)
         assert found["function", "slow", "work"]["Timeout"] == 106
         assert found["queue", "slow", "work"]["VisibilityTimeout"] == 108
         assert found["queue", "slow", "work"]["RedrivePolicy"]["maxReceiveCount"] == 18
 
-    def test_a_retired_step_keeps_function_and_queue(self) -> None:
-        found = marks(render(lambda stack: SagaService(stack, "S", sagas=[Slow])))
-        assert {("function", "slow", "old"), ("queue", "slow", "old")} <= set(found)
+    def test_a_retired_step_keeps_function_and_queue(self, slow: Template) -> None:
+        assert {("function", "slow", "old"), ("queue", "slow", "old")} <= set(marks(slow))
 
-    def test_a_batch_is_processed_one_by_one(self) -> None:
-        functions = {Slow.work: FunctionOptions(batch_size=5)}
-        found = marks(render(lambda stack: SagaService(stack, "S", sagas=[Slow], functions=functions)))
+    def test_a_batch_is_processed_one_by_one(self, tuned: Template) -> None:
+        found = marks(tuned)
         assert found["function", "slow", "work"]["Timeout"] == 506
         assert found["queue", "slow", "work"]["VisibilityTimeout"] == 508
 
 
 class TestOptions:
-    def test_of_a_function(self) -> None:
-        options = FunctionOptions(
-            memory_size=1024,
-            ephemeral_storage=Size.gibibytes(2),
-            maximum_concurrency=5,
-            environment={"COLOUR": "blue"},
-        )
-        template = render(lambda stack: SagaService(stack, "S", sagas=[Slow], functions={Slow.work: options}))
-        function = marks(template)["function", "slow", "work"]
+    def test_of_a_function(self, tuned: Template) -> None:
+        function = marks(tuned)["function", "slow", "work"]
         assert function["MemorySize"] == 1024
         assert function["EphemeralStorage"] == {"Size": 2048}
-        assert function["Environment"]["Variables"]["COLOUR"] == "blue"
-        assert "COLOUR" not in marks(template)["function", "slow", "old"]["Environment"]["Variables"]
-        concurrency = [source["Properties"].get("ScalingConfig") for source in of_type(template, MAPPING)]
+        assert function["Environment"]["Variables"]["SHAPE"] == "round"
+        assert "SHAPE" not in marks(tuned)["function", "slow", "old"]["Environment"]["Variables"]
+        concurrency = [source["Properties"].get("ScalingConfig") for source in of_type(tuned, MAPPING)]
         assert concurrency == [{"MaximumConcurrency": 5}, None, {"MaximumConcurrency": 10}]
 
-    def test_of_the_service(self) -> None:
-        template = render(
-            lambda stack: SagaService(
-                stack,
-                "S",
-                sagas=[Slow],
-                environment={"COLOUR": "red"},
-                removal_policy=RemovalPolicy.DESTROY,
-                architecture=lambda_.Architecture.X86_64,
-                log_level="DEBUG",
-                shards=2,
-            )
-        )
-        for function in of_type(template, "AWS::Lambda::Function"):
+    def test_of_the_service(self, tuned: Template) -> None:
+        for function in of_type(tuned, "AWS::Lambda::Function"):
             variables = function["Properties"]["Environment"]["Variables"]
             assert variables["COLOUR"] == "red"
             assert variables["POWERTOOLS_LOG_LEVEL"] == "DEBUG"
             assert variables["SAGAS_SHARDS"] == "2"
             assert function["Properties"]["Architectures"] == ["x86_64"]
-        for table in of_type(template, "AWS::DynamoDB::Table"):
+        for table in of_type(tuned, "AWS::DynamoDB::Table"):
             assert table["DeletionPolicy"] == "Delete"
             assert table["Properties"]["DeletionProtectionEnabled"] is False
 
-    def test_alarms_go_to_the_topic(self) -> None:
-        def build(stack: Stack) -> None:
-            SagaService(stack, "S", sagas=[Slow], alarm_topic=sns.Topic(stack, "Alarms"))
-
-        alarms = of_type(render(build), "AWS::CloudWatch::Alarm")
+    def test_alarms_go_to_the_topic(self, tuned: Template) -> None:
+        alarms = of_type(tuned, "AWS::CloudWatch::Alarm")
         assert alarms
         assert all(len(alarm["Properties"]["AlarmActions"]) == 1 for alarm in alarms)
 
@@ -129,22 +140,16 @@ MAPPING = "AWS::Lambda::EventSourceMapping"
 
 
 class TestSeveral:
-    def test_two_services_in_one_stack(self) -> None:
-        def build(stack: Stack) -> None:
-            SagaService(stack, "One", sagas=[Slow])
-            SagaService(stack, "Two", sagas=[Slow])
-
-        assert len(of_type(render(build), "AWS::ApiGateway::RestApi")) == 2
-
-    def test_two_stacks_in_one_app_name_nothing_physically(self) -> None:
+    def test_in_one_stack_and_in_one_app_name_nothing_physically(self) -> None:
         app = App()
         stacks = [Stack(app, name) for name in ("One", "Two")]
-        for stack in stacks:
-            SagaService(stack, "S", sagas=[Slow])
-        for stack in stacks:
-            resources: Template = assertions.Template.from_stack(stack).to_json()["Resources"]
-            fixed = {"TableName", "QueueName", "FunctionName", "BucketName", "RoleName", "LogGroupName", "AlarmName"}
-            given = [one.get("Properties", {}).get(name) for one in resources.values() for name in fixed]
+        for stack, id in ((stacks[0], "S"), (stacks[1], "S"), (stacks[1], "T")):
+            SagaService(stack, id, sagas=[Slow])
+        fixed = {"TableName", "QueueName", "FunctionName", "BucketName", "RoleName", "LogGroupName", "AlarmName"}
+        for stack, services in zip(stacks, (1, 2), strict=True):
+            template = template_of(stack)
+            assert len(of_type(template, "AWS::ApiGateway::RestApi")) == services
+            given = [one.get("Properties", {}).get(name) for one in template["Resources"].values() for name in fixed]
             assert not [name for name in given if isinstance(name, str)]
 
 
@@ -157,12 +162,8 @@ class TestAccess:
         assert service.api.url
         assert service.supervisor.function_arn
 
-    def test_users_grant_what_a_step_needs(self) -> None:
-        def build(stack: Stack) -> None:
-            service = SagaService(stack, "S", sagas=[Slow])
-            s3.Bucket(stack, "B").grant_read(service.function(Slow.work))
-
-        assert "s3:GetObject*" in str(render(build))
+    def test_users_grant_what_a_step_needs(self, tuned: Template) -> None:
+        assert "s3:GetObject*" in str(tuned)
 
 
 def refused(build: Callable[[Stack], object]) -> str:
@@ -197,7 +198,7 @@ class TestRefused:
         assert "'upload' is not a step" in message
 
     def test_a_step_of_another_service(self) -> None:
-        service = SagaService(Stack(App(), "Test"), "Shop", sagas=[Checkout])
+        service = SagaService(Stack(App(), "Test"), "Shop", sagas=[Slow])
         with pytest.raises(DefinitionError, match="CreateZip is not among its sagas"):
             service.function(CreateZip.upload)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -56,9 +57,9 @@ class TestSagaIsolation:
         assert function["Timeout"] == 846
         assert "SAGAS_CHAIN" not in function["Environment"]["Variables"]
 
-    def test_the_most_attempts_decide(self, built: tuple[SagaService, Template]) -> None:
+    def test_the_most_attempts_decide(self, built: tuple[SagaService, Template], plain: Template) -> None:
         queue = marks(built[1])["queue", "checkout", "reserve,capture,ship"]
-        alone = marks(service())
+        alone = marks(plain)
         each = [alone["queue", "checkout", step]["RedrivePolicy"]["maxReceiveCount"] for step in STEPS]
         assert queue["RedrivePolicy"]["maxReceiveCount"] == max(each)
 
@@ -71,23 +72,39 @@ class TestSagaIsolation:
     def test_options_of_a_single_step(self) -> None:
         functions = {Checkout.ship: FunctionOptions()}
         with pytest.raises(DefinitionError, match="give the options of Checkout instead of"):
-            service(functions=functions, isolation="saga")
+            service(Checkout, functions=functions, isolation="saga")
 
 
 STEPS = ("reserve", "capture", "ship")
 
 
 PAID = ("function", "checkout", "reserve,capture")
+TWO: dict[str, Any] = {"batch_size": 2, "memory_size": 512, "capture": 256}
+LONG: dict[str, Any] = {"timeout": 200, "memory_size": 512, "capture": 1024, "reversed": True}
+
+
+@cache
+def grouped(*, reversed: bool = False, capture: int | None = None, chain: bool = True, **options: Any) -> Template:
+    """The template of a service of *checkout* in which its first two steps share a function with these options.
+
+    Args:
+        reversed: whether the second step is named first.
+        capture: memory that the second step asks for itself.
+        chain: of the service.
+        options: of the shared function.
+    """
+    steps: Any = (Checkout.capture, Checkout.reserve) if reversed else (Checkout.reserve, Checkout.capture)
+    functions: dict[Any, FunctionOptions] = {steps: FunctionOptions(**options)}
+    if capture is not None:
+        functions[Checkout.capture] = FunctionOptions(memory_size=capture)
+    return service(Checkout, functions=functions, chain=chain)
 
 
 class TestGroups:
     """Steps that share a function because ``functions`` names them together."""
 
-    def grouped(self, **options: Any) -> Template:
-        return service(functions={(Checkout.reserve, Checkout.capture): FunctionOptions(**options)})
-
     def test_one_queue_and_one_function_for_them(self) -> None:
-        found = marks(self.grouped(memory_size=512))
+        found = marks(grouped(memory_size=512))
         assert [key for key in found if key[0] in ("queue", "function") and key[1] == "checkout"] == [
             ("queue", "checkout", "reserve,capture"),
             ("queue", "checkout", "ship"),
@@ -98,28 +115,24 @@ class TestGroups:
         assert found[SHIP]["MemorySize"] == 256
 
     def test_they_are_chained_and_the_others_are_not(self) -> None:
-        found = self.grouped()
+        found = grouped(memory_size=512)
         assert variables(found, PAID)["SAGAS_CHAIN"] == "reserve,capture"
         assert "SAGAS_CHAIN" not in variables(found, SHIP)
-        without = service(functions={(Checkout.reserve, Checkout.capture): FunctionOptions()}, chain=False)
-        assert "SAGAS_CHAIN" not in variables(without, PAID)
+        assert "SAGAS_CHAIN" not in variables(grouped(chain=False), PAID)
 
-    def test_the_function_has_the_time_of_all(self) -> None:
-        alone = marks(service())
+    def test_the_function_has_the_time_of_all(self, plain: Template) -> None:
+        alone = marks(plain)
         each = [alone["function", "checkout", step]["Timeout"] - 6 for step in ("reserve", "capture")]
-        assert marks(self.grouped())[PAID]["Timeout"] == sum(each) + 6
-        assert marks(self.grouped(batch_size=2))[PAID]["Timeout"] == 2 * sum(each) + 6
-        assert marks(self.grouped(timeout=200))[PAID]["Timeout"] == 200
+        assert marks(grouped(memory_size=512))[PAID]["Timeout"] == sum(each) + 6
+        assert marks(grouped(**TWO))[PAID]["Timeout"] == 2 * sum(each) + 6
+        assert marks(grouped(**LONG))[PAID]["Timeout"] == 200
 
     def test_their_order_in_the_name_makes_no_difference(self) -> None:
-        found = marks(service(functions={(Checkout.capture, Checkout.reserve): FunctionOptions()}))
-        assert PAID in found
+        assert PAID in marks(grouped(**LONG))
 
     def test_the_largest_memory_counts(self) -> None:
-        both = {(Checkout.reserve, Checkout.capture): FunctionOptions(memory_size=512)}
-        for size, expected in ((1024, 1024), (256, 512)):
-            functions = {**both, Checkout.capture: FunctionOptions(memory_size=size)}
-            assert marks(service(functions=functions))[PAID]["MemorySize"] == expected
+        assert marks(grouped(**LONG))[PAID]["MemorySize"] == 1024
+        assert marks(grouped(**TWO))[PAID]["MemorySize"] == 512
 
     def test_access(self) -> None:
         stack = Stack(App(), "Test")
@@ -156,7 +169,7 @@ class TestGroups:
     )
     def test_what_cannot_be_shared(self, functions: dict[Any, FunctionOptions], told: str) -> None:
         with pytest.raises(DefinitionError, match=told):
-            service(functions=functions)
+            service(Checkout, functions=functions)
 
     def test_steps_of_two_sagas_share_nothing(self) -> None:
         functions = {(Checkout.reserve, CreateZip.check): FunctionOptions()}
@@ -166,7 +179,7 @@ class TestGroups:
     def test_where_all_share_one_some_cannot_share_another(self) -> None:
         functions = {(Checkout.reserve, Checkout.capture): FunctionOptions()}
         with pytest.raises(DefinitionError, match="all steps of a saga share one already"):
-            service(functions=functions, isolation="saga")
+            service(Checkout, functions=functions, isolation="saga")
 
     def test_a_step_that_takes_too_long_is_refused_by_its_name(self) -> None:
         functions = {(CreateZip.check, CreateZip.upload): FunctionOptions(batch_size=2)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -33,9 +34,16 @@ def run(argv: list[str], environment: Mapping[str, str], directory: Path = REPOS
     """Run a command, which must succeed; return what it said."""
     own = {name: value for name, value in environment.items() if not name.startswith(("MAKE", "MFLAGS"))}
     own["PYTHONPATH"] = str(REPOSITORY)
-    ended = subprocess.run(argv, cwd=directory, env=own, capture_output=True, text=True, timeout=deadline, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout + ended.stderr
+    with subprocess.Popen(
+        argv, cwd=directory, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=deadline)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)  # make, and the Node and Python that it runs
+            raise
+    assert process.returncode == 0, output
+    return output
 
 
 def command() -> list[str]:

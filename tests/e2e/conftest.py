@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
+from sagas.local.stack import down
 from tests.e2e.elsewhere import Account, Place, chosen
-from tests.e2e.stack import ASSEMBLIES, REPOSITORY, Running, Stack, assembled, launch
+from tests.e2e.stack import ASSEMBLIES, REPOSITORY, Running, Stack, assembled, launched
 
 _REFERENCE = Place("Sagas", "python -m infra.app")
 _TRIALS = Place("Trials", "python -m tests.e2e.trials.app")
 _ACCOUNT_TIMEOUT = 3600
 """Seconds for one test in an account, the deployment included."""
+_SHARED = {
+    "reference": ("test_command_line.py", "test_description.py", "test_reference_sagas.py"),
+    "trials": ("console/test_incidents.py", "test_dead_letters.py", "test_failures.py", "test_waiting.py"),
+    "shop": ("test_events.py", "test_isolation.py", "test_mounted.py"),
+}
+"""The files that share a stack, by the stack. One process runs them, so that it is launched once."""
+_STACK_OF = {f"tests/e2e/{file}": stack for stack, files in _SHARED.items() for file in files}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have all processes of this run share what an app wrote."""
+    """Have all processes of this run share what an app wrote, and end what they started when they are asked to end."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # in the background, a shell has the first ignored
+        signal.signal(number, signal.default_int_handler)
     if ASSEMBLIES not in os.environ:
         directory = TemporaryDirectory(prefix="sagas-assemblies-")
         os.environ[ASSEMBLIES] = directory.name
@@ -29,6 +42,19 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """Two processes more than there are cores: tests of the whole stack wait for more than half of their time."""
     return (os.cpu_count() or 1) + 2
+
+
+class _ByStack(LoadFileScheduling):
+    """Hands out files, and those that share a stack together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return _STACK_OF.get(file, file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByStack | None:
+    """Keep the files that share a stack in one process, where each file stays in one."""
+    return _ByStack(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -61,9 +87,10 @@ def project_in(directory: Path) -> Path:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """An empty project directory."""
-    return project_in(tmp_path)
+def project(tmp_path: Path) -> Generator[Path]:
+    """An empty project directory. No stack of it outlives the test, whatever the test came to."""
+    yield project_in(tmp_path)
+    down(tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -84,26 +111,19 @@ def _stack(place: Place, project: Path) -> Generator[Stack]:
         with elsewhere.deployed(place, project) as stack:
             yield stack
         return
-    running = launch(project, assembled(place.app))
-    try:
+    with launched(project, assembled(place.app)) as running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture(scope="session")
-def hostile_stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
-    """The reference stack once more, for requests that would leave it full of sagas which nobody expects."""
-    running = launch(project_in(tmp_path_factory.mktemp("hostile")), assembled(_REFERENCE.app))
-    try:
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
+    """The sagas of an app that has an API, tables and sources of events of its own, there for the whole session."""
+    with launched(project_in(tmp_path_factory.mktemp("shop")), assembled("python -m tests.e2e.shop.app")) as running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture
 def probe(project: Path) -> Generator[Running]:
     """A stack of one queue and one function, on an emulator of its own."""
-    running = launch(project, assembled("python -m tests.e2e.probe.app"))
-    yield running
-    running.stop()
+    with launched(project, assembled("python -m tests.e2e.probe.app")) as running:
+        yield running

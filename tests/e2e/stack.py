@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import chdir
+from collections.abc import Callable, Generator
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -21,12 +22,15 @@ from typer.testing import CliRunner
 
 from sagas import SagaClient
 from sagas.cli.main import app as commands
+from sagas.engine.clock import skipped
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SAGAS = str(Path(sys.executable).parent / "sagas")
 PACE = float(os.environ.get("SAGAS_E2E_PACE", "1"))
 """By which every deadline is multiplied: an account, or an emulator in a container, is slower than the embedded one."""
 
+LEASH = ("setpriv", "--pdeathsig", "TERM") if shutil.which("setpriv") else ()
+"""Before a command, on Linux: it is asked to end when the tests' process ends, in whatever way."""
 ASSEMBLIES = "SAGAS_E2E_ASSEMBLIES"
 """The variable that names the directory of what apps wrote in this run of the tests."""
 T = TypeVar("T")
@@ -82,9 +86,19 @@ def launch(project: Path, app: str, *options: str, port: int | None = None) -> R
     return running
 
 
+@contextmanager
+def launched(project: Path, app: str, *options: str) -> Generator[Running]:
+    """Start ``sagas local up``, and end it afterwards."""
+    running = launch(project, app, *options)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
 def start(project: Path, app: str, *options: str, port: int | None = None, errors: int | None = None) -> Running:
     """Start ``sagas local up`` in the background, with its errors in a file or where a descriptor says."""
-    command = [SAGAS, "local", "up", "--app", app, "--port", str(port or free_port()), *options]
+    command = [*LEASH, SAGAS, "local", "up", "--app", app, "--port", str(port or free_port()), *options]
     with (project / "out.txt").open("w") as out, (project / "err.txt").open("w") as err:
         process = subprocess.Popen(
             command, cwd=project, env=_environment(), stdout=out, stderr=errors or err, start_new_session=True
@@ -126,6 +140,9 @@ class Stack:
         """Return a client of the stack."""
         return SagaClient.local(self.project)
 
+    def skip(self, seconds: float) -> None:
+        """Let time pass at once, where there is a clock that can be moved. Elsewhere it passes by itself."""
+
     def sagas(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of ``sagas`` on this stack to its end, in this process: to start one takes longer than most
         commands do."""
@@ -154,6 +171,16 @@ class Running(Stack):
         if self.process.poll() is not None:
             raise AssertionError((self.project / "err.txt").read_text() or "the command ended without a word")
         return "\nReady. " in (self.project / "out.txt").read_text()
+
+    def skip(self, seconds: float) -> None:
+        """Move the stack's clock on, whatever is under way.
+
+        ``sagas local tick --advance`` waits for that first, and for a message of a dead worker it would wait for long.
+        """
+        file = (self.project / ".sagas" / "clock").resolve()
+        draft = file.with_suffix(".draft")
+        draft.write_text(f"{skipped(str(file)) + seconds:.3f}\n")
+        draft.replace(file)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal to the command, by its process id, and return its exit code."""

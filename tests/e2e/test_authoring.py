@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from demo.workers import processes
-from tests.e2e.stack import REPOSITORY, Running, launch, poll, run_sagas, start
+from tests.e2e.conftest import project_in
+from tests.e2e.stack import Running, launch, poll, run_sagas, start
 
 pytestmark = [
     pytest.mark.e2e,
+    pytest.mark.proof("local stack"),
     pytest.mark.timeout(400),
     pytest.mark.embedded("it starts and ends emulators of its own"),
 ]
@@ -27,10 +29,7 @@ def trips(tmp_path: Path) -> Path:
     """A project as `sagas init` makes it, which shares the repository's cache."""
     done = run_sagas(tmp_path, "init", "my-trips")
     assert done.returncode == 0, done.stderr
-    project = tmp_path / "my-trips"
-    (project / ".sagas").mkdir()
-    (project / ".sagas" / "cache").symlink_to(REPOSITORY / ".sagas" / "cache")
-    return project
+    return project_in(tmp_path / "my-trips")
 
 
 @pytest.fixture

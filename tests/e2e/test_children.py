@@ -19,11 +19,16 @@ from benchmarks.units import KILOBYTE, item_size
 from demo.workers import workers
 from sagas.errors import Conflict
 from tests.e2e.api import Api
+from tests.e2e.conftest import project_in
 from tests.e2e.convoys.sagas import PRICE, SKUS
-from tests.e2e.stack import Running, launch, poll
+from tests.e2e.stack import Running, assembled, launched, poll
 from tests.soak.books import Books
 
-pytestmark = [pytest.mark.timeout(1500), pytest.mark.embedded("it kills its functions' processes")]
+pytestmark = [
+    pytest.mark.proof("crowds"),
+    pytest.mark.timeout(1500),
+    pytest.mark.embedded("it kills its functions' processes"),
+]
 
 _FULL = os.environ.get("SAGAS_PROOF") == "full"
 _CANCELLED, _MANY = (200, 1_000) if _FULL else (30, 40)
@@ -134,15 +139,12 @@ def counts_of(convoy: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Generator[Port]:
     """Their stack, with its goods in stock."""
-    from tests.e2e.conftest import project_in
-
-    running = launch(project_in(tmp_path_factory.mktemp("convoys")), "python -m tests.e2e.convoys.app")
-    try:
+    with launched(
+        project_in(tmp_path_factory.mktemp("convoys")), assembled("python -m tests.e2e.convoys.app")
+    ) as running:
         made = Port(running)
         made.fill()
         yield made
-    finally:
-        running.stop()
 
 
 def test_a_parent_cancelled_while_its_children_run_and_workers_die_leaves_nothing(port: Port) -> None:

@@ -25,7 +25,7 @@ from sagas.errors import SagaError
 from tests.e2e.api import Api
 from tests.e2e.cdk_cli import command, install, run
 from tests.e2e.elsewhere import Account, Elsewhere, Place, chosen
-from tests.e2e.stack import REPOSITORY, Stack, free_port, poll, run_sagas
+from tests.e2e.stack import LEASH, REPOSITORY, Stack, free_port, poll, run_sagas
 
 pytestmark = [
     pytest.mark.e2e,
@@ -89,7 +89,7 @@ class Brought:
         }  # fmt: skip
         with (directory / "emulator.log").open("w") as log:
             self._process = subprocess.Popen(
-                [Path(sys.executable).parent / "ministack"],
+                [*LEASH, Path(sys.executable).parent / "ministack"],
                 cwd=directory, env=fixed, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
@@ -169,6 +169,7 @@ def _suite(environment: dict[str, str]) -> str:
     return ended.stdout.splitlines()[-1]
 
 
+@pytest.mark.proof("elsewhere")
 def test_at_an_endpoint_the_suite_runs_and_leaves_nothing(endpoint: Brought) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTEST_"))}
     assert "3 passed, 1 skipped" in _suite(environment | {"SAGAS_E2E_ENDPOINT": endpoint.endpoint_url})
@@ -223,6 +224,7 @@ def users(account: Brought, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return Users(account, file)
 
 
+@pytest.mark.proof("elsewhere")
 def test_in_an_account_it_deploys_signs_and_destroys(account: Brought, users: Users, tmp_path: Path) -> None:
     users.add("tester", EVERYTHING)
     users.add("guest", GUEST)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 from tests.e2e.api import Api
-from tests.e2e.stack import REPOSITORY, Running, launch, poll
+from tests.e2e.stack import Running, poll
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
@@ -19,15 +18,8 @@ PAGE = 100
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
-    """A local stack with every source there is."""
-    project, cache = tmp_path_factory.mktemp("events"), REPOSITORY / ".sagas" / "cache"
-    cache.mkdir(parents=True, exist_ok=True)
-    (project / ".sagas").mkdir()
-    (project / ".sagas" / "cache").symlink_to(cache)
-    running = launch(project, "python -m tests.e2e.events.app")
-    yield running
-    running.stop()
+def running(shop: Running) -> Running:
+    return shop
 
 
 def send(running: Running, command: Any) -> None:
@@ -165,7 +157,7 @@ class TestEventsOut:
             poll(f"{names} to be told", lambda id=saga["saga_id"], names=names: told.of(id).keys() == names)
         done = api.wait(good)
         event = told.of(good["saga_id"])["SagaCompleted"]
-        assert event["source"] == "sagas.Events-Sagas"
+        assert event["source"] == "sagas.Shop-Sagas"
         assert event["detail"]["status"] == "COMPLETED"
         assert event["detail"]["seq"] == len(api.audit(done))
         api.call("DELETE", f"/sagas/loan/{loan['saga_id']}")
@@ -207,6 +199,7 @@ class TestEventsOut:
         assert {event["detail"]["id"] for event in again.values()} == {one["detail"]["id"] for one in first.values()}
 
 
+@pytest.mark.proof("crowds")
 def test_a_storm_of_repeated_events_makes_one_saga_an_id(running: Running) -> None:
     before = len(sagas_of(running, "trip"))
     details = [{"id": f"storm-{number % IDS}", "item": f"s{number % IDS}"} for number in range(EVENTS)]

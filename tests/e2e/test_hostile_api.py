@@ -25,10 +25,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.e2e.api import Api
-from tests.e2e.stack import REPOSITORY, Running, poll
+from tests.e2e.conftest import project_in
+from tests.e2e.stack import REPOSITORY, assembled, launched, poll
 from tests.support.hostile import FULL
 
 pytestmark = [
+    pytest.mark.proof("hostile API"),
     pytest.mark.timeout(1_200 if FULL else 300),
     pytest.mark.embedded("starts thousands of sagas that lead nowhere, by unsigned calls"),
 ]
@@ -94,9 +96,10 @@ def _prove(api: Api, directory: Path, phases: str, gate: int, full: int) -> None
 
 
 @pytest.fixture(scope="module")
-def api(hostile_stack: Running) -> Api:
-    """Its API."""
-    return Api(hostile_stack)
+def api(tmp_path_factory: pytest.TempPathFactory) -> Generator[Api]:
+    """The API of a stack that nothing else uses: what is sent leaves it full of sagas which nobody expects."""
+    with launched(project_in(tmp_path_factory.mktemp("hostile")), assembled("python -m infra.app")) as running:
+        yield Api(running)
 
 
 def _definitions(api: Api) -> dict[str, tuple[Any, ...]]:

@@ -2,69 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.request
-from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import project_in
-from tests.e2e.stack import Running, launch, poll
+from tests.e2e.api import Api
+from tests.e2e.stack import Running
 
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
-    """A local stack of one saga."""
-    running = launch(project_in(tmp_path_factory.mktemp("shared")), "python -m tests.e2e.isolation.app")
-    yield running
-    running.stop()
-
-
-def run(stack: Running, request: dict[str, Any], name: str = "relay") -> dict[str, Any]:
-    """Start a saga and return it as it is in the end."""
-    url = f"{stack.description['api_url']}/sagas/{name}"
-    started = call(urllib.request.Request(url, json.dumps(request).encode(), {"Content-Type": "application/json"}))
-
-    def over() -> dict[str, Any] | None:
-        saga = call(f"{url}/{started['saga_id']}")
-        return saga if saga["status"] in ("COMPLETED", "COMPENSATED") else None
-
-    return poll("the saga's end", over)
-
-
-def call(request: urllib.request.Request | str) -> dict[str, Any]:
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return json.load(answer)
-
-
-def test_one_function_runs_all_steps(shared: Running) -> None:
-    saga = run(shared, {})
+def test_one_function_runs_all_steps(shop: Running) -> None:
+    saga = Api(shop).run("relay", {})
     assert saga["status"] == "COMPLETED"
     assert len({step["result"] for step in saga["steps"]}) == 1
 
 
-def test_one_function_runs_all_undos(shared: Running) -> None:
-    saga = run(shared, {"drop": True})
+def test_one_function_runs_all_undos(shop: Running) -> None:
+    saga = Api(shop).run("relay", {"drop": True})
     assert [step["status"] for step in saga["steps"]] == ["COMPENSATED", "COMPENSATED", "FAILED"]
 
 
-def test_every_step_has_the_one_queue_and_function(shared: Running) -> None:
-    for places in (shared.description["queues"]["relay"], shared.description["functions"]["relay"]):
+def test_every_step_has_the_one_queue_and_function(shop: Running) -> None:
+    for places in (shop.description["queues"]["relay"], shop.description["functions"]["relay"]):
         assert len(places) > 1
         assert len(set(places.values())) == 1
 
 
 def test_a_worker_killed_in_the_middle_of_a_chain_costs_the_step_at_hand_an_attempt(
-    shared: Running, tmp_path: Path
+    shop: Running, tmp_path: Path
 ) -> None:
     """The steps before are not run again, and its queue notices: nobody asks the supervisor."""
     notebook, began = tmp_path / "notebook", time.monotonic()
-    saga = run(shared, {"path": str(notebook)}, "mortal")
+    saga = Api(shop).run("mortal", {"path": str(notebook)})
     assert saga["status"] == "COMPLETED"
     assert notebook.read_text().splitlines() == ["first 1", "second 1", "second 2", "third 1"]
     assert [step["attempts"] for step in saga["steps"]] == [1, 2, 1]

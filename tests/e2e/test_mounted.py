@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.e2e.api import Api
-from tests.e2e.conftest import project_in
-from tests.e2e.stack import Running, launch
+from tests.e2e.stack import Running
 
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(scope="module")
-def mounted(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
-    """A local stack of one saga."""
-    running = launch(project_in(tmp_path_factory.mktemp("mounted")), "python -m tests.e2e.mounted.app")
-    yield running
-    running.stop()
-
-
-def test_a_saga_runs_below_the_mount(mounted: Running) -> None:
-    api = Api(mounted)
+def test_a_saga_runs_below_the_mount(shop: Running) -> None:
+    api = Api(shop)
     assert api.url.endswith("/shop/orders")
     saga = api.run("relay", {})
     assert saga["status"] == "COMPLETED"
@@ -31,10 +21,10 @@ def test_a_saga_runs_below_the_mount(mounted: Running) -> None:
     assert api.actions(saga)[0] == "SagaStarted"
 
 
-def test_it_is_kept_in_the_tables_given(mounted: Running) -> None:
-    tables = mounted.description["tables"]
+def test_it_is_kept_in_the_tables_given(shop: Running) -> None:
+    tables = shop.description["tables"]
     assert "mine" in tables["sagas"].lower()
     assert "history" in tables["audit"].lower()
-    saga = Api(mounted).run("relay", {"drop": True})
-    kept = mounted.client("dynamodb").get_item(TableName=tables["sagas"], Key={"saga_id": {"S": saga["saga_id"]}})
+    saga = Api(shop).run("relay", {"drop": True})
+    kept = shop.client("dynamodb").get_item(TableName=tables["sagas"], Key={"saga_id": {"S": saga["saga_id"]}})
     assert "Item" in kept

@@ -9,22 +9,18 @@ import pytest
 
 from sagas.messaging.routes import Routes
 from tests.e2e.api import Api
+from tests.e2e.conftest import project_in
 from tests.e2e.nested.sagas import LENGTH, TAKEN
-from tests.e2e.stack import REPOSITORY, Running, launch
+from tests.e2e.stack import Running, assembled, launched
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.proof("nested stacks")]
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
     """A local stack of 44 steps."""
-    project, cache = tmp_path_factory.mktemp("large"), REPOSITORY / ".sagas" / "cache"
-    cache.mkdir(parents=True, exist_ok=True)
-    (project / ".sagas").mkdir()
-    (project / ".sagas" / "cache").symlink_to(cache)
-    running = launch(project, "python -m tests.e2e.nested.app")
-    yield running
-    running.stop()
+    with launched(project_in(tmp_path_factory.mktemp("large")), assembled("python -m tests.e2e.nested.app")) as running:
+        yield running
 
 
 def test_everything_is_described(large: Running) -> None:

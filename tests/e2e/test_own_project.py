@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.api import Api
+from tests.e2e.conftest import project_in
 from tests.e2e.elsewhere import Elsewhere, chosen
 from tests.e2e.pages import play
 from tests.e2e.stack import REPOSITORY, Stack, free_port
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.proof("generated projects")]
 
 _OURS = ("lambda_sagas-", "_editable_impl_lambda_sagas", "__editable__.lambda_sagas")
 """How what makes this repository importable is called in our own virtual environment."""
@@ -145,7 +146,7 @@ def test_the_project_passes_its_own_tests(installed: Installed) -> None:
 
 @pytest.mark.emulated("it is about `sagas local`")
 def test_the_project_runs_here(installed: Installed) -> None:
-    _share_cache(installed.directory)
+    project_in(installed.directory)
     elsewhere = chosen(os.environ)
     brought = ("--endpoint", elsewhere.endpoint) if isinstance(elsewhere, Elsewhere) else ()
     installed.run("sagas", "local", "up", *(brought or ("--port", str(free_port()), "--detach")))
@@ -175,11 +176,3 @@ def test_the_first_tutorial_shows_what_one_sees(wheel: Path, tmp_path: Path) -> 
         play(FIRST_TUTORIAL, tmp_path, {**_clean(), "PATH": os.pathsep.join(places)}, before=prepared)
     finally:
         Installed(tmp_path / "my-trips" / ".venv" / "bin", tmp_path / "my-trips").run("sagas", "local", "down")
-
-
-def _share_cache(project: Path) -> None:
-    """Take packages for Lambda from the repository's cache, so that nothing is fetched twice."""
-    cache = REPOSITORY / ".sagas" / "cache"
-    cache.mkdir(parents=True, exist_ok=True)
-    (project / ".sagas").mkdir()
-    (project / ".sagas" / "cache").symlink_to(cache)

@@ -202,8 +202,9 @@ def test_a_malformed_message_ends_in_the_dead_letter_queue_and_harms_no_other(lo
         books.stock_up(item["sku"], 7)
     assert api.run("checkout", request)["status"] == "COMPLETED"
 
-    def dead_lettered() -> bool:
+    def dead_lettered() -> dict[str, Any] | None:
         messages = sqs.receive_message(QueueUrl=dead, VisibilityTimeout=0, MaxNumberOfMessages=10).get("Messages", [])
-        return marker in [message["Body"] for message in messages]
+        return next((message for message in messages if message["Body"] == marker), None)
 
-    assert poll("the malformed message in the dead-letter queue", dead_lettered)
+    letter = poll("the malformed message in the dead-letter queue", dead_lettered)
+    sqs.delete_message(QueueUrl=dead, ReceiptHandle=letter["ReceiptHandle"])

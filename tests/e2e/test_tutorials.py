@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.conftest import project_in
 from tests.e2e.pages import play
-from tests.e2e.stack import REPOSITORY, Running, assembled, launch
+from tests.e2e.stack import REPOSITORY, Running, assembled, launched
 
-pytestmark = [pytest.mark.e2e, pytest.mark.embedded("it kills what it started itself"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.proof("tutorials"),
+    pytest.mark.embedded("it kills what it started itself"),
+    pytest.mark.timeout(600),
+]
 
 TUTORIALS = REPOSITORY / "docs" / "tutorial"
 
@@ -20,16 +26,10 @@ TUTORIALS = REPOSITORY / "docs" / "tutorial"
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
     """What `make run` starts, in a directory of its own that has the repository's events."""
-    project = tmp_path_factory.mktemp("tour")
-    (project / ".sagas").mkdir()
-    (REPOSITORY / ".sagas" / "cache").mkdir(parents=True, exist_ok=True)
-    (project / ".sagas" / "cache").symlink_to(REPOSITORY / ".sagas" / "cache")
+    project = project_in(tmp_path_factory.mktemp("tour"))
     (project / "events").symlink_to(REPOSITORY / "events")
-    running = launch(project, assembled("python -m infra.app"), "--seed", "python -m demo.seed")
-    try:
+    with launched(project, assembled("python -m infra.app"), "--seed", "python -m demo.seed") as running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.mark.parametrize("name", ["tour.md", "break-it.md"])

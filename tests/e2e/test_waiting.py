@@ -7,7 +7,6 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 import urllib3
 
 from tests.e2e.api import Api
-from tests.e2e.stack import Running, launch, poll
+from tests.e2e.stack import Stack, poll
 from tests.e2e.test_hostile_api import schemathesis_on
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.embedded("its clock is moved")]
@@ -27,22 +26,9 @@ _CROWD = 1_000 if _FULL else 40
 DAY = 86_400.0
 
 
-@pytest.fixture(scope="module")
-def waiting(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
-    """Their stack."""
-    from tests.e2e.conftest import project_in
-
-    running = launch(project_in(tmp_path_factory.mktemp("waiting")), "python -m tests.e2e.waiting.app")
-    try:
-        yield running
-    finally:
-        running.stop()
-
-
-@pytest.fixture(scope="module")
-def api(waiting: Running) -> Api:
-    """Its API."""
-    return Api(waiting)
+@pytest.fixture
+def api(trials: Stack) -> Api:
+    return Api(trials)
 
 
 def _post(url: str, body: Any) -> tuple[int, Any]:
@@ -52,21 +38,16 @@ def _post(url: str, body: Any) -> tuple[int, Any]:
     return answer.status, answer.json()
 
 
-def _asked(waiting: Running, api: Api) -> tuple[dict[str, Any], str]:
+def _asked(trials: Stack, api: Api) -> tuple[dict[str, Any], str]:
     """A saga that waits, and the URL that it gave away."""
     saga = api.wait(api.start("asked", {}), "WAITING")
-    items = waiting.client("dynamodb").scan(TableName=_urls(waiting), ConsistentRead=True)["Items"]
-    [url] = [item["url"]["S"] for item in items if item["saga_id"]["S"] == saga["saga_id"]]
+    items = trials.client("dynamodb").scan(TableName=trials.description["outputs"]["UrlsTable"], ConsistentRead=True)
+    [url] = [item["url"]["S"] for item in items["Items"] if item["saga_id"]["S"] == saga["saga_id"]]
     return saga, url
 
 
-def _urls(waiting: Running) -> str:
-    names = waiting.client("dynamodb").list_tables()["TableNames"]
-    return next(name for name in names if "Urls" in name)
-
-
-def test_who_has_the_url_answers_without_credentials(waiting: Running, api: Api) -> None:
-    saga, url = _asked(waiting, api)
+def test_who_has_the_url_answers_without_credentials(trials: Stack, api: Api) -> None:
+    saga, url = _asked(trials, api)
     assert url.startswith(f"{api.url}/callbacks/")
     assert _post(url, {"by": 5})[0] == 422
     assert _post(url[:-1] + ("A" if url[-1] != "A" else "B"), {"by": "ada"})[0] == 404
@@ -108,9 +89,9 @@ _HOSTILE: list[tuple[bytes, int, str]] = [
 
 
 @pytest.mark.parametrize("public", [True, False], ids=["by its URL", "by the API"])
-def test_whatever_is_sent_is_answered_and_one_signal_is_taken(waiting: Running, api: Api, public: bool) -> None:
+def test_whatever_is_sent_is_answered_and_one_signal_is_taken(trials: Stack, api: Api, public: bool) -> None:
     """Malformed, oversized, early or now, doubled with the same and with another value, late, to another saga."""
-    saga, url = _asked(waiting, api)
+    saga, url = _asked(trials, api)
     where = url if public else f"{api.url}/sagas/asked/{saga['saga_id']}/signals/reply"
 
     def post(body: bytes, place: str = where) -> tuple[int, str]:
@@ -143,8 +124,8 @@ def test_whatever_is_sent_is_answered_and_one_signal_is_taken(waiting: Running, 
 
 
 @pytest.mark.parametrize("public", [True, False], ids=["by its URL", "by the API"])
-def test_what_comes_too_late_is_refused(waiting: Running, api: Api, public: bool) -> None:
-    saga, url = _asked(waiting, api)
+def test_what_comes_too_late_is_refused(trials: Stack, api: Api, public: bool) -> None:
+    saga, url = _asked(trials, api)
     assert api.call("DELETE", f"/sagas/asked/{saga['saga_id']}")[0] in (200, 202)
     api.wait(saga)
     where = url if public else f"{api.url}/sagas/asked/{saga['saga_id']}/signals/reply"
@@ -152,15 +133,16 @@ def test_what_comes_too_late_is_refused(waiting: Running, api: Api, public: bool
     assert (status, _shape(status, answer)) == (409, "conflict")
 
 
+@pytest.mark.proof("hostile API")
 @pytest.mark.parametrize("path", ["/callbacks/{token}", "/sagas/asked/{saga_id}/signals/reply"])
 @pytest.mark.parametrize("known", [True, False], ids=["that leads somewhere", "made up"])
 def test_every_answer_to_a_signal_is_one_that_is_described(
-    waiting: Running, api: Api, tmp_path: Path, path: str, known: bool
+    trials: Stack, api: Api, tmp_path: Path, path: str, known: bool
 ) -> None:
     given: dict[str, str] = {}
     options = ["--phases", "coverage,fuzzing", "--max-examples", "200" if _FULL else "10", "--include-path", path]
     if known:
-        saga, url = _asked(waiting, api)
+        saga, url = _asked(trials, api)
         given = {"HOSTILE_TOKEN": url.rpartition("/")[2], "HOSTILE_SAGA": saga["saga_id"]}
         # What is made up of a path is replaced: the calls fit then, although they were not meant to.
         options += ["--exclude-checks", "negative_data_rejection"]
@@ -169,16 +151,16 @@ def test_every_answer_to_a_signal_is_one_that_is_described(
     assert "Selected: 1/" in run.stdout
 
 
-def test_three_days_take_seconds(waiting: Running, api: Api) -> None:
+def test_three_days_take_seconds(trials: Stack, api: Api) -> None:
     """Each wait ends at its own time, and not all at the end of what is skipped."""
     saga = api.wait(api.start("patient", {}), "WAITING")
     began = time.monotonic()
-    ticked = waiting.sagas("local", "tick", "--advance", "3d")
+    ticked = trials.sagas("local", "tick", "--advance", "3d")
     assert ticked.returncode == 0, ticked.stderr
     assert "3 d ahead" in ticked.stdout
     now = api.show(saga)
     assert now["steps"][2]["waiting_for"] == "time", now
-    ticked = waiting.sagas("local", "tick", "--advance", "11m")
+    ticked = trials.sagas("local", "tick", "--advance", "11m")
     assert ticked.returncode == 0, ticked.stderr
     assert api.wait(saga)["result"] == "nobody"
     assert time.monotonic() - began < 60
@@ -189,7 +171,7 @@ def test_three_days_take_seconds(waiting: Running, api: Api) -> None:
         assert length <= end - begin < length + 120
     # The log goes by the same clock, so that what it says of sagas of that time is found by theirs.
     later = api.wait(api.start("patient", {}), "WAITING")
-    poll("its lines", lambda: "WaitStarted" in waiting.sagas("logs", later["saga_id"]).stdout)
+    poll("its lines", lambda: "WaitStarted" in trials.sagas("logs", later["saga_id"]).stdout)
     assert api.call("DELETE", f"/sagas/patient/{later['saga_id']}")[0] in (200, 202)
 
 
@@ -198,36 +180,37 @@ def _moment(entry: dict[str, Any]) -> float:
 
 
 @pytest.mark.parametrize("length", ["3", "d", "0d", "-1d", "1.5h", "3w", "1 d", "3D", "9999999d", ""])
-def test_what_is_no_length_is_refused(waiting: Running, length: str) -> None:
-    ticked = waiting.sagas("local", "tick", "--advance", length)
+def test_what_is_no_length_is_refused(trials: Stack, length: str) -> None:
+    ticked = trials.sagas("local", "tick", "--advance", length)
     assert ticked.returncode == 1
     assert "--advance: must be a whole number of days, hours, minutes or seconds" in ticked.stderr
     assert "Traceback" not in ticked.stderr
 
 
-def test_time_is_skipped_where_the_emulator_is_ours_only(waiting: Running, tmp_path: Path) -> None:
-    elsewhere = waiting.description | {"pid": None}
+def test_time_is_skipped_where_the_emulator_is_ours_only(trials: Stack, tmp_path: Path) -> None:
+    elsewhere = trials.description | {"pid": None}
     (tmp_path / ".sagas").mkdir()
     (tmp_path / ".sagas" / "local.json").write_text(json.dumps(elsewhere))
-    ticked = Running(tmp_path, waiting.process).sagas("local", "tick", "--advance", "1d")
+    ticked = Stack(tmp_path).sagas("local", "tick", "--advance", "1d")
     assert ticked.returncode == 1
     assert "and nowhere else: this stack is at http://127.0.0.1" in ticked.stderr
     (tmp_path / ".sagas" / "local.json").unlink()
-    assert "no local stack is running here" in Running(tmp_path, waiting.process).sagas("local", "tick").stderr
+    assert "no local stack is running here" in Stack(tmp_path).sagas("local", "tick").stderr
 
 
-def test_a_crowd_that_waits_is_signalled_once_each(waiting: Running, api: Api) -> None:
+@pytest.mark.proof("crowds")
+def test_a_crowd_that_waits_is_signalled_once_each(trials: Stack, api: Api) -> None:
     """Doubled at once, and again with another value: each is taken once, and each saga ends with the first."""
 
     def begin(_number: int) -> dict[str, Any]:
-        return Api(waiting).start("crowd", {})
+        return Api(trials).start("crowd", {})
 
     def signal(saga: dict[str, Any]) -> list[int]:
-        own, path = Api(waiting), f"/sagas/crowd/{saga['saga_id']}/signals/reply"
+        own, path = Api(trials), f"/sagas/crowd/{saga['saga_id']}/signals/reply"
         return [own.call("POST", path, {"by": by})[0] for by in ("ada", "ada", "bob")]
 
     def waits(saga: dict[str, Any]) -> dict[str, Any]:
-        return Api(waiting).wait(saga, "WAITING", deadline=300)
+        return Api(trials).wait(saga, "WAITING", deadline=300)
 
     with ThreadPoolExecutor(8) as callers:
         sagas = list(callers.map(waits, list(callers.map(begin, range(_CROWD)))))

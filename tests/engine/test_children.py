@@ -14,6 +14,7 @@ import pytest
 from sagas import Context, Exhausted, Retry, Saga, children, step, wait_for
 from sagas.core.families import child_id
 from sagas.core.states import SagaStatus
+from sagas.engine import children as looking_after
 from sagas.errors import Conflict
 from sagas.store.entries import NEVER_STARTED
 from tests.support.bench import Bench, Death, once
@@ -414,6 +415,54 @@ def test_a_child_that_needs_a_person_keeps_its_parent(bench: Make) -> None:
     b.engine.operations.resolve("shipment", child, "by phone", "", ("book",), "ann")
     b.engine.purger.purge("basketful", saga_id, "", "ann")
     assert b.engine.control.get(child) is None
+
+
+class Settled(Saga[Parcel], name="settled-child"):
+    """Waits for an operator when its step fails."""
+
+    @step(retry=Retry.constant(max_retries=0, delay=0, on_exhausted=Exhausted.DEAD_LETTER))
+    def pay(self, ctx: Context) -> str:
+        act("pay", ctx)
+        return "paid"
+
+
+class Invoice(Saga[Basket], name="invoice"):
+    """Has one child."""
+
+    @children(Settled)
+    def payments(self, request: Basket) -> list[Parcel]:
+        return [Parcel(0)]
+
+    @step
+    def close(self, payments: list[str]) -> str:
+        return payments[0]
+
+
+def test_a_child_is_not_settled_while_its_parent_waits_for_its_end(bench: Make) -> None:
+    b = bench(Invoice, Settled)
+    FAIL.update({"pay": RuntimeError("no")})
+    saga_id = b.start("invoice", {"parcels": 1})
+    b.run()
+    child = child_id(saga_id, "payments", 0)
+    told = f"its parent invoice/{saga_id} waits for its end.*retry it, compensate it, or cancel it with force"
+    with pytest.raises(Conflict, match=told):
+        b.engine.operations.resolve("settled-child", child, "paid by hand", "paid", (), "ann")
+    FAIL.clear()
+    b.engine.operations.retry("settled-child", child, "again", "ann")
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+
+
+def test_results_that_are_too_large_together_fail_the_step(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking_after, "LARGEST_RESULT", len('["label 0","label 1"]'))
+    b = bench(Basketful, Shipment)
+    fits, large = b.start("basketful", {"parcels": 2}), b.start("basketful", {"parcels": 3})
+    b.run()
+    assert b.status(fits) == "COMPLETED"
+    assert b.status(large) == "COMPENSATED"
+    error = b.show(large)["steps"][1]["error"]
+    assert error["type"] == "WrongResult"
+    assert "bytes of JSON together" in error["message"]
 
 
 def test_control_items_stay_under_a_kilobyte(bench: Make) -> None:

@@ -1,155 +1,210 @@
-"""What docs/operations/deploying.md says of costs and loads, against what is counted when sagas run."""
+"""What each trip of a saga takes, against the table in ``benchmarks/trips.py``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import prices
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
-from tests.engine.metering import metered
-from tests.support.bench import Bench, deploy_functions
-from tests.support.sagas import Order
+from benchmarks.ours.saga import Purchase
+from benchmarks.recorder import Recorder, counts_of
+from benchmarks.trips import API_SECONDS, STEP_SECONDS, TRIPS, Taken, life, named, usd_with_api
+from benchmarks.units import KILOBYTE, item_size
+from benchmarks.variants import ORDER, OURS, REFUSED
+from sagas.engine.engine import build_engine, settings_from
+from sagas.engine.registry import Registry
+from sagas.handlers import api as api_handler
+from sagas.handlers import now as now_handler
+from sagas.messaging.routes import Routes
+from tests.engine.metering import Meter, Wire, metered
+from tests.engine.trip_sagas import Ten
+from tests.engine.trips import DRIVERS, SLOT, WORKER
+from tests.support.bench import Bench
+from tests.support.sagas import Trip
 
+pytestmark = pytest.mark.usefixtures("clean")
+Make = Callable[..., Bench]
 PAGE = (Path(__file__).parents[2] / "docs" / "operations" / "deploying.md").read_text()
-
-GIGABYTES, STEP_SECONDS, API_GIGABYTES, API_SECONDS = 0.25, 0.05, 0.5, 0.1
-DAY = 86_400
+WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"})
 
 
-class Three(Saga[Order], name="three"):
-    """Each step takes what the one before returned."""
-
-    @step
-    def a(self, request: Order) -> str:
-        return request.item
-
-    @step
-    def b(self, a: str) -> str:
-        return a
-
-    @step
-    def c(self, b: str) -> str:
-        return b
-
-
-class Five(Three, name="five"):
-    @step
-    def d(self, c: str) -> str:
-        return c
-
-    @step
-    def e(self, d: str) -> str:
-        return d
-
-
-class Ten(Five, name="ten"):
-    @step
-    def f(self, e: str) -> str:
-        return e
-
-    @step
-    def g(self, f: str) -> str:
-        return f
-
-    @step
-    def h(self, g: str) -> str:
-        return g
-
-    @step
-    def i(self, h: str) -> str:
-        return h
-
-    @step
-    def j(self, i: str) -> str:
-        return i
-
-
-@dataclass(frozen=True)
-class Counted:
-    """What one saga took."""
-
-    steps: int
-    control_writes: int
-    entry_writes: int
-    index_writes: int
-    reads: int
-    messages: int
-
-    @property
-    def usd(self) -> float:
-        """A million of them: a message is sent, received and deleted."""
-        writes = self.control_writes + self.entry_writes + self.index_writes
-        invocations = (self.steps + 1) * prices.INVOCATION
-        gigabyte_seconds = self.steps * STEP_SECONDS * GIGABYTES + API_SECONDS * API_GIGABYTES
-        lasting = gigabyte_seconds * prices.GIGABYTE_SECOND_ARM
-        stored = writes * prices.WRITE_UNIT + self.reads * prices.READ_UNIT
-        return prices.REST_CALL + stored + 3 * self.messages * prices.SQS_REQUEST + invocations + lasting
+def _since(meter: Meter, worker: bool) -> Taken:
+    """What a meter has seen since it was asked last. A bench for the worker hides messages in Lambda's stead, too."""
+    taken = Taken(
+        meter.control_units,
+        meter.entry_units,
+        meter.join_units,
+        meter.index_units,
+        meter.read_units,
+        meter.messages,
+        max(meter.sizes, default=0),
+        sum(size >= KILOBYTE for size in meter.sizes),
+        named([name for name in meter.requests if not worker or name != "ChangeMessageVisibility"]),
+    )
+    meter.clear()
+    return taken
 
 
 @pytest.fixture
-def count(deployed: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Any]], Counted]:
-    """Run a saga to its end and count. The clock stands still, which leaves no bucket of due times to chance."""
+def made(bench: Make, deployed: Make) -> Callable[..., Bench]:
+    """Make a bench for the worker, or for the step function, in which clients are made and the first type is known."""
 
-    def run(saga_class: type[Any]) -> Counted:
-        w = deployed(saga_class)
-        name = saga_class.__name__.lower()
-        w.start(name, {"item": "warm-up"})
-        w.run()
-        meter = metered(w, monkeypatch)
-        saga_id = w.start(name, {"item": "x"})
-        w.run()
-        counted = replace(meter)
-        assert w.show(saga_id)["status"] == "COMPLETED"
-        steps = len(w.show(saga_id)["steps"])
-        written = (counted.control_units, counted.entry_units, counted.index_units)
-        return Counted(steps, *written, counted.read_units, counted.messages)
+    def make(*classes: type[Any], **environment: str) -> Bench:
+        api_handler.reset()
+        now_handler.reset()
+        if environment == WORKER:
+            b = bench(*classes)
+            variables = b.stack.environment | environment
+            routes = Routes.parse(variables["SAGAS_QUEUES"])
+            b.engine = build_engine(Registry(b.stack.classes), settings_from(variables), routes, clock=b.clock)
+            return b
+        b = deployed(*classes, **environment)
+        b.clock.time = (b.clock.time // SLOT + 1) * SLOT + 1.0  # which slot of due times it meets is not left to chance
+        first = b.stack.steps()[0][0]
+        b.start(first, {"few": {"legs": 1}, "travel": {"number": 0}, "purchase": ORDER}.get(first))
+        b.run(rounds=1_000)
+        return b
 
-    return run
-
-
-@pytest.mark.parametrize(("saga_class", "word"), [(Three, "three steps"), (Five, "five"), (Ten, "ten")])
-def test_what_a_million_sagas_cost(count: Callable[[type[Any]], Counted], saga_class: type[Any], word: str) -> None:
-    counted = count(saga_class)
-    (said,) = re.findall(rf"([0-9.]+) for {word}[,.\n]", PAGE)
-    assert round(counted.usd, 1) == float(said)
-    fixed, each = re.findall(r"\*\*([0-9.]+) \+ ([0-9.]+) \*s\*\*\*", PAGE)[0]
-    assert counted.usd == pytest.approx(float(fixed) + float(each) * counted.steps, abs=0.05)
+    return make
 
 
-def test_what_a_retention_takes(deployed: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writes of a saga that is purged, against those of one that is kept."""
-
-    def writes(w: Bench, purged: int) -> int:
-        meter = metered(w, monkeypatch)
-        w.start("three", {"item": "x"})
-        for name in ("a", "b", "c"):
-            w.invoke("three", name)
-        w.clock.advance(3600)
-        assert len(w.engine.purger.run(60.0).purged) == purged
-        return meter.units + meter.index_units
-
-    first = deployed(Three)
-    kept = writes(first, 0)
-    (said,) = re.findall(r"\*\*(\d+) writes\*\* for three steps", PAGE)
-    assert writes(deploy_functions(monkeypatch, first.stack, Bench, SAGAS_RETENTION="3600"), 1) - kept == int(said)
+@pytest.mark.parametrize("name", TRIPS | DRIVERS)
+def test_a_trip_takes_what_the_table_says(
+    name: str, made: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, classes, environment = DRIVERS[name]
+    b = made(*classes, **environment)
+    meter, worker = metered(b, monkeypatch), environment == WORKER
+    taken, counts = Taken(), False
+    for _ in driver(b):
+        seen = _since(meter, worker)
+        taken, counts = taken + seen if counts else taken, not counts
+    seen = _since(meter, worker)
+    taken = taken + seen if counts else taken
+    assert taken == TRIPS[name], taken
 
 
-def test_what_a_load_needs(count: Callable[[type[Any]], Counted]) -> None:
-    counted = count(Five)
+# What follows from the table.
+
+
+@pytest.mark.parametrize(("steps", "name"), [(2, "two"), (3, "three"), (5, "five"), (10, "ten")])
+def test_a_life_is_its_start_its_steps_and_its_last(steps: int, name: str) -> None:
+    whole = TRIPS[f"a life of {name} steps"]
+    assert replace(life(steps), largest=whole.largest) == whole
+
+
+def test_twice_as_many_children_take_twice_as_much() -> None:
+    eight, sixteen, more = (TRIPS[f"a parent of {count} children, and these"] for count in (8, 16, 24))
+    sooner, later = sixteen.beyond(eight), more.beyond(sixteen)
+    assert all(late <= 1.02 * early for late, early in zip(later, sooner, strict=True))
+
+
+# The benchmark of ``benchmarks/``: its recorder, and the table.
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "works"),
+    [
+        ("a life of five steps", ORDER, OURS.invocations),
+        ("a life of five steps, the last of which refuses: three are undone", REFUSED, OURS.undoing),
+    ],
+)
+def test_the_recorder_of_the_benchmark_counts_the_same(
+    name: str, order: dict[str, Any], works: int, made: Callable[..., Bench]
+) -> None:
+    w = made(Purchase)
+    recorder, delivered = Recorder(), 0
+    recorder.install()
+    try:
+        w.start("purchase", order)
+        while handed := sum(w.invoke(saga, step) for saga, step in w.stack.steps()):
+            delivered += handed
+    finally:
+        recorder.remove()
+    # What plays Lambda's part is not the functions' own.
+    requests = [one for one in recorder.taken() if one.operation not in ("ReceiveMessage", "DeleteMessage")]
+    counts, taken = counts_of(requests, delivered), TRIPS[name]
+    assert (counts.write_units, counts.read_units) == (taken.writes, taken.reads)
+    assert counts.messages == taken.messages == counts.invocations == works
+    assert counts.usd == taken.usd_with_functions(works)
+
+
+# What requests say.
+
+
+def test_no_request_asks_for_more_than_it_needs(deployed: Make, wire: Wire) -> None:
+    """No table is scanned, and nobody is told what nobody reads."""
+    w = deployed(Trip)
+    saga_id = w.start("trip")
+    w.run()
+    w.show(saga_id)
+    w.engine.reader.list(["trip"], None, 10, None)
+    w.engine.reader.attention(None, 10, None)
+    assert WRITES & set(wire.names())
+    assert "Scan" not in wire.names()
+    assert not any("ReturnConsumedCapacity" in parameters for _, parameters in wire.requests)
+
+
+def test_which_types_are_paused_is_read_once_in_five_seconds_at_half_the_price(deployed: Make, wire: Wire) -> None:
+    w = deployed(Trip)
+    w.start("trip")
+    read = len(wire.of_pauses)
+    for name in ("book", "pay"):  # one function's environment here
+        w.invoke("trip", name)
+    assert len(wire.of_pauses) - read == 1
+    w.clock.advance(6)
+    w.invoke("trip", "tell")
+    assert len(wire.of_pauses) - read == 2
+    assert [asked["ConsistentRead"] for asked in wire.of_pauses] == [False] * len(wire.of_pauses)
+
+
+def test_a_step_reads_just_what_it_names_where_messages_bring_nothing(deployed: Make, wire: Wire) -> None:
+    w = deployed(Trip, SAGAS_CARRY_INPUTS="0")
+    saga_id = w.start("trip")
+    for name, seq in (("book", 1), ("pay", 2)):
+        wire.requests.clear()
+        w.invoke("trip", name)
+        [asked] = [parameters["RequestItems"] for name, parameters in wire.requests if name == "BatchGetItem"]
+        key = {"saga_id": {"S": saga_id}, "seq": {"N": str(seq)}}
+        assert asked == {w.stack.audit_table: {"Keys": [key], "ConsistentRead": True}}
+
+
+def test_a_step_claims_journals_and_commits_on_conditions(deployed: Make, wire: Wire) -> None:
+    w = deployed(Trip)
+    w.start("trip")
+    wire.requests.clear()
+    w.invoke("trip", "book")
+    writes = [parameters for name, parameters in wire.requests if name in WRITES]
+    tables = [w.stack.sagas_table, w.stack.audit_table, w.stack.sagas_table]
+    assert [parameters["TableName"] for parameters in writes] == tables
+    assert all("ConditionExpression" in parameters for parameters in writes)
+
+
+def test_the_index_is_written_at_start_and_end_only(deployed: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = deployed(Ten)
+    seen = metered(w, monkeypatch)
+    saga_id = w.start("ten")
+    w.run()
+    assert len(seen.dues) == 2
+    assert seen.dues[-1] == ""
+    assert item_size(w.stack.control(saga_id)) == seen.sizes[-1]
+
+
+# What a load needs, on docs/operations/deploying.md.
+
+
+def test_what_a_load_needs() -> None:
     each = {
-        "writes a second, table `sagas` with indexes": counted.control_writes + counted.index_writes,
-        "writes a second, table `audit`": counted.entry_writes,
-        "Lambda, executions at a time": counted.steps * STEP_SECONDS + API_SECONDS,
+        "writes a second, table `sagas` with indexes": life(5).control + life(5).indexes,
+        "writes a second, table `audit`": life(5).entries,
+        "Lambda, executions at a time": 5 * STEP_SECONDS + API_SECONDS,
         "executions at a time for one queue": STEP_SECONDS,
         "API calls a second": 1,
-        "cost of it, a day": counted.usd / 1e6 * DAY,
+        "cost of it, a day": usd_with_api(5) / 1e6 * 86_400,
     }
     for what, one in each.items():
         for load, said in zip((10, 1_000, 100_000), _row(what), strict=True):

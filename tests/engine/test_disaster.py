@@ -89,7 +89,7 @@ def verified(b: Bench, saga_id: str) -> str | None:
     return None if bad is None else f"{bad.wrong.value} {bad.seq}"
 
 
-@pytest.fixture(params=["memory", "dynamodb_local"])
+@pytest.fixture(params=["memory", pytest.param("dynamodb_local", marks=pytest.mark.proof("store engines"))])
 def lost(request: pytest.FixtureRequest, credentials: None, clean: None) -> Iterator[Lost]:
     """The tables are on that engine, queues and bucket on moto."""
     with aws(request.param):

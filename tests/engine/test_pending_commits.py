@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from sagas.core import events as ev
+from sagas.core.states import SagaStatus, StepState
+from sagas.engine import attempt, failures
+from sagas.engine.late_commits import pending_fact, with_pending
 from sagas.errors import InvalidRequest
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.pending_commit import PendingCommit
+from sagas.store.entries import details_of
+from tests.store.states import NOW, lease, saga
 
 REPORT = PendingCommit("StepFailed", 1, 2, 1, "owner", {"error": {"type": "E", "message": "m"}})
 MESSAGE = Message("019aa5cd-4f25-7b02-8d6c-3f21d2a4c951", "trip", "book", 0, False, 1, hops=1, pending_commit=REPORT)
@@ -31,6 +39,47 @@ def test_a_report_survives_its_journey() -> None:
     assert parsed(replace(MESSAGE, pending_commit=undone, undo=True)).pending_commit == undone
 
 
+_FAILURE = ev.Failure("Boom", "caf\u00e9")
+OUTCOMES: list[tuple[ev.Fact, str | None]] = [
+    (ev.StepCompleted(0, 3), '{"a":1}'),
+    (ev.WaitStarted(0, 3, NOW + 60), None),
+    (ev.StepPostponed(0, 3, "not yet", 5.0, NOW + 5, NOW, 2), None),
+    (ev.ChildrenStarted(0, 3, 2, ("kid", "cat")), '[{"a":1},{"a":2}]'),
+    (ev.StepFailed(0, 3, _FAILURE, retry_at=NOW + 7, outcome_unknown=True), None),
+    (ev.StepFailed(0, 3, _FAILURE, permanent=True, rejected=True, excused=True), None),
+    (ev.StepDeadLettered(0, failure=_FAILURE), None),
+    (ev.StepCompensated(0, 3), None),
+    (ev.CompensationAttemptFailed(0, 3, _FAILURE, NOW + 7), None),
+    (ev.CompensationFailed(0, 3, _FAILURE), None),
+]
+
+
+@pytest.mark.parametrize(("fact", "payload"), OUTCOMES)
+def test_every_outcome_waits_in_its_queue_and_counts_afterwards(fact: ev.Fact, payload: str | None) -> None:
+    undo = fact.action.startswith("Compensation") or fact.action == "StepCompensated"
+    status = SagaStatus.COMPENSATING if undo else SagaStatus.RUNNING
+    step = StepState("book", attempts=3, undo_attempts=3)
+    held = saga(status, steps=(step,), lease=lease(), token=4, seq=9)
+    assert held.lease is not None
+    pending = PendingCommit(fact.action, 3, 4, 9, held.lease.owner, details_of(fact), "trace", payload)
+    message = with_pending(Message(held.saga_id, "trip", "book", 0, undo, 1), pending)
+    assert message is not None
+    received = parse_record({"body": message.body})
+    assert received.pending_commit is not None
+    assert received.pending_commit.payload == payload
+    assert pending_fact(held, received, received.pending_commit) == fact
+
+
+def test_these_are_all_outcomes_that_an_attempt_has() -> None:
+    made = {
+        node.func.attr
+        for module in (attempt, failures)
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ev.FACTS
+    }
+    assert made == {fact.action for fact, _ in OUTCOMES}
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -42,6 +91,9 @@ def test_a_report_survives_its_journey() -> None:
         {"action": "StepCompleted", "details": {}, "payload": 7},
         {"action": "StepCompleted", "payload": "7"},
         {"payload": "7"},
+        {"action": "ChildrenStarted", "details": {"children": 1, "types": ["kid"]}},
+        {"action": "ChildrenStarted", "details": {"children": "1", "types": ["kid"]}, "payload": "[1]"},
+        {"action": "ChildrenStarted", "details": {"children": 1}, "payload": "[1]"},
         {"attempt": 0},
         {"attempt": True},
         {"token": "2"},

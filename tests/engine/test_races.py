@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -24,20 +25,20 @@ from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
 from sagas.store.entries import Entry
 from sagas.store.outcomes import Fenced
-from tests.store.conftest import STALE_AFTER, Store, connect
+from tests.store.conftest import CONCURRENT, STALE_AFTER, Store, connect
 from tests.store.states import NOW, lease, new_id, saga
 from tests.support.aws import LambdaContext, client
-from tests.support.databases import DATABASES, Database, database, emulator
+from tests.support.databases import Database, database, emulator
 from tests.support.sagas import LOG, Trip
 
 THREADS = 16
 ROUNDS = 5
 
 
-@pytest.fixture(params=DATABASES, scope="module")
+@pytest.fixture(params=CONCURRENT, scope="module")
 def where(request: pytest.FixtureRequest) -> Database:
-    """Each database in turn."""
-    return database(request.param)
+    """Each database in turn, with the emulator's S3."""
+    return replace(database(request.param), s3_url=emulator().s3_url)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def store(where: Database) -> Store:
     """The store on it."""
     with pytest.MonkeyPatch.context() as patch:
         _credentials(patch)
-        return connect(where, f"races-{where.name.replace('_', '-')}")
+        return connect(where, f"races-{os.getpid()}")
 
 
 @pytest.fixture(autouse=True)

@@ -235,7 +235,7 @@ def _handed_out_for_good() -> Generator[None]:
 
 @_rule("10: own claims are recognised")
 def _own_claims_not_recognised() -> Generator[None]:
-    def nobodys(self: Any, saga_id: str, lease: Any) -> None:
+    def nobodys(self: Any, refused: Any, lease: Any) -> None:
         return None
 
     with patch.object(ControlItems, "_own_claim", nobodys):
@@ -244,10 +244,10 @@ def _own_claims_not_recognised() -> Generator[None]:
 
 @_rule("10: own commits are recognised")
 def _own_commits_not_recognised() -> Generator[None]:
-    def never(self: Any, before: SagaState) -> bool:
+    def never(item: Any, before: SagaState, moved: int = 1) -> bool:
         return False
 
-    with patch.object(ControlItems, "_mine_already", never):
+    with patch.object(ControlItems, "_mine_already", staticmethod(never)):
         yield
 
 
@@ -255,8 +255,8 @@ def _own_commits_not_recognised() -> Generator[None]:
 def _own_entries_not_recognised() -> Generator[None]:
     occupant = _journal.occupant
 
-    def others(self: Any, entry: Entry) -> Entry:
-        found = occupant(self, entry)
+    def others(self: Any, entry: Entry, item: Any) -> Entry:
+        found = occupant(self, entry, item)
         if found.token == entry.token:
             raise Fenced("it is not mine")
         return found
@@ -312,7 +312,7 @@ def _takeover_forgets_the_deadline() -> Generator[None]:
 def _the_end_in_two_writes() -> Generator[None]:
     def finish(self: Any, entry: Entry, before: SagaState, after: SagaState, stale: float, journal: Journal) -> None:
         if journal.put(entry) is not entry:
-            raise Refused("taken")
+            raise Refused("taken", {0: None})
         self.commit(before, after, stale)
 
     with patch.object(ControlItems, "finish", finish):
@@ -345,7 +345,7 @@ def _the_timeout_in_two_writes() -> Generator[None]:
         if entry.action != "WaitTimedOut":
             whole(self, entry, before, after, stale, journal)
         elif journal.put(entry) is not entry:
-            raise Refused("taken")
+            raise Refused("taken", {0: None})
         else:
             self.commit(before, after, stale)
 

@@ -21,7 +21,7 @@ from sagas.handlers import step as step_handler
 from sagas.handlers import supervisor
 from tests.handlers.conftest import Answer, Make, Site, load, request
 from tests.support.aws import REGION, LambdaContext
-from tests.support.hostile import anything, examples, texts
+from tests.support.hostile import anything, texts
 from tests.support.sagas import Fatal, Trip
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")  # only of an example that failed
@@ -97,7 +97,6 @@ def trip(site: Make, request: pytest.FixtureRequest) -> Site:
 def test_bad_records_are_reported_and_good_ones_beside_them_done(
     trip: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    @examples(60, 500)
     @given(st.lists(RECORDS, min_size=1, max_size=3), st.integers(0, 3))
     def prove(bad: list[dict[str, Any]], place: int) -> None:
         bad = [record | {"messageId": f"bad-{number}"} for number, record in enumerate(bad)]
@@ -122,7 +121,6 @@ def test_bad_records_are_reported_and_good_ones_beside_them_done(
 def test_a_message_changed_in_one_place_harms_no_saga(trip: Site) -> None:
     """It may be a late one, a copy, or that of another saga; the saga it names is as before, or one step on."""
 
-    @examples(50, 300)
     @given(st.data())
     def prove(data: st.DataObject) -> None:
         saga_id = trip.start("trip", {"item": "train"})
@@ -151,7 +149,6 @@ def _refused_or(call: Callable[[], dict[str, Any]], *kinds: type[Exception]) -> 
     return None
 
 
-@examples(60, 500)
 @given(
     anything | st.fixed_dictionaries({"Records": anything | st.lists(st.fixed_dictionaries({"messageId": anything}))})
 )
@@ -241,7 +238,6 @@ def _checked(answer: Answer) -> Answer:
 def test_every_call_gets_an_answer_of_the_one_shape(trip: Site) -> None:
     saga_id = trip.begin("trip")
 
-    @examples(150, 2_000)
     @given(METHODS, KNOWN | PATHS, st.dictionaries(NAMES, texts, max_size=3), HEADERS, API_BODIES, st.booleans())
     def prove(
         method: str, path: str, query: dict[str, str], headers: dict[str, str], body: str | None, encoded: bool
@@ -262,7 +258,6 @@ def test_known_calls_with_hostile_bodies(trip: Site) -> None:
         ("POST", path) for path in ("/sagas/trip", *(f"/sagas/trip/{saga_id}/{verb}" for verb in ("retry", "resolve")))
     ]
 
-    @examples(150, 2_000)
     @given(st.sampled_from([*calls, ("PUT", "/definitions/fatal")]), API_BODIES, st.none() | texts)
     def prove(call: tuple[str, str], body: str | None, key: str | None) -> None:
         answer = _checked(trip.send(request(*call, body, key=key)))
@@ -277,7 +272,6 @@ def test_events_that_are_no_calls_are_answered_too(trip: Site) -> None:
         lambda odd: request("GET", "/sagas") | odd
     )
 
-    @examples(100, 2_000)
     @given(anything | spoilt)
     def prove(event: Any) -> None:
         assert _checked(trip.send(event)).status < 500
@@ -323,7 +317,6 @@ TASKS = st.sampled_from(["recover", "purge", "sweep"]) | anything
 
 
 def test_a_malformed_tick_is_refused_in_clear_words(reference: Site) -> None:
-    @examples(150, 2_000)
     @given(st.tuples(TASKS, TICKS).map(lambda pair: {"task": pair[0]} | pair[1]) | anything)
     def prove(event: Any) -> None:
         before = reference.tables()

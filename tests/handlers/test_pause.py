@@ -13,6 +13,7 @@ from sagas.authoring.steps import step
 from sagas.authoring.waits import wait_for
 from sagas.engine import pausing
 from sagas.engine.pausing import SPREAD
+from sagas.store.control import ControlItems
 from tests.handlers.conftest import Make, Site
 from tests.support.bench import Death, once
 from tests.support.sagas import Order
@@ -219,6 +220,32 @@ def test_a_process_that_dies_while_it_resumes_strands_nobody(
         w.engine.recovery.run(60)
         w.run()
     assert {shown(w, one)["status"] for one in ids} == {"COMPLETED"}
+
+
+def test_an_accepted_cancel_of_a_saga_that_is_being_paused_outlives_its_process(
+    site: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cancel was read before a worker parked the saga, and written after it. Nobody looked at it until a resume."""
+    w = site(Walk)
+    saga_id = w.begin("walk")
+    w.invoke("walk", "first")
+    pause(w)
+    settle(w)
+    request_cancel = ControlItems.request_cancel
+
+    def after_parking(self: Any, before: Any, after: Any) -> bool:
+        w.run()
+        assert w.state(saga_id).parked
+        assert request_cancel(self, before, after)
+        raise Death
+
+    monkeypatch.setattr(ControlItems, "request_cancel", after_parking)
+    with pytest.raises(Death):
+        w.engine.operations.cancel("walk", saga_id, "eve")
+    w.clock.advance(60)
+    w.engine.recovery.run(60)
+    w.run()
+    assert shown(w, saga_id)["status"] == "CANCELLED"
 
 
 def test_bodies_that_say_nothing_are_refused(site: Make) -> None:

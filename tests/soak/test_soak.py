@@ -6,7 +6,7 @@ import pytest
 
 from tests.soak.run import Figures, Settings, soak
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900), pytest.mark.proof("soak")]
 
 _CUT = Settings(sagas=70, calm=12, seed=2, seconds=300)
 

@@ -1,15 +1,18 @@
-"""The store over every engine there is. Each test gets its own ids; tables are shared but with moto."""
+"""The store on tables in memory and on DynamoDB Local, and in the proof on moto and the emulator.
+
+Each test gets its own ids. DynamoDB Local and the emulator keep one set of tables for all tests.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import pytest
-from moto import mock_aws
 
 from sagas.store.activities import Activities
 from sagas.store.control import ControlItems
@@ -20,7 +23,8 @@ from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables, tables_for
 from sagas.store.tombstones import Tombstones
 from tests.support.aws import REGION, client, create_joins_table, create_tables
-from tests.support.databases import DATABASES, Database, database
+from tests.support.databases import Database, database
+from tests.support.dynamodb import aws
 
 SHARDS = 3
 STALE_AFTER = 120.0
@@ -62,11 +66,19 @@ def connect(where: Database, prefix: str) -> Store:
     """The store on new tables."""
     dynamodb, s3 = client("dynamodb", where.endpoint_url), client("s3", where.s3_url)
     sagas, audit = create_tables(dynamodb, prefix)
-    bucket = f"{prefix}-payloads"
-    s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
-    settings = StoreSettings(sagas, audit, bucket, shards=SHARDS, region=REGION, endpoint_url=where.endpoint_url)
+    settings = StoreSettings(
+        sagas, audit, f"{prefix}-payloads", shards=SHARDS, region=REGION, endpoint_url=where.endpoint_url
+    )
     settings = replace(settings, joins_table=create_joins_table(dynamodb, prefix))
-    return store_for(settings, where, dynamodb, s3)
+    return with_bucket(store_for(settings, where, dynamodb, s3))
+
+
+def with_bucket(store: Store) -> Store:
+    """The store with its bucket, which moto forgets after each test."""
+    with suppress(store.s3.exceptions.BucketAlreadyOwnedByYou):
+        place = {"LocationConstraint": REGION}
+        store.s3.create_bucket(Bucket=store.settings.payload_bucket, CreateBucketConfiguration=place)
+    return store
 
 
 def store_for(settings: StoreSettings, where: Database, dynamodb: Any, s3: Any) -> Store:
@@ -82,24 +94,33 @@ def store_for(settings: StoreSettings, where: Database, dynamodb: Any, s3: Any) 
 
 @cache
 def _shared(where: Database) -> Store:
-    return connect(where, f"shared-{where.name.replace('_', '-')}")
+    return connect(where, f"shared-{os.getpid()}")
 
 
-@pytest.fixture(params=["moto", *DATABASES])
+IN_PROOF = pytest.mark.proof("store engines")
+ENGINES = (
+    "memory",
+    "dynamodb_local",
+    pytest.param("moto", marks=IN_PROOF),
+    pytest.param("emulator", marks=IN_PROOF),
+)
+CONCURRENT = ("dynamodb_local", pytest.param("emulator", marks=IN_PROOF))
+"""The engines whose conditional writes hold under concurrency."""
+
+
+@pytest.fixture(params=ENGINES)
 def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     """Every engine in turn."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
-    with ExitStack() as stack:
-        if request.param == "moto":
-            stack.enter_context(mock_aws())
+    with aws("moto" if request.param == "moto" else "memory"):
         yield database(request.param)
 
 
 @pytest.fixture
 def store(where: Database) -> Store:
     """The store on this engine."""
-    return connect(where, "shared-moto") if where.name == "moto" else _shared(where)
+    return with_bucket(_shared(where)) if where.endpoint_url else connect(where, f"shared-{where.name}")
 
 
 @pytest.fixture

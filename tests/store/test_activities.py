@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from sagas.store.activities import Activities, Activity, FailedSaga
-from tests.store.conftest import Store
+from tests.store.conftest import CONCURRENT, Store
 from tests.store.states import NOW, new_id
 
 
@@ -54,8 +54,9 @@ def test_a_failure_counts_once(activities: Activities, name: str) -> None:
     assert activities.count_failure(name, one) == Activity(failures=(one,))
 
 
+@pytest.mark.parametrize("where", CONCURRENT, indirect=True)
 def test_failures_counted_at_once_all_count(store: Store, name: str) -> None:
-    count = 1 if store.settings.endpoint_url is None else 8  # moto does not hold its conditions under concurrency
+    count = 8
     start = threading.Barrier(count)
 
     def add(one: FailedSaga) -> Activity | None:

@@ -11,7 +11,7 @@ import pytest
 
 from sagas.core.breaker import BreakerState
 from sagas.store.breakers import BreakerItems
-from tests.store.conftest import Store
+from tests.store.conftest import CONCURRENT, Store
 
 NOW = 1_800_000_000.25
 STATE = BreakerState(4, 1_800_000_030.125, "saga", 1_800_000_090.5, 1_799_999_999.001, 1_799_999_999.5, "one")
@@ -105,7 +105,7 @@ def test_is_closed_by_hand_whatever_it_is(items: BreakerItems, step: str, state:
     assert items.count("trip", step, 1, "a").failures == 1
 
 
-@pytest.mark.parametrize("where", ["emulator", "dynamodb_local"], indirect=True)
+@pytest.mark.parametrize("where", CONCURRENT, indirect=True)
 def test_has_one_winner(items: BreakerItems, step: str) -> None:
     barrier = threading.Barrier(8)
 
@@ -120,7 +120,7 @@ def test_has_one_winner(items: BreakerItems, step: str) -> None:
     assert items.get("trip", step).revision == f"r{won.index(True)}"
 
 
-@pytest.mark.parametrize("where", ["emulator", "dynamodb_local"], indirect=True)
+@pytest.mark.parametrize("where", CONCURRENT, indirect=True)
 def test_counts_of_many_at_once_add_up_and_one_opens_it(items: BreakerItems, step: str) -> None:
     barrier = threading.Barrier(8)
 

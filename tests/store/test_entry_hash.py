@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sagas.engine.clock import SystemClock
@@ -17,7 +17,6 @@ from tests.store.conftest import Store
 from tests.store.states import NOW, new_id
 from tests.store.test_journal import documents
 
-_LOOSE = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SALT, OTHER = "AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB"
 
 
@@ -75,7 +74,6 @@ def test_canonical_json(value: Any, text: str) -> None:
     assert canonical(value) == text
 
 
-@_LOOSE
 @given(details=documents, payload=st.none() | st.text(max_size=30))
 def test_what_comes_back_has_the_same_hashes(store: Store, details: dict[str, Any], payload: str | None) -> None:
     written = _entry(details=details, payload=payload, salt=SystemClock().new_salt())

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sagas.errors import SagaError
@@ -18,7 +18,6 @@ from sagas.store.payloads import Payloads, prefix_of
 from tests.store.conftest import Store
 from tests.store.states import NOW, new_id
 
-_LOOSE = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 _LARGE = '"' + "x" * 20_000 + '"'
 
 _fractions = st.floats(1e-100, 1e15)
@@ -50,7 +49,6 @@ def test_an_entry_comes_back_equal(store: Store) -> None:
         assert _stored(store, written) == written
 
 
-@_LOOSE
 @given(details=documents, payload=st.none() | st.text())
 def test_details_and_payload_come_back_equal(store: Store, details: dict[str, Any], payload: str | None) -> None:
     written = entry(details=details, payload=payload)
@@ -103,7 +101,7 @@ def test_a_successors_entry_fences(store: Store) -> None:
 
 def test_an_empty_slot_has_no_occupant(store: Store) -> None:
     with pytest.raises(Fenced):
-        store.journal.occupant(entry())
+        store.journal.occupant(entry(), None)
 
 
 def test_only_the_entries_asked_for_are_read(store: Store) -> None:

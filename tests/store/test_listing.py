@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sagas.core.states import SagaState, SagaStatus
@@ -20,8 +20,6 @@ from sagas.store.connection import SharedConnection
 from sagas.store.listing import IndexPosition, Page
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
 from tests.store.states import NOW, new_id, saga
-
-_LOOSE = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def _started(store: Store, name: str, moments: list[int]) -> list[SagaState]:
@@ -44,7 +42,6 @@ def _ids(pages: list[Page]) -> list[str]:
     return [saga_id for page in pages for saga_id in page.saga_ids]
 
 
-@_LOOSE
 @given(moments=st.lists(st.integers(0, 2), max_size=14), limit=st.integers(1, 5))
 def test_every_saga_is_listed_once_newest_first(store: Store, moments: list[int], limit: int) -> None:
     name = f"type-{new_id()}"

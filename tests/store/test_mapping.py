@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.units import KILOBYTE, item_size
@@ -29,7 +29,6 @@ from tests.store.states import NOW, contents, lease, new_id, saga, times
 from tests.store.test_journal import documents
 
 _SETTINGS = StoreSettings("mapped-sagas", "mapped-audit", shards=3, region="eu-central-1")
-_MANY = settings(max_examples=60, deadline=None)
 
 _FOR_GOOD = 253_402_300_799.0
 _owner = SystemClock().new_owner
@@ -66,7 +65,6 @@ def tables() -> Tables:
 # Items.
 
 
-@_MANY
 @given(content=contents(), retention=st.sampled_from([0.0, 3600.0]))
 def test_a_state_is_the_item_that_the_model_makes_of_it(
     tables: Tables, content: Callable[[str], SagaState], retention: float
@@ -116,7 +114,6 @@ def test_the_item_of_ten_steps_with_undos_and_a_retention_stays_under_a_kilobyte
     assert item_size(item) < KILOBYTE
 
 
-@_MANY
 @given(content=contents(), progress=st.none() | _progress)
 def test_an_item_is_the_state_that_the_model_reads_in_it(
     tables: Tables, content: Callable[[str], SagaState], progress: Progress | None
@@ -127,21 +124,18 @@ def test_an_item_is_the_state_that_the_model_reads_in_it(
     assert state_of(item) == by_models.control_state(tables, item) == state
 
 
-@_MANY
 @given(content=contents(families=True))
 def test_what_is_stored_of_parents_and_children_is_read_again(content: Callable[[str], SagaState]) -> None:
     state = content(new_id())
     assert state_of(item_of(state, _SETTINGS, STALE_AFTER)) == state
 
 
-@_MANY
 @given(entry=_entries)
 def test_an_entry_is_the_item_that_the_model_makes_of_it(tables: Tables, entry: Entry) -> None:
     journal = Journal(tables, Payloads(_SETTINGS))
     assert journal.item(entry) == by_models.entry_item(tables, entry)
 
 
-@_MANY
 @given(entry=_entries)
 def test_an_item_is_the_entry_that_the_model_reads_in_it(tables: Tables, entry: Entry) -> None:
     item = by_models.entry_item(tables, entry)
@@ -163,7 +157,7 @@ class _Asked(type(tables_for(_SETTINGS).connection)):
     def dispatch(self, operation_name: str, operation_kwargs: dict[str, Any]) -> dict[str, Any]:
         self.requests.append(operation_kwargs)
         if operation_name in ("UpdateItem", "TransactWriteItems"):
-            raise Refused("not now")
+            raise Refused("not now", {0: None})
         return self._answer or {}
 
 
@@ -270,7 +264,6 @@ def test_a_heartbeat_asks_and_changes_what_the_models_would(tables: Tables) -> N
     assert _asked(requests[0]) == _of_models(*by_models.extend(tables, state, held, NOW + 60))
 
 
-@_MANY
 @given(first=contents(), second=contents())
 def test_a_commit_writes_what_differs_and_no_more(
     tables: Tables, first: Callable[[str], SagaState], second: Callable[[str], SagaState]

@@ -1,5 +1,8 @@
-"""Real engines: the emulator, and AWS's own DynamoDB Local. Each is one process on a free port of 127.0.0.1, started
-when first asked for and ended, by its process id, with the test session."""
+"""Real engines: the emulator, and AWS's own DynamoDB Local. Each is one process on a free port of 127.0.0.1.
+
+The processes of a test run share it: the first that asks for it starts it. Its standard input is a pipe that each of
+them holds open, and it ends when that does: with the last of them, however that one ends.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,6 +36,7 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 _MINISTACK = """
 import os, runpy, sys, threading
+os.environ |= {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": sys.argv.pop()}
 threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
 runpy.run_module("ministack", run_name="__main__")
 """
@@ -43,7 +49,7 @@ _DOWNLOAD_DEADLINE = 110.0
 
 @dataclass(frozen=True)
 class Database:
-    """Where a store is. ``s3_url``: where its payloads go. ``None``: moto, which needs no address."""
+    """Where a store is. ``s3_url``: where its payloads go. ``None``: in this process, on moto or in memory."""
 
     name: str
     endpoint_url: str | None = None
@@ -67,52 +73,89 @@ def _answers(url: str) -> bool:
     return True
 
 
-def _launch(command: list[str], environment: dict[str, str], url: str) -> None:
-    """Start a process, wait until it answers, and have it ended with this one."""
-    process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    atexit.register(_end, process)
+_held: list[int] = []
+"""The pipes that this process holds open."""
+
+
+@cache
+def _folder_of_the_run() -> Path:
+    """Where the processes of this test run meet. Those that put all tables on one engine each have their own."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
+    name = run if run and not os.environ.get("SAGAS_TESTS_TABLES") else f"{run}{os.getpid()}"
+    folder = Path(tempfile.gettempdir(), f"sagas-tests-{name}")
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _served(name: str, command: Callable[[int], list[str]], path: str = "") -> str:
+    """Return the address of the server of this test run, which is started if there is none.
+
+    Args:
+        name: of its files in the folder of the run.
+        command: starts it on a port.
+        path: where it answers once it is ready.
+    """
+    folder = _folder_of_the_run()
+    pipe, address = folder / f"{name}.pipe", folder / f"{name}.url"
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(OSError):  # no pipe, or no server that reads it
+            _held.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+            return address.read_text()
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+        reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        _held.append(os.open(pipe, os.O_WRONLY))
+        os.set_blocking(reading, True)
+        port = _free_port()
+        process = subprocess.Popen(
+            command(port),
+            env={"PATH": os.environ["PATH"]},
+            stdin=reading,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(reading)
+        atexit.register(_end, process)
+        _wait(process, f"http://127.0.0.1:{port}{path}")
+        address.write_text(f"http://127.0.0.1:{port}")
+        return address.read_text()
+
+
+def _wait(process: subprocess.Popen[bytes], url: str) -> None:
+    """Wait until a server answers."""
     deadline = time.monotonic() + _START_DEADLINE
     while not _answers(url):
         if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"{command[0]} does not answer; exit code {process.returncode}")
+            raise RuntimeError(f"{process.args} does not answer; exit code {process.returncode}")
         time.sleep(0.02)  # a poll with a deadline
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.communicate(timeout=10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
+    """Let go of all servers, and wait until the other processes have let go of this one."""
+    while _held:
+        os.close(_held.pop())
+    process.wait()
+    shutil.rmtree(_folder_of_the_run(), ignore_errors=True)
 
 
 @cache
 def emulator() -> Database:
     """Start ministack."""
-    port = _free_port()
-    url = f"http://127.0.0.1:{port}"
-    environment = {"PATH": os.environ["PATH"], "BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port)}
-    _launch([sys.executable, "-c", _MINISTACK], environment, f"{url}/_ministack/health")
+    url = _served("emulator", lambda port: [sys.executable, "-c", _MINISTACK, str(port)], "/_ministack/health")
     return Database("emulator", url, url)
 
 
 @cache
 def dynamodb_local() -> Database:
-    """Start DynamoDB Local, which Maven fetches once. It has no S3: payloads go to the emulator.
+    """Start DynamoDB Local, which Maven fetches once. It has no S3.
 
     Without Java or Maven the test is skipped, but not in CI: there it fails.
     """
     libraries = _libraries()
-    port = _free_port()
-    url = f"http://127.0.0.1:{port}"
     classpath, natives = f"{libraries}/*", f"-Djava.library.path={libraries}"
-    options = ["-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(port)]
-    command = ["java", *_BRIEF, natives, "-cp", classpath, str(_SERVER), *options]
-    _launch(command, {"PATH": os.environ["PATH"]}, url)
-    return Database("dynamodb_local", url, emulator().s3_url)
+    java = ["java", *_BRIEF, natives, "-cp", classpath, str(_SERVER), "-inMemory", "-sharedDb", "-disableTelemetry"]
+    return Database("dynamodb_local", _served("dynamodb-local", lambda port: [*java, "-port", str(port)]))
 
 
 def _libraries() -> Path:
@@ -146,12 +189,7 @@ def _missing(reason: str) -> None:
     pytest.skip(reason)
 
 
-DATABASES = ("emulator", "dynamodb_local")
-"""The engines whose conditional writes hold under concurrency."""
-
-
 def database(name: str) -> Database:
     """Return the engine of that name, running."""
-    if name == "moto":
-        return Database("moto")
-    return emulator() if name == "emulator" else dynamodb_local()
+    servers = {"emulator": emulator, "dynamodb_local": dynamodb_local}
+    return servers[name]() if name in servers else Database(name)

@@ -1,40 +1,14 @@
-"""Hostile data, and how much of it: a short cut in the gate, more with ``SAGAS_PROOF=full``."""
+"""Hostile data. ``SAGAS_PROOF=full``: there is time for much of it."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 FULL = os.environ.get("SAGAS_PROOF") == "full"
 """Whether there is time."""
-
-_SLOW = (
-    HealthCheck.too_slow,
-    HealthCheck.function_scoped_fixture,
-    HealthCheck.data_too_large,
-    HealthCheck.filter_too_much,
-)
-
-
-def examples(gate: int, full: int) -> settings:
-    """Return settings: in the gate always the same ``gate`` examples, with ``SAGAS_PROOF=full`` others every time.
-
-    Args:
-        gate: examples in the gate.
-        full: examples when there is time.
-    """
-    return settings(
-        max_examples=full if FULL else gate,
-        derandomize=not FULL,
-        database=None,
-        deadline=None,
-        suppress_health_check=_SLOW,
-        print_blob=True,
-    )
-
 
 texts: st.SearchStrategy[str] = st.one_of(
     st.text(max_size=20),

@@ -10,32 +10,44 @@ import pytest
 import sagas
 
 HEAVY = ["boto3", "botocore", "pydantic", "aws_cdk", "pynamodb", "aws_lambda_powertools", "opentelemetry"]
+STAGES = {
+    "authoring": "import sagas; from sagas import Saga, step; from sagas.testing import FakeContext",
+    "commands": "import sagas.cli.main",
+    "client": "import sagas.client",
+    "functions": "import sagas.handlers.api, sagas.handlers.step, sagas.handlers.bulk, sagas.handlers.supervisor",
+    "tracing is off": "from sagas.handlers.tracing import tracer; assert tracer() is None",
+}
 
 
-def loaded_by(statement: str) -> set[str]:
-    source = f"import sys; {statement}; print(*(name for name in {HEAVY!r} if name in sys.modules))"
-    return set(
-        subprocess.run([sys.executable, "-c", source], check=True, capture_output=True, text=True).stdout.split()
-    )
+def loaded_by(*statements: str) -> list[set[str]]:
+    """Return the heavy packages that are loaded after each statement, one after the other in one process."""
+    show = f"print(*(name for name in {HEAVY!r} if name in sys.modules))"
+    source = "\n".join(["import sys", *(f"{statement}\n{show}" for statement in statements)])
+    run = subprocess.run([sys.executable, "-c", source], check=True, capture_output=True, text=True)
+    return [set(line.split()) for line in run.stdout.splitlines()]
 
 
-def test_importing_the_authoring_api_loads_nothing_heavy() -> None:
-    assert loaded_by("import sagas; from sagas import Saga, step; from sagas.testing import FakeContext") == set()
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, set[str]]:
+    """The heavy packages that are loaded after each stage."""
+    return dict(zip(STAGES, loaded_by(*STAGES.values()), strict=True))
 
 
-def test_importing_the_client_loads_boto_and_nothing_of_the_engine_at_work() -> None:
-    assert loaded_by("import sagas.client") == {"boto3", "botocore"}
+def test_importing_the_authoring_api_loads_nothing_heavy(loaded: dict[str, set[str]]) -> None:
+    assert loaded["authoring"] == set()
 
 
-def test_the_command_line_loads_neither_boto_nor_the_cdk_to_tell_what_it_can() -> None:
-    assert loaded_by("import sagas.cli.main") == set()
+def test_the_command_line_loads_neither_boto_nor_the_cdk_to_tell_what_it_can(loaded: dict[str, set[str]]) -> None:
+    assert loaded["commands"] == set()
 
 
-def test_functions_load_nothing_of_tracing_unless_it_is_on() -> None:
-    handlers = "sagas.handlers.api, sagas.handlers.step, sagas.handlers.bulk, sagas.handlers.supervisor"
-    called = f"import {handlers}; from sagas.handlers.tracing import tracer; assert tracer() is None"
-    assert "aws_lambda_powertools" in loaded_by(called)
-    assert "opentelemetry" not in loaded_by(called)
+def test_importing_the_client_loads_boto_and_nothing_of_the_engine_at_work(loaded: dict[str, set[str]]) -> None:
+    assert loaded["client"] == {"boto3", "botocore"}
+
+
+def test_functions_load_nothing_of_tracing_unless_it_is_on(loaded: dict[str, set[str]]) -> None:
+    assert "aws_lambda_powertools" in loaded["functions"]
+    assert "opentelemetry" not in loaded["tracing is off"]
 
 
 def test_the_public_names_are_these() -> None:

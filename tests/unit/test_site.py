@@ -181,7 +181,7 @@ def test_what_a_saga_costs_is_the_same_on_every_page() -> None:
     told = re.search(r"USD a million, by the price list \| ([\d.]+) \| ([\d.]+) \|", pages["operations/deploying.md"])
     assert told is not None
     assert figures.groups() == told.groups()
-    assert f"| a function a step | {figures[1]} |" in pages["concepts/cost-model.md"]
+    assert f"| a function per step | {figures[1]} |" in pages["concepts/cost-model.md"]
     assert f"take a third less, {figures[2]}:" in pages["concepts/cost-model.md"]
     assert 0.6 < float(figures[2]) / float(figures[1]) < 0.72
     monthly = re.search(r"\*\*together\*\* \| \| \*\*([\d.]+)\*\*", pages["operations/deploying.md"])

@@ -21,22 +21,31 @@ PATIENCE = 60.0
 """Seconds for what takes a page two at first, and half a minute once it has long been at rest."""
 CHROMIUM = next((path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), None)
 
+REBOUND = "rebound.example"
+"""A name that resolves to this machine, though it is another's."""
+
+
+_MISSING = "there is no chromium here: apt-get install chromium"
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what needs a browser where there is none."""
+    """Skip the tests that need a browser where there is none. In CI they fail: a proof must not go missing unseen."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        if item.path.is_relative_to(Path(__file__).parent) and "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.browser)
-            if CHROMIUM is None:
-                item.add_marker(pytest.mark.skip(reason="there is no chromium here: apt-get install chromium"))
+            if CHROMIUM is None and not os.environ.get("CI"):
+                item.add_marker(pytest.mark.skip(reason=_MISSING))
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Generator[Browser]:
     """One browser for all tests."""
+    if CHROMIUM is None:
+        pytest.fail(_MISSING)
     with sync_playwright() as playwright:
         # The sandbox needs what containers do not give; the pages are our own.
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        names = f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1"
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", names])
         yield browser
         browser.close()
 

@@ -46,6 +46,7 @@ def test_the_printed_url_opens_the_inbox_within_a_second(console: Open, service:
     quiet(tab)
 
 
+@pytest.mark.proof("console in a browser")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_are_accessible(console: Open, service: FakeService, scheme: str) -> None:
     tab = console(service, color_scheme=scheme)
@@ -54,6 +55,7 @@ def test_pages_are_accessible(console: Open, service: FakeService, scheme: str) 
     quiet(tab)
 
 
+@pytest.mark.proof("console in a browser")
 @pytest.mark.parametrize("width", [320, 800, 1600])
 def test_pages_fit_the_screen(console: Open, service: FakeService, width: int) -> None:
     tab = console(service, viewport={"width": width, "height": 700})
@@ -253,6 +255,7 @@ def test_an_injected_script_does_not_run(console: Open, service: FakeService) ->
     assert "Content Security Policy" in tab.complaints[0]
 
 
+@pytest.mark.proof("console in a browser")
 def test_a_thousand_refreshes_of_ten_thousand_sagas_stay_quick(console: Open, service: FakeService) -> None:
     service.sagas |= {numbered(0x10000 + number): dead(0x10000 + number) for number in range(10_000)}
     tab = console(service)
@@ -269,6 +272,7 @@ def test_a_thousand_refreshes_of_ten_thousand_sagas_stay_quick(console: Open, se
     assert any(page.evaluate(measured) < 400 for _ in range(3))  # the best of three, as above
 
 
+@pytest.mark.proof("console in a browser")
 def test_pictures(console: Open, service: FakeService, pictures: Path) -> None:
     for scheme in ("light", "dark"):
         tab = console(service, color_scheme=scheme, viewport={"width": 1200, "height": 800})

@@ -20,6 +20,8 @@ from playwright.sync_api import Browser
 
 from tests.e2e.console.accessible import barriers
 
+pytestmark = pytest.mark.proof("site")
+
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 sys.path[:0] = [str(DOCS), str(DOCS / "_ext")]
 

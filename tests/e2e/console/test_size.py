@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _REFRESHES = """
 import json, pathlib, re, resource, time
 from tests.unit.console.conftest import Browser
@@ -23,6 +25,7 @@ print(json.dumps([sorted(took)[949], int(peak)]))
 """
 
 
+@pytest.mark.proof("console in a browser")
 def test_a_thousand_refreshes_of_ten_thousand_sagas_take_little() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", _REFRESHES],

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pydantic
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sagas import InvalidRequest
@@ -151,7 +151,6 @@ CASES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_a_value_comes_back_as_what_it_was(name: str, data: st.DataObject) -> None:
     type_, strategy = CASES[name]
@@ -166,7 +165,6 @@ def test_every_type_has_a_schema(name: str) -> None:
     assert isinstance(json.dumps(json_schema(CASES[name][0])), str)
 
 
-@settings(max_examples=50, deadline=None)
 @given(Json, st.sampled_from([type_ for type_, _ in CASES.values()]))
 def test_any_json_is_decoded_or_refused(data: Any, type_: Any) -> None:
     try:
@@ -177,7 +175,6 @@ def test_any_json_is_decoded_or_refused(data: Any, type_: Any) -> None:
         assert decode(encode(value, type_), type_) == value
 
 
-@settings(max_examples=50, deadline=None)
 @given(Json)
 def test_canonical_json_reads_the_same(data: Any) -> None:
     written = canonical(data)
@@ -185,7 +182,6 @@ def test_canonical_json_reads_the_same(data: Any) -> None:
     assert content_hash(json.loads(written)) == content_hash(data)
 
 
-@settings(max_examples=100, deadline=None)
 @given(Json)
 def test_canonical_json_is_what_the_walk_that_knows_places_makes(data: Any) -> None:
     plain = with_whole_numbers(encode(data, Any))

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from sagas import InvalidRequest
 from sagas.authoring.codec import decode, encode, json_schema
-from tests.support.hostile import examples
 from tests.unit.authoring.test_codec_properties import CASES, Json, Model
 
 FORMATTED = (date, datetime, time, timedelta, Decimal, UUID, bytes)
@@ -102,7 +101,6 @@ def test_a_schema_accepts_what_is_decoded(name: str) -> None:
     type_, values = CASES[name]
     validator = _validator(type_)
 
-    @examples(60, 500)
     @given(_nearly(values, type_) | Json)
     def prove(data: Any) -> None:
         if not _beyond_schemas(data):
@@ -130,7 +128,6 @@ def test_texts_of_a_format(type_: Any) -> None:
     loose, strict = _validator(type_), _validator(type_, formats=True)
     written = CASES[type_.__name__][1].map(lambda value: encode(value, type_))
 
-    @examples(150, 2_000)
     @given(written | TEXTS[type_] | st.text(max_size=12))
     def prove(text: str) -> None:
         fits = _fits(text, type_)
@@ -159,7 +156,6 @@ def test_a_pydantic_model_takes_what_its_schema_accepts() -> None:
     inner = st.builds(Inner, count=st.integers(-9, 9), rate=st.floats(allow_nan=False, allow_infinity=False))
     values = st.builds(Outer, middle=st.none() | st.builds(Middle, inner=st.lists(inner, max_size=2)))
 
-    @examples(100, 2_000)
     @given(_nearly(values, Outer))
     def prove(data: Any) -> None:
         if not _beyond_schemas(data):

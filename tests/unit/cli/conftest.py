@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import typer.testing
 from typer.testing import CliRunner, Result
 
 from sagas.cli.main import app
 from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, serving
+
+_testing = cast("Any", typer.testing)
+_testing._get_command = cache(_testing._get_command)
+"""Typer makes the commands from their functions anew for each call, which takes longer than most of the calls."""
 
 Run = Callable[..., Result]
 DEAD = a_saga(

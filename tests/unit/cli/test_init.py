@@ -21,6 +21,8 @@ TEMPLATE = REPOSITORY / "sagas" / "cli" / "template"
 BIN = Path(sys.executable).parent
 STRICT = {"include": ["."], "typeCheckingMode": "strict", "pythonVersion": "3.11", "reportMissingTypeStubs": False}
 
+IN_PROOF = pytest.mark.proof("generated projects")
+
 Init = Callable[..., Result]
 
 
@@ -47,6 +49,17 @@ def run_in(project: Path, *command: str | Path) -> str:
     return ended.stdout
 
 
+def assert_passes_our_linter(project: Path) -> None:
+    rules = ("--no-cache", "--config", REPOSITORY / "pyproject.toml")
+    run_in(project, BIN / "ruff", "check", *rules, ".")
+    run_in(project, BIN / "ruff", "format", "--check", *rules, ".")
+
+
+def assert_passes_strict_type_checks(project: Path) -> None:
+    (project / "pyrightconfig.json").write_text(json.dumps(STRICT))
+    assert "0 errors, 0 warnings" in run_in(project, BIN / "pyright", "--pythonpath", sys.executable)
+
+
 def refusal(result: Result) -> str:
     """The one line by which the command refused."""
     assert result.exit_code == 1, result.output
@@ -71,9 +84,14 @@ class TestProject:
         texts = {path: path.read_text() for path in made.rglob("*") if path.is_file()}
         assert not [path for path, text in texts.items() if re.search(r"(?<!\$)\{\{", text)]  # GitHub's are ${{ }}
 
+    def test_passes_its_own_check(self, made: Path) -> None:
+        assert "Nothing that concerns sagas in flight changed" in run_in(made, BIN / "sagas", "check")
+
+    @IN_PROOF
     def test_passes_its_own_tests(self, made: Path) -> None:
         assert "6 passed" in run_in(made, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 
+    @IN_PROOF
     def test_is_synthesized_without_a_node_of_ones_own_to_where_its_app_says(self, made: Path) -> None:
         synthesize = "import infra.app as app, aws_cdk; app.ServiceStack = aws_cdk.Stack; app.build_app().synth()"
         run_in(made, "/usr/bin/env", "PATH=/nowhere", sys.executable, "-c", synthesize)
@@ -85,29 +103,37 @@ class TestProject:
         assert not re.search(r"^\s*deletion_protection=", stack, re.MULTILINE)
 
     def test_passes_our_linter(self, made: Path) -> None:
-        ruff, rules = BIN / "ruff", ("--no-cache", "--config", REPOSITORY / "pyproject.toml")
-        run_in(made, ruff, "check", *rules, ".")
-        run_in(made, ruff, "format", "--check", *rules, ".")
+        assert_passes_our_linter(made)
 
+    @IN_PROOF
     def test_passes_strict_type_checks(self, made: Path) -> None:
-        (made / "pyrightconfig.json").write_text(json.dumps(STRICT))
-        found = run_in(made, BIN / "pyright", "--pythonpath", sys.executable)
-        assert "0 errors, 0 warnings" in found
+        assert_passes_strict_type_checks(made)
 
 
-@pytest.mark.parametrize("example", ["approval", "fan-out"])
-def test_another_example_is_a_project_too(example: str, init: Init) -> None:
-    assert init("new", "--name", "my-trips", "--example", example).exit_code == 0
-    made = Path("new").resolve()
-    files = {path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file()}
+@pytest.fixture
+def another(init: Init, request: pytest.FixtureRequest) -> Path:
+    """A project with one of the other examples."""
+    assert init("new", "--name", "my-trips", "--example", request.param).exit_code == 0
+    return Path("new").resolve()
+
+
+EXAMPLES = pytest.mark.parametrize("another", ["approval", "fan-out"], indirect=True)
+
+
+@EXAMPLES
+def test_another_example_is_a_project_too(another: Path) -> None:
+    files = {path.relative_to(another).as_posix() for path in another.rglob("*") if path.is_file()}
     assert {"pyproject.toml", "cdk.json", "infra/app.py", ".github/workflows/deploy.yml"} <= files
     assert not [name for name in files if "trip" in name]
-    assert "4 passed" in run_in(made, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    rules = ("--no-cache", "--config", REPOSITORY / "pyproject.toml")
-    run_in(made, BIN / "ruff", "check", *rules, ".")
-    run_in(made, BIN / "ruff", "format", "--check", *rules, ".")
-    (made / "pyrightconfig.json").write_text(json.dumps(STRICT))
-    assert "0 errors, 0 warnings" in run_in(made, BIN / "pyright", "--pythonpath", sys.executable)
+    assert_passes_our_linter(another)
+    assert "Nothing that concerns sagas in flight changed" in run_in(another, BIN / "sagas", "check")
+
+
+@IN_PROOF
+@EXAMPLES
+def test_another_example_passes_its_own_tests_and_strict_type_checks(another: Path) -> None:
+    assert "4 passed" in run_in(another, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert_passes_strict_type_checks(another)
 
 
 def test_an_example_that_there_is_not(init: Init) -> None:

@@ -175,3 +175,11 @@ def test_a_purge_names_what_it_leaves_to_the_sweep(api: StubApi, run: Run) -> No
 def test_a_seed_that_is_no_command_is_told_before_anything_is_started(run: Run, seed: str) -> None:
     refused = run("local", "up", "--seed", seed)
     assert (refused.exit_code, "--seed" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("url", ["localhost:5173", "*", "http://localhost:5173/app"])
+def test_an_origin_to_allow_is_judged_before_anything_is_started(run: Run, url: str) -> None:
+    refused = run("local", "up", "--allow-origin", "http://localhost:5173", "--allow-origin", url)
+    assert refused.exit_code == 2
+    assert "Invalid value for '--allow-origin'" in refused.stderr
+    assert repr(url) in refused.stderr

@@ -5,10 +5,13 @@ from __future__ import annotations
 import html
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 import pytest
+from anyio.from_thread import start_blocking_portal
+from jinja2 import Environment, FileSystemBytecodeCache
 from starlette.testclient import TestClient
 
 from sagas.console.app import console
@@ -47,6 +50,23 @@ class Browser(TestClient):
 
 
 Open = Callable[..., Browser]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """Compile each template once in a run, not for each console: that took longer than showing its pages."""
+    compiled = FileSystemBytecodeCache(str(tmp_path_factory.mktemp("templates")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sagas.console.desk.Environment", partial(Environment, bytecode_cache=compiled))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _event_loop() -> Generator[None]:
+    """One event loop for all browsers. Without it each request starts a thread with a loop of its own."""
+    with start_blocking_portal() as Browser.portal:
+        yield
+    Browser.portal = None
 
 
 @pytest.fixture

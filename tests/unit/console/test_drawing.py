@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sagas.console.drawing.graph import HEIGHT, graph
@@ -37,7 +37,6 @@ def played(attempts: list[tuple[str, str, float, float]]) -> tuple[dict[str, Any
     return a_saga("RUNNING", steps=steps, created_at=iso(_BEGAN), updated_at=iso(at)), entries, at + 1
 
 
-@settings(max_examples=50, deadline=None)
 @given(_ATTEMPTS)
 def test_a_timeline_stays_in_its_frame_and_its_bars_apart(attempts: list[tuple[str, str, float, float]]) -> None:
     saga, entries, now = played(attempts)
@@ -63,7 +62,6 @@ def test_what_waits_between_attempts_and_what_runs_is_drawn() -> None:
     assert kinds == [("capture", "failed"), ("capture", "waited"), ("capture", "done"), ("ship", "runs")]
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.text(min_size=1, max_size=60), st.booleans(), st.integers(0, 9)), min_size=1, max_size=50))
 def test_boxes_stay_in_the_frame_and_apart(steps: list[tuple[str, bool, int]]) -> None:
     named = [a_step(f"{index}{name}", undo_attempts=undos) for index, (name, _, undos) in enumerate(steps)]

@@ -16,17 +16,21 @@ RETRY = f"/sagas/create-zip/{numbered(1)}/retry"
 
 
 class TestHost:
-    @pytest.mark.parametrize("host", [f"sagas.localhost:{PORT}", f"127.0.0.1:{PORT}", f"localhost:{PORT}"])
-    def test_its_names_are_answered(self, browser: Browser, host: str) -> None:
+    @pytest.mark.parametrize("host", [f"sagas.localhost:{PORT}", f"127.0.0.1:{PORT}", f"localhost:{PORT}", "localhost"])
+    def test_this_machines_names_are_answered(self, browser: Browser, host: str) -> None:
         assert browser.get("/", headers={"Host": host}).status_code in (200, 401)
 
-    @pytest.mark.parametrize(
-        "host",
-        ["evil.example", f"evil.example:{PORT}", "127.0.0.1", f"sagas.localhost:{PORT + 1}", f"0.0.0.0:{PORT}", ""],
-    )
+    @pytest.mark.parametrize("host", ["evil.example", f"evil.example:{PORT}", f"0.0.0.0:{PORT}", ""])
     def test_any_other_is_not(self, browser: Browser, host: str) -> None:
         for path in ("/", "/static/console.css", "/?token=x"):
             assert browser.get(path, headers={"Host": host}).status_code == 421
+
+    def test_of_another_port_is_not_the_console(self, browser: Browser, service: FakeService) -> None:
+        there = {"Host": f"localhost:{PORT + 1}", "Origin": f"http://localhost:{PORT + 1}"}
+        form = {"csrf": browser.session.csrf}
+        assert browser.post(RETRY, data=form, headers={**SAME, **there}).status_code == 403
+        assert browser.post(RETRY, data=form, headers={**SAME, "Host": f"localhost:{PORT + 1}"}).status_code == 403
+        assert service.did() == []
 
 
 class TestSession:

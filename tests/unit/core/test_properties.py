@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sagas.core import events as ev
@@ -19,8 +19,6 @@ from sagas.core.rules import needs_attention, next_fact
 from sagas.core.states import OVER, DeadLetter, Lease, Order, Polling, SagaState, SagaStatus, StepState, StepStatus
 from tests.unit.core.making import BOOM, NOW, S, T, commands
 
-PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
-SETTINGS = settings(max_examples=200, deadline=None, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
 OPERATORS = (ev.Redriven, ev.Resolved, ev.RetryAsked, ev.CompensateAsked, ev.ResolveAsked, ev.CompensationStarted)
 FORWARD = (ev.StepCompleted, ev.StepFailed, ev.StepLost, ev.StepPostponed)
 IN_ONE_WRITE = (ev.SagaFailed, ev.WaitTimedOut)
@@ -277,7 +275,6 @@ def _spared(event: ev.Event) -> int:
             return 0
 
 
-@SETTINGS
 @given(sagas(), anything, times, st.data())
 def test_one_event_from_any_state(
     given_: tuple[Plan, SagaState], event: ev.Event, now: float, data: st.DataObject
@@ -287,7 +284,6 @@ def test_one_event_from_any_state(
     check(plan, state, data.draw(st.sampled_from(likely(state, plan))), now)
 
 
-@SETTINGS
 @given(sagas(), sequences, st.data())
 def test_any_events_in_any_order_and_number(
     given_: tuple[Plan, SagaState], sequence: list[tuple[ev.Event, float]], data: st.DataObject
@@ -320,7 +316,6 @@ def executions(draw: st.DrawFn) -> tuple[Plan, SagaState, Any]:
     return plan, state, kind(index, attempt, *more)
 
 
-@SETTINGS
 @given(executions())
 def test_a_fact_about_no_execution_under_way_changes_nothing(drawn: tuple[Plan, SagaState, Any]) -> None:
     plan, state, fact = drawn
@@ -339,7 +334,6 @@ def test_a_fact_about_no_execution_under_way_changes_nothing(drawn: tuple[Plan, 
         assert decision == Decision(state)
 
 
-@SETTINGS
 @given(sagas(), st.one_of(*(strategy for kind, strategy in EVENTS.items() if issubclass(kind, ev.Fact))))
 def test_nobody_journals_without_the_lease(given_: tuple[Plan, SagaState], fact: ev.Fact) -> None:
     plan, state = given_
@@ -347,7 +341,6 @@ def test_nobody_journals_without_the_lease(given_: tuple[Plan, SagaState], fact:
     assert decide(plan, free, fact, NOW) == Decision(free)
 
 
-@SETTINGS
 @given(sagas())
 def test_a_journaled_fact_stays_valid_when_a_signal_is_accepted(given_: tuple[Plan, SagaState]) -> None:
     plan, state = given_
@@ -360,7 +353,6 @@ def test_a_journaled_fact_stays_valid_when_a_signal_is_accepted(given_: tuple[Pl
             assert decide(plan, signalled, fact, NOW).state is not signalled
 
 
-@SETTINGS
 @given(sagas(), st.one_of(*(EVENTS[kind] for kind in EVENTS if issubclass(kind, ev.Fact) and kind not in IN_ONE_WRITE)))
 def test_a_journaled_fact_stays_valid_when_a_cancel_is_accepted(given_: tuple[Plan, SagaState], fact: ev.Fact) -> None:
     """Those in one write are committed on condition that there is no cancel."""
@@ -371,7 +363,6 @@ def test_a_journaled_fact_stays_valid_when_a_cancel_is_accepted(given_: tuple[Pl
         assert decide(plan, cancelled, fact, NOW).state is not cancelled
 
 
-@SETTINGS
 @given(sagas())
 def test_what_an_arrival_is_to_write_fits(given_: tuple[Plan, SagaState]) -> None:
     plan, state = given_
@@ -386,7 +377,6 @@ def test_what_an_arrival_is_to_write_fits(given_: tuple[Plan, SagaState]) -> Non
                 assert written.state is not decision.state, f"{event} has {command.fact} written, which does not fit"
 
 
-@SETTINGS
 @given(sagas(), st.data())
 def test_once_events_stop_it_is_over_or_waits_for_a_person(given_: tuple[Plan, SagaState], data: st.DataObject) -> None:
     """Deliver whatever is current, run what is to be run, let time pass when nothing else happens."""

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from sagas.engine.clock import uuid7
 from sagas.engine.key_ranges import middle
-from tests.support.hostile import examples
 
 PREFIX = "zips/"
 MOST_REQUESTS = 12
@@ -59,7 +58,6 @@ def test_halves_are_about_even(make: Callable[[int], str]) -> None:
 _names = st.text("0189afAFgz-/. ü", min_size=1, max_size=40) | st.uuids().map(lambda one: f"{one}/file")
 
 
-@examples(300, 5_000)
 @given(st.sets(_names, max_size=30), _names, st.none() | _names)
 def test_both_halves_have_keys_whatever_they_are(names: set[str], begin: str, end: str | None) -> None:
     listing = Listing([PREFIX + name for name in names])

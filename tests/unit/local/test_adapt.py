@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagas.local.adapt import with_batch_actions
+from sagas.local.adapt import with_batch_actions, with_local_apis, with_secret_arns
+
+ENDPOINT = "http://127.0.0.1:4566"
 
 
 def test_iam_allows_batches_to_whom_it_allows_single_messages() -> None:
@@ -25,3 +27,35 @@ def test_iam_allows_batches_to_whom_it_allows_single_messages() -> None:
         ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:DeleteMessageBatch"],
     ]
     assert policy["Properties"]["PolicyDocument"]["Statement"][0]["Action"] == "sqs:SendMessage"
+
+
+def a_function(**variables: Any) -> dict[str, Any]:
+    return {"Type": "AWS::Lambda::Function", "Properties": {"Environment": {"Variables": variables}}}
+
+
+def test_variables_lead_to_the_api_here() -> None:
+    region, suffix = {"Ref": "AWS::Region"}, {"Ref": "AWS::URLSuffix"}
+    here = [f"{ENDPOINT}/_aws/execute-api/", {"Ref": "Api"}, "/", {"Ref": "Stage"}, "/"]
+    for host in ([".execute-api.", region, ".", suffix], [".execute-api.eu-central-1.", suffix]):
+        url = ["https://", {"Ref": "Api"}, *host, "/", {"Ref": "Stage"}, "/"]
+        template = {"Resources": {"F": a_function(SHOP_API={"Fn::Join": ["", url]}, NAME="https://")}}
+        changed = with_local_apis(template, ENDPOINT)["Resources"]["F"]
+        assert changed == a_function(SHOP_API={"Fn::Join": ["", here]}, NAME="https://")
+        assert template["Resources"]["F"]["Properties"]["Environment"]["Variables"]["SHOP_API"]["Fn::Join"][1] == url
+
+
+def test_what_is_no_api_stays() -> None:
+    joins = (
+        ["https://", {"Ref": "Api"}, ".execute-api.eu-central-1.amazonaws.com/"],
+        ["https://", {"Ref": "Api"}, ".example.", {"Ref": "AWS::URLSuffix"}],
+        ["https://example.com/", {"Ref": "Path"}],
+    )
+    resources = {f"F{i}": a_function(URL={"Fn::Join": ["", parts]}) for i, parts in enumerate(joins)}
+    assert with_local_apis({"Resources": resources}, ENDPOINT) == {"Resources": resources}
+
+
+def test_a_secret_is_named_by_its_arn() -> None:
+    secret: dict[str, Any] = {"Type": "AWS::SecretsManager::Secret", "Properties": {}}
+    resources = {"Key": secret, "F": a_function(SECRET={"Ref": "Key"}, TABLE={"Ref": "Table"})}
+    changed = with_secret_arns({"Resources": resources})["Resources"]
+    assert changed == {"Key": secret, "F": a_function(SECRET={"Fn::GetAtt": ["Key", "Id"]}, TABLE={"Ref": "Table"})}

@@ -1,0 +1,77 @@
+"""What the emulator's IAM lacks, where it is enforced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Query = dict[str, list[str]]
+
+
+def check_signatures_of_root(app: Any, evaluator: Any) -> None:
+    """Have the signatures of the account's owner checked, too: the emulator checks those of all others.
+
+    Args:
+        app: the emulator's module.
+        evaluator: its module that checks signatures and policies.
+    """
+    pin: Callable[..., None] = app.pin_signed_request
+
+    def pin_all(method: str, path: str, query: Query, lines: list[tuple[bytes, bytes]]) -> None:
+        pin(method, path, query, lines)
+        if evaluator._signed_request.get() is not None:
+            return
+        headers: dict[str, str] = {}
+        for name, value in lines:
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+            headers[key] = f"{headers[key]},{text}" if key in headers else text
+        by_header = headers.get("authorization", "").startswith("AWS4-")
+        # S3 checks the URLs that were signed for it.
+        if by_header or evaluator._query_signed(query):
+            signer = app.extract_access_key_id(headers, query)
+            signed = evaluator.SignedRequest(signer, method, path, query, headers, presigned=not by_header)
+            evaluator._signed_request.set(signed)
+
+    app.pin_signed_request = pin_all
+
+
+def check_scopes_of_signatures(app: Any, evaluator: Any, sigv4: Any, api_gateway: Any) -> None:
+    """Have an API refuse what was signed for another service.
+
+    Args:
+        app: the emulator's module.
+        evaluator: its module that checks signatures and policies.
+        sigv4: its module that reads signatures.
+        api_gateway: its module of REST APIs.
+    """
+    enforce: Callable[..., Any] = app._enforce_execute_api
+
+    def enforce_scope(api: str, stage: str, method: str, path: str, headers: Any, query: Query, **more: Any) -> Any:
+        denied = enforce(api, stage, method, path, headers, query, **more)
+        if denied or not app.AUTH or app._execute_api_authorization_type(api, stage, method, path) != "AWS_IAM":
+            return denied
+        by_header = "authorization" in headers
+        signature = sigv4.parse_header_signature(headers) if by_header else sigv4.parse_query_signature(query)
+        if getattr(signature, "service", "execute-api") == "execute-api":  # what is no signature is refused later
+            return None
+        why = "Credential should be scoped to correct service: 'execute-api'. "
+        error = evaluator.AuthError("SignatureDoesNotMatch", why)
+        return api_gateway.authentication_error_response(api, stage, error, headers, query)
+
+    app._enforce_execute_api = enforce_scope
+
+
+def add_version_stages(iam_actions: Any) -> None:
+    """Have policies decide by the version of a secret that is read.
+
+    Args:
+        iam_actions: the emulator's module that says what a call is about.
+    """
+    context_of: Callable[..., dict[str, Any]] = iam_actions.request_tag_context
+
+    def context(service: str, action: str, body: bytes, *others: Any) -> dict[str, Any]:
+        known = context_of(service, action, body, *others)
+        stage = iam_actions._safe_json_field(body, "VersionStage") if service == "secretsmanager" else ""
+        return {**known, "secretsmanager:VersionStage": stage} if stage else known
+
+    iam_actions.request_tag_context = context

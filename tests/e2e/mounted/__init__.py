@@ -1,1 +1,0 @@
-"""A service in an API, and on tables, that were there already."""

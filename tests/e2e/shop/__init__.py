@@ -1,0 +1,1 @@
+"""A service within an app that has an API, tables, queues, a topic, a bus and a bucket of its own."""
