@@ -95,6 +95,8 @@ def parts() -> Iterator[Part]:
         Part("Deaths", ("-m", "tests.faults", "deaths", "successors", "rules")),
         Part("Parents and children", ("-m", "tests.faults", "families", "kin-answers", "kin-lingers")),
         Part("Deaths, two in a row", ("-m", "tests.faults", "pairs")),
+        Part("Reads that are behind, short pages and half batches", ("-m", "tests.faults", "behind", "scarce")),
+        Part("Every scenario on moto's DynamoDB, too", ("-m", "tests.faults", "moto")),
         Part(
             "Orders of requests: all short stories, and without each rule",
             ("-m", "tests.interleavings", "short", "rules"),

@@ -1,26 +1,31 @@
-"""``python -m tests.faults [PART...]``: disturb every request of every scenario, and print the figures."""
+"""``python -m tests.faults [PART...]``: disturb every request of every scenario, and print the figures.
+
+``python -m tests.faults cover`` computes what the gate runs of the scenarios and stories, in some minutes; ``table``
+prints who catches which rule there.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault
-from tests.faults.explore import explore
-from tests.faults.mutants import MUTANTS, missed
+from tests.faults.answering import AT_ONCE, EXPIRING, behind, beside_moto, scarce
+from tests.faults.cover import Computation, table
+from tests.faults.explore import explore, replay
+from tests.faults.gate import FILE, SHORT, catch, cover
 from tests.faults.scenarios import EVERY, FAMILIES
 from tests.faults.world import CrashWorld, world
-
-RULES = "rules"
-_SHORT = ("happy", "rejected", "happy, chained", "rejected, chained")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One way of disturbing: which scenarios, by what, how much others do meanwhile, how often at once, and how many of
-    each scenario's runs; all by default."""
+    """One way of disturbing: which scenarios, by what, how much others do meanwhile, how often at once, how many of
+    each scenario's runs, and how the tables answer; all runs by default, and as DynamoDB mostly does."""
 
     title: str
     faults: Sequence[Fault]
@@ -28,6 +33,7 @@ class Part:
     bounds: tuple[int, ...] = (0,)
     at_once: int = 1
     sample: int | None = None
+    answering: Callable[[CrashWorld], AbstractContextManager[Any]] = nullcontext
 
 
 PARTS: dict[str, Part] = {
@@ -39,10 +45,18 @@ PARTS: dict[str, Part] = {
     "families": Part("of parents and children, a process dies", DEATHS, FAMILIES),
     "kin-answers": Part("of these, an answer is lost", LOST_ANSWERS, FAMILIES, sample=100),
     "kin-lingers": Part("of these, one lingers", DELAYS, FAMILIES, (1, 2, 3, 4, 5, 6, 7, 8), sample=150),
-    "pairs": Part("two deaths in a row", DEATHS, _SHORT, at_once=2),
+    "pairs": Part("two deaths in a row", DEATHS, SHORT, at_once=2),
     "successors": Part(
         "it pauses, its successor dies", (Fault.PAUSES, Fault.DIES_AFTER), ("short_lease",), bounds=(2, 4), at_once=2
     ),
+    "behind": Part(
+        "reads are behind, the process dies",
+        DEATHS,
+        tuple(name for name in EVERY if name not in AT_ONCE),
+        sample=10,
+        answering=behind,
+    ),
+    "scarce": Part("pages are short, the process dies", DEATHS, tuple(EVERY), sample=10, answering=scarce),
 }
 
 
@@ -52,7 +66,10 @@ def _tell(text: str) -> None:
 
 def _prove(one: CrashWorld, part: Part) -> bool:
     began = time.monotonic()
-    figures = explore(one, part.names, faults=part.faults, bounds=part.bounds, at_once=part.at_once, sample=part.sample)
+    with part.answering(one):
+        figures = explore(
+            one, part.names, faults=part.faults, bounds=part.bounds, at_once=part.at_once, sample=part.sample
+        )
     _tell(f"{part.title:<36}{figures}, {time.monotonic() - began:.0f} s")
     for name, trial in figures.violations[:20]:
         _tell(f"  {name}: {trial}")
@@ -60,21 +77,55 @@ def _prove(one: CrashWorld, part: Part) -> bool:
 
 
 def _rules(one: CrashWorld) -> bool:
-    silent = [name for name in MUTANTS if not missed(one, name).violations]
-    _tell(f"{'rules switched off':<36}{len(MUTANTS)}, of which {len(MUTANTS) - len(silent)} are missed")
-    for name in silent:
-        _tell(f"  nothing tells that this is off: {name}")
+    catches = [(rule, name, plan) for rule, caught in cover().rules.items() for name, plan in caught.scenarios.items()]
+    silent = [f"{rule} in {name}" for rule, name, plan in catches if catch(one, rule, name, plan) is None]
+    _tell(f"{'rules switched off':<36}{len(catches)} times, of which {len(catches) - len(silent)} are missed")
+    for rule in silent:
+        _tell(f"  nothing tells that this is off: {rule}")
     return not silent
+
+
+def _moto(one: CrashWorld) -> bool:
+    """Every scenario, undisturbed, on the tables in memory and on moto's."""
+    requests, wrong = 0, list[str]()
+    for name in EVERY:
+        if name not in EXPIRING:
+            with beside_moto(one) as compared:
+                [trial] = replay(one, name, [()])
+            requests += compared.requests
+            wrong += [f"{name}: {differing}" for differing in compared.differing]
+            wrong += [f"{name}: {trial}"] if trial.error else []
+    _tell(f"{'moto answers each request, too':<36}{requests} requests, {len(wrong)} differ")
+    for sentence in wrong[:20]:
+        _tell(f"  {sentence}")
+    return not wrong
+
+
+def _cover(one: CrashWorld) -> bool:
+    """Write the cover anew, beginning with what it was."""
+    FILE.write_text(Computation(one, cover(), _tell).cover().text())
+    return True
+
+
+def _table(one: CrashWorld) -> bool:
+    _tell(table(cover()))
+    return True
+
+
+_OTHERS: dict[str, Callable[[CrashWorld], bool]] = {"rules": _rules, "moto": _moto}
+_COMMANDS: dict[str, Callable[[CrashWorld], bool]] = {"cover": _cover, "table": _table}
 
 
 def _all(names: Sequence[str]) -> Iterator[bool]:
     with world() as one:
-        for name in names or (*PARTS, RULES):
-            yield _rules(one) if name == RULES else _prove(one, PARTS[name])
+        for name in names or (*PARTS, *_OTHERS):
+            other = (_OTHERS | _COMMANDS).get(name)
+            yield other(one) if other else _prove(one, PARTS[name])
 
 
 if __name__ == "__main__":
-    unknown = [name for name in sys.argv[1:] if name not in (*PARTS, RULES)]
+    known = (*PARTS, *_OTHERS, *_COMMANDS)
+    unknown = [name for name in sys.argv[1:] if name not in known]
     if unknown:
-        sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join((*PARTS, RULES))}")
+        sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
     sys.exit(0 if all(list(_all(sys.argv[1:]))) else 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.sagas import STAGE
+from tests.faults.sagas import STAGE, HesitantUnasked, HesitantWithoutSecond, WithoutFirst
 from tests.faults.scenario import Scenarios, life
 from tests.faults.world import CrashWorld
 
@@ -54,3 +54,39 @@ def _type_changed_cancelled(world: CrashWorld) -> None:
     STAGE.refuse = False
     world.cancel()
     world.settle()
+
+
+@CHANGING.ends("COMPLETED", "COMPENSATED")
+def _code_gone_before_the_first_step_and_back(world: CrashWorld) -> None:
+    """COMPENSATED where a step's only attempt was lost."""
+    world.start("plain")
+    world.deploy(WithoutFirst)
+    world.settle()
+    world.deploy()
+    world.operate("retry", "it is there again")
+    world.settle()
+
+
+@CHANGING.ends("COMPLETED", "COMPENSATED")
+def _code_gone_between_two_looks_and_back(world: CrashWorld) -> None:
+    """COMPENSATED where a process lingered until the wait was over."""
+    world.start("hesitant")
+    world.signal()
+    world.until("StepPostponed", "second")
+    world.deploy(HesitantWithoutSecond)
+    world.settle()
+    world.deploy()
+    world.operate("retry", "it is there again")
+    world.settle()
+
+
+@CHANGING.ends("COMPLETED", "COMPENSATED")
+def _code_that_asks_gone_between_two_looks(world: CrashWorld) -> None:
+    """COMPENSATED where a process lingered until the wait was over."""
+    world.start("hesitant")
+    world.until("StepPostponed", "answer")
+    world.deploy(HesitantUnasked)
+    world.until("WaitStarted", "answer")
+    world.signal()
+    world.settle()
+    world.deploy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sagas.testing.faults import DEATHS, DELAYS, Fault, Plan, Trial, Wire, crash_points
@@ -60,6 +60,20 @@ def explore(
                 if stop:
                     return figures
     return figures
+
+
+def replay(world: CrashWorld, name: str, plans: Iterable[Plan]) -> Iterator[Trial]:
+    """Run a scenario once for each plan. What a plan is compared with, the undisturbed run, is an empty plan before."""
+    play, wire = _played(world, EVERY[name]), world.wire
+    with wire.installed():
+        for plan in plans:
+            wire.begin(plan)
+            error: Exception | None = None
+            try:
+                play(wire)
+            except Exception as violation:
+                error = violation
+            yield Trial(plan, tuple(wire.trace), error)
 
 
 def _played(world: CrashWorld, scenario: Scenario) -> Callable[[Wire], None]:

@@ -224,11 +224,13 @@ def _executions(saga_type: SagaType, entries: Rows, own: list[Event]) -> Iterato
 
 def _accounted(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]:
     """Each execution has one entry that says what became of it. That there was no code to call says nothing of one, and
-    that it is not yet time is said once, as long as nothing else is said."""
+    that it is not yet time is said once, as long as nothing else is said. That a wait begins whose code asks nobody any
+    more says nothing of its last look."""
     told = Counter(
         (entry["step"], entry["action"] in _UNDO_REPORTS, entry["attempt"])
         for entry in entries
         if entry["action"] in _REPORTS | _UNDO_REPORTS and entry["error"] not in _WITHOUT_CODE
+        if entry["action"] != "WaitStarted" or (entry["step"], entry["attempt"]) not in STAGE.looked
     )
     for event in own:
         if not isinstance(event, Began):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sagas.authoring.context import Context
+from sagas.testing.faults import ProcessDied
 from tests.faults.sagas import STAGE
 from tests.faults.scenario import ALWAYS, Scenarios, cancel_in, life
 from tests.faults.world import CrashWorld
@@ -272,6 +273,44 @@ def _every_message_lost(world: CrashWorld) -> None:
         world.steps(1)
         world.mailbox.lose()
     world.settle()
+
+
+def _given_up(world: CrashWorld) -> None:
+    """Every message is lost until the supervisor gives up, and nothing goes on by itself meanwhile."""
+    for _ in range(4):
+        world.stall()
+        if any(state.recovery_exhausted for state in world.states()):
+            break
+    world.settle()
+
+
+@LIVES.ends("CANCELLED", "COMPENSATED", "COMPLETED")
+def _messages_lost_beyond_patience(world: CrashWorld) -> None:
+    """COMPLETED where what was disturbed used up fewer stalls."""
+    world.start("impatient")
+    _given_up(world)
+
+
+@LIVES.ends("COMPENSATION_FAILED", "COMPENSATED")
+def _messages_of_an_undo_lost_beyond_patience(world: CrashWorld) -> None:
+    """COMPENSATED likewise, and where the undo is chained."""
+    STAGE.reject = {"second"}
+    world.start("impatient")
+    world.steps(2)
+    _given_up(world)
+
+
+@LIVES.ends("COMPLETED")
+def _dies_in_a_step(world: CrashWorld) -> None:
+    died: list[str] = []
+
+    def during(name: str, ctx: Context) -> None:
+        if not died:
+            died.append(name)
+            raise ProcessDied
+
+    STAGE.during = during
+    life(world)
 
 
 @LIVES.ends("COMPLETED")

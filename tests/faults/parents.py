@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 from sagas.authoring.context import Context
 from sagas.engine import children
+from sagas.testing.faults import ProcessDied
 from tests.faults.sagas import STAGE
 from tests.faults.scenario import ALWAYS, Scenarios, life
 from tests.faults.world import CrashWorld
@@ -211,4 +212,19 @@ def _a_cancelled_family_is_purged_by_an_operator(world: CrashWorld) -> None:
     world.clock.advance(60.0)
     world.purge()
     world.start("family")
+    world.settle()
+
+
+@PARENTS.ends("COMPLETED")
+def _a_family_with_a_child_in_doubt_is_kept(world: CrashWorld) -> None:
+    """Both attempts to send die, so nobody knows whether it was sent: a person has to look first."""
+
+    def during(name: str, ctx: Context) -> None:
+        if name == "send 1":
+            raise ProcessDied
+
+    STAGE.during = during
+    life(world, "tolerant")
+    world.keep_no_longer()
+    world.start("tolerant")
     world.settle()

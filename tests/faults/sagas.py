@@ -455,6 +455,38 @@ class Sleepy(Saga[Order], name="sleepy", timeout=timedelta(hours=1)):
         return request.item
 
 
+class Hesitant(Saga[Order], name="hesitant"):
+    """Asks at its second look only, and does what it is to do at its second look only."""
+
+    @wait_for(str, timeout=timedelta(seconds=1000), retry=_NOW, step_timeout=5)
+    def answer(self, request: Order, ctx: Context) -> None:
+        STAGE.act("answer", ctx)
+        if ctx.attempt == 1:
+            STAGE.looked.add(("answer", 1))
+            raise NotYet(after=20)
+
+    @step(retry=_NOW, timeout=5)
+    def second(self, answer: str, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        if ctx.attempt == 1:
+            STAGE.looked.add(("second", 1))
+            raise NotYet(after=20)
+        return answer
+
+
+class HesitantUnasked(Saga[Order], name="hesitant", version="2"):
+    """What a deployment left of it: it waits for the same answer, and asks nobody."""
+
+    answer = wait_for(str, timeout=timedelta(seconds=1000))
+    second = Hesitant.second
+
+
+class HesitantWithoutSecond(Saga[Order], name="hesitant", version="3"):
+    """Likewise."""
+
+    answer = Hesitant.answer
+
+
 class Endless(Saga[Order], name="endless", timeout=timedelta(minutes=20)):
     """Its own deadline comes before the end of its wait."""
 
@@ -472,5 +504,5 @@ class Endless(Saga[Order], name="endless", timeout=timedelta(minutes=20)):
 
 CLASSES: tuple[type[Saga[Order]], ...] = (
     *(Pair, Short, Halting, Parked, Started, Bulky, Stamped, Guarded, Hasty, Long),
-    *(Asking, Brief, BriefAsking, Sleepy, Endless),
+    *(Asking, Brief, BriefAsking, Sleepy, Endless, Hesitant, Plain, Impatient),
 )

@@ -187,6 +187,10 @@ class CrashWorld:
                 self.engine.finder.run("recover", TICK)
             self._engine = None
 
+    def deploy(self, *classes: type[Any]) -> None:
+        """From now on functions have the code of these sagas alone; without any, of those that there were first."""
+        self.registry, self._engine = Registry(classes) if classes else self._registries[0], None
+
     # What answers, and what is seen.
 
     def _object(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -400,6 +404,20 @@ class CrashWorld:
         self.counted = True
         self.settle(most, strict=False)
 
+    def stall(self) -> None:
+        """Every message is lost, and the supervisor comes when that counts as a stall: it finds what is due, and has
+        that recovered."""
+        self.mailbox.lose()
+        self.clock.advance(max(one.definition.stale_after.total_seconds() for one in self.registry))
+        self._tick_at = self.clock.now()
+        self.steps(2)
+
+    def until(self, action: str, step: str) -> None:
+        """Let things happen until that is journaled, or nothing happens any more."""
+        while not any(isinstance(one, Entered) and (one.action, one.step) == (action, step) for one in self.events):
+            if not self.happen():
+                return
+
     def happen(self) -> bool:
         """One delivery, or one visit of the supervisor, whichever is next; ``False`` when all is at rest."""
         letter = self.mailbox.receive()
@@ -514,8 +532,9 @@ class CrashWorld:
         with self.wire.aside():
             for state in self.states():
                 left = self.engine.reader.remains.of(state.saga_id) if state.over else None
-                cancelled = state.cancel_requested_at
-                told, known = left and _seen(left.state, cancelled), _seen(state, cancelled)
+                given_up = state.recovery_exhausted and state.status is SagaStatus.COMPENSATION_FAILED
+                unsure = bool(state.cancel_requested_at) or given_up
+                told, known = left and _seen(left.state, unsure), _seen(state, unsure)
                 if left is not None and told != known:
                     found.append(f"the journal of {state.saga_id} tells of {told}, not of {known}")
         return found
@@ -560,11 +579,11 @@ def never_started_in(items: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(row["saga_id"]["S"], row["correlation_id"]["S"]) for row in items if row["action"]["S"] == NEVER_STARTED]
 
 
-def _seen(state: SagaState, cancelled: object) -> object:
-    """What readers see of a saga that is over. Whether a last attempt that was lost before a cancel was its last, and
-    that a cancel came too late, is told by the control item alone."""
+def _seen(state: SagaState, unsure: bool) -> object:
+    """What readers see of a saga that is over. The control item alone tells whether a last attempt that was lost before
+    a cancel was its last, that a cancel came too late, and which undo the supervisor gave up."""
     counts = [(one.name, one.attempts, one.undo_attempts, one.result_seq) for one in state.steps]
-    sure = None if cancelled else ([one.status.value for one in state.steps], state.error_seq)
+    sure = None if unsure else ([one.status.value for one in state.steps], state.error_seq)
     return state.status.value, counts, state.in_doubt, state.resolution_seq, sure
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 
-from tests.faults.mutants import EVERY_RULE
+from tests.faults.gate import EVERY_RULE, cover
 from tests.interleavings.explorer import Exploration, Story, explore
-from tests.interleavings.family_stories import FAMILIES, LONG_FAMILIES, MISSED_OF_FAMILIES
-from tests.interleavings.stories import LONG, MISSED, SHORT, STANDING_IN
+from tests.interleavings.family_stories import LONG_FAMILIES
+from tests.interleavings.gate import STORIES, caught_by
+from tests.interleavings.stories import LONG, STANDING_IN
 
-_SETS = {"short": SHORT | FAMILIES, "long": LONG | LONG_FAMILIES}
+_SETS = {"short": STORIES, "long": LONG | LONG_FAMILIES}
 _EVERY = {name: story for stories in _SETS.values() for name, story in stories.items()}
 _PARTS = (*_SETS, "rules")
 
@@ -33,13 +34,17 @@ def _clean(found: Exploration) -> bool:
 
 
 def _rules() -> Iterator[bool]:
-    for name, story in {**MISSED, **MISSED_OF_FAMILIES, **STANDING_IN}.items():
-        with EVERY_RULE[name].off():
-            found = explore(story, stop=name not in STANDING_IN)
-        expected = bool(found.violations) is (name not in STANDING_IN)
-        what = found.violations[0][0] if found.violations else "nothing: another rule stands in"
-        _tell(f"{EVERY_RULE[name].text + ', off':<64}{'' if expected else 'UNEXPECTED: '}{what}")
-        yield expected
+    for rule, caught in cover().rules.items():
+        for story in caught.stories:
+            what = caught_by(rule, story)
+            _tell(f"{EVERY_RULE[rule].text + ', off':<64}{what or 'UNEXPECTED: nothing'} ({story})")
+            yield what is not None
+    for rule, story in STANDING_IN.items():
+        with EVERY_RULE[rule].off():
+            found = explore(story)
+        what = f"UNEXPECTED: {found.violations[0][0]}" if found.violations else "nothing: another rule stands in"
+        _tell(f"{EVERY_RULE[rule].text + ', off':<64}{what}")
+        yield not found.violations
 
 
 def _all(names: Sequence[str]) -> Iterator[bool]:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from tests.faults.families import Only, Pairs, PairsAndLast
 from tests.interleavings.explorer import Story
 
-_ALWAYS = 9
-
 
 def _pairs(*refused: str, chained: bool = False, fail: Mapping[str, int] | None = None, **budget: int) -> Story:
     """A story of a saga whose last step can be refused, if it is to be, or one of its children's."""
@@ -20,6 +18,7 @@ FAMILIES: dict[str, Story] = {
     "two children": _pairs(),
     "two children, one fails": _pairs("book 1", switch=1),
     "two children, undone": _pairs("last", switch=1),
+    "two children and a cancel, unswitched": _pairs(cancel=1, switch=0),
     "two children and a cancel": _pairs(cancel=1, switch=1),
     "two children and a death": _pairs(crash=1, switch=0),
     "two children, each message twice": _pairs(duplicate=1, switch=1),
@@ -55,16 +54,3 @@ LONG_FAMILIES: dict[str, Story] = {
     "two children, cancelled and purged": _pairs(cancel=1, purge=1, switch=1),
 }
 """Larger."""
-
-MISSED_OF_FAMILIES: dict[str, Story] = {
-    "joins_apart_from_the_end": _pairs(crash=1, switch=0),
-    "starts_are_not_continued": _pairs(crash=1, switch=0),
-    "closing_fences_no_start": _pairs(cancel=1, switch=1),
-    "undoing_ends_early": _pairs("last", switch=0),
-    "orders_are_obeyed_again": _pairs("last", switch=0, fail={"unbook 1": _ALWAYS}),
-    "nobody_looks_after_parents": _pairs(loss=2, switch=0),
-    "purges_leave_the_children": _pairs(purge=1, switch=0),
-    "two_looks_end_the_children": _pairs(),
-    "closing_ends_early": _pairs(cancel=1, switch=0),
-}
-"""Where it is noticed that a rule is off."""

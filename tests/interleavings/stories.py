@@ -83,6 +83,9 @@ SHORT: dict[str, Story] = {
     "a lost answer and a pause": Story(Plain, {"lost": 1, "pause": 1, "switch": 0}),
     "losses beyond patience": Story(Impatient, {"loss": 3}),
     "losses beyond patience, undone": Story(Impatient, {"loss": 3}, reject=_REFUSED),
+    "losses beyond patience, undone, a message twice": Story(
+        Impatient, {"loss": 3, "duplicate": 1, "switch": 0}, reject=_REFUSED
+    ),
     "an impatient supervisor": Story(Rash, {"visit": 2}),
     "an impatient supervisor, undone": Story(Rash, {"visit": 2}, reject=_REFUSED),
     "a signal": Story(BriefAsking, {"signal": 1}),
@@ -134,6 +137,7 @@ SHORT: dict[str, Story] = {
     "chained: a lost answer": Story(Short, {"lost": 1}, chained=True),
     "chained: a lost answer, undone": Story(Short, {"lost": 1}, reject=_REFUSED, chained=True),
     "chained: a repeated request": Story(Short, {"repeat": 1}, prompt=True, chained=True),
+    "chained: an expired item and a cancel": Story(Short, {"expiry": 1, "cancel": 1, "switch": 1}, chained=True),
     "chained: an echo": Story(Short, {"echo": 1}, chained=True),
     "chained: an outage and two workers": Story(Short, {"outage": 1, "duplicate": 1}, chained=True),
     "chained: dead letters redriven": Story(Parked, {"redrive": 1, "duplicate": 1}, {"second": 2}, chained=True),
@@ -223,49 +227,6 @@ LONG: dict[str, Story] = {
     "chained: a late request, whenever": Story(Short, {"late": 1, "visit": 1}, chained=True),
 }
 """Larger: complete but where ``switch`` bounds how often one process interrupts another."""
-
-MISSED: dict[str, Story] = {
-    "entries_overwrite": Story(Short, {"crash": 1}),
-    "entries_not_adopted": Story(Short, {"crash": 1}),
-    "heads_of_ones_own_entries": Story(Short, {"crash": 1}),
-    "commit_without_seq": Story(Short, {"lost": 1}, reject=_REFUSED),
-    "commit_without_token_and_seq": Story(Short, {"lost": 1}, reject=_REFUSED),
-    "operations_without_lease": Story(Short, {"crash": 1}),
-    "takeover_without_fence": Story(Short, {"crash": 1}, reject=frozenset({"first"})),
-    "undoing_does_not_wait": Story(Short, {"pause": 1, "cancel": 1}),
-    "takeover_forgets_the_deadline": Story(Short, {"pause": 2, "cancel": 1, "switch": 1}),
-    "attempts_not_counted": Story(Short, {"duplicate": 1}),
-    "stale_messages_run": Story(Short, {"crash": 1, "visit": 1}),
-    "nobody_recovers": Story(Short, {"loss": 1}),
-    "handed_out_for_good": Story(Short, {"loss": 2}, queued=True),
-    "own_claims_not_recognised": Story(Short, {"repeat": 1}, prompt=True),
-    "own_commits_not_recognised": Story(Short, {"repeat": 1}, prompt=True),
-    "own_entries_not_recognised": Story(Short, {"repeat": 1}, prompt=True),
-    "lost_answers_count_as_success": Story(Short, {"lost": 1}),
-    "doubt_is_silent": Story(Short, {"crash": 1}, {"second": _ALWAYS}),
-    "the_end_in_two_writes": Story(Short, {"cancel": 1}),
-    "signals_are_overlooked": Story(BriefAsking, {"signal": 1}),
-    "the_timeout_in_two_writes": Story(BriefAsking, {"signal": 1}),
-    "commit_ignores_the_cancel": Story(Short, {"cancel": 1}),
-    "items_created_by_updates": Story(Short, {"expiry": 1, "cancel": 1}),
-    "retries_without_end": Story(Short, {"duplicate": 1}, {"second": _ALWAYS}),
-    "retries_of_undos_without_end": Story(Plain, {"crash": 1}, {"undo_first": _ALWAYS}, _REFUSED),
-    "any_message_revives": Story(Parked, {"redrive": 1, "echo": 1}, {"second": _ALWAYS}),
-    "undoing_is_never_given_up": Story(Impatient, {"loss": 3}, reject=_REFUSED),
-    "given_up_is_failed": Story(Impatient, {"loss": 2}),
-    "losses_are_forgotten": Story(Plain, {"crash": 1}),
-    "nothing_is_undone": Story(Plain, {}, reject=_REFUSED),
-    "starts_ignore_tombstones": Story(Short, {"purge": 1, "start": 1}),
-    "starts_ignore_the_journal": Story(Short, {"expiry": 1, "start": 1}),
-    "the_control_item_goes_first": Story(Short, {"purge": 1}),
-    "entries_go_before_the_tombstone": Story(Short, {"purge": 1}),
-    "purges_take_no_lease": Story(Short, {"purge": 1}),
-    "claims_not_checked_by_nonce": Story(Plain, {"lost": 1, "cancel": 1, "switch": 1}, chained=True),
-    "chains_ignore_the_cancel": Story(Short, {"cancel": 1}, chained=True),
-    "chains_ignore_the_time": Story(Plain, {"pause": 3, "switch": 0}, chained=True),
-    "chained_attempts_not_counted": Story(Short, {"crash": 1}, {"second": _ALWAYS}, chained=True),
-}
-"""Where it is noticed that a rule is off."""
 
 STANDING_IN: dict[str, Story] = {
     "commit_without_token": Story(Short, {"pause": 1, "duplicate": 1}),

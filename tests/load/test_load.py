@@ -1,4 +1,5 @@
-"""A cut of the stories; ``make proof`` plays all of them, larger."""
+"""A cut of the stories. ``make proof`` plays all of them, larger. The gate always plays the burst and the outage, the
+others only when what recovers sagas has changed."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from sagas.core.events import Backlog
 from sagas.core.states import SagaState
 from sagas.engine.lanes import Lanes
 from tests.load import stories
+
+proof = pytest.mark.proof("the service under load")
 
 
 def test_a_line_of_hours_ends_as_if_there_were_none() -> None:
@@ -24,11 +27,20 @@ def test_without_asking_the_line_healthy_sagas_are_undone(monkeypatch: pytest.Mo
         return Backlog.NONE
 
     monkeypatch.setattr(Lanes, "backlog", no_line)
-    told = stories.burst(sagas=400, concurrency=1)
+    told = stories.burst(sagas=250, concurrency=1)
     assert told.statuses["COMPENSATED"] > 0
     assert told.attention > 0
 
 
+def test_after_an_outage_of_an_hour_every_saga_ends_and_none_is_given_up() -> None:
+    told = stories.outage(sagas=60)
+    assert told.statuses == {"COMPLETED": 60}
+    assert told.sent_anew > 0, "half of the messages are lost"
+    assert (told.most_sent_anew, told.attention, told.dead) == (1, 0, 0)
+    assert told.more["minutes from the end of the outage to the last end"] < 20
+
+
+@proof
 def test_a_steady_load_leaves_no_backlog() -> None:
     told = stories.steady(rate=10, seconds=60)
     assert told.statuses == {"COMPLETED": 600}
@@ -36,6 +48,7 @@ def test_a_steady_load_leaves_no_backlog() -> None:
     assert told.slowest < 10 * 1.25, "undisturbed it takes a second and a quarter"
 
 
+@proof
 def test_a_steady_load_of_chained_steps_is_one_invocation_a_saga() -> None:
     """And what died in the middle of a chain goes on without the supervisor, within the lease of its step and five
     seconds."""
@@ -46,6 +59,7 @@ def test_a_steady_load_of_chained_steps_is_one_invocation_a_saga() -> None:
     assert told.over_after < 60 + 30
 
 
+@proof
 def test_throttled_writes_are_made_up_for_at_once() -> None:
     told = stories.throttling(rate=0.5, seconds=15 * stories.MINUTE)
     assert told.statuses == {"COMPLETED": 450}
@@ -53,6 +67,7 @@ def test_throttled_writes_are_made_up_for_at_once() -> None:
     assert told.more["ended more than 10 s after the last start"] == 0
 
 
+@proof
 def test_what_was_lost_is_recovered_wide_and_each_saga_once() -> None:
     told = stories.lost_messages(sagas=500)
     assert told.statuses == {"COMPLETED": 500}
@@ -61,6 +76,7 @@ def test_what_was_lost_is_recovered_wide_and_each_saga_once() -> None:
     assert told.more["messages to recover them"] < 100, "20 take them all; those that came too late do nothing"
 
 
+@proof
 def test_what_wakes_in_the_same_second_is_on_its_way_within_minutes() -> None:
     told = stories.timers(sagas=200)
     assert told.statuses == {"COMPLETED": 200}
@@ -68,6 +84,7 @@ def test_what_wakes_in_the_same_second_is_on_its_way_within_minutes() -> None:
     assert 0 <= told.more["seconds from their time to the last on its way"] < 300
 
 
+@proof
 def test_each_signal_is_taken_once_and_each_saga_ends() -> None:
     told = stories.signals(sagas=200)
     assert told.statuses == {"COMPLETED": 200}
@@ -76,6 +93,7 @@ def test_each_signal_is_taken_once_and_each_saga_ends() -> None:
     assert (told.sent_anew, told.attention, told.dead) == (0, 0, 0)
 
 
+@proof
 def test_each_join_is_taken_once_and_no_conflict_is_an_attempt() -> None:
     told = stories.families(parents=2)
     assert told.statuses == {"COMPLETED": 202}
