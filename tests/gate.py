@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from tests import durations
@@ -197,8 +196,10 @@ def _run(stage: Stage, taken: dict[str, Figures]) -> str | None:
     return None
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def interruptible() -> None:
+    """Have SIGTERM end a run as Ctrl-C does, and Ctrl-C even where the shell has it ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def main(names: Iterable[str]) -> int:
@@ -208,7 +209,7 @@ def main(names: Iterable[str]) -> int:
         print(f"name one of {', '.join(RUNS)}", file=sys.stderr)
         return 2
     RESULTS.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, _interrupt)
+    interruptible()
     began, taken = time.monotonic(), dict[str, Figures]()
     failed: str | None = None
     try:

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -19,9 +18,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Lock
-from types import FrameType
 
-from tests.gate import end
+from tests.gate import end, interruptible
 from tests.subjects import SUBJECTS, test_files
 
 ROOT = Path(__file__).parents[1]
@@ -197,10 +195,6 @@ class Runner:
                 end(process)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 def _summary(parts: Sequence[Part], verdicts: dict[str, Verdict]) -> Iterator[str]:
     done = [verdicts[part.title] for part in parts if part.title in verdicts]
     if left := len(parts) - len(done):
@@ -223,7 +217,7 @@ def main(words: Sequence[str]) -> int:
     if skipped := [part.title for part in chosen if part.title in passed]:
         print(f"passed before on {record.commit}: {len(skipped)} of {len(chosen)} parts", flush=True)
     runner = Runner(record)
-    signal.signal(signal.SIGTERM, _interrupt)
+    interruptible()
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
         try:
             for done in as_completed([pool.submit(runner.run, part) for part in chosen if part.title not in passed]):

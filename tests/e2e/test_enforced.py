@@ -17,8 +17,8 @@ from botocore.awsrequest import AWSRequest
 from sagas.cdk.api import PUBLIC_ROUTES, ROUTES
 from tests.e2e.api import Api
 from tests.e2e.conftest import project_in
-from tests.e2e.enforced import app, sagas
 from tests.e2e.stack import REPOSITORY, Running, assembled, launched, poll
+from tests.e2e.trials import calls, enforced
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -35,7 +35,7 @@ NOWHERE = "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17"
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
     """The stack, where IAM is enforced."""
     project = project_in(tmp_path_factory.mktemp("enforced"))
-    with launched(project, assembled("python -m tests.e2e.enforced.app"), "--enforce-iam") as running:
+    with launched(project, assembled("python -m tests.e2e.trials.enforced"), "--enforce-iam") as running:
         yield running
 
 
@@ -165,6 +165,6 @@ def test_a_saga_starts_a_saga_as_the_page_says(stack: Running, api: Api) -> None
 
 def test_the_code_here_is_the_pages() -> None:
     saga, grants = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
-    assert saga.strip() in inspect.getsource(sagas)
-    here = re.sub(r"^ +", "", inspect.getsource(app), flags=re.MULTILINE)
+    assert saga.strip() in inspect.getsource(calls)
+    here = re.sub(r"^ +", "", inspect.getsource(enforced), flags=re.MULTILINE)
     assert re.sub(r"^ +", "", grants, flags=re.MULTILINE).strip() in here

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
+from unittest.mock import patch
 
 import pytest
-from moto import mock_aws
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from sagas import Context, NotYet, PermanentError, Retry, Saga, TimedOut, step
 from sagas.authoring.codec import encode
 from sagas.engine.engine import from_environment
+from sagas.messaging.message import Message
+from sagas.messaging.queues import Queues
 from sagas.testing import run
-from tests.support.aws import HandmadeStack
-from tests.support.bench import Bench, deploy_functions
+from tests.support.aws import REGION, HandmadeStack
+from tests.support.bench import Bench, ManualClock, deploy_functions
+from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, LOG, REJECTED, Fatal, Order, Stubborn, Trip
 
-_ITS_OWN = ("started_at", "next_attempt_at", "stack_trace", "trace_id", "message_id", "dispatch", "request_hash")
+_TIMES = ("started_at", "next_attempt_at", "until", "since", "sent_at")
+_ITS_OWN = (*_TIMES, "stack_trace", "trace_id", "message_id", "dispatch", "request_hash")
 CASES: list[tuple[type[Any], dict[str, BaseException]]] = [
     (Trip, {}),
     (Trip, {"book": ValueError("no")}),
@@ -33,9 +43,9 @@ CASES: list[tuple[type[Any], dict[str, BaseException]]] = [
 def _aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     FAIL.clear()
-    with mock_aws():
+    with aws():
         yield
     FAIL.clear()
     LOG.clear()
@@ -61,3 +71,185 @@ def test_both_write_the_same_trail(
     audit, _ = from_environment(stack.environment).reader.audit(name, saga_id, 100, 0)
     assert [comparable(entry) for entry in rehearsed.audit] == [comparable(entry) for entry in audit]
     assert (rehearsed.status, rehearsed.error) == (shown["status"], shown["error"])
+
+
+# ---- generated sagas
+
+
+class Wordless(Exception):
+    """Its text cannot be had."""
+
+    def __str__(self) -> str:
+        raise LookupError
+
+
+ERRORS = {
+    "error": ValueError("no"),
+    "rejected": REJECTED,
+    "permanent": PermanentError("never"),
+    "timed out": TimedOut("no answer"),
+    "wordless": Wordless(),
+    "exit": SystemExit(3),
+}
+SCRIPT: dict[str, list[str]] = {}
+"""What each execution of a step or undo does, in turn; those after the last do what they are for."""
+CLOCK = [ManualClock()]
+"""That of the run at hand: code takes the time by which it advances it."""
+
+
+def act(name: str, ctx: Context, result: str | None) -> Any:
+    LOG.append(f"{name}:{ctx.attempt}")
+    how = SCRIPT[name].pop(0) if SCRIPT.get(name) else "done"
+    if how in ERRORS:
+        raise ERRORS[how]
+    if how == "not yet":
+        raise NotYet(after=5, message="the bank")
+    CLOCK[0].advance(60 if how == "late" else 1)
+    return {"wrong": 7, "lazy": (one for one in "ab")}.get(how, result)
+
+
+class Leaf(Saga[Order], name="leaf"):
+    """A child: it does what its position says."""
+
+    @step(retry=Retry.constant(max_retries=0, delay=0))
+    def grow(self, request: Order, ctx: Context) -> str:
+        return act(f"grow{request.count}", ctx, "grown")
+
+    @grow.compensate
+    def shrink(self, request: Order, ctx: Context) -> None:
+        return act(f"shrink{request.count}", ctx, None)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A saga type as source, what its executions do, and the signals that come."""
+
+    source: str
+    script: dict[str, list[str]]
+    signals: dict[str, str]
+
+    def define(self, name: str) -> type[Any]:
+        """Make the class."""
+        namespace = dict(globals())
+        exec(f'{HEAD}class Generated(Saga[Order], name="{name}"):\n{self.source}', namespace)  # noqa: S102 - made above
+        return namespace["Generated"]
+
+
+HEAD = """
+from datetime import timedelta
+from sagas import Exhausted, children, sleep, wait_for
+
+"""
+HOW = st.sampled_from(["done", "late", "wrong", *ERRORS])
+UNDOING = st.sampled_from(["done", "late", "wrong", "lazy", *ERRORS])
+EXHAUSTED = st.sampled_from(["COMPENSATE", "COMPENSATE", "FAIL", "DEAD_LETTER"])
+
+
+@st.composite
+def _steps(draw: st.DrawFn, name: str) -> tuple[str, dict[str, list[str]]]:
+    """A step with its undo, as source, and what they do."""
+    retries, started = draw(st.integers(0, 2)), draw(st.booleans())
+    policy = f"Retry.constant(max_retries={retries}, delay=0, on_exhausted=Exhausted.{draw(EXHAUSTED)})"
+    script = {name: draw(st.lists(HOW | st.just("not yet"), max_size=3))}
+    word = draw(st.sampled_from(["def", "async def"]))
+    when = "started" if started else "completed"
+    source = f"    @step(retry={policy}, timeout=5, undo_when={when!r})\n"
+    source += f"    {word} {name}(self, request: Order, ctx: Context) -> str:\n"
+    source += f"        return act({name!r}, ctx, {name!r})\n"
+    if draw(st.booleans()):
+        script[f"un{name}"] = draw(st.lists(UNDOING, max_size=2))
+        own = f"Retry.constant(max_retries={draw(st.integers(0, 1))}, delay=0)"
+        source += f"    @{name}.compensate(retry={own})\n"
+        returns = draw(st.sampled_from(["None", "Any"]))
+        source += f"    {word} un{name}(self, {name}: str | None, ctx: Context) -> {returns}:\n"
+        source += f"        return act('un{name}', ctx, None)\n"
+    return source, script
+
+
+@st.composite
+def _waits(draw: st.DrawFn, name: str) -> tuple[str, dict[str, list[str]]]:
+    """A wait, as source, and the signal that comes."""
+    if draw(st.booleans()):
+        return f"    {name} = sleep(timedelta(hours=1))\n", {}
+    timeout = f"on_timeout=Exhausted.{draw(EXHAUSTED | st.just('CONTINUE'))}"
+    return f"    {name} = wait_for(str, timeout=timedelta(hours=2), {timeout})\n", {}
+
+
+@st.composite
+def _families(draw: st.DrawFn, name: str) -> tuple[str, dict[str, list[str]]]:
+    """A step with children, as source, and what they do."""
+    many = draw(st.integers(0, 2))
+    script = {
+        f"{what}{number}": draw(st.lists(HOW, max_size=1)) for what in ("grow", "shrink") for number in range(many)
+    }
+    result = f"[Order('x', number) for number in range({many})]"
+    source = f"    @children(Leaf, tolerate={draw(st.integers(0, 1))})\n    def {name}(self) -> list[Order]:\n"
+    return f"{source}        return {result}\n", script
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Planned:
+    """A saga of up to four steps, of any kind but the last."""
+    source, script, signals = "", dict[str, list[str]](), dict[str, str]()
+    kinds = draw(st.lists(st.sampled_from([_steps, _steps, _waits, _families]), max_size=3))
+    for number, kind in enumerate([*kinds, _steps]):
+        lines, own = draw(kind(f"s{number}"))
+        source, script = source + lines, script | own
+        if "wait_for" in lines and draw(st.booleans()):
+            signals[f"s{number}"] = "yes"
+    return Planned(source, script, signals)
+
+
+def _without_delay(queues: Queues, message: Message, delay: float = 0.0) -> None:
+    _SEND(queues, message, 0.0)
+
+
+_SEND = Queues.send
+_NUMBERS = count()
+
+
+def _begin(planned: Planned, clock: ManualClock) -> None:
+    LOG.clear()
+    SCRIPT.clear()
+    SCRIPT.update({step: list(hows) for step, hows in planned.script.items()})
+    CLOCK[0] = clock
+
+
+def _drive(bench: Bench, saga_id: str, signals: dict[str, str]) -> None:
+    """Deliver messages, let waits end and signals come, until the saga waits for nobody but an operator."""
+    for _ in range(40):
+        bench.run()
+        state = bench.state(saga_id)
+        if state.status.value != "WAITING":
+            return
+        step = state.steps[state.cursor]
+        if step.name in signals and step.waits_for == "signal":
+            bench.engine.signals.send(state.saga, saga_id, step.name, signals[step.name], "test")
+            continue
+        bench.clock.advance(max(0.0, state.not_before - bench.clock.now()) + 0.001)
+        bench.recover()
+    raise AssertionError(f"it waits for ever: {bench.show(saga_id)}")
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(planned=plans())
+def test_both_make_the_same_of_any_saga(planned: Planned) -> None:
+    name = f"generated-{next(_NUMBERS)}"
+    saga_class = planned.define(name)
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(Queues, "send", _without_delay))
+        stack.enter_context(patch("sagas.testing.in_process.SystemClock", lambda: CLOCK[0]))
+        _begin(planned, ManualClock())
+        rehearsed, rehearsal = run(saga_class, Order("train"), signals=planned.signals), list(LOG)
+        bench = Bench(stack=HandmadeStack(saga_class, Leaf, prefix=name))
+        _begin(planned, bench.clock)
+        saga_id = bench.start(name, encode(Order("train"), Order))
+        _drive(bench, saga_id, planned.signals)
+    shown = bench.show(saga_id)
+    audit, _ = bench.engine.reader.audit(name, saga_id, 100, 0)
+    assert [comparable(entry) for entry in rehearsed.audit] == [comparable(entry) for entry in audit]
+    assert rehearsal == LOG
+    assert rehearsed.steps == {one["name"]: one["status"] for one in shown["steps"]}
+    assert [rehearsed.status, rehearsed.error, list(rehearsed.in_doubt), rehearsed.result] == [
+        shown[field] for field in ("status", "error", "in_doubt", "result")
+    ]

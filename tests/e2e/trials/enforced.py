@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sagas.cdk import SagaService
-from tests.e2e.enforced.sagas import Fulfil, Invoice
+from tests.e2e.trials.calls import Fulfil, Invoice
 from tests.e2e.trials.waits import Asked
 
 from aws_cdk import App, Stack  # isort: skip - sagas.cdk names the Node that jsii is to use
