@@ -13,7 +13,6 @@ from moto import mock_aws
 
 from tests.faults.world import CrashWorld
 from tests.support.aws import client, create_joins_table, create_tables
-from tests.support.tables import refusal
 
 AT_ONCE = ("paused_and_cancelled",)
 """Scenarios that have a pause seen at once, which functions do not promise where reads are behind."""
@@ -59,23 +58,29 @@ def beside_moto(world: CrashWorld) -> Generator[Compared]:
 
         def both(operation: str, request: dict[str, Any]) -> Any:
             compared.requests += 1
-            mine, real = _outcome(memory, operation, request), _outcome(send, operation, request)
-            if mine != real:
-                compared.differing.append(f"{operation} {request}: {mine}, and moto: {real}")
-            if isinstance(mine, str):
-                raise refusal(mine, operation, CancellationReasons=[{"Code": "ConditionalCheckFailed"}])
+            mine, real = _answer(memory, operation, request), _answer(send, operation, request)
+            if _compared(operation, mine) != _compared(operation, real):
+                compared.differing.append(f"{operation} {request}: {mine!r}, and moto: {real!r}")
+            if isinstance(mine, ClientError):
+                raise mine
             return mine
 
         with patch.dict(cast("dict[str, Any]", world.wire.answers), dynamodb=both):
             yield compared
 
 
-def _outcome(ask: Ask, operation: str, request: dict[str, Any]) -> Any:
-    """The answer without what is not compared; an error's code."""
+def _answer(ask: Ask, operation: str, request: dict[str, Any]) -> Any:
+    """The answer, or the error."""
     try:
-        answer = ask(operation, request)
+        return ask(operation, request)
     except ClientError as error:
-        code: dict[str, Any] = getattr(error, "response", {})
+        return error
+
+
+def _compared(operation: str, answer: Any) -> Any:
+    """The answer without what is not compared; an error's code."""
+    if isinstance(answer, ClientError):
+        code: dict[str, Any] = getattr(answer, "response", {})
         return code["Error"]["Code"]
     kept = {key: answer[key] for key in ("Item", "Items", "Attributes", "Responses", "Count") if key in answer}
     also: dict[str, Any] = {"UnprocessedKeys": {}} if operation == "BatchGetItem" else {}

@@ -63,7 +63,7 @@ def test_an_accepted_cancel_outlives_its_caller(made: CrashWorld) -> None:
 
 @pytest.mark.parametrize("name", ["late_each_time", "late_at_last", "late_and_undone_when_started"])
 def test_a_late_result_that_counts_is_missed(made: CrashWorld, name: str) -> None:
-    with patch.object(StepContext, "late", property(lambda context: False)):
+    with patch.object(StepContext, "overtime", property(lambda context: -1.0)):
         assert explore(made, [name], stop=True).violations
 
 
