@@ -33,8 +33,8 @@ KINDS: dict[str, tuple[Sequence[Fault], tuple[int, ...]]] = {
     "delays in families": (DELAYS, (1, 2, 3, 4, 5, 6, 7, 8)),
 }
 """By kind: the faults, and how much others do meanwhile."""
-_SAMPLE = 6
-_SAMPLE_OF_FAMILIES = 4
+_SAMPLE = 4
+"""Disturbed runs of a scenario by kind, besides those that the cover names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +107,9 @@ def kinds(name: str) -> Iterator[str]:
 
 def disturb(world: CrashWorld, name: str, kind: str, *, stop: bool = False) -> Figures:
     """Disturb a scenario as the gate does: at a sample of its requests, but for the short ones."""
-    sample = _SAMPLE_OF_FAMILIES if name in FAMILIES else _SAMPLE
     faults, bounds = KINDS[kind]
     every = name in SHORT and faults is not DELAYS
-    return explore(world, [name], faults=faults, bounds=bounds, sample=None if every else sample, stop=stop)
+    return explore(world, [name], faults=faults, bounds=bounds, sample=None if every else _SAMPLE, stop=stop)
 
 
 def catch(world: CrashWorld, rule: str, name: str, plan: Plan | None) -> Trial | None:
