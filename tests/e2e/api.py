@@ -9,8 +9,11 @@ import urllib3
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 
+from sagas.core.times import epoch
 from tests.e2e.stack import Stack, poll
 
+_WHOLE = 1.0
+"""Queues delay by whole seconds."""
 _ENDS = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED", "DEAD_LETTERED")
 
 
@@ -52,29 +55,32 @@ class Api:
     def show(self, saga: dict[str, Any]) -> dict[str, Any]:
         return self.call("GET", f"/sagas/{saga['name']}/{saga['saga_id']}")[1]
 
-    def wait(self, saga: dict[str, Any], *statuses: str, deadline: float = 30.0, skip: float = 0.0) -> dict[str, Any]:
+    def wait(self, saga: dict[str, Any], *statuses: str, deadline: float = 30.0, skips: bool = False) -> dict[str, Any]:
         """Wait until the saga has one of the statuses; without any, until it is over or waits for a person.
 
         Args:
             saga: as it was.
             statuses: the statuses.
             deadline: seconds.
-            skip: seconds that pass at once whenever no worker holds the saga, where the stack's clock can be moved.
+            skips: go to each next attempt at once, where the stack's clock can be moved. Each is gone to once, before
+                it begins: an attempt that is under way would run into its timeout.
         """
-        wanted = statuses or _ENDS
+        wanted, skipped = statuses or _ENDS, set[str]()
 
         def reached() -> dict[str, Any] | None:
             now = self.show(saga)
             if now["status"] in wanted:
                 return now
-            if skip and not now.get("lease"):
-                self.stack.skip(skip)
+            waiting = now["waiting"]
+            if skips and waiting and waiting["kind"] == "backoff" and waiting["until"] not in skipped:
+                skipped.add(waiting["until"])
+                self.stack.skip_to(epoch(waiting["until"]) + _WHOLE)
             return None
 
         return poll(f"{saga['name']} to be {' or '.join(wanted)}", reached, deadline)
 
-    def run(self, name: str, body: Any, skip: float = 0.0) -> dict[str, Any]:
-        return self.wait(self.start(name, body), skip=skip)
+    def run(self, name: str, body: Any, *, skips: bool = False) -> dict[str, Any]:
+        return self.wait(self.start(name, body), skips=skips)
 
     def audit(self, saga: dict[str, Any]) -> list[dict[str, Any]]:
         return self.call("GET", f"/sagas/{saga['name']}/{saga['saga_id']}/audit?limit=100")[1]["entries"]

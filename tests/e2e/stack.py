@@ -143,6 +143,9 @@ class Stack:
     def skip(self, seconds: float) -> None:
         """Let time pass at once, where there is a clock that can be moved. Elsewhere it passes by itself."""
 
+    def skip_to(self, moment: float) -> None:
+        """Let the time until then, in epoch seconds, pass at once where there is a clock that can be moved."""
+
     def sagas(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of ``sagas`` on this stack to its end, in this process: to start one takes longer than most
         commands do."""
@@ -177,10 +180,17 @@ class Running(Stack):
 
         ``sagas local tick --advance`` waits for that first, and for a message of a dead worker it would wait for long.
         """
-        file = (self.project / ".sagas" / "clock").resolve()
-        draft = file.with_suffix(".draft")
-        draft.write_text(f"{skipped(str(file)) + seconds:.3f}\n")
-        draft.replace(file)
+        draft = self._clock.with_suffix(".draft")
+        draft.write_text(f"{skipped(str(self._clock)) + seconds:.3f}\n")
+        draft.replace(self._clock)
+
+    def skip_to(self, moment: float) -> None:
+        """Move the stack's clock on to then, if it is not there yet."""
+        self.skip(max(0.0, moment - time.time() - skipped(str(self._clock))))
+
+    @property
+    def _clock(self) -> Path:
+        return (self.project / ".sagas" / "clock").resolve()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal to the command, by its process id, and return its exit code."""
