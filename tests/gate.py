@@ -85,7 +85,7 @@ TIERS = {
 Stage = Sequence[Sequence[str]]
 """Lanes of tiers."""
 
-_TEST: Sequence[Stage] = ([["unit"]], [["e2e"], ["aws", "model", "cdk"]])
+_TEST: Sequence[Stage] = ([["unit"]], [["e2e"], ["aws"], ["model", "cdk"]])
 RUNS: dict[str, Sequence[Stage]] = {
     "test": _TEST,
     "check": ([["lint"]], _TEST[0], [*_TEST[1], ["static"]]),
