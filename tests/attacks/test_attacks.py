@@ -11,7 +11,15 @@ from collections.abc import Iterator
 
 import pytest
 
-HELD = ("coroutine_with_a_thread", "exception_without_a_text", "undo_that_is_never_run")
+HELD = (
+    "cancel_that_meets_a_pause",
+    "child_that_was_settled",
+    "coroutine_with_a_thread",
+    "exception_without_a_text",
+    "join_beyond_its_function",
+    "outcome_of_children_in_an_outage",
+    "undo_that_is_never_run",
+)
 """The programs, by module. A program that still prints BROKEN is not in the list."""
 
 
@@ -28,4 +36,4 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_it_holds(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     importlib.import_module(f"tests.attacks.{program}")
     said = capsys.readouterr().out
-    assert said.splitlines()[-1:] == ["HELD"], said
+    assert said.splitlines()[-1].startswith("HELD"), said
