@@ -88,7 +88,7 @@ e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_
 subjects: $(READY)  ## run the tests of breadth whose subject has changed, and record what passes
 	@$(BIN)/python -m tests.subjects
 
-proof: $(READY)  ## the long versions of the tests, and their figures: hours; goes on where it stopped; ARGS="load" takes those with the word in their title
+proof: $(READY)  ## the long versions of the tests, and their figures: hours; continues where it stopped; ARGS="load" takes the parts with that word in their title
 	@$(BIN)/python -m tests.proof $(ARGS)
 
 bench: $(READY)  ## measure beside other designs: CPU, latency, throughput, requests, dollars

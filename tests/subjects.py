@@ -237,7 +237,7 @@ def _files(paths: tuple[str, ...]) -> Iterator[Path]:
         if not path.exists():
             raise LookupError(f"a subject has {path.relative_to(ROOT)}, which does not exist")
         found = [path] if path.is_file() else sorted(path.rglob("*"))
-        yield from (file for file in found if file.is_file() and _GENERATED.isdisjoint(file.parts))
+        yield from (file for file in found if file.is_file() and _GENERATED.isdisjoint(file.relative_to(ROOT).parts))
 
 
 @cache
@@ -290,7 +290,7 @@ def main() -> int:
             "proof",
             *test_files(subject),
         )
-        environment = os.environ | {"SAGAS_SUBJECTS": subject}
+        environment = os.environ | {"SAGAS_SUBJECTS": subject, "CI": "true"}  # a missing engine proves nothing
         if subprocess.run(tests, cwd=ROOT, env=environment, check=False).returncode:
             failed.append(subject)
             continue
