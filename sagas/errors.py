@@ -43,7 +43,8 @@ class PermanentError(SagaError):
 
 class Rejected(PermanentError):
     """Raised by a step: the business said no (a declined card). The saga is undone at once, whatever the step's
-    ``on_exhausted`` says, and neither the circuit breaker nor auto-disable counts it."""
+    ``on_exhausted`` says; past its pivot it waits for an operator. Neither the circuit breaker nor auto-disable counts
+    it."""
 
 
 class BreakerOpen(PermanentError):

@@ -14,7 +14,7 @@ FORMAT = 4
 CHILDREN = 3
 """What it writes of parents and children."""
 WAITS = 2
-"""What it writes of other sagas that wait."""
+"""What it writes of other sagas that wait, or have a deadline or a pivot."""
 PLAIN = 1
 """What it writes of the rest: code that knows of no waits goes on with them."""
 

@@ -93,6 +93,7 @@ class _Builder:
             raise DefinitionError(f"{where}: circuit_breaker must be a CircuitBreaker, not {breaker!r}")
         if options.undo_when not in ("completed", "started"):
             raise DefinitionError(f'{where}: undo_when must be "completed" or "started", not {options.undo_when!r}')
+        on_exhausted = self._policy(step, retry.on_exhausted, "on_exhausted", where)
         definition = StepDefinition(
             name=name,
             function=_asks_nobody,
@@ -101,23 +102,30 @@ class _Builder:
             result_type=None,
             retry=retry,
             timeout=timeout,
+            on_exhausted=on_exhausted,
             circuit_breaker=options.circuit_breaker,
             undo_when=options.undo_when,
             retired=bool(options.retired),
+            pivot=options.pivot,
         )
+        self._check_pivot(definition, where)
         if options.wait is not None:
             definition = self._wait(definition, step, options.wait, where)
         else:
             definition = self._step(definition, step, where)
+        undo, pivot = self.members.undos.get(name), self._pivot_before(step)
         self.made.append(definition)
-        undo = self.members.undos.get(name)
         if undo is None:
             return
         where = f'{where}: compensation "{undo.name}"'
         if definition.children is not None:
             raise DefinitionError(f"{where}: children are undone by their own compensations")
+        if definition.pivot:
+            raise DefinitionError(f"{where}: a pivot has no undo: it is the point of no return")
+        if pivot:
+            raise DefinitionError(f'{where}: the step is behind the pivot "{pivot}", where nothing is undone')
         given = undo.options.retry
-        if isinstance(given, Retry) and given.on_exhausted is not Exhausted.COMPENSATE:
+        if isinstance(given, Retry) and given.on_exhausted not in (None, Exhausted.COMPENSATE):
             raise DefinitionError(
                 f"{where}: its retry has on_exhausted, but an undo that fails always needs an operator"
             )
@@ -136,13 +144,37 @@ class _Builder:
             definition, undo=UndoDefinition(undo.name, undo.function, parameters, retry, timeout, declares_none=none)
         )
 
+    def _pivot_before(self, step: AnyStep) -> str:
+        """The name of the pivot that new sagas take before a step; empty if there is none."""
+        pivots = (made.name for made in self.made if made.pivot and not made.retired)
+        return "" if step.options.retired else next(pivots, "")
+
+    def _policy(self, step: AnyStep, given: Exhausted | None, option: str, where: str) -> Exhausted:
+        """What happens when a step has failed for good. Behind a pivot nothing that undoes the saga, or ends it."""
+        pivot = self._pivot_before(step)
+        if pivot and given in (Exhausted.COMPENSATE, Exhausted.FAIL):
+            told = f'{option} must be DEAD_LETTER or CONTINUE behind the pivot "{pivot}", where nothing is undone'
+            raise DefinitionError(f"{where}: {told}, not {given}")
+        return given or (Exhausted.DEAD_LETTER if pivot else Exhausted.COMPENSATE)
+
+    def _check_pivot(self, definition: StepDefinition, where: str) -> None:
+        if not isinstance(cast("object", definition.pivot), bool):
+            raise DefinitionError(f"{where}: pivot must be True or False, not {definition.pivot!r}")
+        if not definition.pivot or definition.retired:
+            return
+        for made in self.made:
+            if made.pivot and not made.retired:
+                raise DefinitionError(f'{where}: a saga has one pivot at most, and "{made.name}" is one')
+        if definition.on_exhausted is Exhausted.CONTINUE:
+            raise DefinitionError(f"{where}: a pivot cannot have Exhausted.CONTINUE: a saga does not go on without it")
+
     def _step(self, definition: StepDefinition, step: AnyStep, where: str) -> StepDefinition:
         """Complete the definition of a step that does something itself."""
         signature = read_signature(step.function, self.scope, self.bound, where)
         if not signature.says_return:
             raise DefinitionError(f"{where}: it has no return annotation; a step without a result returns None")
         self.check_type(signature.returns, f"{where}: the result")
-        patience, goes_on = step.options.patience, definition.retry.on_exhausted is Exhausted.CONTINUE
+        patience, goes_on = step.options.patience, definition.on_exhausted is Exhausted.CONTINUE
         if patience is not None and not (
             isinstance(cast("object", patience), timedelta) and timedelta(0) < patience <= LONGEST_WAIT
         ):
@@ -163,12 +195,13 @@ class _Builder:
 
     def _wait(self, definition: StepDefinition, step: AnyStep, wait: WaitOptions, where: str) -> StepDefinition:
         """Complete the definition of a wait, which may have code that asks, or that says until when."""
-        if definition.retry.on_exhausted is Exhausted.CONTINUE:
+        if definition.on_exhausted is Exhausted.CONTINUE:
             raise DefinitionError(f"{where}: its retry cannot have Exhausted.CONTINUE; on_timeout can")
         if wait.kind == "children":
             return self._children(definition, step, wait, where)
         length = 0.0 if wait.length is None else wait.length.total_seconds()
-        definition = replace(definition, waits_for=wait.kind, wait=length, asks=False, on_timeout=wait.on_timeout)
+        on_timeout = self._policy(step, wait.on_timeout, "on_timeout", where)
+        definition = replace(definition, waits_for=wait.kind, wait=length, asks=False, on_timeout=on_timeout)
         if wait.kind == "time":
             if wait.until is None:
                 return replace(definition, result_type=type(None))
@@ -225,7 +258,7 @@ class _Builder:
         return replace(
             definition,
             waits_for="children",
-            on_timeout=wait.on_timeout,
+            on_timeout=self._policy(step, wait.on_timeout, "on_failed", where),
             function=step.function,
             parameters=self._parameters(signature, where, retired=False),
             result_type=tuple[tuple(results)] if several else list[results[0]],
@@ -257,7 +290,7 @@ class _Builder:
             if optional and not is_optional(type_):
                 text = 'must be annotated "... | None": with undo_when="started" it may be absent'
                 raise DefinitionError(f"{here} {text}")
-            goes_on = Exhausted.CONTINUE in (producer.retry.on_exhausted, producer.on_timeout)
+            goes_on = Exhausted.CONTINUE in (producer.on_exhausted, producer.on_timeout)
             optional = optional or (goes_on and producer.children is None)  # which have a result all the same
             parameters.append(Parameter(name, Source.RESULT, type_, producer.name, optional))
         return tuple(parameters)

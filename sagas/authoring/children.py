@@ -56,7 +56,7 @@ class ChildrenOptions(TypedDict, total=False):
 
     concurrency: int
     tolerate: int
-    on_failed: Exhausted
+    on_failed: Exhausted | None
     undo: Literal["parallel", "reverse"]
     retry: Retry | None
     step_timeout: float | timedelta
@@ -120,8 +120,8 @@ def children(*types: Any, **options: Any) -> Any:
         types: the saga classes.
         concurrency: how many children of the step are under way at a time, at most.
         tolerate: how many may fail. With more than 0 the result has ``None`` in the place of each that did.
-        on_failed: what happens when more fail. With ``Exhausted.CONTINUE`` the saga goes on, with ``None`` in the
-            places of those that failed.
+        on_failed: what happens when more fail: ``Exhausted.COMPENSATE`` by default, ``Exhausted.DEAD_LETTER`` behind a
+            pivot. With ``Exhausted.CONTINUE`` the saga goes on, with ``None`` in the places of those that failed.
         undo: ``"parallel"`` compensates the children that are COMPLETED at the same time, for they do not know of
             each other; ``"reverse"`` one by one, the last that completed first.
         retry: the method's policy.
@@ -140,8 +140,8 @@ def children(*types: Any, **options: Any) -> Any:
         raise DefinitionError(f"children: {len(types)} saga classes are given, {MOST_BRANCHES} are the most")
     concurrency = _whole("concurrency", options.get("concurrency", CONCURRENCY), 1)
     tolerate = _whole("tolerate", options.get("tolerate", 0), 0)
-    on_failed, undo = options.get("on_failed", Exhausted.COMPENSATE), options.get("undo", "parallel")
-    if not isinstance(on_failed, Exhausted):
+    on_failed, undo = options.get("on_failed"), options.get("undo", "parallel")
+    if not isinstance(on_failed, Exhausted | None):
         raise DefinitionError(f"children: on_failed must be a member of Exhausted, not {on_failed!r}")
     if undo not in ("parallel", "reverse"):
         raise DefinitionError(f'children: undo must be "parallel" or "reverse", not {undo!r}')

@@ -94,7 +94,8 @@ class StepDefinition:
 
     Of a wait: ``waits_for`` says for what, ``asks`` whether it has code at all (then ``function`` is it), ``wait`` how
     many seconds it waits, ``signal_type`` what it takes, ``children`` which sagas it starts (then ``on_timeout`` is
-    what happens when they fail). ``patience``: seconds for which a step may say that it is not yet time.
+    what happens when they fail). ``patience``: seconds for which a step may say that it is not yet time. ``pivot``:
+    behind it nothing is undone.
     """
 
     name: str
@@ -104,6 +105,7 @@ class StepDefinition:
     result_type: Any
     retry: Retry
     timeout: float
+    on_exhausted: Exhausted = Exhausted.COMPENSATE
     circuit_breaker: CircuitBreaker | None = None
     undo: UndoDefinition | None = None
     undo_when: Literal["completed", "started"] = "completed"
@@ -116,6 +118,7 @@ class StepDefinition:
     signal_type: Any = None
     patience: float = 86_400.0
     children: ChildrenDefinition | None = None
+    pivot: bool = False
 
     @property
     def has_lane(self) -> bool:

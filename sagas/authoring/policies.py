@@ -95,6 +95,7 @@ class Retry(metaclass=_Made):
 
     Made by :meth:`exponential`, :meth:`linear` or :meth:`constant`. ``max_retries=5`` means at most six executions.
     What ``retry_on`` does not name exhausts the step at once, except ``TimedOut``: that only ``give_up_on`` does.
+    ``on_exhausted`` is ``Exhausted.COMPENSATE`` by default, and ``Exhausted.DEAD_LETTER`` behind a pivot.
     """
 
     kind: Literal["exponential", "linear", "constant"]
@@ -104,7 +105,7 @@ class Retry(metaclass=_Made):
     jitter: Jitter = "none"
     retry_on: _ErrorTypes = (Exception,)
     give_up_on: _ErrorTypes = ()
-    on_exhausted: Exhausted = Exhausted.COMPENSATE
+    on_exhausted: Exhausted | None = None
 
     def __post_init__(self) -> None:
         known = self.kind in ("exponential", "linear", "constant")
@@ -116,7 +117,7 @@ class Retry(metaclass=_Made):
         _require(self.jitter in ("none", "full"), f'Retry: jitter must be "none" or "full", not {self.jitter!r}')
         object.__setattr__(self, "retry_on", _error_types("retry_on", self.retry_on))
         object.__setattr__(self, "give_up_on", _error_types("give_up_on", self.give_up_on))
-        known = any(self.on_exhausted is member for member in Exhausted)
+        known = any(self.on_exhausted is member for member in (*Exhausted, None))
         _require(known, f"Retry: on_exhausted must be a member of Exhausted, not {self.on_exhausted!r}")
 
     @classmethod
@@ -130,7 +131,7 @@ class Retry(metaclass=_Made):
         jitter: Jitter = "none",
         retry_on: Iterable[type[BaseException]] = (Exception,),
         give_up_on: Iterable[type[BaseException]] = (),
-        on_exhausted: Exhausted = Exhausted.COMPENSATE,
+        on_exhausted: Exhausted | None = None,
     ) -> Retry:
         """Delay ``base_delay * 2**(n-1)`` seconds before retry n, at most ``max_delay``."""
         on, off = _error_types("retry_on", retry_on), _error_types("give_up_on", give_up_on)
@@ -147,7 +148,7 @@ class Retry(metaclass=_Made):
         jitter: Jitter = "none",
         retry_on: Iterable[type[BaseException]] = (Exception,),
         give_up_on: Iterable[type[BaseException]] = (),
-        on_exhausted: Exhausted = Exhausted.COMPENSATE,
+        on_exhausted: Exhausted | None = None,
     ) -> Retry:
         """Delay ``base_delay * n`` seconds before retry n, at most ``max_delay``."""
         on, off = _error_types("retry_on", retry_on), _error_types("give_up_on", give_up_on)
@@ -164,7 +165,7 @@ class Retry(metaclass=_Made):
         jitter: Jitter = "none",
         retry_on: Iterable[type[BaseException]] = (Exception,),
         give_up_on: Iterable[type[BaseException]] = (),
-        on_exhausted: Exhausted = Exhausted.COMPENSATE,
+        on_exhausted: Exhausted | None = None,
     ) -> Retry:
         """Delay ``delay`` seconds before every retry, at most ``max_delay``."""
         on, off = _error_types("retry_on", retry_on), _error_types("give_up_on", give_up_on)

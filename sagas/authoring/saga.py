@@ -123,7 +123,8 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         orphans: sweep S3 objects left behind; off by default.
         stale_after: silence after which a message counts as lost.
         timeout: how long the saga may take in all, at most a year (365 days); then it is cancelled and undone, and ends
-            COMPENSATED with the error ``SagaTimedOut``. None by default.
+            COMPENSATED with the error ``SagaTimedOut``. Past its pivot it goes on, and is on the attention list. None
+            by default.
         result: the name of the step's result that is the saga's; the last step's by default.
         cancellable: whether callers may cancel sagas of this type. If not, an operator may still have one undone that
             waits for a person.

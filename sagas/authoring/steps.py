@@ -54,7 +54,7 @@ class WaitOptions:
     kind: Literal["signal", "time", "children"]
     value: Any = None
     length: timedelta | None = None
-    on_timeout: Exhausted = Exhausted.COMPENSATE
+    on_timeout: Exhausted | None = None
     public: bool = False
     until: Callable[..., datetime] | None = None
     types: tuple[type[Any], ...] = ()
@@ -75,6 +75,7 @@ class StepOptions:
     retired: bool = False
     patience: timedelta | None = None
     wait: WaitOptions | None = None
+    pivot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +268,7 @@ def step(
     undo_when: Literal["completed", "started"] = "completed",
     retired: bool = False,
     patience: timedelta | None = None,
+    pivot: bool = False,
 ) -> _StepDecorator: ...
 @maker
 @told("step")
@@ -281,6 +283,7 @@ def step(
     undo_when: Literal["completed", "started"] = "completed",
     retired: bool = False,
     patience: timedelta | None = None,
+    pivot: bool = False,
 ) -> Any:
     """Declare a method a step of its saga. Parameters are filled by name: see :class:`sagas.Saga`.
 
@@ -299,8 +302,10 @@ def step(
         patience: how long the step may go on raising ``NotYet``, from the first time on; a day by default, at most a
             year (365 days). Then it has failed for good. With it ``Exhausted.CONTINUE`` may be the policy, and the
             result is annotated ``T | None``.
+        pivot: the point of no return, at most one in a class: once the step has completed, or may have taken effect,
+            the saga only goes forward. It has no undo, nor have the steps behind it.
     """
-    options = StepOptions(retry, timeout, circuit_breaker, result, undo_when, retired, patience)
+    options = StepOptions(retry, timeout, circuit_breaker, result, undo_when, retired, patience, pivot=pivot)
     if fn is not None:
         return Step(fn, options)
 

@@ -66,7 +66,7 @@ def wait_for(
     /,
     *,
     timeout: timedelta,
-    on_timeout: Exhausted = Exhausted.COMPENSATE,
+    on_timeout: Exhausted | None = None,
     public: bool = False,
     retry: Retry | None = None,
     step_timeout: float | timedelta = DEFAULT_TIMEOUT,
@@ -78,7 +78,7 @@ def wait_for(
     /,
     *,
     timeout: timedelta,
-    on_timeout: Exhausted = Exhausted.COMPENSATE,
+    on_timeout: Exhausted | None = None,
     public: bool = False,
     retry: Retry | None = None,
     step_timeout: float | timedelta = DEFAULT_TIMEOUT,
@@ -97,7 +97,8 @@ def wait_for(*given: Any, **options: Any) -> Any:
     Args:
         value: the type of the signal.
         timeout: how long it waits, at most a year (365 days).
-        on_timeout: what happens when no signal comes. With ``Exhausted.CONTINUE`` the result is ``value | None``.
+        on_timeout: what happens when no signal comes: ``Exhausted.COMPENSATE`` by default, ``Exhausted.DEAD_LETTER``
+            behind a pivot. With ``Exhausted.CONTINUE`` the result is ``value | None``.
         public: whether ``ctx.callback_url`` takes a signal without AWS credentials.
         retry: the asking code's policy.
         step_timeout: seconds, or a timedelta, that an attempt of the asking code may take.
@@ -112,8 +113,8 @@ def wait_for(*given: Any, **options: Any) -> Any:
     _refuse_others("wait_for", given[1:], options, known)
     if "timeout" not in options:
         raise DefinitionError("wait_for: timeout is missing: say how long it waits, at most a year (365 days)")
-    on_timeout, public = options.get("on_timeout", Exhausted.COMPENSATE), options.get("public", False)
-    if not isinstance(on_timeout, Exhausted):
+    on_timeout, public = options.get("on_timeout"), options.get("public", False)
+    if not isinstance(on_timeout, Exhausted | None):
         raise DefinitionError(f"wait_for: on_timeout must be a member of Exhausted, not {on_timeout!r}")
     if not isinstance(public, bool):
         raise DefinitionError(f"wait_for: public must be True or False, not {public!r}")

@@ -87,7 +87,7 @@ def compensate(
     name: Name,
     saga_id: SagaId,
     note: _Note = "",
-    force: Annotated[bool, typer.Option("--force", help="Also one that is COMPLETED.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also one that is COMPLETED or past its pivot.")] = False,
 ) -> None:
     """Give up on a DEAD_LETTERED or FAILED saga and undo what was done."""
     report(target, target.client().compensate(name, saga_id, note, force=force))

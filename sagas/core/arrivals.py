@@ -9,12 +9,13 @@ from sagas.core.plan import Plan
 from sagas.core.replacing import replace
 from sagas.core.rules import (
     LONG_WAIT,
-    ended_wait,
     forward,
     in_wait,
     next_fact,
     no_message_dies,
+    owed_by_time,
     patient_until,
+    pivot_holds,
     takeover_fact,
     waits,
 )
@@ -66,7 +67,7 @@ def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now:
         return _taken_over(plan, state, event.lease, now)
     if parked:
         return _dead_arrived(state, event)
-    fact = next_fact(plan, state) or ended_wait(state, now)
+    fact = next_fact(plan, state) or owed_by_time(state, now)
     if waits(state, fact, now):
         return Decision(state, Postpone(state.lost_until))
     if isinstance(fact, ev.StepDeadLettered):
@@ -132,7 +133,7 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
         return Decision(state)
     if _interrupted(state):
         return _taken_over(plan, state, event.lease, now)
-    fact = next_fact(plan, state) or ended_wait(state, now)
+    fact = next_fact(plan, state) or owed_by_time(state, now)
     at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.joins
     if waits(state, fact, now) or (at_rest and fact is None):
         return Decision(state)
@@ -181,6 +182,8 @@ def cancel_asked(plan: Plan, state: SagaState, event: ev.CancelAsked, now: float
         return Decision(state, Refuse(f"the saga is {state.status}"))
     if state.cancel_requested_at:
         return Decision(state)
+    if state.past_pivot:  # the deadline is no cancel there: see ``owed_by_time``
+        return Decision(state, None if event.actor == ev.DEADLINE else Refuse(pivot_holds(state)))
     after = replace(state, cancel_requested_at=now, cancel_requested_by=event.actor, cancel_note=event.note)
     return Decision(after, send=None if state.lease else send_current(after))
 
@@ -190,7 +193,7 @@ def signal_asked(plan: Plan, state: SagaState, event: ev.SignalAsked, now: float
     step = state.steps[event.index]
     early = (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
     able = forward(state) or state.status is SagaStatus.DEAD_LETTERED
-    if step.waits_for != "signal" or not able or state.recovery_exhausted:
+    if step.waits_for != "signal" or not able or (state.recovery_exhausted and not state.past_pivot):
         return Decision(state, Refuse(f"the saga is {state.status}: step {step.name} takes no signal any more"))
     if state.cancel_requested_at:
         return Decision(state, Refuse(f"the saga is cancelled: step {step.name} takes no signal any more"))
@@ -214,13 +217,17 @@ def retry_asked(plan: Plan, state: SagaState, event: ev.RetryAsked, now: float) 
 
 
 def compensate_asked(plan: Plan, state: SagaState, event: ev.CompensateAsked, now: float) -> Decision:
-    """Give up on a saga that waits or has failed, and have it undone."""
-    forced = event.force and state.status is SagaStatus.COMPLETED
-    if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED) and not forced:
+    """Give up on a saga that waits or has failed, and have it undone; past its pivot only if that is meant."""
+    stopped = state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED)
+    held = bool(state.past_pivot) and (forward(state) or stopped or state.status is SagaStatus.COMPLETED)
+    if held and not (event.force and event.note):
+        return Decision(state, Refuse(f"{pivot_holds(state)}; undo it with force and a note that says why"))
+    forced = held or (event.force and state.status is SagaStatus.COMPLETED)
+    if not stopped and not forced:
         more = "; one that is COMPLETED only with force" if state.status is SagaStatus.COMPLETED else ""
         told = f"the saga is {state.status}; only DEAD_LETTERED and FAILED can be undone{more}"
         return Decision(state, Refuse(told))
-    if _held(state, now) or state.lost_until > now:
+    if _held(state, now) or _interrupted(state) or state.lost_until > now:
         return Decision(state, Refuse("an execution of this saga may still be at work"))
     return Decision(_claimed(state, event.lease), Write(ev.CompensationStarted("operator")))
 

@@ -32,9 +32,10 @@ class Failure:
         return self.type == "CodeGone"
 
     @property
-    def waited_in_vain(self) -> bool:
-        """Whether nobody sent what the step waits for, or too many of its children failed."""
-        return self.type in ("WaitTimedOut", "ChildrenFailed")
+    def of_failed_step(self) -> bool:
+        """Whether the step has failed already: no signal came, too many of its children failed, or its attempts are
+        used up and the pivot keeps the saga from being undone."""
+        return self.type in ("WaitTimedOut", "ChildrenFailed", "PivotHolds")
 
     @property
     def type_changed(self) -> bool:
@@ -104,8 +105,8 @@ class StepLost(StepFact):
 class StepDeadLettered(Fact):
     """The step is exhausted and waits for an operator; ``message`` is dying.
 
-    Or its code is gone, cannot be called with what is stored, or waited in vain: then ``failure`` says so, and no
-    message need die.
+    Or its code is gone, cannot be called with what is stored, waited in vain, stalled too often behind the pivot, or
+    would have had the saga undone there: then ``failure`` says so, and no message need die.
     """
 
     index: int
@@ -213,12 +214,12 @@ class StepPostponed(StepFact):
 
 @dataclass(frozen=True, slots=True)
 class SagaTimedOut(Fact):
-    """The saga's own deadline has passed: it is undone."""
+    """The saga's own deadline has passed: it is undone, or goes on behind its pivot, and needs a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested(Fact):
-    """An accepted cancel takes effect."""
+    """An accepted cancel takes effect; or it came too late, for the pivot has completed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +236,7 @@ class Recovered(Fact):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryExhausted(Fact):
-    """The saga stalled too often: it is given up."""
+    """The saga stalled too often: it is given up, or stops behind its pivot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,10 +334,11 @@ class RetryAsked:
 @dataclass(frozen=True, slots=True)
 class CompensateAsked:
     """An operator gives up on a saga that waits or has failed, and wants it undone; with ``force`` also one that is
-    COMPLETED."""
+    COMPLETED, and with a ``note``, too, one that is past its pivot."""
 
     lease: Lease
     force: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from sagas.core.plan import Plan
 from sagas.core.replacing import replace
 from sagas.core.rules import (
     SHORT_WAIT,
-    ended_wait,
     exhausted_policy,
     forward,
     in_wait,
@@ -17,6 +16,7 @@ from sagas.core.rules import (
     next_undo,
     no_message_dies,
     out_of_budget,
+    owed_by_time,
     undo_out_of_budget,
     undoable,
     waits,
@@ -44,7 +44,7 @@ def send_current(state: SagaState) -> Send:
 
 def _proceed(plan: Plan, state: SagaState, now: float) -> Decision:
     """After a commit: go on journaling what is owed, or release the lease and send the current message."""
-    fact = next_fact(plan, state) or ended_wait(state, now)
+    fact = next_fact(plan, state) or owed_by_time(state, now)
     if fact is None:
         idle = state.over or state.status is SagaStatus.DEAD_LETTERED or long_wait(state, now)
         return _released(state) if idle else _released(state, send_current(state))
@@ -267,11 +267,11 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
 
 
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
-    """Wait for an operator; the message at hand dies. A step whose code is gone has failed without an attempt, and one
-    whose code could not be called gets its attempt back. One that waited in vain has failed already."""
+    """Wait for an operator; the message at hand dies. A step whose code is gone, or which stalled too often, has failed
+    without an attempt, and one whose code could not be called gets its attempt back."""
     step, failure = state.current, fact.failure
     spared = 1 if failure is not None and failure.type_changed else 0
-    failed = failure is None or failure.waited_in_vain
+    failed = failure is None or failure.of_failed_step
     fitting = (StepStatus.FAILED,) if failed else (StepStatus.PENDING, StepStatus.RETRYING)
     fitting = (StepStatus.WAITING,) if state.waiting_for == "retry" else fitting
     fitting = (StepStatus.RUNNING,) if spared else fitting
@@ -296,19 +296,33 @@ def saga_failed(plan: Plan, state: SagaState, fact: ev.SagaFailed, now: float) -
 
 
 def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now: float) -> Decision:
-    """The accepted cancel is on the record; undoing follows."""
+    """The accepted cancel is on the record; undoing follows, unless the pivot has completed meanwhile."""
     if state.lease is None or _busy(state) or not state.cancel_requested_at or state.cancelling:
         return Decision(state)
+    if state.past_pivot:
+        return _forward(plan, state, now)
     journaled = replace(_committed(state), cancelling=True, cancel_requested_by="", cancel_note="")
     return _proceed(plan, journaled, now)
 
 
 def saga_timed_out(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
-    """Like a cancel, except that it is an error: undoing follows."""
-    if state.lease is None or _busy(state) or not state.cancel_requested_at or state.cancelling:
+    """Like a cancel, except that it is an error: undoing follows. Past the pivot it is no more than a note."""
+    if state.lease is None or _busy(state) or state.cancelling:
+        return Decision(state)
+    if state.past_pivot:
+        noted = state.overdue and not state.cancel_requested_at
+        return Decision(state) if noted else _forward(plan, replace(state, overdue=True), now)
+    if not state.cancel_requested_at:
         return Decision(state)
     after = _committed(state)
     return _proceed(plan, replace(after, cancelling=True, error_seq=after.seq), now)
+
+
+def _forward(plan: Plan, state: SagaState, now: float) -> Decision:
+    """Past the pivot what was to undo the saga comes to nothing. It is over if it has no step left."""
+    after = replace(_committed(state), cancel_requested_at=0.0, cancel_requested_by="", cancel_note="")
+    over = after.cursor == len(after.steps)
+    return _proceed(plan, replace(after, status=SagaStatus.COMPLETED) if over else after, now)
 
 
 def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStarted, now: float) -> Decision:
@@ -333,7 +347,7 @@ def _may_turn(state: SagaState, cause: str) -> bool:
     """Whether undoing may begin for that cause. A cancel asked for meanwhile changes nothing: a journaled fact stays
     valid until it is committed."""
     if cause == "operator":
-        return not forward(state)
+        return not forward(state) or bool(state.past_pivot)
     if cause == "parent":
         return state.order is not None and state.order.open
     if cause in ("cancel", "timeout"):
@@ -401,6 +415,7 @@ def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Dec
         recovery_exhausted=False,
         not_before=0.0,
         error_seq=0,
+        rejected=False,
         resolution_seq=0,
         unreadable="",
     )
@@ -441,7 +456,7 @@ def _stalled(state: SagaState) -> bool:
 
 
 def recovery_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, now: float) -> Decision:
-    """Give up the forward way; undoing follows."""
+    """Give up the forward way; undoing follows. Past the pivot it waits for an operator."""
     if not _stalled(state) or state.recovery_exhausted:
         return Decision(state)
     return _proceed(plan, replace(_committed(state), recovery_exhausted=True), now)

@@ -77,9 +77,9 @@ def waits_without_code(plan: Plan, state: SagaState, index: int) -> bool:
 
 
 def knows_waits(state: SagaState) -> bool:
-    """Whether only code that knows of waits and deadlines may go on with the saga."""
+    """Whether only code that knows of waits, deadlines and pivots may go on with the saga."""
     waits = state.status is SagaStatus.WAITING or state.polling is not None or bool(state.deadline)
-    return waits or any(step.waits_for for step in state.steps)
+    return waits or any(step.waits_for or step.pivot for step in state.steps)
 
 
 def knows_children(state: SagaState) -> bool:
@@ -97,7 +97,7 @@ def order_to_obey(state: SagaState) -> Fact | None:
     if state.order is None or not state.order.open:
         return None
     if state.status in (SagaStatus.COMPLETED, SagaStatus.FAILED):
-        return CompensationStarted("parent")
+        return None if state.past_pivot else CompensationStarted("parent")
     return Redriven("ordered by its parent") if state.status is SagaStatus.COMPENSATION_FAILED else None
 
 
@@ -106,8 +106,11 @@ def long_wait(state: SagaState, now: float) -> bool:
     return state.status is SagaStatus.WAITING and state.not_before - now > LONG_WAIT
 
 
-def ended_wait(state: SagaState, now: float) -> Fact | None:
-    """The fact that the wait is over by time; none if it is not, or if the saga does not wait."""
+def owed_by_time(state: SagaState, now: float) -> Fact | None:
+    """The fact that a time has come: the saga's own deadline, past its pivot, or the end of its wait; none if it has
+    not."""
+    if state.past_pivot and 0.0 < state.ends_at <= now:
+        return SagaTimedOut()
     step = state.current
     if not in_wait(state) or step is None or state.not_before > now or step.waits_for == "children":
         return None
@@ -146,7 +149,7 @@ def next_fact(plan: Plan, state: SagaState) -> Fact | None:
     tired = state.recovery_attempts > plan.max_recovery_attempts
     if tired and (state.undoing or (forward(state) and not state.recovery_exhausted)):
         return RecoveryExhausted()
-    if forward(state) and state.recovery_exhausted:
+    if forward(state) and state.recovery_exhausted and not state.past_pivot:
         return CompensationStarted("recovery")
     if state.undoing:
         step, own = state.steps[state.cursor], plan.steps[state.cursor]
@@ -158,10 +161,12 @@ def next_fact(plan: Plan, state: SagaState) -> Fact | None:
 
 
 def _fact_without_code(plan: Plan, state: SagaState) -> Fact | None:
-    """What is owed where the step to run has no code: it is gone, or a wait that asks nobody."""
+    """What is owed where no code of the step to run is called: it is gone, a wait that asks nobody, or given up."""
     step = state.current
     if step is None or (step.status not in _READY and state.waiting_for != "retry"):
         return None
+    if state.recovery_exhausted:
+        return StepDeadLettered(state.cursor, failure=Failure("RecoveryExhausted", "the saga stalled too often"))
     own = plan.steps[state.cursor]
     if own.code_missing or not (own.asks or step.waits_for in ("signal", "time")):
         return StepDeadLettered(state.cursor, failure=Failure.code_missing_failure(f"step {step.name!r}", state.saga))
@@ -174,18 +179,30 @@ def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
         return None
     policy = exhausted_policy(plan, state, step, rejected=state.rejected)
     if policy == "DEAD_LETTER":
-        waited = None
+        why = None
         if step.timed_out:
             children = step.waits_for == "children"
-            waited = Failure("ChildrenFailed") if children else Failure("WaitTimedOut", "no signal came in time")
-        return StepDeadLettered(state.cursor, failure=waited)
+            why = Failure("ChildrenFailed") if children else Failure("WaitTimedOut", "no signal came in time")
+        elif plan.steps[state.cursor].exhausted != policy or state.recovery_exhausted:
+            # Its message was not to die, or is lost.
+            why = Failure("PivotHolds", pivot_holds(state))
+        return StepDeadLettered(state.cursor, failure=why)
     return SagaFailed() if policy == "FAIL" else CompensationStarted("failure")
 
 
+def pivot_holds(state: SagaState) -> str:
+    """Say why nothing of a saga that is past its pivot is undone."""
+    done = any(step.pivot and step.status is StepStatus.COMPLETED for step in state.steps)
+    took = "has completed" if done else "may have taken effect"
+    return f"step {state.past_pivot}, the pivot of the saga, {took}: it only goes forward"
+
+
 def exhausted_policy(plan: Plan, state: SagaState, step: StepState, *, rejected: bool) -> str:
-    """What happens with the current step, which has failed for good."""
+    """What happens with the current step, which has failed for good. Past the pivot it goes on, or waits for an
+    operator."""
     own = plan.steps[state.cursor]
-    return "COMPENSATE" if rejected else own.on_timeout if step.timed_out else own.exhausted
+    policy = "COMPENSATE" if rejected else own.on_timeout if step.timed_out else own.exhausted
+    return "DEAD_LETTER" if policy in ("COMPENSATE", "FAIL") and state.past_pivot else policy
 
 
 def waits(state: SagaState, fact: Fact | None, now: float) -> bool:
@@ -202,7 +219,7 @@ def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
         if undo_out_of_budget(plan, state):
             return CompensationFailed(state.cursor, step.undo_attempts, StepLost.failure)
         return CompensationAttemptFailed(state.cursor, step.undo_attempts, StepLost.failure)
-    fact = next_fact(plan, state) or ended_wait(state, now)
+    fact = next_fact(plan, state) or owed_by_time(state, now)
     unfit = fact is None or waits(state, fact, now) or isinstance(fact, StepDeadLettered)
     return Recovered(stall=False) if unfit or fact is None else fact
 
@@ -252,5 +269,6 @@ def needs_attention(state: SagaState) -> bool:
     # Where a child is FAILED, its parent has failed, or tolerates it.
     if state.parent is not None and state.status is SagaStatus.FAILED:
         stuck = ()
-    needed = state.status in stuck or state.recovery_exhausted or (state.over and bool(state.in_doubt))
+    overdue = state.overdue and forward(state)
+    needed = state.status in stuck or state.recovery_exhausted or overdue or (state.over and bool(state.in_doubt))
     return needed and not state.resolution_seq

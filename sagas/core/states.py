@@ -73,6 +73,7 @@ class StepState:
         tolerate: how many of them may fail.
         one_by_one: they are undone one after the other.
         requests_seq: the journal entry that has their requests; 0 before.
+        pivot: once it has completed, nothing before it is undone.
     """
 
     name: str
@@ -94,6 +95,7 @@ class StepState:
     tolerate: int = 0
     one_by_one: bool = False
     requests_seq: int = 0
+    pivot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +249,7 @@ class SagaState:
         purge: it is being purged; the lease that goes with it is never given back.
         polling: the current step said that it is not yet time.
         deadline: when the saga is to be cancelled, if it is not over by then.
+        overdue: its deadline passed after its pivot had completed: it goes on, and needs a person.
         parent: the saga that started it.
         order: its parent's, to undo what is over.
         parked: it waits, without a message, until its type is no longer paused.
@@ -288,6 +291,7 @@ class SagaState:
     purge: Purge | None = None
     polling: Polling | None = None
     deadline: float = 0.0
+    overdue: bool = False
     parent: Parent | None = None
     order: Order | None = None
     parked: bool = False
@@ -325,14 +329,25 @@ class SagaState:
         return at_it and children and self.polling is None
 
     @property
+    def past_pivot(self) -> str:
+        """The name of its pivot, if that has completed, or an execution of it may have taken effect; else empty.
+
+        From then on the saga only goes forward: nothing but an operator has it undone.
+        """
+        done = (s.name for s in self.steps if s.pivot and (s.status is StepStatus.COMPLETED or s.outcome_unknown))
+        return next(done, "")
+
+    @property
     def ends_at(self) -> float:
-        """When the saga's own deadline ends it; 0 where it has none, or where it is being undone or over."""
-        return 0.0 if self.over or self.undoing or self.cancel_requested_at else self.deadline
+        """When the saga's own deadline takes effect; 0 where it has none, or where it is being undone or over. Past its
+        pivot the deadline ends nothing: of one that waits for an operator it would say nothing new."""
+        listed = self.past_pivot and (self.overdue or self.status is SagaStatus.DEAD_LETTERED)
+        return 0.0 if self.over or self.undoing or self.cancel_requested_at or listed else self.deadline
 
     def in_time(self, due: float) -> float:
         """Return when the supervisor is to look at the saga that would do so at ``due``: at its own deadline, if that
-        comes first. Both are epoch seconds."""
-        return min(due, self.ends_at or due)
+        comes first. Past its pivot the holder of the lease sees to that. Both are epoch seconds."""
+        return due if self.lease and self.past_pivot else min(due, self.ends_at or due)
 
     @property
     def in_doubt(self) -> tuple[str, ...]:

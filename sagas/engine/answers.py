@@ -86,7 +86,7 @@ class StepView(TypedDict):
     ``waiting_for`` says for what (a retry: it said itself that it is not yet time, and ``message`` why), and
     ``waits_until`` until when at most. ``took`` is how many seconds the last attempt of the step itself ran, without
     waits before it and without its undo. ``children`` is there
-    where the step has some.
+    where the step has some, and ``pivot`` where it is the saga's pivot.
     """
 
     name: str
@@ -103,6 +103,7 @@ class StepView(TypedDict):
     message: str | None
     children: NotRequired[ChildrenView]
     took: NotRequired[Annotated[float, Meta(ge=0)] | None]
+    pivot: NotRequired[bool]
 
 
 class ProgressView(TypedDict):
@@ -180,7 +181,8 @@ class LeftOutView(TypedDict):
 class Summary(TypedDict):
     """What lists show of a saga. ``paused``: its type is, so that it waits before its next step, or will. ``fault``:
     the error that ended the forward way, or of the undo that failed for good. ``why`` is there while the saga needs a
-    person, ``lease`` while a worker has it, ``parent`` where it has one."""
+    person, ``lease`` while a worker has it, ``parent`` where it has one, ``past_pivot`` once it only goes forward: the
+    name of its pivot, which has completed, or may have."""
 
     saga_id: _Id
     name: str
@@ -198,6 +200,7 @@ class Summary(TypedDict):
     why: NotRequired[str]
     parent: NotRequired[ParentView]
     lease: NotRequired[LeaseView]
+    past_pivot: NotRequired[str]
 
 
 class NamedObjectView(TypedDict):
@@ -209,8 +212,9 @@ class NamedObjectView(TypedDict):
 
 class SagaView(Summary):
     """A saga with its request and its steps in order. ``result`` is there once it is COMPLETED; ``deadline`` is when it
-    will be cancelled, if it is not over by then; ``error`` is the one that ended the forward way; ``breaker`` is
-    there while it waits behind one; ``waiting`` is null once it is over, or waits for a person.
+    will be cancelled, if it is not over by then, or will need a person, past its pivot; ``error`` is the one that ended
+    the forward way; ``breaker`` is there while it waits behind one; ``waiting`` is null once it is over, or waits for a
+    person.
 
     ``redacted`` says where ``***`` stands for what the type does not show. ``purged_at`` and ``purge_reason`` are there
     when it was purged: then request, results and errors are null, and ``objects`` are the first objects in S3 that the
@@ -304,7 +308,8 @@ class VerificationView(TypedDict):
 
 
 class DefinitionStepView(TypedDict):
-    """A step of a saga type: ``timeout`` in seconds; new sagas do not take one that is ``retired``.
+    """A step of a saga type: ``timeout`` in seconds; new sagas do not take one that is ``retired``. Once the ``pivot``
+    has completed, nothing is undone.
 
     ``signal`` is there if it waits for one: the JSON Schema of the value. ``children`` is there if it starts sagas: the
     names of their types.
@@ -316,6 +321,7 @@ class DefinitionStepView(TypedDict):
     on_exhausted: _Policy
     timeout: Annotated[float, Meta(gt=0)]
     retired: bool
+    pivot: bool
     signal: NotRequired[dict[str, Any]]
     children: NotRequired[list[str]]
 

@@ -125,7 +125,7 @@ class Breakers:
         if limits is None or message.pending_commit is not None or message.receives > 1:
             return 0.0
         step = self._registry.get(message.saga).step(message.step)
-        if step.retry.on_exhausted is Exhausted.DEAD_LETTER or self.fails_fast(message):
+        if step.on_exhausted is Exhausted.DEAD_LETTER or self.fails_fast(message):
             return 0.0
         known, now = self._all[message.saga, message.step], self._clock.now()
         if not self._fresh(known, limits):

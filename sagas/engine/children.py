@@ -327,6 +327,7 @@ class Children:
             if not stuck:
                 return self._seen(state, ev.StepCompensated(state.cursor, number))
             told = f"{stuck} of its children could not be undone: retry tries them again, or see to them"
+            told += "; one that is past its pivot has to be compensated with force first"
             failure = ev.Failure(ChildrenFailed.__name__, told)
             return self._seen(state, ev.CompensationFailed(state.cursor, number, failure))
         return self._order(state, step, thorough)
@@ -364,9 +365,14 @@ class Children:
 
 
 def _undone_already(child: SagaState | None, number: int) -> str:
-    """What is to be recorded of a child in its stead, for which there is nothing to order; empty if there is."""
+    """What is to be recorded of a child in its stead, for which there is nothing to order; empty if there is.
+
+    One that is past its pivot stays as it is, until an operator has it undone.
+    """
     if child is None:
         return UNDONE
+    if child.status in _STANDING and child.past_pivot:
+        return STUCK
     tried = child.order is not None and child.order.number >= number and not child.order.open
     if child.status is SagaStatus.COMPENSATION_FAILED and (tried or (number == 1 and child.order is None)):
         return STUCK

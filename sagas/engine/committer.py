@@ -254,6 +254,10 @@ class Committer:
             details = {"started_at": iso(claimed_at(before.lease.owner)), **details}
         if before.polling is not None and index is None and before.current is not None:
             details["looked"] = {"step": before.current.name, "attempts": before.current.attempts}
+        stops = isinstance(fact, ev.CancelRequested | ev.SagaTimedOut | ev.RecoveryExhausted | ev.StepDeadLettered)
+        pivots = isinstance(fact, ev.StepCompleted) and before.steps[fact.index].pivot
+        if pivots or (stops and after.past_pivot and not after.undoing):
+            details["pivot"] = after.past_pivot  # why nothing is undone from here on
         asked = isinstance(fact, ev.CancelRequested) and before.cancel_requested_by
         if asked and before.cancel_note:
             details["note"] = before.cancel_note

@@ -21,7 +21,7 @@ _RACE = 1.0
 
 
 def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> SagaState | None:
-    """Return a saga as it is; cancelled, where its own deadline has passed.
+    """Return a saga as it is; cancelled, where its own deadline has passed, or noted to be overdue, past its pivot.
 
     Args:
         advancer: knows its plan, and the time.
@@ -32,6 +32,7 @@ def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> Saga
         The saga; ``None`` if it has changed meanwhile.
 
     Raises:
+        Fenced: another took over meanwhile.
         NotFound: its type is not deployed.
         Unavailable: the table is out of reach.
     """
@@ -39,6 +40,10 @@ def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> Saga
     if not state.ends_at or state.ends_at > now:
         return state
     asked = decide(advancer.plan(state), state, ev.CancelAsked(ev.DEADLINE), now)
+    if asked.state is state:
+        stall = ev.StallNoticed(advancer.lease(), math.inf)
+        advanced = advancer.advance(state, stall, EntryContext(actor="supervisor"))
+        return None if advanced.beaten else advanced.state
     control.request_cancel(state, asked.state)
     found = control.get(state.saga_id)
     # If it was refused: by its own first success, whose answer was lost, or for another cancel, which does as well.

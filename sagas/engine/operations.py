@@ -49,7 +49,8 @@ class Operations:
 
         Raises:
             NotFound: there is no such saga.
-            Conflict: it is over, sagas of its type cannot be cancelled, or it is a child of one that is not over.
+            Conflict: it is over or past its pivot, sagas of its type cannot be cancelled, or it is a child of one that
+                is not over.
         """
         cancellable = self.advancer.registry.get(name).definition.cancellable
         for _ in range(_TRIES):
@@ -102,11 +103,13 @@ class Operations:
     def compensate(self, name: str, saga_id: str, note: str, actor: str, *, force: bool = False) -> SagaState:
         """Give up on a saga that waits or has failed, and have it undone; with ``force`` also one that is COMPLETED.
 
+        One that is past its pivot takes ``force`` and a ``note``.
+
         Raises:
             NotFound: there is no such saga.
             Conflict: it is neither DEAD_LETTERED nor FAILED.
         """
-        return self._operate(name, saga_id, actor, lambda lease: ev.CompensateAsked(lease, force), {"note": note})
+        return self._operate(name, saga_id, actor, lambda lease: ev.CompensateAsked(lease, force, note), {"note": note})
 
     def resolve(self, name: str, saga_id: str, note: str, action: str, steps: tuple[str, ...], actor: str) -> SagaState:
         """Take a saga off the attention list, with a note of what was done. With a step that has children, these are

@@ -30,7 +30,7 @@ def plan_for(definition: SagaDefinition, names: Iterable[str]) -> Plan:
             continue
         plan = StepPlan(
             executions=step.retry.executions,
-            exhausted=step.retry.on_exhausted.value,
+            exhausted=step.on_exhausted.value,
             has_undo=step.undo is not None or step.children is not None,
             undo_executions=step.undo.retry.executions if step.undo else 1,
             undo_when_started=step.undo_when == "started",
@@ -67,7 +67,12 @@ class SagaType:
         """The steps that a new saga takes."""
         taken = (step for step in self.definition.steps if not step.retired)
         return tuple(
-            StepState(step.name, undo=step.undo is not None or step.children is not None, waits_for=step.waits_for)
+            StepState(
+                step.name,
+                undo=step.undo is not None or step.children is not None,
+                waits_for=step.waits_for,
+                pivot=step.pivot,
+            )
             for step in taken
         )
 
@@ -75,7 +80,9 @@ class SagaType:
     def first_entry_details(self) -> dict[str, Any]:
         """What the first entry of a new saga keeps of its type, for :meth:`steps_recorded`."""
         steps = [
-            {"name": step.name, "undo": step.undo} | ({"waits_for": step.waits_for} if step.waits_for else {})
+            {"name": step.name, "undo": step.undo}
+            | ({"waits_for": step.waits_for} if step.waits_for else {})
+            | ({"pivot": True} if step.pivot else {})
             for step in self.new_steps
         ]
         return {"version": self.definition.version, "steps": steps}
@@ -89,7 +96,12 @@ class SagaType:
         if "steps" not in details:
             return self.new_steps
         return tuple(
-            StepState(str(step["name"]), undo=bool(step["undo"]), waits_for=str(step.get("waits_for", "")))
+            StepState(
+                str(step["name"]),
+                undo=bool(step["undo"]),
+                waits_for=str(step.get("waits_for", "")),
+                pivot=bool(step.get("pivot")),
+            )
             for step in details["steps"]
         )
 

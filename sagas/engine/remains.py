@@ -34,7 +34,7 @@ _ENDS = {
     "CompensationFailed": StepStatus.COMPENSATION_FAILED,
 }
 _FAILURES = ("StepFailed", "StepLost", "StepDeadLettered", "WaitTimedOut", "ChildrenEnded", "SagaTimedOut")
-_WAITED_IN_VAIN = ("WaitTimedOut", ChildrenFailed.__name__)
+_OF_FAILED_STEP = ("WaitTimedOut", ChildrenFailed.__name__, "PivotHolds")
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
 _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
 
@@ -144,7 +144,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         if looked := entry.details.get("looked"):  # looks that said the same have no entries of their own
             step = known[looked["step"]]
             known[step.name] = replace(step, attempts=max(step.attempts, int(looked["attempts"])))
-        if entry.action in ("CancelRequested", "SagaTimedOut"):
+        if entry.action in ("CancelRequested", "SagaTimedOut") and "pivot" not in entry.details:
             state = replace(state, cancel_requested_at=entry.at, cancel_requested_by=entry.actor)
         if entry.action == "CompensationStarted":
             state = replace(state, cause=str(entry.details.get("cause", "")), resolution_seq=0)
@@ -152,8 +152,9 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
             waiting = {name: step for name, step in known.items() if step.status is StepStatus.WAITING}
             known |= {name: replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
         error = entry.details.get("error", {}).get("type", "")
-        in_vain = entry.action == "StepDeadLettered" and error in _WAITED_IN_VAIN
-        if entry.action in _FAILURES and error and not again and not in_vain:
+        goes_on = entry.action == "SagaTimedOut" and "pivot" in entry.details
+        goes_on = goes_on or (entry.action == "StepDeadLettered" and error in _OF_FAILED_STEP)
+        if entry.action in _FAILURES and error and not again and not goes_on:
             state = replace(state, error_seq=entry.seq)
         elif entry.action in RESULTS:
             state = replace(state, error_seq=0)

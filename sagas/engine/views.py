@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sagas.core.events import GONE
-from sagas.core.rules import forward, needs_attention
+from sagas.core.rules import forward, needs_attention, pivot_holds
 from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
 from sagas.core.times import epoch, iso
 from sagas.engine.answers import (
@@ -30,6 +30,7 @@ _FAILURES = (
 )
 _BEGINNINGS = ("WaitStarted", "StepPostponed", "ChildrenStarted")
 _ENDS = (*_FAILURES, *RESULTS, "StepCompensated")
+_STANDING = (SagaStatus.DEAD_LETTERED, SagaStatus.COMPLETED)
 _SHORT = 200
 """Characters of an error's message in lists."""
 
@@ -90,6 +91,8 @@ def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
             "step": whose.step,
             "position": whose.position,
         }
+    if state.past_pivot and (forward(state) or state.status in _STANDING):
+        summary["past_pivot"] = state.past_pivot
     if needs_attention(state):
         summary["why"] = _why(state)
     if state.lease is not None and state.purge is None:  # that of a purge is never given back
@@ -114,26 +117,36 @@ def _why(state: SagaState) -> str:
         told = f"the undo of {', '.join(one.name for one in failed)} failed"
         more = any(one.waits_for == "children" for one in failed)
         return told + ("; retry tries those children again" if more else "")
-    if state.status is SagaStatus.DEAD_LETTERED and state.current and state.current.timed_out:
-        many = state.current.waits_for == "children"
-        told = f"too many children of step {step} failed; retry starts those anew"
-        return told if many else f"step {step} waited in vain: no signal came in time; retry has it wait anew"
-    if state.status is SagaStatus.DEAD_LETTERED and state.unreadable:
-        return f"{state.unreadable}: step {step} was not called; {cure} and retry, or compensate"
-    if state.status is SagaStatus.DEAD_LETTERED and state.dead is None:
-        return f"the code of step {step} is gone: deploy it again and retry, or compensate"
     if state.status is SagaStatus.DEAD_LETTERED:
-        return f"step {step} used up its attempts; its message is in the dead-letter queue"
+        return _why_it_stopped(state, step, cure)
     if state.status is SagaStatus.FAILED:
         return f"step {step} failed and nothing was undone"
+    if state.overdue and forward(state):
+        return f"its deadline has passed, and {pivot_holds(state)}"
     if state.recovery_exhausted:
         return "it stalled too often and was given up"
     return f"the outcome of {', '.join(state.in_doubt)} is unknown"
 
 
+def _why_it_stopped(state: SagaState, step: str, cure: str) -> str:
+    if state.recovery_exhausted:
+        return f"step {step} stalled too often, and {pivot_holds(state)}"
+    if state.current and state.current.timed_out:
+        many = state.current.waits_for == "children"
+        told = f"too many children of step {step} failed; retry starts those anew"
+        return told if many else f"step {step} waited in vain: no signal came in time; retry has it wait anew"
+    if state.unreadable:
+        return f"{state.unreadable}: step {step} was not called; {cure} and retry, or compensate"
+    if state.dead is None and state.past_pivot and state.error_seq != state.seq:
+        return f"step {step} failed, and {pivot_holds(state)}; retry, or compensate with force"
+    if state.dead is None:
+        return f"the code of step {step} is gone: deploy it again and retry, or compensate"
+    return f"step {step} used up its attempts; its message is in the dead-letter queue"
+
+
 def _without_code(entry: Entry) -> bool:
     """Whether a step waits whose code is gone, or could not be called."""
-    in_vain = entry.details.get("error", {}).get("type") in ("WaitTimedOut", "ChildrenFailed")
+    in_vain = entry.details.get("error", {}).get("type") in ("WaitTimedOut", "ChildrenFailed", "PivotHolds")
     return entry.action == "StepDeadLettered" and "error" in entry.details and not in_vain
 
 
@@ -197,7 +210,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     anew = state.status is SagaStatus.WAITING and waiting_for in ("signal", "time", "children")
     own = (entry for entry in reversed(past) if entry.action in ("StepFailed", "StepLost", *RESULTS))
     ran = next((entry for entry in own if "started_at" in entry.details), None)  # the last attempt of the step itself
-    return {
+    view: StepView = {
         "name": step.name,
         "status": step_status(state, index).value,
         "attempts": step.attempts,
@@ -212,6 +225,9 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "message": state.polling.message if waiting_for and state.polling else None,
         "took": None if ran is None else round(max(ran.at - epoch(str(ran.details["started_at"])), 0.0), 3),
     }
+    if step.pivot:
+        view["pivot"] = True
+    return view
 
 
 def saga_view(

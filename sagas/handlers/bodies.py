@@ -52,7 +52,8 @@ class Purging:
 
 @dataclass(frozen=True)
 class Compensation:
-    """Why an operator gives up on a saga and has it undone. ``force``: also one that is COMPLETED."""
+    """Why an operator gives up on a saga and has it undone. ``force``: also one that is COMPLETED or past its pivot,
+    where the note is required."""
 
     note: str = ""
     force: bool = False

@@ -103,9 +103,10 @@ def _step(step: StepDefinition) -> DefinitionStepView:
         "name": step.name,
         "undo": step.undo.name if step.undo else None,
         "max_retries": step.retry.max_retries,
-        "on_exhausted": step.retry.on_exhausted.value,
+        "on_exhausted": step.on_exhausted.value,
         "timeout": step.timeout,
         "retired": step.retired,
+        "pivot": step.pivot,
     }
     if step.waits_for == "signal":
         view["signal"] = json_schema(step.signal_type)

@@ -99,7 +99,7 @@ class _Records:
         saga_type = self._engine.registry.get(message.saga)
         if message.undo or not saga_type.has_code(message.step, undo=False):
             return not message.undo
-        return saga_type.step(message.step).retry.on_exhausted is Exhausted.DEAD_LETTER
+        return saga_type.step(message.step).on_exhausted is Exhausted.DEAD_LETTER
 
     def _time_for(self, message: Message) -> bool:
         saga_type = self._engine.registry.get(message.saga)

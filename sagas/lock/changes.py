@@ -179,7 +179,7 @@ def _policies(definition: SagaDefinition, old: Content, step: StepDefinition) ->
     if was != now:
         effect = f"they are undone by the new rule: when the step was {now}"
         yield Change(name, where, f"undo_when is {now!r} now, was {was!r}", effect, breaks=False)
-    was, policy = old.get("on_exhausted", "COMPENSATE"), step.retry.on_exhausted.value
+    was, policy = old.get("on_exhausted", "COMPENSATE"), step.on_exhausted.value
     if was != policy:
         effect = f"a step that is exhausted from now on leads to {policy}"
         yield Change(name, where, f"on_exhausted is {policy} now, was {was}", effect, breaks=False)

@@ -39,8 +39,8 @@ def content_of(definitions: Iterable[SagaDefinition]) -> Content:
                 said["undo"] = taken_by(step.undo)
             if step.undo_when != "completed":
                 said["undo_when"] = step.undo_when
-            if step.retry.on_exhausted is not Exhausted.COMPENSATE:
-                said["on_exhausted"] = step.retry.on_exhausted.value
+            if step.on_exhausted is not Exhausted.COMPENSATE:
+                said["on_exhausted"] = step.on_exhausted.value
             if step.retired:
                 said["retired"] = True
             saga["steps"].append(said)

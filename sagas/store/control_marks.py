@@ -45,7 +45,7 @@ class ControlMarks:
         return self._tables.connection.dispatch("GetItem", request).get("Item")
 
     def request_cancel(self, before: SagaState, after: SagaState) -> bool:
-        """Set the cancel flag; ``False`` when the state no longer allows it.
+        """Set the cancel flag; ``False`` when the state no longer allows it: its pivot may have completed meanwhile.
 
         A saga that waited is the supervisor's from now on: the caller may die before acting on it.
         """
@@ -61,6 +61,10 @@ class ControlMarks:
         back = [model.open_shard.set(str(shard)), model.due.set(iso(after.cancel_requested_at))]
         back += [model.attention_shard.remove(), model.attention_at.remove()]
         allowed = model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
+        for index, step in enumerate(before.steps):
+            if step.pivot:  # past it a saga only goes forward
+                pivot = model.steps[index]
+                allowed &= (pivot.status != StepStatus.COMPLETED.value) & pivot.lost.does_not_exist()
         if waiting or before.parked:
             return self._changed(before.saga_id, [*flag, *back], allowed)
         # A worker may have parked it since it was read. Then nobody would look at it before its type is resumed.

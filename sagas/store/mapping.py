@@ -12,7 +12,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sagas.core.rules import LONG_WAIT, format_of, in_wait, patient_until
+from sagas.core.rules import LONG_WAIT, format_of, forward, in_wait, patient_until
 from sagas.core.states import (
     COUNTERS,
     DeadLetter,
@@ -192,6 +192,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "head": _head_of(state),
             "attention": text_of(state.attention),
             "deadline": text_of(state.deadline),
+            "overdue": state.overdue or None,
             "created_at": iso(state.created_at),
             "updated_at": iso(state.updated_at),
             "ended_at": text_of(state.ended_at),
@@ -225,7 +226,7 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
         item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
     listed = bool(state.attention) and (state.over or waiting)
-    if listed:  # in an index of its own: the supervisor has another time to look at it, or none
+    if listed or (state.overdue and forward(state)):  # in an index of its own: the other one has when to look at it
         item |= attributes_of({"attention_shard": str(shard), "attention_at": to_the_second(iso(state.attention))})
     if state.over and state.order and state.order.open:
         item |= attributes_of({"open_shard": str(shard), "due": iso(due_at(state, stale_after))})
@@ -312,6 +313,7 @@ def _step_item(step: StepState, *, claimable: bool) -> Item:
             "spare": step.tolerate or None,
             "back": step.one_by_one or None,
             "asked": step.requests_seq or None,
+            "pivot": step.pivot or None,
         }
     )
 
@@ -404,6 +406,7 @@ def state_of(item: Item) -> SagaState:
         purge=purge_in(item["purge"]) if "purge" in item else None,
         polling=polling,
         deadline=time_of(text_in(item, "deadline")),
+        overdue=_flag_in(item, "overdue"),
         parent=parent,
         order=Order(abs(order), order > 0) if (order := number_in(item, "order")) else None,
         parked=text_in(item, "open_shard").startswith(PARKED),
@@ -443,4 +446,5 @@ def _step_in(item: Item, what: str) -> StepState:
         tolerate=number_in(item, "spare"),
         one_by_one=_flag_in(item, "back"),
         requests_seq=number_in(item, "asked"),
+        pivot=_flag_in(item, "pivot"),
     )

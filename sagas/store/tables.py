@@ -46,6 +46,7 @@ class StepAttribute(MapAttribute[Any, Any]):
     spare = NumberAttribute(null=True)
     back = BooleanAttribute(null=True)
     asked = NumberAttribute(null=True)
+    pivot = BooleanAttribute(null=True)
 
 
 class DeadAttribute(MapAttribute[Any, Any]):
@@ -156,6 +157,7 @@ def _control(settings: StoreSettings) -> type[Model]:
         purge = DocumentAttribute(null=True)
         polling = DocumentAttribute(null=True)
         deadline = UnicodeAttribute(null=True)
+        overdue = BooleanAttribute(null=True)
         parent = DocumentAttribute(null=True)
         order = NumberAttribute(null=True)
         created_at = UnicodeAttribute()

@@ -15,7 +15,7 @@ from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition import SagaDefinition, StepDefinition
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.rules import in_wait
+from sagas.core.rules import in_wait, owed_by_time
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.advance import Advancer
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation
@@ -304,7 +304,8 @@ class InProcessRun:
     def _look(self, saga_id: str) -> bool:
         """What the supervisor does at the end of a wait: of a step that looks again it sends the message."""
         state = self._control.items[saga_id]
-        if state.status is SagaStatus.WAITING and not in_wait(state) and not state.cancel_requested_at:
+        owed = state.cancel_requested_at or owed_by_time(state, self._clock.now())
+        if state.status is SagaStatus.WAITING and not in_wait(state) and not owed:
             self._advancer.send_again(state, 0.0)
             return True
         self._advancer.advance(state, ev.StallNoticed(self._advancer.lease()), EntryContext(actor="supervisor"))

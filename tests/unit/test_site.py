@@ -134,7 +134,7 @@ def test_the_api_has_an_entry_for_every_call_about_a_saga() -> None:
 def test_defaults_are_shown_as_they_are_written() -> None:
     page = (DOCS / "reference" / "keywords-and-policies.md").read_text()
     assert "| `find_by` | none |" in page
-    assert "| `on_exhausted` | `Exhausted.COMPENSATE` |" in page
+    assert "| `on_exhausted` | `None` |" in page
     assert not re.search(r"`<\w", page)
     assert "| `timeout` | `30.0` | seconds, or a timedelta, that an attempt may take" in page
     assert "| `concurrency` | `40` |" in page

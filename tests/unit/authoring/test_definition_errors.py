@@ -141,6 +141,40 @@ BODIES: dict[str, tuple[str, list[str]]] = {
         + "def undo(self) -> None: ...",
         ['step "book"', 'compensation "undo"', "on_exhausted", "operator"],
     ),
+    "a second pivot": (
+        "@step(pivot=True)\ndef a(self) -> int: ...\n@step(pivot=True)\ndef b(self) -> int: ...",
+        ['step "b"', "one pivot at most", '"a"'],
+    ),
+    "a pivot with an undo": (
+        "@step(pivot=True)\ndef a(self) -> int: ...\n@a.compensate\ndef u(self) -> None: ...",
+        ['step "a"', 'compensation "u"', "point of no return"],
+    ),
+    "a pivot that may be passed": (
+        "@step(pivot=True, patience=timedelta(days=1), retry=Retry.constant(on_exhausted=Exhausted.CONTINUE))\n"
+        + "def a(self) -> int | None: ...",
+        ['step "a"', "Exhausted.CONTINUE", "does not go on without it"],
+    ),
+    "pivot is no bool": ("@step(pivot='yes')\ndef a(self) -> int: ...", ['step "a"', "pivot", "True or False"]),
+    "an undo behind a pivot": (
+        "@step(pivot=True)\ndef a(self) -> int: ...\n@step\ndef b(self) -> int: ...\n"
+        + "@b.compensate\ndef u(self) -> None: ...",
+        ['step "b"', 'compensation "u"', 'behind the pivot "a"'],
+    ),
+    "COMPENSATE behind a pivot": (
+        "@step(pivot=True)\ndef a(self) -> int: ...\n"
+        + "@step(retry=Retry.constant(on_exhausted=Exhausted.COMPENSATE))\ndef b(self) -> int: ...",
+        ['step "b"', "on_exhausted", 'behind the pivot "a"', "DEAD_LETTER or CONTINUE", "not COMPENSATE"],
+    ),
+    "FAIL behind a pivot": (
+        "@step(pivot=True)\ndef a(self) -> int: ...\n"
+        + "@step(retry=Retry.constant(on_exhausted=Exhausted.FAIL))\ndef b(self) -> int: ...",
+        ['step "b"', "on_exhausted", 'behind the pivot "a"', "not FAIL"],
+    ),
+    "a wait that fails behind a pivot": (
+        "@step(pivot=True)\ndef a(self) -> int: ...\n"
+        + "b = wait_for(int, timeout=timedelta(days=1), on_timeout=Exhausted.COMPENSATE)",
+        ['step "b"', "on_timeout", 'behind the pivot "a"', "not COMPENSATE"],
+    ),
     "retry no Retry": ("@step(retry=3)\ndef b(self) -> int: ...", ['step "b"', "retry"]),
     "breaker no CircuitBreaker": ("@step(circuit_breaker=3)\ndef b(self) -> int: ...", ['step "b"', "circuit_breaker"]),
     "undo_when": ("@step(undo_when='never')\ndef b(self) -> int: ...", ['step "b"', "undo_when"]),

@@ -92,6 +92,7 @@ def steps(draw: st.DrawFn, status: SagaStatus, cursor: int, index: int) -> StepS
         children=3 if asked else 0,
         handed_out=draw(counts) if asked else 0,
         requests_seq=2 if asked else 0,
+        pivot=not kind and draw(st.integers(0, 3)) == 0,
     )
 
 
@@ -178,7 +179,7 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.CancelAsked: st.just(ev.CancelAsked("somebody")),
     ev.SignalAsked: st.just(ev.SignalAsked(0)),
     ev.RetryAsked: st.builds(ev.RetryAsked, leases),
-    ev.CompensateAsked: st.builds(ev.CompensateAsked, leases, booleans),
+    ev.CompensateAsked: st.builds(ev.CompensateAsked, leases, booleans, st.sampled_from(["", "it was not paid"])),
     ev.ChildrenSeen: st.builds(
         ev.ChildrenSeen,
         leases,

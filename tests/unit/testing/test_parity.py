@@ -146,17 +146,17 @@ EXHAUSTED = st.sampled_from(["COMPENSATE", "COMPENSATE", "FAIL", "DEAD_LETTER"])
 
 
 @st.composite
-def _steps(draw: st.DrawFn, name: str) -> tuple[str, dict[str, list[str]]]:
-    """A step with its undo, as source, and what they do."""
+def _steps(draw: st.DrawFn, name: str, place: str) -> tuple[str, dict[str, list[str]]]:
+    """A step with its undo, as source, and what they do; at the pivot and behind it without one."""
     retries, started = draw(st.integers(0, 2)), draw(st.booleans())
-    policy = f"Retry.constant(max_retries={retries}, delay=0, on_exhausted=Exhausted.{draw(EXHAUSTED)})"
+    policy = f"Retry.constant(max_retries={retries}, delay=0, on_exhausted={_policy(draw, place)})"
     script = {name: draw(st.lists(HOW | st.just("not yet"), max_size=3))}
     word = draw(st.sampled_from(["def", "async def"]))
     when = "started" if started else "completed"
-    source = f"    @step(retry={policy}, timeout=5, undo_when={when!r})\n"
+    source = f"    @step(retry={policy}, timeout=5, undo_when={when!r}, pivot={place == 'at'})\n"
     source += f"    {word} {name}(self, request: Order, ctx: Context) -> str:\n"
     source += f"        return act({name!r}, ctx, {name!r})\n"
-    if draw(st.booleans()):
+    if place == "before" and draw(st.booleans()):
         script[f"un{name}"] = draw(st.lists(UNDOING, max_size=2))
         own = f"Retry.constant(max_retries={draw(st.integers(0, 1))}, delay=0)"
         source += f"    @{name}.compensate(retry={own})\n"
@@ -166,17 +166,22 @@ def _steps(draw: st.DrawFn, name: str) -> tuple[str, dict[str, list[str]]]:
     return source, script
 
 
+def _policy(draw: st.DrawFn, place: str, *others: str) -> str:
+    """What happens when a step has failed for good: behind the pivot only what undoes nothing."""
+    return "None" if place == "behind" else f"Exhausted.{draw(EXHAUSTED | st.sampled_from(['DEAD_LETTER', *others]))}"
+
+
 @st.composite
-def _waits(draw: st.DrawFn, name: str) -> tuple[str, dict[str, list[str]]]:
+def _waits(draw: st.DrawFn, name: str, place: str) -> tuple[str, dict[str, list[str]]]:
     """A wait, as source, and the signal that comes."""
     if draw(st.booleans()):
         return f"    {name} = sleep(timedelta(hours=1))\n", {}
-    timeout = f"on_timeout=Exhausted.{draw(EXHAUSTED | st.just('CONTINUE'))}"
+    timeout = f"on_timeout={_policy(draw, place, 'CONTINUE')}"
     return f"    {name} = wait_for(str, timeout=timedelta(hours=2), {timeout})\n", {}
 
 
 @st.composite
-def _families(draw: st.DrawFn, name: str) -> tuple[str, dict[str, list[str]]]:
+def _families(draw: st.DrawFn, name: str, place: str) -> tuple[str, dict[str, list[str]]]:
     """A step with children, as source, and what they do."""
     many = draw(st.integers(0, 2))
     script = {
@@ -189,11 +194,14 @@ def _families(draw: st.DrawFn, name: str) -> tuple[str, dict[str, list[str]]]:
 
 @st.composite
 def plans(draw: st.DrawFn) -> Planned:
-    """A saga of up to four steps, of any kind but the last."""
+    """A saga of up to four steps, of any kind but the last, in half of them with a pivot."""
     source, script, signals = "", dict[str, list[str]](), dict[str, str]()
-    kinds = draw(st.lists(st.sampled_from([_steps, _steps, _waits, _families]), max_size=3))
-    for number, kind in enumerate([*kinds, _steps]):
-        lines, own = draw(kind(f"s{number}"))
+    kinds = [*draw(st.lists(st.sampled_from([_steps, _steps, _waits, _families]), max_size=3)), _steps]
+    own_steps = [number for number, kind in enumerate(kinds) if kind is _steps]
+    pivot = draw(st.just(len(kinds)) | st.sampled_from(own_steps))
+    for number, kind in enumerate(kinds):
+        place = "before" if number < pivot else "at" if number == pivot else "behind"
+        lines, own = draw(kind(f"s{number}", place))
         source, script = source + lines, script | own
         if "wait_for" in lines and draw(st.booleans()):
             signals[f"s{number}"] = "yes"
