@@ -61,7 +61,8 @@ _YEAR = 365 * 86_400.0
 
 class NotYet(SagaError):
     """Raised by a step: what it needs is not there yet. It is called again later; nothing failed, and no attempt of its
-    retries is used up. How long it may go on so is the step's ``patience``, from the first time on.
+    retries is used up. How long it may go on so is the step's ``patience``, from the first time on; time for
+    which it could not look, as in a pause, does not count.
 
     Args:
         after: seconds until the next look, from 1. From the hundredth look on it is a minute at least.

@@ -300,7 +300,8 @@ def step(
             unknown, and then the undo's parameter for the step's own result is annotated ``T | None``.
         retired: new sagas skip the step; its code and undo stay for the sagas that have it.
         patience: how long the step may go on raising ``NotYet``, from the first time on; a day by default, at most a
-            year (365 days). Then it has failed for good. With it ``Exhausted.CONTINUE`` may be the policy, and the
+            year (365 days). Time for which it could not look, as in a pause, does not count. Then it has failed for
+            good. With it ``Exhausted.CONTINUE`` may be the policy, and the
             result is annotated ``T | None``.
         pivot: the point of no return, at most one in a class: once the step has completed, or may have taken effect,
             the saga only goes forward. It has no undo, nor have the steps behind it.

@@ -236,7 +236,7 @@ class Recovered(Fact):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryExhausted(Fact):
-    """The saga stalled too often: it is given up, or stops behind its pivot."""
+    """The saga stalled too often at its current step: it is given up, or stops behind its pivot."""
 
 
 @dataclass(frozen=True, slots=True)

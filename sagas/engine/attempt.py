@@ -387,7 +387,7 @@ class Attempt:
         step, index, retry = held.steps[self._message.index], self._message.index, self._code.retry
         if isinstance(error, NotYet) and not self._message.undo:
             patience, now = self._type.step(step.name).patience, self._services.clock.now()
-            return self._commit(held, postponement(step, index, error, held.polling, patience, now), None, {})
+            return self._commit(held, postponement(held, index, error, patience, now), None, {})
         given = retry, step, index, error, self._services.clock
         redact = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._payloads))
         if self._message.undo:

@@ -32,6 +32,7 @@ _ENDS = {
     "StepCompensated": StepStatus.COMPENSATED,
     "CompensationAttemptFailed": StepStatus.COMPENSATION_FAILED,
     "CompensationFailed": StepStatus.COMPENSATION_FAILED,
+    "RecoveryExhausted": StepStatus.COMPENSATION_FAILED,
 }
 _FAILURES = ("StepFailed", "StepLost", "StepDeadLettered", "WaitTimedOut", "ChildrenEnded", "SagaTimedOut")
 _OF_FAILED_STEP = ("WaitTimedOut", ChildrenFailed.__name__, "PivotHolds")
@@ -169,6 +170,8 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
 def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     """The step after an entry about it."""
     status, attempt = _ENDS[entry.action], entry.attempt or 0
+    if entry.action == "RecoveryExhausted" and entry.status != SagaStatus.COMPENSATION_FAILED:
+        return step  # it gave up the forward way: what became of the step other entries say
     error: dict[str, Any] = entry.details.get("error") or {}
     if entry.action == "ChildrenEnded" and error:
         status = StepStatus.FAILED

@@ -532,8 +532,7 @@ class CrashWorld:
         with self.wire.aside():
             for state in self.states():
                 left = self.engine.reader.remains.of(state.saga_id) if state.over else None
-                given_up = state.recovery_exhausted and state.status is SagaStatus.COMPENSATION_FAILED
-                unsure = bool(state.cancel_requested_at) or given_up
+                unsure = bool(state.cancel_requested_at)
                 told, known = left and _seen(left.state, unsure), _seen(state, unsure)
                 if left is not None and told != known:
                     found.append(f"the journal of {state.saga_id} tells of {told}, not of {known}")
