@@ -227,7 +227,8 @@ def compensate_asked(plan: Plan, state: SagaState, event: ev.CompensateAsked, no
         more = "; one that is COMPLETED only with force" if state.status is SagaStatus.COMPLETED else ""
         told = f"the saga is {state.status}; only DEAD_LETTERED and FAILED can be undone{more}"
         return Decision(state, Refuse(told))
-    if _held(state, now) or _interrupted(state) or state.lost_until > now:
+    running = state.current is not None and state.current.status is StepStatus.RUNNING
+    if _held(state, now) or (running and forward(state)) or state.lost_until > now:
         return Decision(state, Refuse("an execution of this saga may still be at work"))
     return Decision(_claimed(state, event.lease), Write(ev.CompensationStarted("operator")))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile, zip_longest
+from itertools import pairwise, takewhile
 from typing import Any
 
 from sagas.core.states import OVER, Purge, SagaState, SagaStatus, StepState, StepStatus
@@ -135,9 +135,11 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         updated_at=last.at,
         ended_at=over[-1].at if over else 0.0,
     )
-    for entry, following in zip_longest(entries, entries[1:]):
+    moves = [entry for entry in entries if entry.action != "Recovered"]  # a message that is sent anew says nothing
+    followed = {entry.seq: following.action for entry, following in pairwise(moves)}
+    for entry in entries:
         # Whether an execution that failed was to be followed by another.
-        given_up = following is not None and following.action in _GIVEN_UP
+        given_up = followed.get(entry.seq) in _GIVEN_UP
         again = entry.action == "StepFailed" and bool(entry.details.get("next_attempt_at"))
         again = again or (entry.action == "StepLost" and not given_up)
         if entry.step is not None and entry.action in _ENDS:

@@ -62,7 +62,7 @@ class ControlMarks:
         back += [model.attention_shard.remove(), model.attention_at.remove()]
         allowed = model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
         for index, step in enumerate(before.steps):
-            if step.pivot:  # past it a saga only goes forward
+            if step.pivot:  # rule 17: past it a saga only goes forward
                 pivot = model.steps[index]
                 allowed &= (pivot.status != StepStatus.COMPLETED.value) & pivot.lost.does_not_exist()
         if waiting or before.parked:

@@ -151,6 +151,37 @@ class PairsAndLast(Saga[Order], name="pairs-and-last", lock_expiry=timedelta(sec
         return len(born)
 
 
+class PivotChild(Saga[Task], name="pivot-child"):
+    """What it sends cannot be taken back."""
+
+    book = Child.book
+    unbook = Child.unbook
+
+    @step(retry=_NOW, timeout=5, pivot=True)
+    def send(self, book: int, ctx: Context) -> int:
+        STAGE.act(f"send {book}", ctx)
+        return book
+
+    @step(retry=_NOW, timeout=5)
+    def note(self, send: int, ctx: Context) -> int:
+        STAGE.act(f"note {send}", ctx)
+        return send
+
+
+class PivotFamily(Saga[Order], name="pivot-family"):
+    """Its children have pivots."""
+
+    first = Family.first
+    undo_first = Family.undo_first
+
+    @children(PivotChild, retry=_NOW, step_timeout=5)
+    def born(self, request: Order, ctx: Context) -> list[Task]:
+        STAGE.act("born", ctx)
+        return _TASKS
+
+    last = Family.last
+
+
 FAMILIES: tuple[type[Saga[Order]] | type[Saga[Task]], ...] = (
-    *(Child, Stubborn, Family, Tolerant, Orderly, Insistent, Mixed),
+    *(Child, Stubborn, Family, Tolerant, Orderly, Insistent, Mixed, PivotChild, PivotFamily),
 )

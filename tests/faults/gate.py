@@ -17,13 +17,14 @@ from typing import Any
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault, Plan, Point, Trial
 from tests.faults.explore import Figures, explore, replay
 from tests.faults.family_rules import FAMILY_RULES
+from tests.faults.pivot_rules import PIVOT_RULES
 from tests.faults.rules import RULES
 from tests.faults.scenarios import EVERY, FAMILIES
 from tests.faults.world import CrashWorld
 
 COMMAND = "python -m tests.faults cover"
 FILE = Path(__file__).with_name("cover.json")
-EVERY_RULE = RULES | FAMILY_RULES
+EVERY_RULE = RULES | PIVOT_RULES | FAMILY_RULES
 SHORT = ("happy", "rejected", "happy, chained", "rejected, chained")
 """So short that every request dies and loses its answer in the gate."""
 KINDS: dict[str, tuple[Sequence[Fault], tuple[int, ...]]] = {

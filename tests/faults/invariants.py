@@ -26,6 +26,10 @@ _NEEDY = (SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED, SagaStatus.DEAD_LET
 _BACKWARD = frozenset({"COMPENSATING", "COMPENSATED", "CANCELLED", "COMPENSATION_FAILED"})
 
 _WITHOUT_CODE = ("CodeGone", "TypeChanged")
+_NO_LETTER = (*_WITHOUT_CODE, "PivotHolds", "RecoveryExhausted", "WaitTimedOut", "ChildrenFailed")
+"""For which a saga is DEAD_LETTERED, and no message dies."""
+_NOTICED = 180.0
+"""Seconds within which it is noticed that a saga's deadline has passed, if its supervisor dies once."""
 _FINAL = frozenset({"COMPLETED", "COMPENSATED", "CANCELLED"})
 
 
@@ -48,7 +52,7 @@ class Remains(Protocol):
 
 def check(world: CrashWorld, points: Plan) -> list[str]:
     """Return what is violated, each in a sentence."""
-    found = [*check_rest(world), *_purged(world), *check_families(world)]
+    found = [*check_rest(world), *_purged(world), *check_families(world), *world.wrong]
     for state in world.states():
         found += check_chain(state, world.everything(state.saga_id))
         alone = not any(point.fault in DELAYS for point in points)
@@ -103,6 +107,7 @@ def check_rest(remains: Remains) -> list[str]:
         found += _steps(state, saga_type, entries)
         found += _executions(saga_type, entries, own)
         found += _accounted(state, entries, own)
+        found += _pivot(state, entries)
     return found
 
 
@@ -126,7 +131,8 @@ def _journal(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]
     if entries and entries[-1]["status"] != state.status.value:
         yield f"the last entry says {entries[-1]['status']}, the saga is {state.status}"
     for entry, following in pairwise(entries):
-        ordered = entry["status"] == "COMPLETED" and state.order and following["action"] == "CompensationStarted"
+        ordered = entry["status"] == "COMPLETED" and following["action"] == "CompensationStarted"
+        ordered = ordered and (state.order or following["cause"] == "operator")
         if entry["status"] in _FINAL and following["action"] != "Resolved" and not ordered:
             yield f"entry {entry['seq']} says {entry['status']}, but {following['action']} followed"
     turned = False
@@ -162,7 +168,7 @@ def _end(remains: Remains, state: SagaState, entries: Rows) -> Iterator[str]:
     dead = [letter.message_id for letter in remains.dead_letters]
     died = state.dead is not None and state.dead.message_id in dead
     causes = [entry["error"] for entry in entries if entry["action"] == "StepDeadLettered"]
-    if state.status is SagaStatus.DEAD_LETTERED and not died and causes[-1] not in _WITHOUT_CODE:
+    if state.status is SagaStatus.DEAD_LETTERED and not died and causes[-1] not in _NO_LETTER:
         yield f"the saga is DEAD_LETTERED, but its message {state.dead} is not among the dead letters {dead}"
     steps = {step.status for step in state.steps}
     unsettled = state.status is SagaStatus.COMPENSATION_FAILED and not state.resolution_seq
@@ -195,6 +201,21 @@ def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str
         known = done[step.name] or asked or undone[step.name] or step.name in state.in_doubt
         if state.over and step.name in lost and not known and not state.resolution_seq:
             yield f"an execution of {step.name} was lost or late, and nothing tells of it"
+
+
+def _pivot(state: SagaState, entries: Rows) -> Iterator[str]:
+    """Once the pivot has completed, or may have, only an operator has the saga undone; its deadline is told."""
+    pivots, past = {step.name for step in state.steps if step.pivot}, False
+    told = any(entry["action"] == "SagaTimedOut" for entry in entries)
+    for entry in entries:
+        turned = entry["action"] == "CompensationStarted" and entry["cause"] != "operator"
+        if past and (turned or entry["action"] == "SagaFailed"):
+            yield f"past its pivot the saga was undone or ended: {entry['action']}, {entry['cause']}"
+        on = entry["status"] in ("PENDING", "RUNNING", "WAITING", "COMPLETED")
+        if past and not told and on and 0.0 < state.deadline < entry["at"] - _NOTICED:
+            yield "past its pivot the saga went on beyond its deadline, and nobody is told"
+        mine = entry["step"] in pivots
+        past = past or (mine and (entry["action"] in ("StepCompleted", "StepLost") or _late(entry)))
 
 
 def _late(entry: dict[str, Any]) -> bool:

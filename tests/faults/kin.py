@@ -99,6 +99,8 @@ def _joined(parent: SagaState, child: SagaState, own: dict[str, str]) -> Iterato
         return
     if parent.status in _UNDONE and not parent.resolution_seq and child.status not in _UNDONE:
         yield f"is {child.status}, its parent {parent.status}"
+    if child.past_pivot and child.status is SagaStatus.COMPLETED and own.get("f") == "completed":
+        return  # it stays as it is: that its parent cannot have it undone is no end of its own
     latest = own[max(own, key=lambda phase: 0 if phase == "f" else int(phase[1:]))] if own else ""
     if "f" not in own or (latest != _HOW[child.status] and not child.resolution_seq):
         yield f"is {child.status}, its outcomes are {own}"

@@ -502,7 +502,47 @@ class Endless(Saga[Order], name="endless", timeout=timedelta(minutes=20)):
     nap = sleep(timedelta(days=1))
 
 
+class Pivotal(Saga[Order], name="pivotal", lock_expiry=timedelta(seconds=10), max_recovery_attempts=1):
+    """Its second step is the point of no return. One stall is forgiven, a second is not."""
+
+    first = Pair.first
+    undo_first = Pair.undo_first
+
+    @step(retry=Retry.constant(max_retries=1, delay=0.0), timeout=5, pivot=True)
+    def second(self, first: str, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        return first + "!"
+
+    @step(retry=Retry.constant(max_retries=1, delay=0.0), timeout=5)
+    def third(self, second: str, ctx: Context) -> str:
+        STAGE.act("third", ctx)
+        return second
+
+
+class PivotalLast(Saga[Order], name="pivotal-last", lock_expiry=timedelta(seconds=10)):
+    """Likewise, and it is the last."""
+
+    first = Pair.first
+    undo_first = Pair.undo_first
+    second = Pivotal.second
+
+
+class Late(Saga[Order], name="late", timeout=timedelta(minutes=5)):
+    """Behind its pivot it waits for longer than it has time."""
+
+    first = Pair.first
+    undo_first = Pair.undo_first
+    second = Pivotal.second
+    answer = wait_for(str, timeout=timedelta(seconds=1000))
+
+    @step(retry=_NOW, timeout=5)
+    def third(self, answer: str, ctx: Context) -> str:
+        STAGE.act("third", ctx)
+        return answer
+
+
 CLASSES: tuple[type[Saga[Order]], ...] = (
     *(Pair, Short, Halting, Parked, Started, Bulky, Stamped, Guarded, Hasty, Long),
     *(Asking, Brief, BriefAsking, Sleepy, Endless, Hesitant, Plain, Impatient),
+    *(Pivotal, PivotalLast, Late),
 )

@@ -7,12 +7,21 @@ from dataclasses import replace
 from tests.faults.changing import CHANGING
 from tests.faults.lives import LIVES
 from tests.faults.parents import PARENTS
+from tests.faults.pivots import PIVOT_FAMILIES, PIVOTS
 from tests.faults.purging import PURGING
 from tests.faults.scenario import Scenario
 from tests.faults.waiting import WAITING
 
-SCENARIOS: dict[str, Scenario] = {**LIVES, **PURGING, **CHANGING, **WAITING, **PARENTS}
-_FASTER = ("cancel_between", "paused_and_cancelled")
+SCENARIOS: dict[str, Scenario] = {
+    **LIVES,
+    **PURGING,
+    **CHANGING,
+    **WAITING,
+    **PIVOTS,
+    **PARENTS,
+    **PIVOT_FAMILIES,
+}
+_FASTER = ("cancel_between", "paused_and_cancelled", "pivot_cancelled_before")
 
 
 def _chained(scenario: Scenario) -> Scenario:

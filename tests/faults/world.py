@@ -137,6 +137,8 @@ class CrashWorld:
         self.wire = Wire(answers, self._others, self._watch)
         self.events: list[Event] = []
         self.refused: list[str] = []
+        self.wrong: list[str] = []
+        """What a write did that no write may do."""
         self._engine: Engine | None = None
         self._logger = logging.getLogger("tests.faults")
         self._logger.addHandler(logging.NullHandler())
@@ -175,6 +177,7 @@ class CrashWorld:
         self.objects.clear()
         self.events.clear()
         self.refused.clear()
+        self.wrong.clear()
         self._handling.clear()
         self._seen.clear()
         self.echo = self.counted = self.expired = False
@@ -212,6 +215,10 @@ class CrashWorld:
     def _watch(self, name: str, parameters: dict[str, Any], answer: Any) -> None:
         if name == "PutItem" and parameters["TableName"] == self.settings.audit_table:
             self._entered(parameters["Item"])
+        if name == "UpdateItem" and sets(parameters, "cancel_requested_at"):
+            (saga_id,) = (value["S"] for value in parameters["Key"].values())
+            item = self.tables.tables[parameters["TableName"]][saga_id,]
+            self.wrong += ["a cancel was accepted past the pivot"] if past_pivot(item) else []
         if name == "TransactWriteItems":
             for write in parameters["TransactItems"]:
                 if "Put" in write and write["Put"]["TableName"] == self.settings.audit_table:
@@ -554,6 +561,18 @@ class CrashWorld:
         return self.mailbox.dead
 
 
+def sets(request: dict[str, Any], attribute: str) -> bool:
+    """Whether an update gives an attribute a value."""
+    names: dict[str, str] = request.get("ExpressionAttributeNames", {})
+    return any(one == attribute and f"{alias} = " in request["UpdateExpression"] for alias, one in names.items())
+
+
+def past_pivot(item: dict[str, Any]) -> bool:
+    """Whether the pivot of a saga has completed, or may have, given its control item."""
+    steps = (step["M"] for step in item.get("steps", {}).get("L", []))
+    return any("pivot" in step and (step["status"]["S"] == "COMPLETED" or "lost" in step) for step in steps)
+
+
 def rows_of(items: Iterable[dict[str, Any]], saga_id: str) -> Rows:
     """Return what is to be checked of a saga's journal entries, given the audit table's items."""
     return [
@@ -567,6 +586,7 @@ def rows_of(items: Iterable[dict[str, Any]], saga_id: str) -> Rows:
             "at": epoch(row["at"]["S"]),
             "error": row["details"]["M"].get("error", {}).get("M", {}).get("type", {}).get("S", ""),
             "payload": row.get("payload", {}).get("S"),
+            "cause": row["details"]["M"].get("cause", {}).get("S", ""),
         }
         for row in items
         if row["saga_id"]["S"] == saga_id

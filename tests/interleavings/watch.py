@@ -13,6 +13,7 @@ from sagas.engine.clock import claimed_at
 from sagas.store.entries import NEVER_STARTED
 from sagas.store.settings import StoreSettings
 from tests.faults.mailbox import Letter
+from tests.faults.world import past_pivot
 from tests.interleavings.snapshot import Execution
 from tests.support.tables import MemoryTables
 
@@ -113,6 +114,8 @@ def _check(was: _Stored, now: _Stored, patience: int, letter: Letter | None, *, 
     if _number(new, "recovery_attempts") > patience + 1:
         raise Violation("it stalls beyond its patience, and is not given up")
     if old != new:
+        if "cancel_requested_at" in new and "cancel_requested_at" not in old and past_pivot(old):
+            raise Violation("a cancel was accepted past the pivot")
         for wrong in (*_pointer(old, new, entries), *_claim(old, new, entries, letter), *_waits(new, sent=sent)):
             raise Violation(wrong)
 

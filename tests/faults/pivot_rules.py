@@ -1,0 +1,172 @@
+"""The rule that a saga only goes forward once its pivot has completed, each part to be switched off as those in
+``rules.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any, cast
+from unittest.mock import patch
+
+from sagas.core import arrivals, automaton, facts, rules
+from sagas.core import events as ev
+from sagas.core.commands import Decision
+from sagas.core.plan import Plan
+from sagas.core.rules import forward
+from sagas.core.states import SagaState, StepStatus
+from sagas.engine import children
+from sagas.store.control import ControlItems
+from tests.faults.rules import Rule
+
+PIVOT_RULES: dict[str, Rule] = {}
+
+
+def _rule(text: str) -> Callable[[Callable[[], Generator[None]]], Callable[[], Generator[None]]]:
+    def add(off: Callable[[], Generator[None]]) -> Callable[[], Generator[None]]:
+        PIVOT_RULES[off.__name__.strip("_")] = Rule(text, contextmanager(off))
+        return off
+
+    return add
+
+
+def _plain(state: SagaState) -> SagaState:
+    """The saga as one without a pivot."""
+    return replace(state, steps=tuple(replace(step, pivot=False) for step in state.steps))
+
+
+def _marked(after: SagaState, before: SagaState) -> SagaState:
+    steps = zip(after.steps, before.steps, strict=True)
+    return replace(after, steps=tuple(replace(step, pivot=was.pivot) for step, was in steps))
+
+
+@contextmanager
+def _rows_blind(*events: type[Any]) -> Generator[None]:
+    """Have the automaton decide about some events as if no saga had a pivot."""
+
+    def blind(apply: Callable[..., Decision]) -> Callable[..., Decision]:
+        def applied(plan: Plan, state: SagaState, event: Any, now: float) -> Decision:
+            if not state.past_pivot:
+                return apply(plan, state, event, now)
+            plain = _plain(state)
+            decision = apply(plan, plain, event, now)
+            after = state if decision.state is plain else _marked(decision.state, state)
+            return replace(decision, state=after)
+
+        return applied
+
+    rows = {key: replace(row, apply=blind(row.apply)) for key, row in automaton.TABLE.items() if key[1] in events}
+    with patch.object(automaton, "TABLE", automaton.TABLE | rows):
+        yield
+
+
+@contextmanager
+def _in_place(name: str, other: Callable[..., Any]) -> Generator[None]:
+    """Put ``other`` in the place of a function of ``core.rules``, wherever the core imported it."""
+    with ExitStack() as stack:
+        for module in (rules, facts, arrivals):
+            if hasattr(module, name):
+                stack.enter_context(patch.object(module, name, other))
+        yield
+
+
+@_rule("17: a cancel is refused")
+def _pivots_take_cancels() -> Generator[None]:
+    request = ControlItems.request_cancel
+
+    def unminding(self: Any, before: SagaState, after: SagaState) -> bool:
+        return request(self, _plain(before), after)
+
+    with _rows_blind(ev.CancelAsked), patch.object(ControlItems, "request_cancel", unminding):
+        yield
+
+
+@_rule("17: no cancel is written behind it that was decided before")
+def _pivots_overlook_late_cancels() -> Generator[None]:
+    request = ControlItems.request_cancel
+
+    def unminding(self: Any, before: SagaState, after: SagaState) -> bool:
+        return request(self, _plain(before), after)
+
+    with patch.object(ControlItems, "request_cancel", unminding):
+        yield
+
+
+@_rule("17: a cancel that was accepted before comes to nothing")
+def _pivots_obey_earlier_cancels() -> Generator[None]:
+    with _rows_blind(ev.CancelRequested):
+        yield
+
+
+@_rule("17: the deadline undoes nothing")
+def _pivots_obey_deadlines() -> Generator[None]:
+    def turned(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
+        asked = replace(_plain(state), cancel_requested_at=now, cancel_requested_by=ev.DEADLINE)
+        decision = facts.saga_timed_out(plan, asked, fact, now)
+        return replace(decision, state=_marked(decision.state, state))
+
+    rows = {key: replace(row, apply=turned) for key, row in automaton.TABLE.items() if key[1] is ev.SagaTimedOut}
+    with patch.object(automaton, "TABLE", automaton.TABLE | rows):
+        yield
+
+
+@_rule("17: it is told that the deadline has passed")
+def _pivots_hide_deadlines() -> Generator[None]:
+    owed = rules.owed_by_time
+
+    def silent(state: SagaState, now: float) -> ev.Fact | None:
+        return owed(_plain(state), now)
+
+    with _in_place("owed_by_time", silent):
+        yield
+
+
+@_rule("17: what fails for good behind it waits for an operator")
+def _pivots_let_failures_undo() -> Generator[None]:
+    policy = rules.exhausted_policy
+
+    def unminding(plan: Plan, state: SagaState, step: Any, *, rejected: bool) -> str:
+        return policy(plan, _plain(state), step, rejected=rejected)
+
+    with _in_place("exhausted_policy", unminding):
+        yield
+
+
+@_rule("17: what is given up behind it waits for an operator")
+def _pivots_let_recovery_undo() -> Generator[None]:
+    next_fact = rules.next_fact
+
+    def unminding(plan: Plan, state: SagaState) -> ev.Fact | None:
+        return next_fact(plan, _plain(state) if forward(state) and state.recovery_exhausted else state)
+
+    with _in_place("next_fact", unminding):
+        yield
+
+
+@_rule("17: one in doubt counts as completed")
+def _pivots_in_doubt_do_not_count() -> Generator[None]:
+    def completed(state: SagaState) -> str:
+        return next((one.name for one in state.steps if one.pivot and one.status is StepStatus.COMPLETED), "")
+
+    with patch.object(SagaState, "past_pivot", property(completed)):
+        yield
+
+
+@_rule("17: an operator says that it is meant")
+def _pivots_take_any_compensation() -> Generator[None]:
+    with _rows_blind(ev.CompensateAsked):
+        yield
+
+
+@_rule("17: no parent has a child undone")
+def _pivots_obey_parents() -> Generator[None]:
+    order, already = rules.order_to_obey, cast("Any", children)._undone_already
+
+    def obeyed(state: SagaState) -> ev.Fact | None:
+        return order(_plain(state))
+
+    def unminding(child: SagaState | None, number: int) -> str:
+        return already(child and _plain(child), number)
+
+    with _in_place("order_to_obey", obeyed), patch.object(children, "_undone_already", unminding):
+        yield
