@@ -114,9 +114,8 @@ def _check(was: _Stored, now: _Stored, patience: int, letter: Letter | None, *, 
     if _number(new, "recovery_attempts") > patience + 1:
         raise Violation("it stalls beyond its patience, and is not given up")
     if old != new:
-        if "cancel_requested_at" in new and "cancel_requested_at" not in old and past_pivot(old):
-            raise Violation("a cancel was accepted past the pivot")
-        for wrong in (*_pointer(old, new, entries), *_claim(old, new, entries, letter), *_waits(new, sent=sent)):
+        found = (*_pointer(old, new, entries), *_claim(old, new, entries, letter), *_waits(new, sent=sent))
+        for wrong in (*found, *_cancel(old, new)):
             raise Violation(wrong)
 
 
@@ -190,6 +189,11 @@ def _hold(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
         yield f"{name} is claimed with the token or the lease of the step before"
     elif epoch(new["act_until"]["S"]) - claimed_at(new["lease_owner"]["S"]) < _SHORTEST:
         yield f"{name} is claimed at the end of a function"
+
+
+def _cancel(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    if "cancel_requested_at" in new and "cancel_requested_at" not in old and past_pivot(old):
+        yield "a cancel was accepted past the pivot"
 
 
 def _waits(new: dict[str, Any], *, sent: bool) -> Iterator[str]:
