@@ -64,6 +64,17 @@ class TestEndpoint:
             assert api["EndpointConfiguration"] == {"Types": [kind]}
             assert "Policy" not in api
 
+    def test_accepts_tls_1_2_and_newer_only(self, plain: Template, everything: Template, guarded: Template) -> None:
+        named = [
+            api["SecurityPolicy"]
+            for template in (plain, everything, guarded)
+            for api in of_type(template, "AWS::ApiGateway::RestApi")
+        ]
+        newer = "SecurityPolicy_TLS13_1_2_PFS_PQ_2025_09"
+        assert named == [newer, "SecurityPolicy_TLS12_PFS_2025_EDGE", newer]
+        # API Gateway refuses such a policy without an access mode.
+        assert all(api["EndpointAccessMode"] == "BASIC" for api in of_type(plain, "AWS::ApiGateway::RestApi"))
+
     @pytest.mark.parametrize("authorized", [False, True])
     def test_private(self, authorized: bool) -> None:
         def build(stack: Stack) -> None:
