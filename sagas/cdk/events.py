@@ -1,4 +1,4 @@
-"""The outbox: from the stream of the control table, a function tells a service's events on a bus of EventBridge."""
+"""The outbox: a function publishes a service's events on a bus of EventBridge, from the stream of the control table."""
 
 from __future__ import annotations
 
@@ -36,36 +36,47 @@ class Outbox(SagaFunction):
         shared: code, layers, options and tables.
         told: what is told, and where.
         environment: its variables.
+        supervisor: publishes events once more. Operators may call it, and it reads them from the journals; the outbox
+            publishes whatever it is called with.
 
     Raises:
         DefinitionError: the control table is there already, and has no stream of old and new images.
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, shared: SharedAssets, told: SagaEvents, environment: Mapping[str, str]
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        shared: SharedAssets,
+        told: SagaEvents,
+        environment: Mapping[str, str],
+        supervisor: SagaFunction,
     ) -> None:
         tables, service = shared.tables, shared.options.service
         stream = stream_of(tables.sagas, f"{service}: events: sagas_table", old=True)
         self.bus = cast("events.IEventBus", told.bus or events.EventBus(scope, "Bus"))
         asked = [name for name, one in (("steps", told.steps), ("payloads", told.payloads)) if one]
+        publishing = {
+            "SAGAS_EVENT_BUS": self.bus.event_bus_arn,
+            "SAGAS_EVENT_SOURCE": f"sagas.{service}",
+            **({"SAGAS_EVENTS": ",".join(asked)} if asked else {}),
+        }
         super().__init__(
             scope,
             id,
             shared=shared,
             handler="sagas.handlers.outbox.handler",
             timeout=_TIMEOUT,
-            environment={
-                **environment,
-                "SAGAS_EVENT_BUS": self.bus.event_bus_arn,
-                "SAGAS_EVENT_SOURCE": f"sagas.{service}",
-                **({"SAGAS_EVENTS": ",".join(asked)} if asked else {}),
-            },
+            environment={**environment, **publishing},
             function=FunctionOptions(),
             description="Tells events of sagas, as they are committed",
         )
         tag_part(self.alias, "events_function")
         allow_telling(self.role, tables, payloads=told.payloads)
-        self.role.add_to_policy(iam.PolicyStatement(actions=["events:PutEvents"], resources=[self.bus.event_bus_arn]))
+        supervisor.add_variables(publishing)
+        for role in (self.role, supervisor.role):
+            role.add_to_policy(iam.PolicyStatement(actions=["events:PutEvents"], resources=[self.bus.event_bus_arn]))
         # One change that cannot be told is told apart from the others, which go on.
         self.lost = follow(
             self,

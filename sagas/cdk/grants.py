@@ -90,10 +90,6 @@ class Grants(Construct):
     _options: ServiceOptions
     _catalogue: Catalogue
     _queues: Mapping[str, SagaQueues]
-    _events_arns: Sequence[str] = ()
-    """Of the function that tells events, and its alias, once there is one."""
-    _operators: list[Grantee]
-    """Those who may have events told once more, also should that be turned on later."""
     _command_arn: str | None = None
     """Of the command queue, once there is one."""
     _senders: list[Grantee]
@@ -150,9 +146,9 @@ class Grants(Construct):
         """Let a principal retry, compensate and resolve sagas, set how patient the supervisor is with them, enable and
         disable their starts, close their circuit breakers, and look into, redrive and prune their dead letters.
 
-        Without classes also call the supervisor, which looks for stalled sagas and sweeps orphans of all types, and the
-        function that tells events, if there is one or comes to be, to have them told once more. With or
-        without, read the templates of the service's stacks: the command line finds queues and functions by them.
+        Without classes also call the supervisor, which looks for stalled sagas, sweeps orphans and publishes events
+        once more, of all types. With or without, read the templates of the service's stacks: the command line finds
+        queues and functions by them.
 
         It includes neither reading, which most operators need besides, nor cancelling nor purging.
 
@@ -177,8 +173,6 @@ class Grants(Construct):
         if not saga_classes:
             function = self.supervisor.function_arn
             more.append((("lambda:InvokeFunction",), [function, f"{function}:{self._options.alias}"]))
-            self._operators.append(grantee)
-            self._let_replay(grantee)
         return _combined([granted, *(one for actions, arns in more for one in _allowed(grantee, actions, arns))])
 
     def grant_purge(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
@@ -195,11 +189,6 @@ class Grants(Construct):
         _allowed(grantee, ("sqs:SendMessage", "sqs:GetQueueUrl"), [self._command_arn])
         if self._options.encryption_key is not None:
             _allowed(grantee, ("kms:Decrypt", "kms:GenerateDataKey"), [self._options.encryption_key.key_arn])
-
-    def _let_replay(self, grantee: Grantee) -> None:
-        """Let a principal have events told once more, if any are told."""
-        if self._events_arns:
-            _allowed(grantee, ("lambda:InvokeFunction",), self._events_arns)
 
     def _grant(self, right: str, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
         named, mount = self._named(saga_classes), self._options.mount

@@ -63,7 +63,7 @@ class SagaService(InOut):
         super().__init__(scope, id)
         options = self._options = service_options(default_name(self), props)
         self._catalogue = Catalogue(id, options)
-        self._senders, self._operators = [], []
+        self._senders = []
         sagas = self._catalogue.sagas
         let_logs_use(self, options.encryption_key)
         self.tables = Tables(self, "Tables", options=options, families=self._catalogue.families)
@@ -108,7 +108,7 @@ class SagaService(InOut):
         environment = self._environment = service_environment(self, self.tables, options, self._queues, sagas, ending)
         handing = {work.name: work.queue, **ending}
         working = service_environment(self, self.tables, options, self._queues, sagas, handing)
-        supervisor = Supervisor(
+        supervisor = self._supervisor = Supervisor(
             self,
             "Supervisor",
             shared=shared,

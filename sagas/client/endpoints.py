@@ -31,7 +31,6 @@ class ServiceEndpoints:
         dead_letter_queues: URLs by saga.
         supervisor: name of its function; empty if it is not known.
         log_groups: names of those that the service's functions write to.
-        events_function: name of the function that tells events; empty if none are told.
     """
 
     api_url: str = ""
@@ -41,7 +40,6 @@ class ServiceEndpoints:
     dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
     supervisor: str = ""
     log_groups: list[str] = field(default_factory=list[str])
-    events_function: str = ""
 
 
 def endpoints_from_file(directory: Path) -> ServiceEndpoints:
@@ -55,9 +53,7 @@ def endpoints_from_file(directory: Path) -> ServiceEndpoints:
         data: dict[str, Any] = json.loads(path.read_text())
         names = ("api_url", "region", "endpoint_url", "queues", "dead_letter_queues", "supervisor")
         known = {name: data[name] for name in names}
-        return ServiceEndpoints(
-            **known, log_groups=data.get("log_groups", []), events_function=data.get("events_function", "")
-        )
+        return ServiceEndpoints(**known, log_groups=data.get("log_groups", []))
     except FileNotFoundError:
         raise SagaError("no local stack is running here; `sagas local up` starts one") from None
     except (ValueError, TypeError, KeyError) as error:
@@ -96,7 +92,6 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
         dead_letter_queues=found.dead_letter_queues,
         supervisor=found.supervisor,
         log_groups=found.log_groups,
-        events_function=found.events_function,
     )
 
 
