@@ -8,11 +8,12 @@ from typing import Any, cast
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from sagas.cdk.functions import SagaFunction, SharedAssets
-from sagas.cdk.options import FunctionOptions
-from sagas.cdk.parts import tag_part
+from sagas.cdk.options import AnyKey, FunctionOptions
+from sagas.cdk.parts import default_name, tag_part
 from sagas.cdk.permissions import allow_telling
 from sagas.cdk.streams import follow, stream_of
 from sagas.cdk.told import SagaEvents
@@ -55,7 +56,7 @@ class Outbox(SagaFunction):
     ) -> None:
         tables, service = shared.tables, shared.options.service
         stream = stream_of(tables.sagas, f"{service}: events: sagas_table", old=True)
-        self.bus = cast("events.IEventBus", told.bus or events.EventBus(scope, "Bus"))
+        self.bus = cast("events.IEventBus", told.bus or _bus(scope, shared.options.encryption_key))
         asked = [name for name, one in (("steps", told.steps), ("payloads", told.payloads)) if one]
         publishing = {
             "SAGAS_EVENT_BUS": self.bus.event_bus_arn,
@@ -90,6 +91,12 @@ class Outbox(SagaFunction):
             max_age=_KEPT,
         )
         tag_part(self.lost, "event_dead_letter_queue")
+
+
+def _bus(scope: Construct, key: AnyKey | None) -> events.EventBus:
+    # The CDK would make the name from the construct's path alone, which a second stack of the app has, too.
+    name = default_name(scope).replace("/", "-")
+    return events.EventBus(scope, "Bus", event_bus_name=name, kms_key=cast("kms.IKey | None", key))
 
 
 def filters_of(*, steps: bool) -> list[dict[str, Any]]:

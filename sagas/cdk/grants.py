@@ -16,6 +16,7 @@ from constructs import Construct
 from sagas.authoring.definition import SagaDefinition
 from sagas.cdk.acknowledge import acknowledge_objects
 from sagas.cdk.catalogue import Catalogue
+from sagas.cdk.encryption import via_services
 from sagas.cdk.options import ServiceOptions
 from sagas.cdk.queues import SagaQueues
 from sagas.errors import DefinitionError
@@ -168,12 +169,11 @@ class Grants(Construct):
                 acknowledge_objects(cast("iam.IGrantable", grantee), pattern, _MANY)
             sent_to += own.arns(scope) if pattern is None else [pattern]
         more.append((("sqs:SendMessage",), sent_to))
-        if self._options.encryption_key is not None:
-            more.append((("kms:Decrypt", "kms:GenerateDataKey"), [self._options.encryption_key.key_arn]))
         if not saga_classes:
             function = self.supervisor.function_arn
             more.append((("lambda:InvokeFunction",), [function, f"{function}:{self._options.alias}"]))
-        return _combined([granted, *(one for actions, arns in more for one in _allowed(grantee, actions, arns))])
+        allowed = [one for actions, arns in more for one in _allowed(grantee, actions, arns)]
+        return _combined([granted, *allowed, *self._let_use_queues_key(grantee)])
 
     def grant_purge(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
         """Let a principal delete what is stored of sagas that are over. It cannot be undone, so no other right has it.
@@ -187,8 +187,16 @@ class Grants(Construct):
         if self._command_arn is None:
             return
         _allowed(grantee, ("sqs:SendMessage", "sqs:GetQueueUrl"), [self._command_arn])
-        if self._options.encryption_key is not None:
-            _allowed(grantee, ("kms:Decrypt", "kms:GenerateDataKey"), [self._options.encryption_key.key_arn])
+        self._let_use_queues_key(grantee)
+
+    def _let_use_queues_key(self, grantee: Grantee) -> list[iam.Grant]:
+        """Let a principal send to queues and receive from them, if they are encrypted by a key of the customer's."""
+        key, actions = self._options.encryption_key, ["kms:Decrypt", "kms:GenerateDataKey"]
+        if key is None:
+            return []
+        to = cast("iam.IGrantable", grantee)
+        via = via_services("sqs")
+        return [iam.Grant.add_to_principal(grantee=to, actions=actions, resource_arns=[key.key_arn], conditions=via)]
 
     def _grant(self, right: str, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
         named, mount = self._named(saga_classes), self._options.mount

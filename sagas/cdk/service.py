@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Unpack, cast
 
-from aws_cdk import Annotations, Stack, Token
+from aws_cdk import Annotations
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
@@ -31,6 +31,7 @@ from sagas.cdk.inout import InOut
 from sagas.cdk.layer import Layers
 from sagas.cdk.nested_stacks import Layout, Placement, layout_of, service_token
 from sagas.cdk.options import SagaServiceProps, service_options
+from sagas.cdk.parts import default_name
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.releases import Releases
@@ -382,13 +383,3 @@ class SagaService(InOut):
             functions = [(group.names, self._functions[saga.name, group.id].function) for group in groups]
             by_step = len(self._functions) <= MOST_SHOWN
             dashboard.add_saga(saga.name, functions, self._queues[saga.name], by_step=by_step)
-
-
-def default_name(scope: Construct) -> str:
-    """Return the name of a service that is given none: its stack's, and its path in it. No other stack has the same."""
-    stack = Stack.of(scope)
-    while stack.nested_stack_parent is not None:
-        stack = stack.nested_stack_parent
-    below = scope.node.path.removeprefix(f"{stack.node.path}/")
-    name = stack.artifact_id if Token.is_unresolved(stack.stack_name) else stack.stack_name
-    return f"{name}-{below.replace('/', '-')}"

@@ -467,7 +467,8 @@ class TestEvents:
         assert "RUNNING" not in statuses
         told = {one["AlarmDescription"].partition("#")[2] for one in reading.of_type("AWS::CloudWatch::Alarm")}
         assert {"events-late", "events-lost", "events-unread"} <= told
-        assert bus["Name"]
+        # Of the stack and the construct: a second stack of the app has another.
+        assert bus["Name"] == "Shop-Sagas"
 
     def test_its_function_reads_and_tells_and_does_nothing_else(self, reading: Shop) -> None:
         template = reading.template
