@@ -160,7 +160,7 @@ class CommandFunction(SagaFunction):
             function=options,
             description="Carries out commands, and starts sagas and sends signals for events",
             # A command that cannot be carried out yet is sent anew, and a step may start a saga.
-            recursive_loop=lambda_.RecursiveLoop.ALLOW,
+            recursive=True,
         )
         self._most_at_once = options.maximum_concurrency
         self._sources: dict[str, Mapping[str, Any]] = {}

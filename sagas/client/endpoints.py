@@ -7,16 +7,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from urllib.parse import urlsplit
 
 import boto3
+from botocore import loaders
 
 from sagas.aws import CALLER, connect, translated
 from sagas.errors import SagaError
 from sagas.topology import Topology
 
 _NESTED = "AWS::CloudFormation::Stack"
-_OF_AWS = re.compile(r"\.(amazonaws\.com|amazonaws\.com\.cn|api\.aws|api\.amazonwebservices\.com\.cn)(:\d+)?/?$")
 
 
 @dataclass(slots=True)
@@ -78,10 +79,11 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
             found.add_stack(resources, physical_ids)
     if found.api is None:
         raise SagaError(f"the stack {stack_name} holds no saga service")
-    endpoint_url, region = cloudformation.meta.endpoint_url, cloudformation.meta.region_name
-    if _OF_AWS.search(endpoint_url):
-        suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-        base = f"https://{found.api.id}.execute-api.{region}.{suffix}"
+    region: str = cloudformation.meta.region_name
+    endpoint_url: str = cloudformation.meta.endpoint_url
+    suffixes = _suffixes(region)
+    if f".{urlsplit(endpoint_url).hostname}".endswith(tuple(f".{one}" for one in suffixes)):
+        base = f"https://{found.api.id}.execute-api.{region}.{suffixes[0]}"
     else:
         # AWS_ENDPOINT_URL has put an emulator in the place of AWS.
         base = f"{endpoint_url.rstrip('/')}/_aws/execute-api/{found.api.id}"
@@ -93,6 +95,14 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
         supervisor=found.supervisor,
         log_groups=found.log_groups,
     )
+
+
+def _suffixes(region: str) -> list[str]:
+    """What host names of AWS end with in a region's partition, as botocore knows it: of IPv4, and of both protocols."""
+    partitions: list[dict[str, Any]] = cast("Any", loaders).create_loader().load_data("partitions")["partitions"]
+    known = (one for one in partitions if region in one["regions"] or re.match(one["regionRegex"], region))
+    outputs = next(known, partitions[0])["outputs"]
+    return [outputs["dnsSuffix"], outputs["dualStackDnsSuffix"]]
 
 
 def _stacks(cloudformation: Any, name: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, str]]]:

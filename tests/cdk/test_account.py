@@ -57,6 +57,18 @@ class TestAccessLog:
             render(build)
 
 
+@pytest.mark.parametrize(
+    ("region", "setting"), [("eu-central-1", "Allow"), ("mx-central-1", None), ("us-gov-west-1", None)]
+)
+def test_loops_are_allowed_where_lambda_has_a_setting_for_them(region: str, setting: str | None) -> None:
+    stack = Stack(App(), "Test", env=Environment(region=region))
+    SagaService(stack, "Shop", sagas=[Trip])
+    functions = of_type(template_of(stack), "AWS::Lambda::Function")
+    of_steps = [one for one in functions if one.get("Handler") == "sagas.handlers.step.handler"]
+    assert of_steps
+    assert {one.get("RecursiveLoop") for one in of_steps} == {setting}
+
+
 class TestEndpoint:
     def test_public(self, plain: Template, everything: Template) -> None:
         for template, kind in ((plain, "REGIONAL"), (everything, "EDGE")):
