@@ -268,6 +268,32 @@ class Lenient(Saga[Order], name="lenient"):
         return approval.by
 
 
+def an_hour_on(ctx: Context) -> datetime:
+    """An hour from now, by the saga's clock."""
+    return ctx.now + timedelta(hours=1)
+
+
+class Reminded(Saga[Order], name="reminded"):
+    """Sleeps, and an hour more, and says when it ended."""
+
+    cooling = sleep(timedelta(days=14))
+    reminder = sleep(until=an_hour_on)
+
+    @step
+    def end(self, ctx: Context) -> datetime:
+        return ctx.now
+
+
+def test_a_moment_is_computed_from_the_sagas_clock(bench: Make) -> None:
+    b = bench(Reminded)
+    saga_id = b.start("reminded")
+    b.run()
+    visit(b, 14 * DAY)
+    assert b.state(saga_id).not_before == b.clock.now() + 3600
+    visit(b, 3600)
+    assert b.show(saga_id)["result"] == datetime.fromtimestamp(b.clock.now(), UTC).isoformat().replace("+00:00", "Z")
+
+
 def test_code_that_asks_may_answer_itself(bench: Make) -> None:
     b = bench(Lenient)
     saga_id = b.start("lenient", {"item": "x", "count": 1})
