@@ -413,6 +413,66 @@ def test_a_step_looks_again_without_using_up_its_retries(bench: Make) -> None:
     assert b.show(saga_id)["result"] == 3
 
 
+class Jobs(Saga[Order], name="jobs"):
+    """Starts a job and looks for its end, which never comes."""
+
+    @step(patience=timedelta(seconds=5), retry=Retry.constant(max_retries=1, delay=0))
+    def render(self, request: Order, ctx: Context) -> str:
+        act("render", ctx)
+        raise NotYet(after=2, message="the job")
+
+    @render.compensate
+    def stop(self, render: str | None, ctx: Context) -> None:
+        act(f"stop {render}", ctx)
+
+
+class NeedyJobs(Saga[Order], name="needy-jobs"):
+    """Likewise, but its undo needs what the job never resulted in."""
+
+    @step
+    def render(self, request: Order, ctx: Context) -> str:
+        act("render", ctx)
+        raise NotYet(after=2, message="the job")
+
+    @render.compensate
+    def stop(self, render: str) -> None:
+        raise AssertionError("there is no result")
+
+
+def test_a_job_that_does_not_end_in_time_is_undone(bench: Make) -> None:
+    b = bench(Jobs)
+    saga_id = b.start("jobs")
+    b.run()
+    assert b.status(saga_id) == "COMPENSATED"
+    assert b.show(saga_id)["error"]["type"] == "NotYet"
+    assert LOG == ["render:1", "render:2", "render:3", "render:4", "stop None:1"]
+    assert b.show(saga_id)["in_doubt"] == []
+
+
+@pytest.mark.parametrize("then", ["fails", "is cancelled"])
+def test_a_job_is_undone_however_its_step_ends(bench: Make, then: str) -> None:
+    b = bench(Jobs)
+    saga_id = b.start("jobs")
+    b.deliver("jobs", "render")
+    if then == "fails":
+        FAIL["render"] = ValueError("the account is closed")
+    else:
+        b.engine.operations.cancel("jobs", saga_id, "ada")
+    b.run()
+    assert b.status(saga_id) == ("COMPENSATED" if then == "fails" else "CANCELLED")
+    assert LOG[-1] == "stop None:1"
+
+
+def test_a_job_whose_undo_needs_its_result_is_in_doubt(bench: Make) -> None:
+    b = bench(NeedyJobs)
+    saga_id = b.start("needy-jobs")
+    b.deliver("needy-jobs", "render")
+    b.engine.operations.cancel("needy-jobs", saga_id, "ada")
+    b.run()
+    assert (b.status(saga_id), b.show(saga_id)["in_doubt"]) == ("CANCELLED", ["render"])
+    assert "the outcome of render is unknown" in b.show(saga_id)["why"]
+
+
 def test_patience_ends_with_one_last_look(bench: Make) -> None:
     b = bench(Polling)
     saga_id = b.start("polling", {"item": "x", "count": 99})
