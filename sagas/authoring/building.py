@@ -186,6 +186,9 @@ class _Builder:
         self.check_type(value, f"{where}: the signal")
         result = value | None if wait.on_timeout is Exhausted.CONTINUE and not is_optional(value) else value
         definition = replace(definition, signal_type=value, result_type=result, public=wait.public)
+        if not isinstance(step, Step) and wait.public:
+            told = "public=True needs a method that passes ctx.callback_url on; without one nobody learns the URL"
+            raise DefinitionError(f"{where}: {told}. Write @wait_for(..., public=True) over that method")
         if not isinstance(step, Step):
             return definition
         signature = read_signature(step.function, self.scope, self.bound, where)
