@@ -82,7 +82,8 @@ def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: fl
     if step is None:
         return Decision(state)
     after = _committed(state)
-    done = replace(step, status=StepStatus.COMPLETED, attempts_at_grant=0, result_seq=after.seq, outcome_unknown=False)
+    done = replace(step, status=StepStatus.COMPLETED, attempts_at_grant=0, result_seq=after.seq)
+    done = replace(done, outcome_unknown=False, postponed=False)
     return _gone_on(plan, after.with_step(fact.index, done), now)
 
 
@@ -149,7 +150,7 @@ def wait_started(plan: Plan, state: SagaState, fact: ev.WaitStarted, now: float)
     step = _running(state, fact) or _unasked(state, fact)
     if step is None or step.waits_for not in ("signal", "time"):
         return Decision(state)
-    waiting = replace(step, status=StepStatus.WAITING, outcome_unknown=False)
+    waiting = replace(step, status=StepStatus.WAITING, outcome_unknown=False, postponed=False)
     after = replace(
         _committed(state).with_step(fact.index, waiting),
         status=SagaStatus.WAITING,
@@ -252,11 +253,22 @@ def children_ended(plan: Plan, state: SagaState, fact: ev.ChildrenEnded, now: fl
 
 
 def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: float) -> Decision:
-    """Look again later. The execution counts, but not against the budget: nothing failed."""
+    """Look again later. The execution counts, but not against the budget: nothing failed.
+
+    Its code has begun something that no execution may come to complete. An undo that needs the result cannot account
+    for that (rule 11).
+    """
     step = _running(state, fact)
     if step is None:
         return Decision(state)
-    again = replace(step, status=StepStatus.WAITING, attempts_at_grant=step.attempts_at_grant + 1)
+    own = plan.steps[fact.index]
+    again = replace(
+        step,
+        status=StepStatus.WAITING,
+        attempts_at_grant=step.attempts_at_grant + 1,
+        outcome_unknown=step.outcome_unknown or (own.has_undo and own.undo_needs_result),
+        postponed=True,
+    )
     after = replace(
         _committed(state).with_step(fact.index, again),
         status=SagaStatus.WAITING,

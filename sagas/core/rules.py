@@ -214,8 +214,9 @@ def undoable(plan: Plan, index: int, step: StepState) -> bool:
     if not plan.steps[index].has_undo and not step.undo:
         return False
     began = step.attempts > 0 or step.timed_out or step.status is StepStatus.WAITING
-    started = plan.steps[index].undo_when_started and began and step.status in _STARTED
-    return step.status is StepStatus.COMPLETED or started
+    own = plan.steps[index]
+    if_started = own.undo_when_started or (step.postponed and not own.undo_needs_result)
+    return step.status is StepStatus.COMPLETED or (if_started and began and step.status in _STARTED)
 
 
 def next_undo(plan: Plan, state: SagaState) -> SagaState:

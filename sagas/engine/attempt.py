@@ -399,9 +399,12 @@ class Attempt:
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
         granted = step.undo_attempts_at_grant if self._message.undo else step.attempts_at_grant
         fields |= {"attempt": self._number(held), "of": granted + retry.executions}
+        code = f"the undo of step {step.name}" if self._message.undo else f"step {step.name}"
+        text = f"attempt {fields['attempt']} of {fields['of']} of {code} failed: {fields['error']}"
         if retry_at := getattr(fact, "retry_at", 0.0):
             fields["delay"] = round(retry_at - self._services.clock.now(), 3)
-        self._services.logger.warning("the attempt failed", extra=fields)
+            text += f"; next attempt in {fields['delay']:g} s"
+        self._services.logger.warning(text, extra=fields)
         return self._commit(held, fact, None, details)
 
     def _number(self, held: SagaState) -> int:

@@ -153,19 +153,6 @@ def test_all_steps_of_a_saga_that_share_a_function(deployed: Deployed, guarded: 
     assert len(Deployed(guarded).readers) == len(deployed.readers)
 
 
-def test_a_wait_that_runs_no_code_makes_no_url() -> None:
-    class Bare(Saga[str], name="bare"):
-        papers = wait_for(str, timeout=timedelta(days=3), public=True)
-
-        @step
-        def pay(self, papers: str) -> str:
-            return papers
-
-    bare = deploy(Bare)
-    assert ("callbacks/{token}", "POST") in bare.methods
-    assert [role for role in bare.readers if "ApiFunction" not in role] == []
-
-
 def test_in_nested_stacks(everything: Template) -> None:
     """No circle of stacks: the URL names the API, and not its stage. One service has none by its option."""
     for template in (deploy(Loan, nested_stacks=True).template, everything):

@@ -118,6 +118,7 @@ def _step_attribute(step: StepState, status: SagaStatus) -> StepAttribute:
         round=step.round or None,
         sig=step.signalled or None,
         late=step.timed_out or None,
+        post=step.postponed or None,
     )
     if not step.attempts and status in _BACKWARD:
         made.attempts = None
@@ -189,6 +190,7 @@ def _step_state(item: Any) -> StepState:
         round=int(item.round or 0),
         signalled=bool(item.sig),
         timed_out=bool(item.late),
+        postponed=bool(item.post),
     )
 
 

@@ -41,6 +41,7 @@ step_plans: Any = st.builds(
     st.booleans(),
     asks=st.booleans(),
     on_timeout=policies,
+    undo_needs_result=st.booleans(),
 )
 step_plans |= st.just(StepPlan(code_missing=True))
 
@@ -92,6 +93,7 @@ def steps(draw: st.DrawFn, status: SagaStatus, cursor: int, index: int) -> StepS
         children=3 if asked else 0,
         handed_out=draw(counts) if asked else 0,
         requests_seq=2 if asked else 0,
+        postponed=draw(st.booleans()) and attempts > 0,
     )
 
 

@@ -166,6 +166,22 @@ def test_a_step_that_was_only_started_is_undone_if_it_says_so() -> None:
     assert (turned.status, turned.cursor) == (S.COMPENSATING, 1)
 
 
+@pytest.mark.parametrize(("needs_result", "ends"), [(False, S.COMPENSATING), (True, S.COMPENSATED)])
+def test_a_step_that_was_postponed_and_fails_is_undone_or_in_doubt(needs_result: bool, ends: SagaStatus) -> None:
+    by = Plan(tuple(replace(own, undo_needs_result=needs_result) for own in plan().steps))
+    postponed = after(RUNNING, ev.StepPostponed(0, 1, "the job", 5.0, NOW + 5, NOW), by=by)
+    looked = after(postponed, message(postponed), by=by, now=NOW + 5)
+    failed = after(looked, ev.StepFailed(0, 2, BOOM, permanent=True), by=by, now=NOW + 5)
+    turned = after(failed, ev.CompensationStarted("failure"), by=by, now=NOW + 5)
+    assert (turned.status, turned.in_doubt) == (ends, ("step0",) if needs_result else ())
+
+
+def test_a_step_that_completes_after_all_was_not_postponed() -> None:
+    postponed = after(RUNNING, ev.StepPostponed(0, 1, "the job", 5.0, NOW + 5, NOW))
+    done = after(postponed, message(postponed), ev.StepCompleted(0, 2), now=NOW + 5)
+    assert not done.steps[0].postponed
+
+
 def test_a_redriven_step_gets_a_new_budget_and_keeps_its_numbers() -> None:
     again = after(WAITING, ev.RetryAsked(MINE, "fixed"), ev.Redriven("fixed"))
     assert (again.status, again.steps[1].status, again.steps[1].attempts) == (S.RUNNING, T.RETRYING, 2)
