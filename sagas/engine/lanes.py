@@ -1,8 +1,9 @@
-"""Lanes: a step's queue with what works it off. Whether the silence of a saga is explained by the line it waits in.
+"""Lanes: a step's queue with what works it off. What it shows of a message that no worker has claimed.
 
-A message that no worker has claimed yet is lost, or it waits. The queue's counts tell when nothing at all waits in it.
-When something does, SQS does not tell what; but its queues are worked off roughly in order: once messages were handled
-that had been sent a good while after this one, this one is not among those that wait.
+Such a message is lost, or it waits, or its function cannot run and it died for that. SQS does not tell which messages a
+queue holds, and its counts are late and miss some. But queues are worked off roughly in order: once messages were
+handled that had been sent a good while after this one, this one is lost. That alone is a stall. The counts only spare
+a line messages sent anew: those would lose their places in it.
 """
 
 from __future__ import annotations
@@ -94,6 +95,9 @@ class _Lane:
 class Lanes:
     """What one run asks about lanes, each of them once. There may be many at the same time.
 
+    It notes of a lane that seems to hold nothing when it has handled nothing for a good while: what is sent into it
+    may die of that, and is no stall. Nothing else would tell once it works again.
+
     Args:
         queues: counts their messages.
         watermarks: how far they got.
@@ -117,9 +121,10 @@ class Lanes:
         name = self.queues.lane(state.saga, (state.current or state.steps[-1]).name)
         lane = self._lane(state.saga, name)
         sent, mark = max(state.updated_at, state.not_before), lane.watermark
+        passed, settled = mark.passed > sent + _GOOD_WHILE, mark.resumed_at + _SETTLING
         if not lane.waiting or sent + _COUNTED < mark.empty_at:
-            return Backlog.NONE
-        if mark.resumed_at + _SETTLING > self.clock.now() or mark.passed <= sent + _GOOD_WHILE:
+            return Backlog.LOST if passed and settled < sent else Backlog.UNKNOWN
+        if settled > self.clock.now() or not passed:
             return Backlog.WAITING
         if not lane.left:
             most = max(lane.waiting // _SHARE, _AT_LEAST)
@@ -128,7 +133,7 @@ class Lanes:
                 return Backlog.WAITING
             lane.left = _RESERVED
         lane.left -= 1
-        return Backlog.PASSED_BY
+        return Backlog.UNKNOWN
 
     def _lane(self, saga: str, step: str) -> _Lane:
         if (saga, step) not in self._known:
@@ -137,8 +142,9 @@ class Lanes:
                 waiting = self.queues.waiting(saga, step)
             except NotFound:
                 waiting = 0
-            if self.tells and not waiting:
-                self.watermarks.note_empty(saga, step, asked_at)
-            watermark = self.watermarks.get(saga, step) if waiting else Watermark()
+            watermark = self.watermarks.get(saga, step)
+            silent = watermark.passed + _GOOD_WHILE < asked_at
+            if not waiting and (silent or self.tells):
+                self.watermarks.note_empty(saga, step, asked_at, silent=silent)
             self._known[saga, step] = _Lane(waiting, watermark)
         return self._known[saga, step]

@@ -16,7 +16,8 @@ class Watermark:
 
     Args:
         passed: a message that was sent then has been handled; another environment may know of a later one.
-        resumed_at: when messages could be handled again after failures of the store.
+        resumed_at: when messages could be handled again after failures of the store, or until when at least none was
+            handled.
         empty_at: when the queue was last seen to hold nothing.
     """
 
@@ -62,14 +63,23 @@ class Watermarks:
             actions.append(model.resumed_at.set(iso(resumed_at)))
         model(_key(saga, step)).update(actions=actions)
 
-    def note_empty(self, saga: str, step: str, at: float) -> None:
+    def note_empty(self, saga: str, step: str, at: float, *, silent: bool) -> None:
         """Write when a step's queue was seen to hold nothing; the last one to write wins.
+
+        Args:
+            saga: the saga type.
+            step: the step.
+            at: as in :class:`Watermark`.
+            silent: nothing was handled for a good while until then.
 
         Raises:
             Unavailable: the store is out of reach.
         """
         model = self._tables.lane
-        model(_key(saga, step)).update(actions=[model.empty_at.set(iso(at))])
+        actions = [model.empty_at.set(iso(at))]
+        if silent:
+            actions.append(model.resumed_at.set(iso(at)))
+        model(_key(saga, step)).update(actions=actions)
 
     def reserve(self, saga: str, step: str, minute: int, count: int, most: int) -> bool:
         """Reserve messages that may be sent anew into a step's queue within a minute, by all together.

@@ -146,6 +146,7 @@ def _control(settings: StoreSettings) -> type[Model]:
         cause = UnicodeAttribute(null=True)
         recovery_attempts = NumberAttribute(null=True)
         recovery_exhausted = BooleanAttribute(null=True)
+        unanswered = NumberAttribute(null=True)
         unreadable = UnicodeAttribute(null=True)
         head = BinaryAttribute(legacy_encoding=False, null=True)
         dead = DeadAttribute(null=True)
