@@ -27,8 +27,10 @@ _GOOD_WHILE = LONGEST_DELAY + LONGEST_BACKOFF
 copy, after the longest backoff."""
 _SETTLING = 300.0
 """Seconds after an outage of the store in which messages come back that its failures had put off."""
+_WORKING = 3 * _BETWEEN_NOTES
+"""Seconds for which a lane counts as being worked off after a note."""
 _COUNTED = 60.0
-"""Seconds after which SQS's counts of a queue's messages are right."""
+"""Seconds after which SQS's counts of a queue's messages are right, mostly."""
 _SHARE = 10
 """One in so many messages of a lane may be sent anew in a minute, in all: they must not crowd out the others."""
 _AT_LEAST = 100
@@ -71,7 +73,7 @@ class LaneNotes:
             return
         seen.noted_at = now
         try:
-            self._watermarks.note(message.saga, step, seen.passed, now if seen.failing else 0.0)
+            self._watermarks.note(message.saga, step, seen.passed, now, resumed=seen.failing)
         except SagaError:
             return  # the next one, or another environment, will tell
         seen.failing = False
@@ -95,8 +97,8 @@ class _Lane:
 class Lanes:
     """What one run asks about lanes, each of them once. There may be many at the same time.
 
-    It notes of a lane that seems to hold nothing when it has handled nothing for a good while: what is sent into it
-    may die of that, and is no stall. Nothing else would tell once it works again.
+    It notes of a lane when it has handled nothing for a good while: what is sent into it may die of that, and is no
+    stall. Nothing else would tell once it works again.
 
     Args:
         queues: counts their messages.
@@ -120,16 +122,17 @@ class Lanes:
         """
         name = self.queues.lane(state.saga, (state.current or state.steps[-1]).name)
         lane = self._lane(state.saga, name)
-        sent, mark = max(state.updated_at, state.not_before), lane.watermark
+        now, sent, mark = self.clock.now(), max(state.updated_at, state.not_before), lane.watermark
         passed, settled = mark.passed > sent + _GOOD_WHILE, mark.resumed_at + _SETTLING
+        if mark.passed < sent and now < mark.noted_at + _WORKING:
+            return Backlog.WAITING  # whatever the count is: it is the turn of those that were sent before
         if not lane.waiting or sent + _COUNTED < mark.empty_at:
             return Backlog.LOST if passed and settled < sent else Backlog.UNKNOWN
-        if settled > self.clock.now() or not passed:
+        if settled > now or not passed:
             return Backlog.WAITING
         if not lane.left:
             most = max(lane.waiting // _SHARE, _AT_LEAST)
-            minute = int(self.clock.now() // 60)
-            if not self.watermarks.reserve(state.saga, name, minute, _RESERVED, most):
+            if not self.watermarks.reserve(state.saga, name, int(now // 60), _RESERVED, most):
                 return Backlog.WAITING
             lane.left = _RESERVED
         lane.left -= 1
@@ -143,8 +146,8 @@ class Lanes:
             except NotFound:
                 waiting = 0
             watermark = self.watermarks.get(saga, step)
-            silent = watermark.passed + _GOOD_WHILE < asked_at
-            if not waiting and (silent or self.tells):
-                self.watermarks.note_empty(saga, step, asked_at, silent=silent)
+            silent, empty = watermark.noted_at + _GOOD_WHILE < asked_at, self.tells and not waiting
+            if silent or empty:
+                self.watermarks.note_rest(saga, step, asked_at, empty=empty, silent=silent)
             self._known[saga, step] = _Lane(waiting, watermark)
         return self._known[saga, step]

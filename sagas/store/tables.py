@@ -229,6 +229,7 @@ def tables_for(settings: StoreSettings) -> Tables:
         Meta = _meta(settings.sagas_table)
         saga_id = UnicodeAttribute(hash_key=True)
         passed = UnicodeAttribute(null=True)
+        noted_at = UnicodeAttribute(null=True)
         resumed_at = UnicodeAttribute(null=True)
         empty_at = UnicodeAttribute(null=True)
         resent_in = NumberAttribute(null=True)

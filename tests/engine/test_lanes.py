@@ -29,7 +29,7 @@ class Queue:
     asked: int = 0
     away: bool = False
     notes: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
-    emptied: list[tuple[float, bool]] = field(default_factory=list[tuple[float, bool]])
+    rests: list[tuple[float, bool, bool]] = field(default_factory=list[tuple[float, bool, bool]])
     resent: dict[int, int] = field(default_factory=dict[int, int])
 
     def waiting(self, saga: str, step: str) -> int:
@@ -44,13 +44,13 @@ class Queue:
     def get(self, saga: str, step: str) -> Watermark:
         return self.known
 
-    def note(self, saga: str, step: str, passed: float, resumed_at: float = 0.0) -> None:
+    def note(self, saga: str, step: str, passed: float, at: float, *, resumed: bool = False) -> None:
         if self.away:
             raise Unavailable("away")
-        self.notes.append((passed, resumed_at))
+        self.notes.append((passed, at if resumed else 0.0))
 
-    def note_empty(self, saga: str, step: str, at: float, *, silent: bool) -> None:
-        self.emptied.append((at, silent))
+    def note_rest(self, saga: str, step: str, at: float, *, empty: bool, silent: bool) -> None:
+        self.rests.append((at, empty, silent))
 
     def reserve(self, saga: str, step: str, minute: int, count: int, most: int) -> bool:
         room = self.resent.get(minute, 0) + count <= most
@@ -75,6 +75,9 @@ SILENT = SagaState("id", "trip", "1", (StepState("book"),), updated_at=SENT)
     [
         (Queue(0), Backlog.UNKNOWN),
         (Queue(0, Watermark(SENT + GOOD_WHILE)), Backlog.UNKNOWN),
+        (Queue(0, Watermark(SENT - 1, noted_at=SENT + 4_911)), Backlog.WAITING),
+        (Queue(0, Watermark(SENT - 1, noted_at=SENT + 4_910)), Backlog.UNKNOWN),
+        (Queue(0, Watermark(SENT, noted_at=SENT + 4_911)), Backlog.UNKNOWN),
         (Queue(0, Watermark(SENT + GOOD_WHILE + 1)), Backlog.LOST),
         (Queue(0, Watermark(SENT + GOOD_WHILE + 1, resumed_at=SENT - 300)), Backlog.UNKNOWN),
         (Queue(0, Watermark(SENT + GOOD_WHILE + 1, resumed_at=SENT - 301)), Backlog.LOST),
@@ -116,20 +119,28 @@ def test_what_is_sent_anew_is_no_line() -> None:
     queue = Queue(0)
     first = Lanes(queue, queue, ManualClock(SENT + 5_000), tells=True)  # pyright: ignore[reportArgumentType]
     assert first.backlog(SILENT) is Backlog.UNKNOWN
-    assert queue.emptied == [(SENT + 5_000, True)]
+    assert queue.rests == [(SENT + 5_000, True, True)]
     queue.messages, queue.known = 25, Watermark(empty_at=SENT + 5_000)
     assert _lanes(queue).backlog(SILENT) is Backlog.UNKNOWN
     for sent in (SENT + 4_940, SENT + 5_001):
         assert _lanes(queue).backlog(replace(SILENT, updated_at=sent)) is Backlog.WAITING
 
 
-def test_a_single_saga_tells_of_a_lane_that_handles_nothing_and_of_no_other() -> None:
-    queue = Queue(0, Watermark(SENT + 5_000 - GOOD_WHILE))
-    assert _lanes(queue).backlog(SILENT) is Backlog.LOST
-    assert queue.emptied == []
-    queue = Queue(0, Watermark(SENT + 5_000 - GOOD_WHILE - 1))
-    assert _lanes(queue).backlog(SILENT) is Backlog.LOST
-    assert queue.emptied == [(SENT + 5_000, True)]
+def test_a_single_saga_tells_nobody_of_an_empty_lane() -> None:
+    queue = Queue(0, Watermark(noted_at=SENT + 4_900))
+    assert _lanes(queue).backlog(SILENT) is Backlog.UNKNOWN
+    assert queue.rests == []
+
+
+@pytest.mark.parametrize("messages", [0, 1])
+def test_a_lane_that_has_handled_nothing_for_a_good_while_is_noted(messages: int) -> None:
+    for noted_at, rests in (
+        (SENT + 5_000 - GOOD_WHILE, []),
+        (SENT + 4_999 - GOOD_WHILE, [(SENT + 5_000, False, True)]),
+    ):
+        queue = Queue(messages, Watermark(noted_at=noted_at))
+        _lanes(queue).backlog(SILENT)
+        assert queue.rests == rests
 
 
 def test_an_environment_notes_how_far_it_is_every_half_minute() -> None:
@@ -253,7 +264,7 @@ def test_what_others_pass_once_its_function_runs_again_did_not_stall(bench: Call
     b.lose_messages()
     for _ in range(20):
         b.clock.advance(300)
-        b.engine.recovery.watermarks.note("trip", "pay", b.clock.now())
+        b.engine.recovery.watermarks.note("trip", "pay", b.clock.now(), b.clock.now())
         b.recover()
     b.run()
     assert [b.show(saga_id)["status"] for saga_id in ids] == ["COMPLETED"] * 3
@@ -316,7 +327,7 @@ def test_what_is_lost_again_and_again_in_a_lane_that_works_is_given_up(bench: Ca
     for _ in range(200):
         b.lose_messages()
         b.clock.advance(300)
-        b.engine.recovery.watermarks.note("trip", "pay", b.clock.now())
+        b.engine.recovery.watermarks.note("trip", "pay", b.clock.now(), b.clock.now())
         b.recover()
         if b.state(saga_id).undoing:
             break
@@ -333,7 +344,7 @@ def test_what_was_lost_in_a_busy_lane_is_sent_anew_and_never_used_up(bench: Call
     b.start("trip", {"item": "tram"})
     for _ in range(8):
         b.clock.advance(4_000)
-        b.engine.recovery.watermarks.note("trip", "book", b.clock.now())
+        b.engine.recovery.watermarks.note("trip", "book", b.clock.now(), b.clock.now())
         assert lost in b.recover()
         found = [record for record in b.stack.receive("trip", "book", 10) if lost in record["body"]]
         for record in found:

@@ -412,7 +412,8 @@ class CrashWorld:
         with self.wire.aside():
             for one in self.registry:
                 for step in one.definition.steps:
-                    self.engine.recovery.watermarks.note(one.definition.name, step.name, self.clock.now() + RETENTION)
+                    passed = self.clock.now() + RETENTION
+                    self.engine.recovery.watermarks.note(one.definition.name, step.name, passed, self.clock.now())
         self._tick_at = self.clock.now()
         self.steps(2)
 
