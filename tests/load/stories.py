@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from sagas.messaging.work import BULK
+from sagas.core.keys import id_for_key
+from sagas.messaging.work import BULK, NOW
 from sagas.testing.faults import ProcessDied
 from tests.load.cloud import Cloud, away, contended, throttled
 from tests.load.sagas import PARTS, Asked, Five, Held, Parked, Part, Sleeping, Slow, Stage, Whole
@@ -124,26 +125,35 @@ def burst(sagas: int = 2_000, concurrency: int = 2, *, miscounts: bool = False) 
 
 
 def without_a_function(
-    queues: Sequence[str], saga_class: type[Any] = Five, sagas: int = 60, *, redriven: bool = False
+    *queues: str,
+    saga_class: type[Any] = Five,
+    kin: tuple[type[Any], ...] = (),
+    sagas: int = 60,
+    redriven: bool = False,
+    miscounts: bool = False,
 ) -> Told:
-    """For twelve hours some functions cannot run: their code is broken, then they have no executions. The sagas start
+    """For twelve hours some functions cannot run: their code is broken, then they have no executions. Sagas start
     before, meanwhile and after. Then the dead letters are redriven, or the supervisor is on its own."""
-    begins, ends = MINUTE, MINUTE + 12 * HOUR
-    play = _Play(saga_class, 20, [number * 13 * HOUR / sagas for number in range(sagas)])
+    began, ended = MINUTE, MINUTE + 12 * HOUR
+    play = _Play(saga_class, 20, [number * 13 * HOUR / sagas for number in range(sagas)], kin=kin)
     play.perform(lambda name: 2.0)
     cloud = play.cloud
-    cloud.broken = lambda queue: queue in queues and begins <= play.now() < begins + 6 * HOUR
-    cloud.throttled = lambda queue: queue in queues and begins + 6 * HOUR <= play.now() < ends
+    cloud.broken = lambda queue: queue in queues and began <= play.now() < began + 6 * HOUR
+    cloud.throttled = lambda queue: queue in queues and began + 6 * HOUR <= play.now() < ended
+    if miscounts:
+        cloud.miscount()
 
     def end() -> None:
-        play.more["dead letters"] = sum(len(lane.dead) for lane in cloud.lanes.values())
-        play.more["needed a person when it ran again"] = cloud.attention
+        play.more["dead letters in the end"] = sum(len(lane.dead) for lane in cloud.lanes.values())
+        play.more["needed a person in the end"] = cloud.attention
         if redriven:
             cloud.redrive()
 
-    play.simulation.after(ends, end)
-    told = play.run(1.0, limit=ends + 4 * HOUR)
-    told.more["minutes from its return to the last end"] = (told.over_after - ends) / MINUTE
+    play.simulation.after(ended, end)
+    count = sagas * (PARTS + 1 if kin else 1)
+    told = play.run(1.0, limit=ended + 8 * HOUR, until=lambda: len(cloud.ended) == count)
+    before = [id_for_key(cloud.name, f"order-{number}") for number, at in enumerate(play.starts) if at < ended]
+    told.more["minutes until those that had started ended"] = (max(cloud.ended[one] for one in before) - ended) / MINUTE
     return told
 
 
@@ -324,6 +334,14 @@ def dead_lettered(rate: float = 2.0, seconds: float = 10 * MINUTE) -> Told:
 
 STORIES: dict[str, Callable[[], Told]] = {
     "a burst on a slow step": burst,
+    "a burst on a slow step, counts late and wrong": partial(burst, miscounts=True),
+    "twelve hours without a step's function": partial(without_a_function, "five-b", miscounts=True),
+    "twelve hours without it, and a redrive": partial(without_a_function, "five-b", redriven=True),
+    "twelve hours without what ends waits": partial(without_a_function, NOW, saga_class=Sleeping),
+    "twelve hours without what works for the supervisor": partial(without_a_function, BULK, "five-b"),
+    "twelve hours without all of these": partial(
+        without_a_function, *(BULK, NOW, "sleeping-wake"), saga_class=Sleeping
+    ),
     "a steady load": steady,
     "a steady load, chained": partial(steady, chained=True),
     "DynamoDB throttles half of all writes": throttling,
