@@ -73,10 +73,20 @@ def step_failure(
     return fact, {"stack_trace": _stack_trace(error, redact, _SHORT_TRACE if again else _LONGEST_TRACE)}
 
 
+def checked(error: NotYet) -> Exception:
+    """Return a ``NotYet`` whose fields hold what its constructor lets pass; the constructor's error if they do not. A
+    subclass may have set them itself."""
+    try:
+        return NotYet(error.after, error.message, steady=error.steady)
+    except Exception as wrong:  # noqa: BLE001 - the fields are not ours, and the failure must be recorded all the same
+        return wrong
+
+
 def postponement(
-    step: StepState, index: int, error: NotYet, polling: Polling | None, patience: float, now: float
-) -> ev.StepFailed | ev.StepPostponed:
-    """Return the fact that a step said that it is not yet time; that it failed for good where its patience is over.
+    step: StepState, index: int, error: NotYet, polling: Polling | None, patience: float, now: float, *, undo: bool
+) -> ev.StepFailed | ev.CompensationFailed | ev.Postponed:
+    """Return the fact that a step or its undo said that it is not yet time; that it failed for good where its patience
+    is over.
 
     Args:
         step, index: as for :func:`step_failure`.
@@ -84,14 +94,20 @@ def postponement(
         polling: what it said before, if it did.
         patience: seconds for which it may go on so, from the first time on.
         now: epoch seconds.
+        undo: whether the undo said so.
     """
     since, looks = (polling.since, polling.looks + 1) if polling else (now, 1)
     end, message = round(since + patience, 3), error.message[:_LONGEST_REASON]
+    if now >= end and undo:
+        return ev.CompensationFailed(index, step.undo_attempts, ev.Failure("NotYet", message))
     if now >= end:
         return ev.StepFailed(index, step.attempts, ev.Failure("NotYet", message), permanent=True, excused=True)
     after = max(error.after, _SLOW) if looks > _MANY and not error.steady else error.after
     # One last look at the end of its patience.
-    return ev.StepPostponed(index, step.attempts, message, after, min(round(now + after, 3), end), since, looks)
+    when = after, min(round(now + after, 3), end), since, looks
+    if undo:
+        return ev.CompensationPostponed(index, step.undo_attempts, message, *when)
+    return ev.StepPostponed(index, step.attempts, message, *when)
 
 
 def undo_failure(
