@@ -193,8 +193,8 @@ class ChildrenEnded(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class StepPostponed(StepFact):
-    """The step said that it is not yet time: nothing failed.
+class Postponed(StepFact):
+    """The step or its undo said that it is not yet time: nothing failed.
 
     Args:
         message: what it waits for.
@@ -209,6 +209,16 @@ class StepPostponed(StepFact):
     retry_at: float
     since: float
     looks: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StepPostponed(Postponed):
+    """The step said that it is not yet time: nothing failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompensationPostponed(Postponed):
+    """The step's undo said that it is not yet time: nothing failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +420,7 @@ FACTS: dict[str, type[Fact]] = {
         WaitTimedOut,
         WaitEnded,
         StepPostponed,
+        CompensationPostponed,
         SagaTimedOut,
         ChildrenStarted,
         ChildrenEnded,

@@ -376,6 +376,20 @@ def undo_attempt_failed(plan: Plan, state: SagaState, fact: ev.CompensationAttem
     return _proceed(plan, _again(again, fact.retry_at, now), now)
 
 
+def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed, now: float) -> Decision:
+    """Call the undo again later. The execution counts, but not against the budget: nothing failed."""
+    step = _being_undone(state, fact)
+    if step is None or state.joins:
+        return Decision(state)
+    again = replace(step, status=_undo_pending(step), undo_attempts_at_grant=step.undo_attempts_at_grant + 1)
+    after = replace(
+        _committed(state).with_step(fact.index, again),
+        recovery_attempts=0,
+        polling=Polling(fact.since, fact.looks, fact.message, fact.after),
+    )
+    return _proceed(plan, _again(after, fact.retry_at, now), now)
+
+
 def _undo_pending(step: StepState) -> StepStatus:
     """The status of a step that is to be undone (again): COMPLETED, or FAILED when it never completed."""
     return StepStatus.COMPLETED if step.result_seq else StepStatus.FAILED
@@ -468,7 +482,7 @@ def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, 
     """Give up undoing: what is not undone has failed to be."""
     if not _stalled(state):
         return Decision(state)
-    after = replace(_committed(state), recovery_exhausted=True, status=SagaStatus.COMPENSATION_FAILED)
+    after = replace(_committed(state), recovery_exhausted=True, status=SagaStatus.COMPENSATION_FAILED, polling=None)
     step = after.current
     if step is not None:
         after = after.with_step(after.cursor, replace(step, status=StepStatus.COMPENSATION_FAILED))

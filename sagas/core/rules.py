@@ -225,6 +225,7 @@ def undoable(plan: Plan, index: int, step: StepState) -> bool:
 
 def next_undo(plan: Plan, state: SagaState) -> SagaState:
     """Point the cursor at the next step to undo, last completed first; end the saga when there is none."""
+    state = replace(state, polling=None)
     for index in reversed(range(len(state.steps))):
         step = state.steps[index]
         if undoable(plan, index, step):

@@ -30,6 +30,7 @@ _ENDS = {
     "StepLost": StepStatus.FAILED,
     "StepDeadLettered": StepStatus.FAILED,
     "StepCompensated": StepStatus.COMPENSATED,
+    "CompensationPostponed": StepStatus.COMPENSATION_FAILED,
     "CompensationAttemptFailed": StepStatus.COMPENSATION_FAILED,
     "CompensationFailed": StepStatus.COMPENSATION_FAILED,
     "RecoveryExhausted": StepStatus.COMPENSATION_FAILED,

@@ -548,3 +548,14 @@ def _chained_attempts_not_counted() -> Generator[None]:
 
     with patch.object(committer, "claimed_next", uncounted):
         yield
+
+
+@_rule("11: what was postponed and never completed is undone")
+def _postponed_steps_are_not_undone() -> Generator[None]:
+    undoable = rules.undoable
+
+    def completed(plan: Plan, index: int, step: StepState) -> bool:
+        return undoable(plan, index, replace(step, postponed=False))
+
+    with _in_place("undoable", completed):
+        yield

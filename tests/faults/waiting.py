@@ -116,6 +116,20 @@ def _slept_and_looked_again(world: CrashWorld) -> None:
 
 
 @WAITING.ends("COMPENSATED")
+def _stopped_a_job(world: CrashWorld) -> None:
+    life(world, "job")
+
+
+@WAITING.ends("CANCELLED", "COMPENSATED")
+def _cancelled_during_a_job(world: CrashWorld) -> None:
+    """COMPENSATED where the job's end came first."""
+    world.start("job")
+    world.steps(1)
+    world.cancel()
+    world.settle()
+
+
+@WAITING.ends("COMPENSATED")
 def _over_its_deadline(world: CrashWorld) -> None:
     life(world, "endless")
 

@@ -10,7 +10,7 @@ from sagas.core import events as ev
 from sagas.core.commands import Decision, Die, Discard, Postpone, Refuse, Run, Send, Then, Write
 from sagas.core.plan import Plan
 from sagas.core.rules import patient_until
-from sagas.core.states import DeadLetter, SagaState, SagaStatus
+from sagas.core.states import DeadLetter, Polling, SagaState, SagaStatus
 from tests.unit.core.making import (
     BOOM,
     HELD,
@@ -150,6 +150,16 @@ def test_a_failed_undo_is_tried_again_then_left_and_stops_no_other() -> None:
     assert (failed.steps[1].status, failed.status, failed.cursor) == (T.COMPENSATION_FAILED, S.COMPENSATING, 0)
     over = after(failed, message(failed), ev.StepCompensated(0, 1), now=NOW + 3)
     assert over.status is S.COMPENSATION_FAILED
+
+
+def test_a_postponed_undo_uses_up_none_of_its_budget() -> None:
+    again = after(UNDOING, ev.CompensationPostponed(1, 1, "the bank", 60.0, NOW + 60, NOW))
+    assert (again.status, again.steps[1].status, again.not_before) == (S.COMPENSATING, T.COMPLETED, NOW + 60)
+    assert (again.lease, again.dispatch, again.polling) == (None, 2, Polling(NOW, 1, "the bank", 60.0))
+    called = after(again, message(again), now=NOW + 60)
+    assert called.steps[1].undo_attempts - called.steps[1].undo_attempts_at_grant == 1
+    undone = after(called, ev.StepCompensated(1, 2), now=NOW + 61)
+    assert (undone.cursor, undone.polling) == (0, None)
 
 
 def test_failed_undos_alone_are_retried() -> None:
