@@ -104,6 +104,8 @@ _CONTINUE = Retry.constant(max_retries=1, delay=1, on_exhausted=Exhausted.CONTIN
         (lambda: wait_for(Approval, timeout=DAY, timout=1), 'unknown option "timout"'),
         (lambda: wait_for(Approval, timeout=DAY, on_timeout="FAIL"), "a member of Exhausted"),
         (lambda: wait_for(Approval, timeout=DAY, public="yes"), "public must be True or False"),
+        (lambda: _saga(papers=wait_for(str, timeout=DAY, public=True)), 'step "papers": public=True needs a method'),
+        (lambda: sleep(until=lambda ready: ready), r"is a lambda, .* def when\(ready: datetime\) -> datetime"),
         (lambda: sleep(), "say how long"),
         (lambda: sleep(DAY, until=_naive), "and not both"),
         (lambda: sleep(60), "a positive timedelta"),
