@@ -356,7 +356,8 @@ class CompensateAsked:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenSeen:
-    """The supervisor, or the function that looks after parents, saw that all children of a saga are over, or undone.
+    """The supervisor, or the function that looks after parents, saw that all children of a saga are over, or undone; or
+    that nobody manages to journal it.
 
     Args:
         lease: what would be taken.
@@ -365,7 +366,7 @@ class ChildrenSeen:
     """
 
     lease: Lease
-    fact: ChildrenEnded | StepCompensated | CompensationFailed
+    fact: ChildrenEnded | StepCompensated | CompensationFailed | Recovered
     round: int = 0
 
 
