@@ -60,7 +60,8 @@ _YEAR = 365 * 86_400.0
 
 class NotYet(SagaError):
     """Raised by a step or its undo: what it needs is not there yet. It is called again later; nothing failed, and no
-    attempt of its retries is used up. How long it may go on so is the step's ``patience``, from the first time on.
+    attempt of its retries is used up. How long it may go on so is the step's ``patience``, from the first time on; time
+    for which it could not look, as in a pause, does not count.
 
     A subclass that does not call ``super().__init__`` is called again after a minute.
 

@@ -27,6 +27,7 @@ class InOut(Grants):
     """The part of a service that takes commands and events, and tells its own."""
 
     _shared: SharedAssets
+    _supervisor: SagaFunction
     _environment: Mapping[str, str]
     _alarms: ServiceAlarms
     _release: Callable[..., None]
@@ -176,13 +177,16 @@ class InOut(Grants):
         if made is not None:
             return cast("Outbox", made)
         told = SagaEvents.of(self._options.service, self._options.events) or SagaEvents()
-        outbox = Outbox(self, _OUTBOX, shared=self._shared, told=told, environment=self._environment)
+        outbox = Outbox(
+            self,
+            _OUTBOX,
+            shared=self._shared,
+            told=told,
+            environment=self._environment,
+            supervisor=self._supervisor,
+        )
         self._alarms.add_outbox(self._options.service, outbox.lost, outbox.function)
         self._released(outbox, "EventErrors")
-        function = outbox.function.function_arn
-        self._events_arns = function, f"{function}:{self._options.alias}"
-        for grantee in self._operators:
-            self._let_replay(grantee)
         return outbox
 
     def _held_of_events(self) -> dict[str, object]:

@@ -194,8 +194,9 @@ class SagaServiceProps(TypedDict, total=False):
             first deployment that fails takes along what it made.
         deletion_protection: whether the tables refuse to be deleted. Unless said, only with RETAIN: a first deployment
             that fails could not take them back. Switch it on once the stack stands.
-        encryption_key: of KMS, for tables, queues, bucket, logs, variables; AWS's own keys when absent. It must leave
-            access to IAM, as those made by the CDK do, and let CloudWatch Logs use it when it is an imported one.
+        encryption_key: of KMS, for tables, queues, bucket, logs, variables and the service's own event bus; AWS's own
+            keys when absent. It must leave access to IAM, as those made by the CDK do. The policy of an imported key
+            stays as it is: it must let CloudWatch Logs use it, EventBridge for events and rules, and SNS for topics.
         network: the VPC all functions run in, the supervisor's and the API's included.
         authorizer: decides who may call the API, in place of IAM.
         endpoint: of the API: ``regional``; ``edge``, by way of CloudFront, which aws-cn lacks; or a

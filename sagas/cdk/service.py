@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Unpack, cast
 
-from aws_cdk import Annotations, Stack, Token
+from aws_cdk import Annotations
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
@@ -31,6 +31,7 @@ from sagas.cdk.inout import InOut
 from sagas.cdk.layer import Layers
 from sagas.cdk.nested_stacks import Layout, Placement, layout_of, service_token
 from sagas.cdk.options import SagaServiceProps, service_options
+from sagas.cdk.parts import default_name
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.releases import Releases
@@ -63,7 +64,7 @@ class SagaService(InOut):
         super().__init__(scope, id)
         options = self._options = service_options(default_name(self), props)
         self._catalogue = Catalogue(id, options)
-        self._senders, self._operators = [], []
+        self._senders = []
         sagas = self._catalogue.sagas
         let_logs_use(self, options.encryption_key)
         self.tables = Tables(self, "Tables", options=options, families=self._catalogue.families)
@@ -108,7 +109,7 @@ class SagaService(InOut):
         environment = self._environment = service_environment(self, self.tables, options, self._queues, sagas, ending)
         handing = {work.name: work.queue, **ending}
         working = service_environment(self, self.tables, options, self._queues, sagas, handing)
-        supervisor = Supervisor(
+        supervisor = self._supervisor = Supervisor(
             self,
             "Supervisor",
             shared=shared,
@@ -382,13 +383,3 @@ class SagaService(InOut):
             functions = [(group.names, self._functions[saga.name, group.id].function) for group in groups]
             by_step = len(self._functions) <= MOST_SHOWN
             dashboard.add_saga(saga.name, functions, self._queues[saga.name], by_step=by_step)
-
-
-def default_name(scope: Construct) -> str:
-    """Return the name of a service that is given none: its stack's, and its path in it. No other stack has the same."""
-    stack = Stack.of(scope)
-    while stack.nested_stack_parent is not None:
-        stack = stack.nested_stack_parent
-    below = scope.node.path.removeprefix(f"{stack.node.path}/")
-    name = stack.artifact_id if Token.is_unresolved(stack.stack_name) else stack.stack_name
-    return f"{name}-{below.replace('/', '-')}"

@@ -245,7 +245,7 @@ class Recovered(Fact):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryExhausted(Fact):
-    """The saga stalled too often: it is given up."""
+    """The saga stalled too often at its current step: it is given up."""
 
 
 @dataclass(frozen=True, slots=True)

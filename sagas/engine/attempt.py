@@ -387,9 +387,8 @@ class Attempt:
         step, index, retry = held.steps[self._message.index], self._message.index, self._code.retry
         error = checked(error) if isinstance(error, NotYet) else error
         if isinstance(error, NotYet):
-            patience, now, undo = self._type.step(step.name).patience, self._services.clock.now(), self._message.undo
-            said = postponement(step, index, error, held.polling, patience, now, undo=undo)
-            return self._commit(held, said, None, {})
+            patience, now = self._type.step(step.name).patience, self._services.clock.now()
+            return self._commit(held, postponement(held, index, error, patience, now), None, {})
         given = retry, step, index, error, self._services.clock
         redact = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._payloads))
         if self._message.undo:

@@ -23,6 +23,7 @@ from tests.cdk.saga_classes import Loan
 from tests.cdk.templates import WEB_ACL
 from tests.cdk.test_permissions import as_list, shown
 from tests.cdk.test_template import path_of
+from tests.support.gateway import RESOURCES
 
 READ = "secretsmanager:GetSecretValue"
 
@@ -98,6 +99,7 @@ def test_without_a_public_wait_there_is_neither_route_nor_secret() -> None:
 def test_the_route_alone_asks_for_no_authorization(deployed: Deployed) -> None:
     expected = {(path, method) for routes in (ROUTES, PUBLIC_ROUTES) for path, of in routes.items() for method in of}
     assert set(deployed.methods) == expected
+    assert {f"/{path}" for path, _ in expected} == set(RESOURCES)
     open_to_all = {call for call, one in deployed.methods.items() if one["AuthorizationType"] != "AWS_IAM"}
     assert open_to_all == {("callbacks/{token}", "POST")}
     assert deployed.methods["callbacks/{token}", "POST"]["AuthorizationType"] == "NONE"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from sagas.cdk import FunctionOptions, Network, SagaService, Throttling
 from sagas.cdk.options import service_options
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import CAPTURE, Template, actions, marks, of_type, render, service, variables
+from tests.cdk.rendered import CAPTURE, Template, actions, by_id, marks, of_type, render, service, variables
 from tests.cdk.saga_classes import SWEEPING, Trip
 from tests.cdk.templates import RUNBOOK
 
@@ -353,3 +354,35 @@ class TestEncryptionKey:
         (key,) = [one for id, one in resources if one["Type"] == "AWS::KMS::Key" and id.startswith("Key")]
         services = [s["Principal"].get("Service") for s in key["Properties"]["KeyPolicy"]["Statement"]]
         assert len([one for one in services if one and "logs." in str(one)]) == 1
+
+    def test_is_used_through_the_services_that_encrypt_alone(self, guarded: Template) -> None:
+        statements = [
+            statement
+            for policy in of_type(guarded, "AWS::IAM::Policy")
+            for statement in policy["PolicyDocument"]["Statement"]
+            if "kms:DescribeKey" in statement["Action"]
+        ]
+        assert statements
+        for statement in statements:
+            assert not [action for action in statement["Action"] if "ReEncrypt" in action]
+            via = statement["Condition"]["StringLike"]["kms:ViaService"]
+            assert {one["Fn::Join"][1][0] for one in via} == {
+                *("dynamodb.", "lambda.", "s3.", "secretsmanager.", "sqs.")
+            }
+
+    def test_is_open_to_a_service_of_aws_for_the_own_account_alone(self, guarded: Template) -> None:
+        (key,) = [one for id, one in by_id(guarded, "AWS::KMS::Key").items() if id.startswith("Key")]
+        found: dict[str, list[Template]] = {}
+        for statement in key["KeyPolicy"]["Statement"]:
+            if isinstance(service := statement["Principal"].get("Service"), str):
+                found.setdefault(service, []).append(statement["Condition"])
+        assert found.keys() == {"events.amazonaws.com", "sns.amazonaws.com"}
+        for conditions in found.values():
+            for condition in conditions:
+                assert '{"Ref": "AWS::AccountId"}' in json.dumps(condition)
+
+    def test_encrypts_events(self, guarded: Template, everything: Template) -> None:
+        (bus,) = of_type(guarded, "AWS::Events::EventBus")
+        assert bus["KmsKeyIdentifier"]["Fn::GetAtt"][0].startswith("Key")
+        assert bus["Name"] == "Test-Shop"
+        assert "KmsKeyIdentifier" not in of_type(everything, "AWS::Events::EventBus")[0]

@@ -236,3 +236,32 @@ def test_a_worker_that_dies_before_it_is_found(bench: Make, monkeypatch: pytest.
     b.run()
     assert b.actions(saga_id).count("StepLost") == 1
     assert b.show(saga_id)["result"] == 4
+
+
+def look_after(b: Bench, saga_id: str, wait: float) -> None:
+    """Look once, so many seconds later than the step asked."""
+    b.clock.advance(max(b.state(saga_id).not_before - b.clock.now(), 0.0) + wait)
+    b.lose_messages()
+    b.engine.recovery.advancer.send_again(b.state(saga_id), 0.0)
+    b.deliver("looking-again", "settle")
+
+
+def test_patience_counts_no_time_for_which_nobody_could_look(bench: Make) -> None:
+    b, saga_id = begun(bench, 3, _1=(600, "the bank"))
+    b.deliver("looking-again", "settle")
+    for _ in range(2):
+        look_after(b, saga_id, 30 * 86_400)
+        assert b.status(saga_id) == "WAITING"
+    look_after(b, saga_id, 0)
+    assert b.status(saga_id) == "COMPLETED"
+    assert b.actions(saga_id).count("StepPostponed") == 1
+
+
+def test_patience_counts_the_delays_of_a_queue(bench: Make) -> None:
+    b, saga_id = begun(bench, 99, _1=(2 * 86_400, "the bank"))
+    began = b.clock.now()
+    b.deliver("looking-again", "settle")
+    while not b.state(saga_id).over:
+        look_after(b, saga_id, 30)
+    assert b.status(saga_id) == "COMPENSATED"
+    assert b.clock.now() - began == pytest.approx(20 * 86_400 + 30)

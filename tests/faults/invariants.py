@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -105,6 +106,7 @@ def check_rest(remains: Remains) -> list[str]:
         found += _steps(state, saga_type, entries)
         found += _executions(saga_type, entries, own)
         found += _accounted(state, entries, own)
+        found += _outcomes(remains, state, entries)
     return found
 
 
@@ -253,10 +255,23 @@ def _accounted(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[st
             yield f"execution {event.attempt} of {event.name} (undo: {event.undo}) has {times} entries"
 
 
+def _outcomes(remains: Remains, state: SagaState, entries: Rows) -> Iterator[str]:
+    """No outcome that waited in a queue dies there, unless it is committed."""
+    committed = {(entry["seq"], entry["token"]) for entry in entries}
+    for letter in remains.dead_letters:
+        body = json.loads(letter.body)
+        outcome = body.get("commit") if body["saga_id"] == state.saga_id else None
+        if outcome and (outcome["seq"] + 1, outcome["token"]) not in committed:
+            yield f"an outcome of {body['step']} died in its queue"
+
+
 def _order(own: list[Event]) -> Iterator[str]:
     """What must not come after what."""
     turned, open_runs = False, dict[tuple[str, int], Began]()
     for event in own:
+        if isinstance(event, Entered):
+            for attempt in range(event.looked[1]):  # they are over, without entries of their own
+                open_runs.pop((event.looked[0], attempt + 1), None)
         match event:
             case Entered(action="CompensationStarted" | "SagaFailed" as action):
                 turned = turned or action == "CompensationStarted"

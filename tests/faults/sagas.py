@@ -455,6 +455,18 @@ class Sleepy(Saga[Order], name="sleepy", timeout=timedelta(hours=1)):
         return request.item
 
 
+class Eager(Saga[Order], name="eager"):
+    """Looks twice in vain, and has patience for five minutes."""
+
+    @step(retry=_NOW, timeout=5, patience=timedelta(minutes=5))
+    def second(self, request: Order, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        if ctx.attempt <= 2:
+            STAGE.looked.add(("second", ctx.attempt))
+            raise NotYet(after=20, message="the post")
+        return request.item
+
+
 class Hesitant(Saga[Order], name="hesitant"):
     """Asks at its second look only, and does what it is to do at its second look only."""
 
@@ -523,5 +535,5 @@ class Endless(Saga[Order], name="endless", timeout=timedelta(minutes=20)):
 
 CLASSES: tuple[type[Saga[Order]], ...] = (
     *(Pair, Short, Halting, Parked, Started, Bulky, Stamped, Guarded, Hasty, Long),
-    *(Asking, Brief, BriefAsking, Sleepy, Endless, Hesitant, Job, Plain, Impatient),
+    *(Asking, Brief, BriefAsking, Sleepy, Eager, Endless, Hesitant, Job, Plain, Impatient),
 )
