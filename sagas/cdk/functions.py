@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from aws_cdk import Duration, Stack, Validations
+from aws_cdk import Duration, RemovalPolicy, Stack, Validations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -41,6 +41,8 @@ from sagas.messaging.work import NOW
 # Casts to an interface, here and elsewhere: jsii's classes name private parameters otherwise than their interfaces do.
 _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
 
+# One of a deployment that failed would be in the way of the next, whose code is the same.
+_KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 _WITHOUT_SNAPSHOTS = ("python3.11",)
 _WITHOUT_RECURSION_CONFIG = ("ap-southeast-6", "mx-central-1", "us-gov-")
 """What the regions begin with where Lambda does not look for loops, and so refuses to be told about them."""
@@ -169,6 +171,7 @@ class SagaFunction(Construct):
             reserved_concurrent_executions=function.reserved_concurrency,
             description=description,
             recursive_loop=lambda_.RecursiveLoop.ALLOW if recursive and _can_recurse(self) else None,
+            current_version_options=lambda_.VersionOptions(removal_policy=_KEPT) if options.keep_versions else None,
             snap_start=lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS if function.snap_start else None,
             vpc=cast("ec2.IVpc | None", network and network.vpc),
             vpc_subnets=network and network.subnets,

@@ -28,7 +28,7 @@ _LONGEST_UNREADABLE = 300
 
 
 def _committed(state: SagaState) -> SagaState:
-    return replace(state, seq=state.seq + 1)
+    return replace(state, seq=state.seq + 1, unanswered=0)
 
 
 def _released(state: SagaState, send: Send | None = None) -> Decision:
@@ -450,8 +450,13 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
     """Send the current message anew, under a new number."""
     if state.lease is None or _busy(state):
         return Decision(state)
-    stalls = state.recovery_attempts + (1 if fact.stall else 0)
-    after = replace(_committed(state), recovery_attempts=stalls, dispatch=state.dispatch + 1)
+    after = replace(
+        _committed(state),
+        recovery_attempts=state.recovery_attempts + (1 if fact.stall else 0),
+        unanswered=state.unanswered if fact.stall else fact.unanswered,
+        attention=now if fact.attention else state.attention,
+        dispatch=state.dispatch + 1,
+    )
     following = next_fact(plan, after)
     if isinstance(following, ev.RecoveryExhausted) or no_message_dies(following):
         return Decision(after, Write(following))

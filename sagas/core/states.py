@@ -234,6 +234,7 @@ class SagaState:
         cause: why undoing began (``failure``, ``cancel``, ``timeout``, ``recovery``, ``operator``, ``parent``).
         recovery_attempts: stalls since the last progress.
         recovery_exhausted: too many of them: given up.
+        unanswered: messages sent anew in a row of which no queue showed what became of them.
         dead: the message that is dying.
         error_seq: the journal entry of the error that ended the forward way; 0 when there is none.
         resolution_seq: the journal entry by which an operator settled it.
@@ -277,6 +278,7 @@ class SagaState:
     cause: str = ""
     recovery_attempts: int = 0
     recovery_exhausted: bool = False
+    unanswered: int = 0
     dead: DeadLetter | None = None
     error_seq: int = 0
     resolution_seq: int = 0

@@ -88,8 +88,8 @@ def checked(error: NotYet) -> Exception:
 def postponement(
     held: SagaState, index: int, error: NotYet, patience: float, now: float
 ) -> ev.StepFailed | ev.CompensationFailed | ev.Postponed:
-    """Return the fact that a step, or its undo, said that it is not yet time; that it failed for good where its
-    patience is over.
+    """Return the fact that a step or its undo said that it is not yet time; that it failed for good where its patience
+    is over.
 
     Args:
         held: the saga as it was claimed.
@@ -99,18 +99,18 @@ def postponement(
         now: epoch seconds.
     """
     polling, step = held.polling, held.steps[index]
+    attempt = step.undo_attempts if held.undoing else step.attempts
     since, looks = (polling.since + _held_up(held, polling, patience), polling.looks + 1) if polling else (now, 1)
     end, message = round(since + patience, 3), error.message[:_LONGEST_REASON]
     if now >= end and held.undoing:
-        return ev.CompensationFailed(index, step.undo_attempts, ev.Failure("NotYet", message))
+        return ev.CompensationFailed(index, attempt, ev.Failure("NotYet", message))
     if now >= end:
-        return ev.StepFailed(index, step.attempts, ev.Failure("NotYet", message), permanent=True, excused=True)
+        return ev.StepFailed(index, attempt, ev.Failure("NotYet", message), permanent=True, excused=True)
     after = max(error.after, _SLOW) if looks > _MANY and not error.steady else error.after
     # One last look at the end of its patience.
-    when = after, min(round(now + after, 3), end), since, looks
     if held.undoing:
-        return ev.CompensationPostponed(index, step.undo_attempts, message, *when)
-    return ev.StepPostponed(index, step.attempts, message, *when)
+        return ev.CompensationPostponed(index, attempt, message, after, min(round(now + after, 3), end), since, looks)
+    return ev.StepPostponed(index, attempt, message, after, min(round(now + after, 3), end), since, looks)
 
 
 def _held_up(held: SagaState, polling: Polling, patience: float) -> float:

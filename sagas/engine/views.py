@@ -128,7 +128,8 @@ def _why(state: SagaState) -> str:
         return f"step {step} failed and nothing was undone"
     if state.recovery_exhausted:
         return "it stalled too often and was given up"
-    return f"the outcome of {', '.join(state.in_doubt)} is unknown"
+    silent = f"nothing answers at step {step}: its function handled none of {state.unanswered} messages in a row"
+    return silent if state.unanswered else f"the outcome of {', '.join(state.in_doubt)} is unknown"
 
 
 def _without_code(entry: Entry) -> bool:

@@ -194,7 +194,8 @@ def details_of(fact: ev.Fact) -> dict[str, Any]:
         case ev.CompensationStarted():
             return {"cause": fact.cause}
         case ev.Recovered():
-            return {"stall": fact.stall}
+            silence = {"unanswered": fact.unanswered, "attention": fact.attention}
+            return {"stall": fact.stall} | {name: value for name, value in silence.items() if value}
         case ev.Redriven():
             return {"note": fact.note}
         case ev.Resolved():
@@ -268,7 +269,8 @@ def _fact_without_attempt(kind: type[ev.Fact], details: dict[str, Any], index: i
     if kind is ev.CompensationStarted:
         return ev.CompensationStarted(str(details.get("cause", "failure")))
     if kind is ev.Recovered:
-        return ev.Recovered(bool(details.get("stall", True)))
+        attention = bool(details.get("attention"))
+        return ev.Recovered(bool(details.get("stall", True)), int(details.get("unanswered", 0)), attention)
     if kind is ev.Redriven:
         return ev.Redriven(str(details.get("note", "")))
     if kind is ev.Resolved:

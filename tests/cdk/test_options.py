@@ -14,7 +14,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
 from functions.checkout import Checkout
-from sagas.cdk import FunctionOptions, Network, SagaService, Throttling
+from sagas.cdk import FunctionOptions, Network, SagaService, TableOptions, Throttling
 from sagas.cdk.options import service_options
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
@@ -248,6 +248,43 @@ class TestService:
         for template, protected in ((everything, True), (plain, False)):
             tables = of_type(template, "AWS::DynamoDB::Table")
             assert {table["DeletionProtectionEnabled"] for table in tables} == {protected}
+
+    def test_capacity_and_class_of_tables(self, everything: Template, plain: Template) -> None:
+        sagas, audit = marks(everything)["sagas_table",], marks(everything)["audit_table",]
+        warm = {"ReadUnitsPerSecond": 20_000, "WriteUnitsPerSecond": 16_000}
+        assert [one["WarmThroughput"] for one in (sagas, *sagas["GlobalSecondaryIndexes"])] == [warm] * 5
+        assert sagas["OnDemandThroughput"] == {"MaxWriteRequestUnits": 30_000}
+        assert "TableClass" not in sagas
+        assert audit["TableClass"] == "STANDARD_INFREQUENT_ACCESS"
+        for table in (audit, *of_type(plain, "AWS::DynamoDB::Table")):
+            assert not {"WarmThroughput", "OnDemandThroughput"} & table.keys()
+
+    @pytest.mark.parametrize(
+        ("given", "told"),
+        [
+            ({"sagas": {"warm_writes": 9_000}}, "table_options: sagas must be a TableOptions"),
+            ({"control": TableOptions()}, "a name in table_options must be one of sagas, audit, joins, not 'control'"),
+            ({"joins": TableOptions()}, "table_options: joins: no saga here has children"),
+            ([], "table_options must be a Mapping or None"),
+        ],
+    )
+    def test_table_options_refused(self, given: Any, told: str) -> None:
+        with pytest.raises(DefinitionError, match=f"Test-Shop: {told}"):
+            service(table_options=given)
+
+    @pytest.mark.parametrize(
+        ("given", "told"),
+        [
+            ({"warm_writes": 3_999}, "warm_writes must be"),
+            ({"warm_reads": 11_999}, "warm_reads must be"),
+            ({"max_writes": 0}, "max_writes must be"),
+            ({"max_writes": 5_000, "warm_writes": 6_000}, "max_writes must not be less than warm_writes"),
+            ({"infrequent_access": "yes"}, "infrequent_access must be True or False"),
+        ],
+    )
+    def test_capacity_refused(self, given: dict[str, Any], told: str) -> None:
+        with pytest.raises(DefinitionError, match=f"TableOptions: {told}"):
+            TableOptions(**given)
 
     def test_an_authorizer_of_ones_own(self) -> None:
         def build(stack: Stack) -> None:

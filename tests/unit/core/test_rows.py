@@ -9,6 +9,7 @@ import pytest
 from sagas.core import events as ev
 from sagas.core.commands import Decision, Die, Discard, Postpone, Refuse, Run, Send, Then, Write
 from sagas.core.plan import Plan
+from sagas.core.rules import patient_until
 from sagas.core.states import DeadLetter, Polling, SagaState, SagaStatus
 from tests.unit.core.making import (
     BOOM,
@@ -267,10 +268,44 @@ def test_an_expired_lease_is_taken_over_with_a_fence(event: ev.Event) -> None:
 
 def test_silence_is_a_stall_and_patience_ends() -> None:
     silent, by = saga(S.RUNNING, T.RETRYING, updated_at=NOW - 500), plan(stale_after=60.0, max_recovery_attempts=0)
-    assert commands(apply(replace(silent, updated_at=NOW - 59), ev.StallNoticed(MINE), by=by)) == ()
-    noticed = apply(silent, ev.StallNoticed(MINE), by=by)
+    lost = ev.StallNoticed(MINE, backlog=ev.Backlog.LOST)
+    assert commands(apply(replace(silent, updated_at=NOW - 59), lost, by=by)) == ()
+    noticed = apply(silent, lost, by=by)
     assert writes(noticed) == [ev.Recovered(stall=True)]
     assert writes(apply(noticed.state, ev.Recovered(stall=True), by=by)) == [ev.RecoveryExhausted()]
+
+
+def test_what_no_queue_shows_to_be_lost_is_sent_anew_and_then_needs_a_person() -> None:
+    silent, by = saga(S.RUNNING, T.RETRYING, updated_at=NOW - 9_000), plan(stale_after=60.0, max_recovery_attempts=1)
+    for sent in (1, 2, 3):
+        noticed = apply(silent, ev.StallNoticed(MINE), by=by)
+        assert writes(noticed) == [ev.Recovered(False, sent, attention=sent == 2)]
+        resent = apply(noticed.state, writes(noticed)[0], by=by)
+        assert kinds(resent) == [Send]
+        assert (resent.state.recovery_attempts, resent.state.unanswered) == (0, sent)
+        assert bool(resent.state.attention) == (sent >= 2)
+        assert commands(apply(resent.state, ev.StallNoticed(MINE), by=by)) == (), "patience begins anew, and has grown"
+        silent = replace(resent.state, updated_at=NOW - 9_000)
+    known = after(replace(silent, lease=MINE), ev.Recovered(stall=True), by=by)
+    assert (known.recovery_attempts, known.unanswered, bool(known.attention)) == (1, 3, True), "no progress yet"
+    answered = after(replace(silent.with_step(0, step(T.RUNNING, attempts=1)), lease=MINE), ev.StepCompleted(0, 1))
+    assert (answered.unanswered, answered.attention) == (0, 0.0)
+
+
+def test_the_patience_with_what_nothing_answers_grows_to_an_hour() -> None:
+    quiet = saga(S.RUNNING, T.PENDING, updated_at=NOW)
+    waits = [patient_until(replace(quiet, unanswered=sent), 120.0) - NOW for sent in (0, 1, 4, 5, 99)]
+    assert waits == [120.0, 240.0, 1_920.0, 3_600.0, 3_600.0]
+    assert patient_until(replace(quiet, unanswered=1), 7_200.0) - NOW == 7_200.0
+
+
+def test_a_retry_sends_anew_what_nothing_answers() -> None:
+    silent = saga(S.RUNNING, T.PENDING, unanswered=3, attention=NOW - 10)
+    decision = apply(silent, ev.RetryAsked(MINE, "fixed"))
+    assert writes(decision) == [ev.Recovered(stall=False)]
+    sent = apply(decision.state, ev.Recovered(stall=False))
+    assert (kinds(sent), sent.state.unanswered, sent.state.attention) == ([Send], 0, 0.0)
+    assert kinds(apply(replace(silent, lease=HELD), ev.RetryAsked(MINE))) == [Refuse]
 
 
 def test_nobody_interferes_with_a_live_lease() -> None:
