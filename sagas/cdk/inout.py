@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from aws_cdk import Annotations
 from aws_cdk import aws_events as events
 from aws_cdk import aws_sqs as sqs
 
@@ -20,6 +21,10 @@ from sagas.cdk.told import SagaEvents
 from sagas.errors import DefinitionError, InvalidRequest, listed
 from sagas.messaging.json_paths import has_paths, is_path, wrong_paths
 
+_CIRCLE = (
+    "the rule is on the service's own event bus, so a saga may start another without end, which nothing stops; match "
+    "detail.saga in the rule's pattern so that no started saga leads back, then acknowledge this warning"
+)
 _QUEUE, _FUNCTION, _OUTBOX = "Commands", "CommandFunction", "Outbox"
 
 
@@ -99,6 +104,7 @@ class InOut(Grants):
         keyed = chosen if isinstance(chosen, str) else several
         command = {"command": "start_on", "saga": saga.name, "request": request, "key": keyed}
         self._connector().connect(source, command, what)
+        self._warn_of_circle(source, what)
 
     def signal_on(
         self,
@@ -145,6 +151,15 @@ class InOut(Grants):
                 decode(selector, wanted)
             except InvalidRequest as error:
                 raise DefinitionError(f"{what}: {name} does not fit: {listed(error.problems)}") from None
+
+    def _warn_of_circle(self, source: Source, what: str) -> None:
+        """Warn where the service's own events start sagas: Lambda's detection of loops does not see EventBridge."""
+        outbox = cast("Outbox | None", self.node.try_find_child(_OUTBOX))
+        if outbox is None or not isinstance(source, events.Rule):
+            return
+        rule = cast("events.CfnRule", source.node.default_child)
+        if rule.event_bus_name in (outbox.bus.event_bus_name, outbox.bus.event_bus_arn):
+            Annotations.of(self).add_warning_v2(f"sagas:Circle:{source.node.path}", f"{what}: {_CIRCLE}")
 
     def _connector(self) -> Connector:
         queue, function = self._commands()

@@ -444,6 +444,35 @@ def test_nothing_wide_is_allowed_but_traces_and_interfaces(name: str, allowed: s
     assert {action for action in actions if action.startswith("xray:")} <= XRAY
 
 
+def test_a_rule_on_the_own_bus_is_warned_of() -> None:
+    """What sagas publish would start sagas, and so on. Signals end waits, which end."""
+    shop = Shop()
+    ended = events.EventPattern(detail_type=["SagaCompleted"])
+    other = events.Rule(shop.stack, "Others", event_bus=events.EventBus(shop.stack, "Theirs"), event_pattern=ended)
+    mine = events.Rule(shop.stack, "Ended", event_bus=shop.service.events, event_pattern=ended)
+    shop.service.start_on(other, Trip)
+    shop.service.start_on(shop.rule(), Trip)
+    shop.service.signal_on(mine, Loan.approval)
+    assert _circles(shop.stack) == []
+    shop.service.start_on(mine, Trip)
+    (warning,) = _circles(shop.stack)
+    assert "Sagas: start_on trip: the rule is on the service's own event bus" in warning
+
+
+def test_a_rule_on_a_bus_that_was_given_is_warned_of_too() -> None:
+    stack = Stack(App(), "Shop")
+    bus = events.EventBus(stack, "Mine")
+    service = SagaService(stack, "Sagas", sagas=[Trip], events=bus)
+    pattern = events.EventPattern(detail_type=["SagaCompleted"])
+    service.start_on(events.Rule(stack, "Ended", event_bus=bus, event_pattern=pattern), Trip)
+    assert len(_circles(stack)) == 1
+
+
+def _circles(stack: Stack) -> list[str]:
+    found = assertions.Annotations.from_stack(stack).find_warning("*", assertions.Match.any_value())
+    return [text for one in found if "own event bus" in (text := str(one.entry.data))]
+
+
 class TestEvents:
     def test_its_function_reads_the_stream_of_the_table(self, everything: Template) -> None:
         id, table = of_part(everything, "sagas_table")
