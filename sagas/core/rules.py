@@ -83,7 +83,7 @@ def waits_without_code(plan: Plan, state: SagaState, index: int) -> bool:
 def knows_waits(state: SagaState) -> bool:
     """Whether only code that knows of waits and deadlines may go on with the saga."""
     waits = state.status is SagaStatus.WAITING or state.polling is not None or bool(state.deadline)
-    return waits or any(step.waits_for for step in state.steps)
+    return waits or any(step.waits_for or step.postponed for step in state.steps)
 
 
 def knows_children(state: SagaState) -> bool:

@@ -47,7 +47,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     dead = state.dead
     waits = state.status is SagaStatus.WAITING or state.polling or state.deadline
     values: dict[str, Any] = {
-        "format": WAITS if waits or any(step.waits_for for step in state.steps) else None,
+        "format": WAITS if waits or any(step.waits_for or step.postponed for step in state.steps) else None,
         "saga": state.saga,
         "version": state.version,
         "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
