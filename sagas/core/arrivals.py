@@ -172,8 +172,8 @@ def children_seen(plan: Plan, state: SagaState, event: ev.ChildrenSeen, now: flo
     fact = next_fact(plan, state)
     if fact is not None and waits(state, fact, now):
         return Decision(state)
-    forward_fact = isinstance(event.fact, ev.ChildrenEnded)
-    if fact is None and (state.undoing is forward_fact):
+    other_way = ev.ChildrenEnded if state.undoing else (ev.StepCompensated, ev.CompensationFailed)
+    if fact is None and isinstance(event.fact, other_way):
         return Decision(state)
     return Decision(_claimed(state, event.lease), Write(fact or event.fact))
 

@@ -193,8 +193,8 @@ class ChildrenEnded(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class StepPostponed(StepFact):
-    """The step said that it is not yet time: nothing failed.
+class Postponed(StepFact):
+    """The step or its undo said that it is not yet time: nothing failed.
 
     Args:
         message: what it waits for.
@@ -209,6 +209,16 @@ class StepPostponed(StepFact):
     retry_at: float
     since: float
     looks: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StepPostponed(Postponed):
+    """The step said that it is not yet time: nothing failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompensationPostponed(Postponed):
+    """The step's undo said that it is not yet time: nothing failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +249,7 @@ class Recovered(Fact):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryExhausted(Fact):
-    """The saga stalled too often: it is given up."""
+    """The saga stalled too often at its current step: it is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +356,8 @@ class CompensateAsked:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenSeen:
-    """The supervisor, or the function that looks after parents, saw that all children of a saga are over, or undone.
+    """The supervisor, or the function that looks after parents, saw that all children of a saga are over, or undone; or
+    that nobody manages to journal it.
 
     Args:
         lease: what would be taken.
@@ -355,7 +366,7 @@ class ChildrenSeen:
     """
 
     lease: Lease
-    fact: ChildrenEnded | StepCompensated | CompensationFailed
+    fact: ChildrenEnded | StepCompensated | CompensationFailed | Recovered
     round: int = 0
 
 
@@ -410,6 +421,7 @@ FACTS: dict[str, type[Fact]] = {
         WaitTimedOut,
         WaitEnded,
         StepPostponed,
+        CompensationPostponed,
         SagaTimedOut,
         ChildrenStarted,
         ChildrenEnded,

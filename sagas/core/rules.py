@@ -83,7 +83,7 @@ def waits_without_code(plan: Plan, state: SagaState, index: int) -> bool:
 def knows_waits(state: SagaState) -> bool:
     """Whether only code that knows of waits and deadlines may go on with the saga."""
     waits = state.status is SagaStatus.WAITING or state.polling is not None or bool(state.deadline)
-    return waits or any(step.waits_for for step in state.steps)
+    return waits or any(step.waits_for or step.postponed for step in state.steps)
 
 
 def knows_children(state: SagaState) -> bool:
@@ -218,12 +218,14 @@ def undoable(plan: Plan, index: int, step: StepState) -> bool:
     if not plan.steps[index].has_undo and not step.undo:
         return False
     began = step.attempts > 0 or step.timed_out or step.status is StepStatus.WAITING
-    started = plan.steps[index].undo_when_started and began and step.status in _STARTED
-    return step.status is StepStatus.COMPLETED or started
+    own = plan.steps[index]
+    if_started = own.undo_when_started or (step.postponed and not own.undo_needs_result)
+    return step.status is StepStatus.COMPLETED or (if_started and began and step.status in _STARTED)
 
 
 def next_undo(plan: Plan, state: SagaState) -> SagaState:
     """Point the cursor at the next step to undo, last completed first; end the saga when there is none."""
+    state = replace(state, polling=None)
     for index in reversed(range(len(state.steps))):
         step = state.steps[index]
         if undoable(plan, index, step):

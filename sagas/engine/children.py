@@ -94,6 +94,24 @@ class Children:
             if not more:
                 return
 
+    def list_stuck(self, saga_id: str, looks: int) -> None:
+        """Put a parent on the attention list whose children are over, if one look after another failed.
+
+        Args:
+            saga_id: the saga.
+            looks: how many failed in a row.
+
+        Raises:
+            NotFound: its type is not deployed here.
+            Unavailable: a table or queue is out of reach: try again.
+        """
+        state = self.control.get(saga_id)
+        if state is None or not state.joins or state.undoing or state.attention:
+            return
+        tally = self.joins.first_ends(state.saga_id, state.steps[state.cursor])
+        if tally.ended >= state.steps[state.cursor].children:
+            self._seen(state, ev.Recovered(stall=False, unanswered=looks, attention=True))
+
     @property
     def _now(self) -> float:
         return self.advancer.services.clock.now()
@@ -236,7 +254,7 @@ class Children:
     def _seen(
         self,
         state: SagaState,
-        fact: ev.ChildrenEnded | ev.StepCompensated | ev.CompensationFailed,
+        fact: ev.ChildrenEnded | ev.StepCompensated | ev.CompensationFailed | ev.Recovered,
         payload: str | None = None,
     ) -> bool:
         """Journal what was seen; whether another one was faster."""

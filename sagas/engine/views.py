@@ -210,7 +210,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "next_attempt_at": _when(state.not_before) if waits and waiting_for in ("", "retry") else None,
         "waiting_for": waiting_for or None,
         "waits_until": _when(state.not_before) if waiting_for else None,
-        "message": state.polling.message if waiting_for and state.polling else None,
+        "message": state.polling.message if waits and state.polling else None,
         "took": None if ran is None else round(max(ran.at - epoch(str(ran.details["started_at"])), 0.0), 3),
     }
 

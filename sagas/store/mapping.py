@@ -314,6 +314,7 @@ def _step_item(step: StepState, *, claimable: bool) -> Item:
             "spare": step.tolerate or None,
             "back": step.one_by_one or None,
             "asked": step.requests_seq or None,
+            "post": step.postponed or None,
         }
     )
 
@@ -446,4 +447,5 @@ def _step_in(item: Item, what: str) -> StepState:
         tolerate=number_in(item, "spare"),
         one_by_one=_flag_in(item, "back"),
         requests_seq=number_in(item, "asked"),
+        postponed=_flag_in(item, "post"),
     )

@@ -46,6 +46,7 @@ class StepAttribute(MapAttribute[Any, Any]):
     spare = NumberAttribute(null=True)
     back = BooleanAttribute(null=True)
     asked = NumberAttribute(null=True)
+    post = BooleanAttribute(null=True)
 
 
 class DeadAttribute(MapAttribute[Any, Any]):

@@ -42,16 +42,26 @@ class Rule:
     off: Off
 
 
+Switch = Callable[[], Generator[None]]
+
+
+def rules_in(known: dict[str, Rule]) -> Callable[[str], Callable[[Switch], Switch]]:
+    """Return a decorator that adds a rule, given its text, to those that are known; what it decorates switches the rule
+    off."""
+
+    def rule(text: str) -> Callable[[Switch], Switch]:
+        def add(off: Switch) -> Switch:
+            known[off.__name__.strip("_")] = Rule(text, contextmanager(off))
+            return off
+
+        return add
+
+    return rule
+
+
 RULES: dict[str, Rule] = {}
+_rule = rules_in(RULES)
 _control, _journal = cast("Any", ControlItems), cast("Any", Journal)
-
-
-def _rule(text: str) -> Callable[[Callable[[], Generator[None]]], Callable[[], Generator[None]]]:
-    def add(off: Callable[[], Generator[None]]) -> Callable[[], Generator[None]]:
-        RULES[off.__name__.strip("_")] = Rule(text, contextmanager(off))
-        return off
-
-    return add
 
 
 @contextmanager
@@ -550,4 +560,15 @@ def _chained_attempts_not_counted() -> Generator[None]:
         return replace(claimed, state=claimed.state.with_step(index, step))
 
     with patch.object(committer, "claimed_next", uncounted):
+        yield
+
+
+@_rule("11: what was postponed and never completed is undone")
+def _postponed_steps_are_not_undone() -> Generator[None]:
+    undoable = rules.undoable
+
+    def completed(plan: Plan, index: int, step: StepState) -> bool:
+        return undoable(plan, index, replace(step, postponed=False))
+
+    with _in_place("undoable", completed):
         yield

@@ -47,7 +47,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     dead = state.dead
     waits = state.status is SagaStatus.WAITING or state.polling or state.deadline
     values: dict[str, Any] = {
-        "format": WAITS if waits or any(step.waits_for for step in state.steps) else None,
+        "format": WAITS if waits or any(step.waits_for or step.postponed for step in state.steps) else None,
         "saga": state.saga,
         "version": state.version,
         "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
@@ -119,6 +119,7 @@ def _step_attribute(step: StepState, status: SagaStatus) -> StepAttribute:
         round=step.round or None,
         sig=step.signalled or None,
         late=step.timed_out or None,
+        post=step.postponed or None,
     )
     if not step.attempts and status in _BACKWARD:
         made.attempts = None
@@ -191,6 +192,7 @@ def _step_state(item: Any) -> StepState:
         round=int(item.round or 0),
         signalled=bool(item.sig),
         timed_out=bool(item.late),
+        postponed=bool(item.post),
     )
 
 

@@ -70,6 +70,7 @@ def _steps(*, families: bool) -> st.SearchStrategy[StepState]:
         _counts,
         st.booleans(),
         st.booleans(),
+        postponed=st.booleans(),
     )
     return (
         own | st.builds(_with_children, own, _counts, _counts, _counts, _counts, st.booleans(), _counts)

@@ -9,8 +9,9 @@ import pytest
 from sagas.core import events as ev
 from sagas.core.commands import Decision, Die, Discard, Postpone, Refuse, Run, Send, Then, Write
 from sagas.core.plan import Plan
-from sagas.core.rules import patient_until
-from sagas.core.states import DeadLetter, SagaState, SagaStatus
+from sagas.core.rules import format_of, patient_until
+from sagas.core.states import DeadLetter, Polling, SagaState, SagaStatus
+from sagas.formats import WAITS
 from tests.unit.core.making import (
     BOOM,
     HELD,
@@ -152,6 +153,16 @@ def test_a_failed_undo_is_tried_again_then_left_and_stops_no_other() -> None:
     assert over.status is S.COMPENSATION_FAILED
 
 
+def test_a_postponed_undo_uses_up_none_of_its_budget() -> None:
+    again = after(UNDOING, ev.CompensationPostponed(1, 1, "the bank", 60.0, NOW + 60, NOW))
+    assert (again.status, again.steps[1].status, again.not_before) == (S.COMPENSATING, T.COMPLETED, NOW + 60)
+    assert (again.lease, again.dispatch, again.polling) == (None, 2, Polling(NOW, 1, "the bank", 60.0))
+    called = after(again, message(again), now=NOW + 60)
+    assert called.steps[1].undo_attempts - called.steps[1].undo_attempts_at_grant == 1
+    undone = after(called, ev.StepCompensated(1, 2), now=NOW + 61)
+    assert (undone.cursor, undone.polling) == (0, None)
+
+
 def test_failed_undos_alone_are_retried() -> None:
     failed = saga(S.COMPENSATION_FAILED, T.COMPENSATION_FAILED, T.COMPENSATED, attention=NOW, cause="cancel")
     again = after(failed, ev.RetryAsked(MINE), ev.Redriven())
@@ -165,6 +176,23 @@ def test_a_step_that_was_only_started_is_undone_if_it_says_so() -> None:
         saga(S.RUNNING, T.COMPLETED, T.FAILED, cursor=1, lease=HELD), ev.CompensationStarted("failure"), by=by
     )
     assert (turned.status, turned.cursor) == (S.COMPENSATING, 1)
+
+
+@pytest.mark.parametrize(("needs_result", "ends"), [(False, S.COMPENSATING), (True, S.COMPENSATED)])
+def test_a_step_that_was_postponed_and_fails_is_undone_or_in_doubt(needs_result: bool, ends: SagaStatus) -> None:
+    by = Plan(tuple(replace(own, undo_needs_result=needs_result) for own in plan().steps))
+    postponed = after(RUNNING, ev.StepPostponed(0, 1, "the job", 5.0, NOW + 5, NOW), by=by)
+    looked = after(postponed, message(postponed), by=by, now=NOW + 5)
+    failed = after(looked, ev.StepFailed(0, 2, BOOM, permanent=True), by=by, now=NOW + 5)
+    turned = after(failed, ev.CompensationStarted("failure"), by=by, now=NOW + 5)
+    assert (turned.status, turned.in_doubt) == (ends, ("step0",) if needs_result else ())
+    assert format_of(turned) == WAITS, "older code would forget that it was postponed"
+
+
+def test_a_step_that_completes_after_all_was_not_postponed() -> None:
+    postponed = after(RUNNING, ev.StepPostponed(0, 1, "the job", 5.0, NOW + 5, NOW))
+    done = after(postponed, message(postponed), ev.StepCompleted(0, 2), now=NOW + 5)
+    assert not done.steps[0].postponed
 
 
 def test_a_redriven_step_gets_a_new_budget_and_keeps_its_numbers() -> None:
