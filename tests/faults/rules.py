@@ -18,6 +18,7 @@ from sagas.core.times import iso
 from sagas.engine import committer, finding
 from sagas.engine.attempt import SKEW, Attempt
 from sagas.engine.finding import Finder
+from sagas.engine.lanes import Lanes
 from sagas.engine.purge import Purger
 from sagas.engine.recovery import Recovery, RecoveryReport
 from sagas.engine.remains import Remains
@@ -407,6 +408,18 @@ def _undoing_is_never_given_up() -> Generator[None]:
         return None if isinstance(fact, ev.RecoveryExhausted) and state.undoing else fact
 
     with _in_place("next_fact", patient):
+        yield
+
+
+@_rule("9: only a queue that has handled what was sent later shows a loss")
+def _silence_is_a_stall() -> Generator[None]:
+    backlog = Lanes.backlog
+
+    def lost(self: Lanes, state: SagaState) -> ev.Backlog:
+        said = backlog(self, state)
+        return said if said is ev.Backlog.WAITING else ev.Backlog.LOST
+
+    with patch.object(Lanes, "backlog", lost):
         yield
 
 

@@ -205,6 +205,10 @@ class Impatient(Plain, name="impatient", lock_expiry=timedelta(seconds=10), max_
     """One stall is forgiven, a second is not."""
 
 
+class Restless(Pair, name="restless", max_recovery_attempts=1):
+    """Likewise, but an execution that is lost is forgiven."""
+
+
 class Rash(Plain, name="rash", lock_expiry=timedelta(seconds=10), max_recovery_attempts=0):
     """No stall is forgiven."""
 
@@ -535,5 +539,5 @@ class Endless(Saga[Order], name="endless", timeout=timedelta(minutes=20)):
 
 CLASSES: tuple[type[Saga[Order]], ...] = (
     *(Pair, Short, Halting, Parked, Started, Bulky, Stamped, Guarded, Hasty, Long),
-    *(Asking, Brief, BriefAsking, Sleepy, Eager, Endless, Hesitant, Job, Plain, Impatient),
+    *(Asking, Brief, BriefAsking, Sleepy, Eager, Endless, Hesitant, Job, Plain, Impatient, Restless),
 )

@@ -424,13 +424,17 @@ class CrashWorld:
     def stall(self) -> None:
         """Every message is lost, while those of others are handled; and the supervisor comes when that counts as a
         stall: it finds what is due, and has that recovered."""
-        self.mailbox.lose()
-        self.clock.advance(max(one.definition.stale_after.total_seconds() for one in self.registry))
         with self.wire.aside():
             for one in self.registry:
                 for step in one.definition.steps:
                     passed = self.clock.now() + RETENTION
                     self.engine.recovery.watermarks.note(one.definition.name, step.name, passed, self.clock.now())
+        self.silence()
+
+    def silence(self) -> None:
+        """Every message is lost, and nobody's is handled; and the supervisor comes when its patience ends."""
+        self.mailbox.lose()
+        self.clock.advance(max(one.definition.stale_after.total_seconds() for one in self.registry))
         self._tick_at = self.clock.now()
         self.steps(2)
 
