@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -222,6 +222,8 @@ class Tables:
     always: bool
     compared: bool
     memory: Declared = field(default_factory=Declared)
+    refuse: Callable[[str, Item], ClientError | None] = lambda operation, request: None
+    """Which requests fail, and with what: no engine here runs out of capacity, nor meets another write."""
     handed_over: bool = False
     deviations: list[str] = field(default_factory=list[str])
     """Requests with two answers, or two outcomes: memory's, and the other engine's."""
@@ -238,6 +240,8 @@ class Tables:
             if self.handed_over:
                 return None
             asked = _decoded(request["body"])
+            if error := self.refuse(model.name, asked):
+                return _answer_of(cast("Any", error).response)
             if model.name == "CreateTable":
                 self.created[asked["TableName"]] = (model, request)
             if self.always:
@@ -262,10 +266,7 @@ class Tables:
             answer = self.memory.answer(operation, asked)
         except ClientError as error:
             answer = cast("Item", error.response)
-        status = 400 if "Error" in answer else 200
-        headers = dict[str, str]()
-        metadata = {"HTTPStatusCode": status, "HTTPHeaders": headers, "RequestId": "memory", "RetryAttempts": 0}
-        return AWSResponse("", status, headers, None), {**answer, "ResponseMetadata": metadata}
+        return _answer_of(answer)
 
     # Moto, beside memory
 
@@ -307,6 +308,13 @@ class Tables:
             for name in self.memory.made:
                 self._fill(name, self.memory.items(name))
         self.handed_over = True
+
+
+def _answer_of(body: Item) -> Answer:
+    status = 400 if "Error" in body else 200
+    headers = dict[str, str]()
+    metadata = {"HTTPStatusCode": status, "HTTPHeaders": headers, "RequestId": "memory", "RetryAttempts": 0}
+    return AWSResponse("", status, headers, None), {**body, "ResponseMetadata": metadata}
 
 
 _OF_TABLES = ("CreateTable", "DeleteTable", "DescribeTable", "ListTables")
