@@ -33,6 +33,7 @@ from moto.core import models as moto_core
 
 from tests.subjects import runs
 from tests.support.aws import REGION
+from tests.support.calls import Watch, watching
 from tests.support.databases import dynamodb_local
 from tests.support.expressions import Item, copied
 from tests.support.tables import MemoryTables, refusal
@@ -359,10 +360,14 @@ def aws(chosen: str | None = None) -> Generator[Tables]:
             return
         made = Tables(_engine(answering), answering != "memory", runs("tables in memory"))
         _open.append(made)
+        watch = Watch()
+        watching.append(watch)
         try:
             yield made
         finally:
             _open.clear()
+            watching.clear()
             if made.engine.url is not None:
                 made.engine.forget(made.created)
         assert not made.deviations, "\n".join(made.deviations)
+        watch.end()
