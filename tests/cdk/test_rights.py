@@ -95,12 +95,12 @@ class Function:
     def refused(self, call: Call) -> Iterator[str]:
         """What of a call the role does not allow, on the resources that it may be about."""
         context = {name: value.replace("PREFIX", _PREFIX) for name, value in call.context}
-        if "kms:EncryptionContext:sagas:service" in context:
-            context["kms:EncryptionContext:sagas:service"] = self.variables["POWERTOOLS_SERVICE_NAME"]
+        via = {"kms:ViaService": f"{call.action.split(':')[0]}.eu-central-1.amazonaws.com"}
         for arn in self.resources(call):
-            for action, about in ((call.action, arn), *self._encryption(call)):
-                if not self.allows(action, about, context):
-                    yield f"{self.id} may not {action} at {about} {context or ''}: {call}"
+            asked = [(call.action, arn, context), *((action, key, via) for action, key in self._encryption(call))]
+            for action, about, told in asked:
+                if not self.allows(action, about, told):
+                    yield f"{self.id} may not {action} at {about} {told or ''}: {call}"
 
     def _encryption(self, call: Call) -> Iterator[tuple[str, str]]:
         """What is needed of the key that the service's tables, queues and buckets are encrypted by."""
