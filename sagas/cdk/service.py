@@ -286,6 +286,8 @@ class SagaService(InOut):
             held |= {f"queue of {own.saga}.{group}": queue for group, queue in own.by_group.items()}
         for work in self._work:
             held |= {f"work queue {work.name}": work.queue, f"dead-letter queue of work {work.name}": work.dead_letters}
+        if self._options.payload_key is not None:
+            held["payload key"] = self._options.payload_key
         if self._callbacks is not None:
             held["callback secret"] = self._callbacks.secret
         if self._archive is not None:

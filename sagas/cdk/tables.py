@@ -79,7 +79,7 @@ class Tables(Construct):
         self.families = families
         self.joins = (joins or _table(self, "Joins", JOINS, options)) if families else None
         self.keys = [one.encryption_key for one in (sagas, audit, joins) if one is not None and one.encryption_key]
-        self.payload_key, self.service = options.payload_key, options.service
+        self.payload_key = options.payload_key
         versions = options.payload_versions
         self.payloads = s3.Bucket(
             self,

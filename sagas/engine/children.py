@@ -27,7 +27,7 @@ from sagas.engine.births import PARENT
 from sagas.engine.committer import EntryContext
 from sagas.engine.ports import BatchSender, ChildControl, ChildStarter, JoinStore, WorkSender
 from sagas.engine.runner import LARGEST_RESULT
-from sagas.errors import ChildrenFailed, WrongResult
+from sagas.errors import ChildrenFailed, Unavailable, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.work import NOW, ChildrenToStart, SagasToLookAfter
 from sagas.store.entries import NEVER_STARTED, Entry
@@ -144,7 +144,11 @@ class Children:
             for first in range(step.handed_out, step.handed_out + room, BLOCK)
         ]
         if len(blocks) == 1:
-            self.start(blocks[0])
+            try:
+                self.start(blocks[0])
+            except Unavailable:
+                # They are handed out, so the next look starts none of them. Their own message is tried again.
+                self.work.send_work(NOW, [blocks[0].work()])
         else:
             self.work.send_work(NOW, [block.work() for block in blocks])
         return False

@@ -152,7 +152,7 @@ class Committer:
                 self._tell(state, decision.state, fact)
                 return decision, entry, False
         else:
-            found = self._journal.put(entry)
+            found = patiently(self._clock, partial(self._journal.put, entry))
         if found is entry:
             return self._move_pointer(plan, state, fact, entry, context, decision), entry, False
         # Rule 2. Also under my own token the entry counts: two deliveries of one outcome may both be at work.

@@ -149,7 +149,7 @@ class Cloud:
         routes = Routes(_BASE, queues, {BULK: BULK, NOW: NOW})
         self.settings = StoreSettings("load-sagas", "load-audit", "load-payloads", shards=2, region=REGION)
         self.settings = replace(self.settings, joins_table="load-joins" if kin else "")
-        self.tables = _Tables()
+        self.tables = _Tables(now=simulation.now)
         self._logger = logging.getLogger("tests.load")
         self._logger.addHandler(logging.NullHandler())
         self._logger.propagate = False

@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from botocore.exceptions import ClientError
+
+from sagas.aws import code_of
 from sagas.core.keys import id_for_key
 from sagas.messaging.work import BULK, NOW
 from sagas.testing.faults import ProcessDied
 from tests.load.cloud import Cloud, away, contended, throttled
 from tests.load.sagas import PARTS, Asked, Five, Held, Parked, Part, Sleeping, Slow, Stage, Whole
 from tests.load.simulation import Simulation
+from tests.support.expressions import Item
 
 MINUTE = 60.0
 HOUR = 3600.0
@@ -190,6 +194,29 @@ def throttling(rate: float = 5.0, seconds: float = 15 * MINUTE) -> Told:
     return told
 
 
+def hot_partitions(rate: float = 4.0, seconds: float = MINUTE, factor: float = 2_000.0) -> Told:
+    """Eight thousand sagas a second, more than twice what the indexes' partitions take: of those there are eight by
+    default, with a thousand writes a second each, and here two."""
+    play = _Play(Five, 20, [number / rate for number in range(int(rate * seconds))])
+    play.perform(lambda name: 0.2)
+    play.cloud.tables.capacity = int(8 * 1_000 / factor / play.cloud.settings.shards)
+    refused, answer = Counter[str](), play.cloud.tables.answer
+
+    def count(operation: str, request: Item) -> Item:
+        try:
+            return answer(operation, request)
+        except ClientError as error:
+            refused[code_of(error)] += 1
+            raise
+
+    play.cloud.tables.answer = count
+    told = play.run(factor, limit=seconds + HOUR)
+    told.more["writes refused"] = refused["ThrottlingException"]
+    told.more["transactions refused"] = refused["TransactionCanceledException"]
+    told.more["attempts that failed"] = play.cloud.entries["StepFailed"] + play.cloud.entries["StepLost"]
+    return told
+
+
 def outage(sagas: int = 200) -> Told:
     """DynamoDB is away for an hour with sagas in flight, half of whose messages are lost."""
     play = _Play(Five, 20, [number * 0.1 for number in range(sagas)])
@@ -345,6 +372,7 @@ STORIES: dict[str, Callable[[], Told]] = {
     "a steady load": steady,
     "a steady load, chained": partial(steady, chained=True),
     "DynamoDB throttles half of all writes": throttling,
+    "partitions of indexes that take no more": hot_partitions,
     "an outage of an hour, half of the messages lost": outage,
     "all messages of a million sagas lost": lost_messages,
     "timers that end in the same second": timers,

@@ -141,6 +141,17 @@ def test_throttled_writes_are_made_up_for_at_once() -> None:
 
 
 @proof
+def test_what_the_partitions_of_indexes_do_not_take_waits_and_costs_no_attempt() -> None:
+    told = stories.hot_partitions(seconds=20)
+    assert told.statuses == {"COMPLETED": 80}
+    assert told.more["writes refused"] > 200
+    assert told.more["transactions refused"] > 200
+    assert told.more["attempts that failed"] == 0
+    assert (told.sent_anew, told.attention, told.dead) == (0, 0, 0)
+    assert told.over_after < 5 * stories.MINUTE
+
+
+@proof
 def test_what_was_lost_is_recovered_wide_and_each_saga_once() -> None:
     told = stories.lost_messages(sagas=500)
     assert told.statuses == {"COMPLETED": 500}

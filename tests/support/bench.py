@@ -173,8 +173,11 @@ class Bench:
                 self.stack.sqs.change_message_visibility(**receipt, VisibilityTimeout=0)
             raise
         for record in records:
-            if {"itemIdentifier": record["messageId"]} not in answer["batchItemFailures"]:
-                self.stack.sqs.delete_message(QueueUrl=self.stack.now, ReceiptHandle=record["receiptHandle"])
+            receipt = {"QueueUrl": self.stack.now, "ReceiptHandle": record["receiptHandle"]}
+            if {"itemIdentifier": record["messageId"]} in answer["batchItemFailures"]:
+                self.stack.sqs.change_message_visibility(**receipt, VisibilityTimeout=0)
+            else:
+                self.stack.sqs.delete_message(**receipt)
         return True
 
     def _deliver_all(self) -> bool:
