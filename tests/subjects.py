@@ -160,6 +160,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "CDK CLI": (
         "Makefile",
         "cdk.json",
+        "docs/tutorial/deploy.md",
         "infra",
         "pyproject.toml",
         "tests/e2e/cdk_cli.py",

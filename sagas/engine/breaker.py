@@ -1,8 +1,8 @@
 """Circuit breakers at work: who may pass, and what the attempts' outcomes make of them.
 
-An execution environment reads a breaker once in a second or two, once in five while it is open. It is written when an
-attempt failed, when one succeeded after a failure, and around a probe: at most two requests an outcome, none of them
-repeated, and none for a success while no failure is known. Steps without one cost nothing; undos always pass.
+An execution environment reads a breaker at most once a second. It is written when an attempt failed, when one
+succeeded after a failure, and around a probe: at most two requests an outcome, none of them repeated, and none for a
+success while no failure is known. Steps without one cost nothing; undos always pass.
 """
 
 from __future__ import annotations
@@ -43,12 +43,11 @@ from sagas.errors import NotFound, Unavailable
 from sagas.messaging.limits import LONGEST_DELAY
 from sagas.messaging.message import Message
 
-BELIEVED_OPEN = 5.0
-"""Seconds for which a breaker that was read is believed to be open, until its open period ends."""
-_GOOD_FOR = 1.5
-"""Seconds for which anything else is believed; never longer than it would stay open."""
-_CLOCK_AND_CACHE_SLACK = BELIEVED_OPEN + 1.5
-"""Seconds for which a worker may act on what a breaker was: as long as it is believed, by clocks that differ."""
+GOOD_FOR = 1.0
+"""Seconds for which an environment keeps what it read; never longer than the breaker would stay open. A breaker that
+an operator closed holds nothing back for longer."""
+_CLOCK_AND_CACHE_SLACK = GOOD_FOR + 1.5
+"""Seconds for which a worker may act on what a breaker was: as long as it keeps that, by clocks that differ."""
 _QUIET = 1.0
 """Seconds after a count in which an environment gathers further failures, unless they would open the breaker."""
 _LONGEST_QUIET = 60.0
@@ -329,8 +328,7 @@ class Breakers:
         return known.state
 
     def _fresh(self, known: _Known, limits: Limits) -> bool:
-        now = self._clock.now()
-        return now - known.at < (BELIEVED_OPEN if now < known.state.open_until else min(_GOOD_FOR, limits.open_for))
+        return self._clock.now() - known.at < min(GOOD_FOR, limits.open_for)
 
     def _limits_for(self, message: Message) -> Limits | None:
         return None if message.undo else self._limits(message.saga, message.step)

@@ -13,7 +13,7 @@ from sagas.core.states import SagaState
 from sagas.core.times import iso
 from sagas.engine.advance import Advancer
 from sagas.engine.answers import BreakerView
-from sagas.engine.breaker import BELIEVED_OPEN, Breakers
+from sagas.engine.breaker import GOOD_FOR, Breakers
 from sagas.engine.reader import readable
 from sagas.errors import Unavailable
 from sagas.store.control import ControlItems
@@ -59,10 +59,10 @@ class BreakerOperations:
     def close(self, saga: str, step: str, actor: str) -> BreakerView:
         """Close a breaker: from now on everybody passes.
 
-        Those that wait behind it are sent anew, twenty a second, from the moment on at which no environment believes
-        any more that it is open. Beyond the thousand that are looked at, and after eight seconds of sending, they come
-        back by themselves as after any other closing: within the time that the breaker had not been closed for, and in
-        a quarter of an hour at most.
+        Those that wait behind it are sent anew, twenty a second, from the moment on at which every environment knows.
+        Beyond the thousand that are looked at, and after eight seconds of sending, they come back by themselves as
+        after any other closing: within the time that the breaker had not been closed for, and in a quarter of an hour
+        at most.
 
         Args:
             saga: the saga type.
@@ -84,7 +84,7 @@ class BreakerOperations:
             if clock.now() >= end:
                 break
             try:
-                self.advancer.send_again(state, BELIEVED_OPEN + 1 + sent / _A_SECOND)
+                self.advancer.send_again(state, GOOD_FOR + 1 + sent / _A_SECOND)
             except Unavailable:
                 break
             sent += 1

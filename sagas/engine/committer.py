@@ -131,7 +131,7 @@ class Committer:
                 raise Fenced(f"{fact.action} does not fit the saga any more")
             return Decision(state, Write(following)), None, False
         said = None if state.polling is None else (state.polling.message, state.polling.after)
-        if isinstance(fact, ev.StepPostponed) and said == (fact.message, fact.after) and decision.then is None:
+        if isinstance(fact, ev.Postponed) and said == (fact.message, fact.after) and decision.then is None:
             return self._look_again(plan, state, fact, context, decision), None, False
         state = self._with_head(state)
         entry = self._entry(state, decision.state, fact, context)
@@ -152,7 +152,7 @@ class Committer:
                 self._tell(state, decision.state, fact)
                 return decision, entry, False
         else:
-            found = self._journal.put(entry)
+            found = patiently(self._clock, partial(self._journal.put, entry))
         if found is entry:
             return self._move_pointer(plan, state, fact, entry, context, decision), entry, False
         # Rule 2. Also under my own token the entry counts: two deliveries of one outcome may both be at work.
@@ -249,6 +249,7 @@ class Committer:
 
     def _entry(self, before: SagaState, after: SagaState, fact: ev.Fact, context: EntryContext) -> Entry:
         index: int | None = getattr(fact, "index", None)
+        stalled_at = before.current if isinstance(fact, ev.RecoveryExhausted) else None
         details = details_of(fact) | context.details
         if isinstance(fact, ev.StepFact) and before.lease:
             details = {"started_at": iso(claimed_at(before.lease.owner)), **details}
@@ -266,7 +267,7 @@ class Committer:
             action=fact.action,
             status=after.status.value,
             token=before.token,
-            step=None if index is None else before.steps[index].name,
+            step=stalled_at.name if stalled_at else None if index is None else before.steps[index].name,
             attempt=getattr(fact, "attempt", None) or None,
             actor=before.cancel_requested_by if asked else redriven_by or context.actor,
             correlation_id=before.correlation_id,

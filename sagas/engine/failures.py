@@ -10,8 +10,8 @@ from typing import Any
 
 from sagas.authoring.policies import Retry
 from sagas.core import events as ev
-from sagas.core.states import Polling, StepState
-from sagas.engine.clock import Clock
+from sagas.core.states import Polling, SagaState, StepState
+from sagas.engine.clock import Clock, claimed_at
 from sagas.errors import NotYet, Rejected, TimedOut, TypeChanged, WrongResult, text_of
 
 _LONGEST_MESSAGE = 1_000
@@ -22,6 +22,9 @@ _LONGEST_REASON = 100
 """Characters of what a step says it waits for: they are in the control item."""
 _MANY, _SLOW = 100, 60.0
 """Looks after which the next is at least so many seconds later."""
+_HELD_UP = 60.0
+"""Seconds of delay that queues and functions cause. A look that comes later than that was held up by a pause, an open
+breaker or an outage, and a step's patience does not count the time for which nobody could look."""
 _NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.")
 
 
@@ -73,25 +76,48 @@ def step_failure(
     return fact, {"stack_trace": _stack_trace(error, redact, _SHORT_TRACE if again else _LONGEST_TRACE)}
 
 
+def checked(error: NotYet) -> Exception:
+    """Return a ``NotYet`` whose fields hold what its constructor lets pass; the constructor's error if they do not. A
+    subclass may have set them itself."""
+    try:
+        return NotYet(error.after, error.message, steady=error.steady)
+    except Exception as wrong:  # noqa: BLE001 - the fields are not ours, and the failure must be recorded all the same
+        return wrong
+
+
 def postponement(
-    step: StepState, index: int, error: NotYet, polling: Polling | None, patience: float, now: float
-) -> ev.StepFailed | ev.StepPostponed:
-    """Return the fact that a step said that it is not yet time; that it failed for good where its patience is over.
+    held: SagaState, index: int, error: NotYet, patience: float, now: float
+) -> ev.StepFailed | ev.CompensationFailed | ev.Postponed:
+    """Return the fact that a step or its undo said that it is not yet time; that it failed for good where its patience
+    is over.
 
     Args:
-        step, index: as for :func:`step_failure`.
+        held: the saga as it was claimed.
+        index: the step's position.
         error: what it raised.
-        polling: what it said before, if it did.
         patience: seconds for which it may go on so, from the first time on.
         now: epoch seconds.
     """
-    since, looks = (polling.since, polling.looks + 1) if polling else (now, 1)
+    polling, step = held.polling, held.steps[index]
+    attempt = step.undo_attempts if held.undoing else step.attempts
+    since, looks = (polling.since + _held_up(held, polling, patience), polling.looks + 1) if polling else (now, 1)
     end, message = round(since + patience, 3), error.message[:_LONGEST_REASON]
+    if now >= end and held.undoing:
+        return ev.CompensationFailed(index, attempt, ev.Failure("NotYet", message))
     if now >= end:
-        return ev.StepFailed(index, step.attempts, ev.Failure("NotYet", message), permanent=True, excused=True)
+        return ev.StepFailed(index, attempt, ev.Failure("NotYet", message), permanent=True, excused=True)
     after = max(error.after, _SLOW) if looks > _MANY and not error.steady else error.after
     # One last look at the end of its patience.
-    return ev.StepPostponed(index, step.attempts, message, after, min(round(now + after, 3), end), since, looks)
+    if held.undoing:
+        return ev.CompensationPostponed(index, attempt, message, after, min(round(now + after, 3), end), since, looks)
+    return ev.StepPostponed(index, attempt, message, after, min(round(now + after, 3), end), since, looks)
+
+
+def _held_up(held: SagaState, polling: Polling, patience: float) -> float:
+    """Return the seconds by which a look came later than the step asked, if more than queues and functions cause."""
+    asked = min(held.updated_at + polling.after, polling.since + patience)
+    late = claimed_at(held.lease.owner) - asked if held.lease else 0.0
+    return late if late > _HELD_UP else 0.0
 
 
 def undo_failure(

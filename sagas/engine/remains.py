@@ -30,12 +30,15 @@ _ENDS = {
     "StepLost": StepStatus.FAILED,
     "StepDeadLettered": StepStatus.FAILED,
     "StepCompensated": StepStatus.COMPENSATED,
+    "CompensationPostponed": StepStatus.COMPENSATION_FAILED,
     "CompensationAttemptFailed": StepStatus.COMPENSATION_FAILED,
     "CompensationFailed": StepStatus.COMPENSATION_FAILED,
+    "RecoveryExhausted": StepStatus.COMPENSATION_FAILED,
 }
 _FAILURES = ("StepFailed", "StepLost", "StepDeadLettered", "WaitTimedOut", "ChildrenEnded", "SagaTimedOut")
 _WAITED_IN_VAIN = ("WaitTimedOut", ChildrenFailed.__name__)
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
+_SETTLING = ("Resolved", "Redriven", "CompensationStarted")
 _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
 
 
@@ -133,6 +136,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         created_at=first.at,
         updated_at=last.at,
         ended_at=over[-1].at if over else 0.0,
+        resolution_seq=_resolution(entries),
     )
     for entry, following in zip_longest(entries, entries[1:]):
         # Whether an execution that failed was to be followed by another.
@@ -147,7 +151,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         if entry.action in ("CancelRequested", "SagaTimedOut"):
             state = replace(state, cancel_requested_at=entry.at, cancel_requested_by=entry.actor)
         if entry.action == "CompensationStarted":
-            state = replace(state, cause=str(entry.details.get("cause", "")), resolution_seq=0)
+            state = replace(state, cause=str(entry.details.get("cause", "")))
             # A wait that brought nothing has failed.
             waiting = {name: step for name, step in known.items() if step.status is StepStatus.WAITING}
             known |= {name: replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
@@ -158,16 +162,23 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         elif entry.action in RESULTS:
             state = replace(state, error_seq=0)
         if entry.action == "Resolved":
-            state = replace(state, resolution_seq=entry.seq)
             for name in entry.details.get("undone_by_hand", ()):
                 by_hand = known.get(name, StepState(name))
                 known[name] = replace(by_hand, status=StepStatus.COMPENSATED, outcome_unknown=False)
     return replace(state, steps=tuple(known.values()))
 
 
+def _resolution(entries: Sequence[Entry]) -> int:
+    """The number of the entry that settled the saga; 0 if none did, or if it went on afterwards."""
+    last = next((entry for entry in reversed(entries) if entry.action in _SETTLING), None)
+    return last.seq if last and last.action == "Resolved" else 0
+
+
 def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     """The step after an entry about it."""
     status, attempt = _ENDS[entry.action], entry.attempt or 0
+    if entry.action == "RecoveryExhausted" and entry.status != SagaStatus.COMPENSATION_FAILED:
+        return step  # it gave up the forward way: what became of the step other entries say
     error: dict[str, Any] = entry.details.get("error") or {}
     if entry.action == "ChildrenEnded" and error:
         status = StepStatus.FAILED

@@ -115,7 +115,8 @@ def told_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *,
         names += [ENDS[entry.status]] if ended else []
         names += ["SagaWaiting"] if entry.action == "WaitStarted" else []
         in_doubt = ended and entry.seq == state.seq and bool(state.in_doubt)
-        if (changed and entry.status in stuck) or entry.action == "RecoveryExhausted" or in_doubt:
+        unanswered = entry.action == "Recovered" and entry.details.get("attention")
+        if (changed and entry.status in stuck) or entry.action == "RecoveryExhausted" or unanswered or in_doubt:
             names.append("SagaNeedsAttention")
         for name in names:
             detail = _detail(name, entry.saga, entry.saga_id, entry.seq, entry.status, iso(entry.at))

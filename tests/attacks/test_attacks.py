@@ -18,6 +18,7 @@ HELD = (
     "exception_without_a_text",
     "join_beyond_its_function",
     "outcome_of_children_in_an_outage",
+    "patience_runs_out_in_a_pause",
     "undo_that_is_never_run",
 )
 """The programs, by module. A program that still prints BROKEN is not in the list."""

@@ -13,7 +13,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 
-from sagas.cdk import Archive, SagaEvents, SagaService, Throttling, shape_gateway_answers
+from sagas.cdk import Archive, SagaEvents, SagaService, TableOptions, Throttling, shape_gateway_answers
 from sagas.cdk.api import ROUTES
 from sagas.errors import DefinitionError
 from tests.cdk.saga_classes import Delivery, Shipment, Trip
@@ -181,6 +181,11 @@ class TestTables:
     def test_one_table_for_both(self, stack: Stack) -> None:
         table = control(stack)
         assert "must be different tables" in refused(stack, sagas_table=table, audit_table=table)
+
+    def test_its_capacity_is_not_the_services(self, stack: Stack) -> None:
+        options = {"sagas": TableOptions(warm_writes=9_000)}
+        message = refused(stack, sagas_table=control(stack), table_options=options)
+        assert "table_options: sagas is a table of yours; set them there" in message
 
     def test_a_table_of_joins(self, stack: Stack) -> None:
         key = kms.Key.from_key_arn(stack, "Key", "arn:aws:kms:eu-west-1:123456789012:key/mine")

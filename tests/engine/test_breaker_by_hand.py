@@ -113,7 +113,7 @@ def test_closing_sends_those_that_wait_anew_spread(
     _lost(t)
     after = t.engine.breaker_operations.close("shaky", "call", "arn:ann")
     assert (after["state"], after["open_until"], after["waiting"], after["more_waiting"]) == ("closed", None, 4, False)
-    assert t.delayed == [(6, 0), (10, 0), (14, 0), (18, 0)], "first when all environments have heard of it"
+    assert t.delayed == [(2, 0), (6, 0), (10, 0), (14, 0)], "first when all environments have heard of it"
     [told] = [one for one in caplog.records if one.message == "the circuit breaker was closed by hand"]
     known = ("saga", "step", "actor", "was_closed", "sent")
     assert [getattr(told, name) for name in known] == ["shaky", "call", "arn:ann", False, 4]
@@ -122,6 +122,17 @@ def test_closing_sends_those_that_wait_anew_spread(
     t.run()
     assert [t.status(saga_id) for saga_id in ids] == ["COMPLETED"] * 4
     assert [LOG.count(f"call:{attempt}") for attempt in (1, 2, 3)] == [4, 1, 1]
+
+
+def test_an_environment_that_read_it_open_asks_again_a_second_later(deployed: Make) -> None:
+    t = deployed(Shaky)
+    saga_id = _opened(t)
+    t.engine.breaker_operations.close("shaky", "call", "ann")
+    t.clock.time += 1
+    t.delayed.clear()
+    t.run()
+    assert t.status(saga_id) == "COMPLETED"
+    assert t.delayed == []
 
 
 def test_a_message_that_comes_by_itself_as_well_does_no_harm(deployed: Make) -> None:

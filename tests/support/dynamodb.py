@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -34,6 +34,7 @@ from moto.core import models as moto_core
 
 from tests.subjects import runs
 from tests.support.aws import REGION
+from tests.support.calls import Watch, watching
 from tests.support.databases import dynamodb_local
 from tests.support.expressions import Item, copied
 from tests.support.tables import MemoryTables, refusal
@@ -228,6 +229,8 @@ class Tables:
     always: bool
     compared: bool
     memory: Declared = field(default_factory=Declared)
+    refuse: Callable[[str, Item], ClientError | None] = lambda operation, request: None
+    """Which requests fail, and with what: no engine here runs out of capacity, nor meets another write."""
     handed_over: bool = False
     deviations: list[str] = field(default_factory=list[str])
     """Requests with two answers, or two outcomes: memory's, and the other engine's."""
@@ -244,6 +247,8 @@ class Tables:
             if self.handed_over:
                 return None
             asked = _decoded(request["body"])
+            if error := self.refuse(model.name, asked):
+                return _answer_of(cast("Any", error).response)
             if model.name == "CreateTable":
                 self.created[asked["TableName"]] = (model, request)
             if self.always:
@@ -268,10 +273,7 @@ class Tables:
             answer = self.memory.answer(operation, asked)
         except ClientError as error:
             answer = cast("Item", error.response)
-        status = 400 if "Error" in answer else 200
-        headers = dict[str, str]()
-        metadata = {"HTTPStatusCode": status, "HTTPHeaders": headers, "RequestId": "memory", "RetryAttempts": 0}
-        return AWSResponse("", status, headers, None), {**answer, "ResponseMetadata": metadata}
+        return _answer_of(answer)
 
     # Moto, beside memory
 
@@ -313,6 +315,13 @@ class Tables:
             for name in self.memory.made:
                 self._fill(name, self.memory.items(name))
         self.handed_over = True
+
+
+def _answer_of(body: Item) -> Answer:
+    status = 400 if "Error" in body else 200
+    headers = dict[str, str]()
+    metadata = {"HTTPStatusCode": status, "HTTPHeaders": headers, "RequestId": "memory", "RetryAttempts": 0}
+    return AWSResponse("", status, headers, None), {**body, "ResponseMetadata": metadata}
 
 
 _OF_TABLES = ("CreateTable", "DeleteTable", "DescribeTable", "ListTables")
@@ -357,10 +366,14 @@ def aws(chosen: str | None = None) -> Generator[Tables]:
             return
         made = Tables(_engine(answering), answering != "memory", runs("tables in memory"))
         _open.append(made)
+        watch = Watch()
+        watching.append(watch)
         try:
             yield made
         finally:
             _open.clear()
+            watching.clear()
             if made.engine.url is not None:
                 made.engine.forget(made.created)
         assert not made.deviations, "\n".join(made.deviations)
+        watch.end()

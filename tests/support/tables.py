@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -85,12 +85,18 @@ class MemoryTables:
             read or reads an index, which has none; DynamoDB's are mostly behind by less than one.
         scarce: whether a page has room for one item only, and a batch for half of what it asks for, as where items are
             large.
+        capacity: write units that one partition takes in a second, by the clock of ``now``; any number if 0. A write is
+            refused that has no room in the table's partition, or in one of an index: there it waits for the index.
     """
 
     tables: dict[str, dict[Key, Item]] = field(default_factory=dict[str, dict[Key, Item]])
     now: Callable[[], float] = lambda: 0.0
     lag: float = 0.0
     scarce: bool = False
+    capacity: int = 0
+    _second: int = 0
+    _units: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    """What each partition of a table or an index has taken in that second."""
     _behind: dict[str, dict[Key, Item]] = field(default_factory=dict[str, dict[Key, Item]])
     _coming: deque[tuple[float, str, Key, Item | None]] = field(
         default_factory=deque[tuple[float, str, Key, Item | None]]
@@ -191,6 +197,10 @@ class MemoryTables:
             after = _after(kind, request, before)
         except Impossible as error:
             raise _invalid(operation, str(error)) from error
+        if not self._has_room([units_of(request["TableName"], before, after)]):
+            raise refusal(
+                "ThrottlingException", operation, "Throughput exceeds the current capacity for one or more keys"
+            )
         self._leave(request, after)
         told = {"NONE": None, "ALL_OLD": before, "ALL_NEW": after}[request.get("ReturnValues", "NONE")]
         return {} if told is None else {"Attributes": copied(told)}
@@ -241,6 +251,14 @@ class MemoryTables:
         writes = [next(iter(item.items())) for item in request["TransactItems"]]
         _check_once("TransactWriteItems", _SEVERAL, [self._place_of(write) for _, write in writes])
         outcomes = [self._outcome(kind, write) for kind, write in writes]
+        if all(reason["Code"] == "None" for reason, _ in outcomes):
+            units = [
+                units_of(write["TableName"], self._found(write), after, transacted=True)
+                for (_, write), (_, after) in zip(writes, outcomes, strict=True)
+            ]
+            if not self._has_room(units):
+                full = [self._is_full(one) for one in units]
+                outcomes = [({"Code": "ThrottlingError" if it else "None"}, None) for it in full]
         reasons = [reason for reason, _ in outcomes]
         codes = [reason["Code"] for reason in reasons]
         if any(code != "None" for code in codes):
@@ -261,6 +279,22 @@ class MemoryTables:
             return {"Code": "None"}, _after(kind, write, before)
         except Impossible as error:
             return {"Code": "ValidationError", "Message": str(error)}, None
+
+    def _has_room(self, writes: Sequence[Counter[tuple[str, str]]]) -> bool:
+        """Whether there is capacity for all of these writes; then it is taken."""
+        if not self.capacity:
+            return True
+        if self._second != int(self.now()):
+            self._second = int(self.now())
+            self._units.clear()
+        together = sum(writes, Counter[tuple[str, str]]())
+        if self._is_full(together):
+            return False
+        self._units += together
+        return True
+
+    def _is_full(self, units: Counter[tuple[str, str]]) -> bool:
+        return any(self._units[partition] + count > self.capacity for partition, count in units.items())
 
     # All there are
 
@@ -295,6 +329,30 @@ class MemoryTables:
 
 def _digit(text: str) -> int:
     return hashlib.md5(text.encode(), usedforsecurity=False).digest()[0]
+
+
+def units_of(
+    table: str, before: Item | None, after: Item | None, *, transacted: bool = False
+) -> Counter[tuple[str, str]]:
+    """Return the write units that a write takes, by the partitions of the table and its indexes.
+
+    Args:
+        table: its name.
+        before: the item, if there was one.
+        after: the item, if there is one now.
+        transacted: whether it is part of a transaction.
+    """
+    units, items = Counter[tuple[str, str]](), [item for item in (before, after) if item is not None]
+    if items:
+        kilobytes = max(-(-item_size(item) // 1024) for item in items)
+        units[table, str(plain(items[0][keys_of(table)[0]])[1])] = kilobytes * (2 if transacted else 1)
+    indexes = _INDEXES.items() if table.endswith("-sagas") else ()
+    for index, names in indexes:
+        old, new = ([(item or {}).get(name) for name in names] for item in (before, after))
+        for partition, sort in (old, new) if old != new else ():  # an entry is deleted, and another put
+            if partition and sort:
+                units[index, str(plain(partition)[1])] += 1
+    return units
 
 
 def _parts(operation: str, request: Item) -> Iterable[tuple[str, Item]]:
