@@ -19,9 +19,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sagas.errors import SagaError, Unavailable
 
 
-def _config(connect: float, read: float, attempts: int, **more: Any) -> Config:
+def _config(connect: float, read: float, attempts: int, mode: str = "standard", **more: Any) -> Config:
     """Timeouts in seconds: botocore's own are 60 each, longer than most steps may take."""
-    retries: Any = {"total_max_attempts": attempts, "mode": "standard"}
+    retries: Any = {"total_max_attempts": attempts, "mode": mode}
     return Config(connect_timeout=connect, read_timeout=read, retries=retries, **more)
 
 
@@ -35,6 +35,8 @@ HOT = _config(2, 5, 4, max_pool_connections=16, **_HOT)
 A conditional write that is repeated may meet its own first success; the store recognises it."""
 IMPATIENT = _config(1, 1, 1, **_HOT)
 """What helps others, and is not worth waiting for: reporting to a circuit breaker."""
+PATIENT = _config(5, 30, 10, "adaptive", parameter_validation=False, max_pool_connections=32)
+"""What reads whole tables: it slows down when DynamoDB throttles."""
 PAYLOADS = _config(2, 10, 4)
 """S3, for what is too large for DynamoDB."""
 STEPS = _config(5, 30, 4)

@@ -66,6 +66,11 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/engine/test_tables_agree.py",
         ".ci/constraints.txt",
     ),
+    "restore": (
+        "sagas/store/connection.py",
+        "sagas/store/restored.py",
+        "tests/engine/test_restore.py",
+    ),
     "store engines": (
         "sagas/store",
         "tests/store",

@@ -19,6 +19,7 @@ import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache, cached_property
 from threading import RLock
 from typing import Any, cast
@@ -52,10 +53,13 @@ class Declared(MemoryTables):
     def __init__(self) -> None:
         super().__init__()
         self.made: dict[str, Item] = {}
+        self.restored_to: dict[str, datetime] = {}
+        """The times that tables say they were restored to."""
 
     def clear(self) -> None:
         super().clear()
         self.made.clear()
+        self.restored_to.clear()
 
     def answer(self, operation: str, request: Item) -> Item:
         if operation == "CreateTable":
@@ -64,7 +68,9 @@ class Declared(MemoryTables):
         if not all(name in self.made for name in tables_of(request)):
             raise refusal("ResourceNotFoundException", operation, "Requested resource not found")
         if operation == "DescribeTable":
-            return {"Table": copied(self.made[request["TableName"]])}
+            restored = self.restored_to.get(request["TableName"])
+            summary = {} if restored is None else {"RestoreSummary": {"RestoreDateTime": restored}}
+            return {"Table": copied(self.made[request["TableName"]]) | summary}
         if operation == "DeleteTable":
             self.tables.pop(request["TableName"], None)
             return {"TableDescription": self.made.pop(request["TableName"])}
@@ -163,7 +169,7 @@ def _without_order(asked: Item, told: Any) -> Any:
     if ordered or "Items" not in told:
         return told
     answer: Item = told
-    if asked.keys() & {"Limit", "ExclusiveStartKey"} or "LastEvaluatedKey" in answer:
+    if asked.keys() & {"Limit", "ExclusiveStartKey", "Segment"} or "LastEvaluatedKey" in answer:
         return {}  # so what is on a page may differ, and so may whether a full one is known to be the last
     return answer | {"Items": sorted(answer["Items"], key=_text)}
 

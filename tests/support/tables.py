@@ -6,10 +6,13 @@ emulator.
 
 from __future__ import annotations
 
+import hashlib
 import marshal
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -46,6 +49,8 @@ _LARGEST = 400 * 1024
 """Bytes of an item."""
 _PAGE = 1024 * 1024
 """Bytes of what one query or scan reads."""
+_MOST_SCANNED = 4_000
+"""Items of a page of a scan."""
 _MOST = {"BatchGetItem": 100, "BatchWriteItem": 25, "TransactWriteItems": 100, "TransactGetItems": 100}
 """Items of a request."""
 _REFUSED = "The conditional request failed"
@@ -96,11 +101,14 @@ class MemoryTables:
     _coming: deque[tuple[float, str, Key, Item | None]] = field(
         default_factory=deque[tuple[float, str, Key, Item | None]]
     )
+    _scanned: dict[tuple[int, int, int], list[Key]] = field(default_factory=dict[tuple[int, int, int], list[Key]])
+    """The keys of a segment, in order. Those that were deleted since are among them."""
 
     def clear(self) -> None:
         self.tables.clear()
         self._behind.clear()
         self._coming.clear()
+        self._scanned.clear()
 
     def answer(self, operation: str, request: Item) -> Item:
         """Return the answer, or raise botocore's error for it."""
@@ -148,9 +156,14 @@ class MemoryTables:
         if item is None:
             self._table(name).pop(key, None)
         else:
-            self._table(name)[key] = item
+            self._add(self._table(name), key, item)
         if self.lag:
             self._coming.append((self.now(), name, key, item))
+
+    def _add(self, items: dict[Key, Item], key: Key, item: Item) -> None:
+        if key not in items:
+            self._scanned.clear()
+        items[key] = item
 
     def _seen(self, name: str, request: Item) -> dict[Key, Item]:
         """The items of a table as a read sees them."""
@@ -161,7 +174,7 @@ class MemoryTables:
             if item is None:
                 self._behind.setdefault(table, {}).pop(key, None)
             else:
-                self._behind.setdefault(table, {})[key] = item
+                self._add(self._behind.setdefault(table, {}), key, item)
         return self._behind.setdefault(name, {})
 
     # One item
@@ -297,9 +310,25 @@ class MemoryTables:
         return page_of(request, found, places, backwards=backwards, scarce=self.scarce)
 
     def _scan(self, request: Item) -> Item:
-        found = self._seen(request["TableName"], request)
-        ordered = [found[key] for key in sorted(found)]
-        return page_of(request, ordered, keys_of(request["TableName"]), scarce=self.scarce)
+        found, places = self._seen(request["TableName"], request), keys_of(request["TableName"])
+        keys = self._segment(found, request.get("Segment", 0), request.get("TotalSegments", 1))
+        first = (
+            bisect_right(keys, _place(request["ExclusiveStartKey"], places)) if "ExclusiveStartKey" in request else 0
+        )
+        following = (found[key] for key in islice(keys, first, None) if key in found)
+        read = list(islice(following, _MOST_SCANNED))
+        return page_of(request, read, places, scarce=self.scarce, more=next(following, None) is not None)
+
+    def _segment(self, found: dict[Key, Item], segment: int, total: int) -> list[Key]:
+        """The keys of a part of a table, in order; by moto's division, as AWS promises none."""
+        place = id(found), segment, total
+        if place not in self._scanned:
+            self._scanned[place] = sorted(key for key in found if total == 1 or _digit(key[0]) % total == segment)
+        return self._scanned[place]
+
+
+def _digit(text: str) -> int:
+    return hashlib.md5(text.encode(), usedforsecurity=False).digest()[0]
 
 
 def units_of(
@@ -404,11 +433,17 @@ def _place(item: Item, places: Sequence[str]) -> Key:
 
 
 def page_of(
-    request: Item, found: list[Item], places: Sequence[str], *, backwards: bool = False, scarce: bool = False
+    request: Item,
+    found: list[Item],
+    places: Sequence[str],
+    *,
+    backwards: bool = False,
+    scarce: bool = False,
+    more: bool = False,
 ) -> Item:
     """Answer a query or scan that found these items, in the order of these attributes. A page may begin after an item
     that is not there any more. Unlike AWS's, the last page is known to be it, even if it is full. ``scarce``: it has
-    room for one item."""
+    room for one item. ``more``: behind these there are others."""
     if "ExclusiveStartKey" in request:
         after = _place(request["ExclusiveStartKey"], places)
         if backwards:
@@ -416,13 +451,13 @@ def page_of(
         else:
             found = [item for item in found if _place(item, places) > after]
     read = found[: 1 if scarce else _fitting(found[: request.get("Limit", len(found))])]
-    more: Item = {}
-    if len(read) < len(found):
-        more = {"LastEvaluatedKey": copied({name: read[-1][name] for name in places})}
+    last: Item = {}
+    if more or len(read) < len(found):
+        last = {"LastEvaluatedKey": copied({name: read[-1][name] for name in places})}
     test, known = condition(request.get("FilterExpression", "")), Names.of(request)
     kept = [projected(item, request) for item in read if test(item, known)]
     items: Item = {} if request.get("Select") == "COUNT" else {"Items": copied(kept)}
-    return {**items, "Count": len(kept), "ScannedCount": len(read), **more}
+    return {**items, "Count": len(kept), "ScannedCount": len(read), **last}
 
 
 def _fitting(found: list[Item]) -> int:
