@@ -205,8 +205,10 @@ def _source_of(event: Any) -> str:
 
 def _queues() -> dict[str, dict[str, str]]:
     """The names of the step queues of the latest stack, by saga and step."""
-    stack = aws.LATEST[-1]
-    return {saga: {step: url.rsplit("/", 1)[1] for step, url in of.items()} for saga, of in stack.queues.items()}
+    if not aws.LATEST:
+        return {}
+    queues = aws.LATEST[-1].queues
+    return {saga: {step: url.rsplit("/", 1)[1] for step, url in of.items()} for saga, of in queues.items()}
 
 
 def traits_of(
